@@ -1,0 +1,59 @@
+# Everything a checkout needs: `make run` and `make test` set up what they use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEEDS ?= 1000
+PYTEST_WORKERS ?= 2
+CONFIG ?= config/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check unit sim sim-mutants e2e bench fuzz-cron clean
+
+help:  ## Show this list
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+# The interpreter's own message about an old Python is a syntax error deep inside a module; say it first.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tenure needs Python 3.11 or newer, this is %s; run make PYTHON=/path/to/python3.11" % sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+
+$(VENV)/.run: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	@touch $@
+
+run: $(VENV)/.run  ## Run the demo: embedded server, identity jobs on SQLite, http://127.0.0.1:8080
+	exec $(BIN)/tenure run --config $(CONFIG)
+
+test: check  ## Run every check and every test (about 10 minutes on 2 cores)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup
+
+check: $(VENV)/.dev  ## Lint, types, import contracts; tidy limits and docs are tests of their own
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -q -p no:randomly -p no:cacheprovider tests/test_tidy.py tests/test_docs.py
+
+unit: $(VENV)/.dev  ## Run the unit layer only (seconds)
+	$(BIN)/python -m pytest -q tests/unit
+
+sim: $(VENV)/.dev  ## Simulate elections and fires: make sim SEEDS=10000
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) tests/simulation --sim-seeds $(SEEDS)
+
+sim-mutants: $(VENV)/.dev  ## Break scripts and state machine one at a time; each break must be caught
+	$(BIN)/python -m pytest -q tests/simulation --sim-mutants
+
+e2e: $(VENV)/.dev  ## Run whole trees as a user would: kill -9, two replicas, crontab
+	$(BIN)/python -m pytest -q tests/e2e
+
+bench: $(VENV)/.dev  ## Measure; prints medians and ratios
+	$(BIN)/python -m bench
+
+clean:  ## Remove the virtual environment, caches and the demo's data
+	rm -rf $(VENV) .tenure .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

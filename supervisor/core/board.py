@@ -1,0 +1,280 @@
+"""The layout of the scoreboard: 8-byte words that the processes of one tree share.
+
+One writer per word and no locks: a child that is killed between two stores can stop
+nobody (the postmaster's rule). Readers tolerate any interleaving. Words that belong
+together and matter together, the term, are read under a sequence counter.
+
+The parent decides by what it knows itself (pid, generation); it only mirrors that here.
+What a child writes is a report, never a command. Here is layout only; the shared
+memory is made in ``supervisor.process.scoreboard``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+from typing import overload
+
+MAGIC = 0x54454E5552450001  # "TENURE", layout 1
+HEADER_WORDS = 32
+ROW_WORDS = 32
+INFLIGHT_WORDS = 3
+_SEQLOCK_TRIES = 1000
+
+
+class Phase(IntEnum):
+    """Where the whole tree stands; written by the parent."""
+
+    STARTING = 0
+    READY = 1
+    RELOADING = 2
+    DRAINING = 3  # first signal: finish what runs
+    KILLING = 4  # second signal: all at once
+
+
+class SlotState(IntEnum):
+    """Where one slot stands; written by the parent (core/restart.py decides)."""
+
+    STOPPED = 0
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    KILLING = 4
+    BACKOFF = 5
+    FATAL = 6
+
+    @property
+    def has_process(self) -> bool:
+        """Whether a process of this slot's generation may be alive."""
+        return self in {SlotState.STARTING, SlotState.RUNNING, SlotState.STOPPING, SlotState.KILLING}
+
+
+class ChildState(IntEnum):
+    """What a child says of itself."""
+
+    BOOTING = 0
+    READY = 1
+    DRAINING = 2
+
+
+class RunState(IntEnum):
+    """How far a worker got with a run it fetched."""
+
+    FREE = 0
+    FETCHED = 1
+    STARTED = 2
+    DONE = 3
+
+
+class Verb(IntEnum):
+    """What a child may ask of the parent."""
+
+    NONE = 0
+    KILL = 1  # kill the process of (slot, generation): its run overran its deadline
+    RESTART = 2
+
+
+class _Word:
+    """One word of a block, by its position, as an attribute."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    @overload
+    def __get__(self, block: None, owner: type) -> _Word: ...
+    @overload
+    def __get__(self, block: _Block, owner: type) -> int: ...
+    def __get__(self, block: _Block | None, owner: type) -> int | _Word:
+        return self if block is None else block.words[self.index]
+
+    def __set__(self, block: _Block, value: int) -> None:
+        block.words[self.index] = value
+
+
+class _Block:
+    """A run of words inside the board."""
+
+    def __init__(self, words: memoryview) -> None:
+        self.words = words
+
+
+class Row(_Block):
+    """One slot. Times are CLOCK_BOOTTIME in nanoseconds; 0 means never or none."""
+
+    # written by the parent
+    state = _Word(0)
+    pid = _Word(1)
+    generation = _Word(2)
+    started_ns = _Word(3)
+    ready_ns = _Word(4)
+    last_exit = _Word(5)  # 256 + signal, or the exit code
+    restarts = _Word(6)
+    cause = _Word(7)  # of the last kill: core.restart.Cause
+    desired = _Word(8)  # 1 up, 0 down
+    # written by the agent
+    reclaimed_generation = _Word(10)  # newest generation whose runs it has given back
+    # written by the child
+    child_generation = _Word(12)  # which generation wrote the words below
+    child_state = _Word(13)
+    beat_ns = _Word(14)
+    loop_lag_us = _Word(15)
+    busy = _Word(16)
+    deadline_ns = _Word(17)  # earliest hard deadline of its runs
+    progress = _Word(18)  # grows with each turn, tick or batch
+    done = _Word(19)  # runs finished
+    redis_ok_ns = _Word(20)  # last time Redis answered it
+    request_verb = _Word(21)
+    request_slot = _Word(22)
+    request_generation = _Word(23)
+    request_number = _Word(24)  # written last; a new number is a new request
+    handled_number = _Word(9)  # written by the parent: last request seen
+
+    def clear_child_words(self) -> None:
+        """Zero what a previous generation wrote. Only between its reaping and the next fork."""
+        for index in range(12, ROW_WORDS):
+            self.words[index] = 0
+
+
+class Header(_Block):
+    """Words of the whole tree."""
+
+    magic = _Word(0)
+    slots = _Word(1)
+    inflight = _Word(2)
+    phase = _Word(3)  # parent
+    parent_beat_ns = _Word(4)  # parent
+    parent_pid = _Word(5)  # parent
+    stop_started_ns = _Word(6)  # parent
+    started_ns = _Word(7)  # parent
+    # the term, written by the agent alone
+    term_sequence = _Word(16)
+    epoch = _Word(17)
+    nonce_high = _Word(18)
+    nonce_low = _Word(19)
+    trusted_until_ns = _Word(20)
+    next_nonce_high = _Word(21)
+    next_nonce_low = _Word(22)
+    is_leading = _Word(23)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term as the board carries it. ``epoch`` 0: none."""
+
+    epoch: int
+    nonce: str  # 32 hex digits
+    trusted_until_ns: int
+
+    def is_trusted(self, now_ns: int) -> bool:
+        """Return whether its holder may still act on it."""
+        return self.epoch > 0 and now_ns < self.trusted_until_ns
+
+
+NO_TERM = Term(epoch=0, nonce="0" * 32, trusted_until_ns=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Inflight:
+    """One entry of a worker's in-flight table."""
+
+    run_hash: int
+    attempt: int
+    state: RunState
+    deadline_ns: int
+
+
+class InflightTable:
+    """What one worker holds, so that blame is fair after it died. Written by that worker alone."""
+
+    def __init__(self, words: memoryview) -> None:
+        self.words = words
+        self.size = len(words) // INFLIGHT_WORDS
+
+    def put(self, index: int, *, run_id: str, attempt: int, state: RunState, deadline_ns: int = 0) -> None:
+        """Write entry ``index``; the state goes in last, so that a half-written entry reads as free."""
+        assert 0 <= index < self.size
+        at = index * INFLIGHT_WORDS
+        self.words[at + 1] = 0
+        self.words[at] = run_hash(run_id)
+        self.words[at + 2] = deadline_ns
+        self.words[at + 1] = attempt << 8 | state
+
+    def clear(self, index: int) -> None:
+        """Free entry ``index``."""
+        self.words[index * INFLIGHT_WORDS + 1] = 0
+
+    def clear_all(self) -> None:
+        """Free every entry: a new generation starts."""
+        for index in range(self.size):
+            self.clear(index)
+
+    def entries(self) -> Iterator[Inflight]:
+        """Yield every entry that is not free."""
+        for index in range(self.size):
+            at = index * INFLIGHT_WORDS
+            word = self.words[at + 1]
+            if word & 0xFF:
+                yield Inflight(self.words[at], word >> 8, RunState(word & 0xFF), self.words[at + 2])
+
+
+class Board:
+    """The whole scoreboard over a memoryview of unsigned 64-bit words."""
+
+    def __init__(self, words: memoryview, *, slots: int, inflight: int) -> None:
+        assert len(words) >= board_words(slots=slots, inflight=inflight)
+        self.slots = slots
+        self.header = Header(words[:HEADER_WORDS])
+        rows = words[HEADER_WORDS : HEADER_WORDS + slots * ROW_WORDS]
+        self.rows = [Row(rows[i * ROW_WORDS : (i + 1) * ROW_WORDS]) for i in range(slots)]
+        size = inflight * INFLIGHT_WORDS
+        base = HEADER_WORDS + slots * ROW_WORDS
+        self.inflight = [InflightTable(words[base + i * size : base + (i + 1) * size]) for i in range(slots)]
+
+    def term(self) -> Term:
+        """Return the term, never torn.
+
+        An agent killed between two stores leaves the counter odd; then there is no term
+        until its replacement writes one, which is the safe answer.
+        """
+        header = self.header
+        for _ in range(_SEQLOCK_TRIES):
+            before = header.term_sequence
+            nonce = header.nonce_high << 64 | header.nonce_low
+            term = Term(header.epoch, f"{nonce:032x}", header.trusted_until_ns)
+            if before % 2 == 0 and header.term_sequence == before:
+                return term
+        return NO_TERM
+
+    def publish_term(self, term: Term) -> None:
+        """Write the term. Only the agent, from one thread."""
+        header = self.header
+        header.term_sequence = (header.term_sequence | 1) + (header.term_sequence & 1) * 2
+        nonce = int(term.nonce, 16)
+        header.epoch = term.epoch
+        header.nonce_high, header.nonce_low = nonce >> 64, nonce & (1 << 64) - 1
+        header.trusted_until_ns = term.trusted_until_ns
+        header.term_sequence += 1
+
+    @property
+    def next_nonce(self) -> str | None:
+        """The nonce that the agent is about to campaign with, or None."""
+        nonce = self.header.next_nonce_high << 64 | self.header.next_nonce_low
+        return f"{nonce:032x}" if nonce else None
+
+    @next_nonce.setter
+    def next_nonce(self, nonce: str | None) -> None:
+        value = int(nonce, 16) if nonce else 0
+        self.header.next_nonce_low = value & (1 << 64) - 1
+        self.header.next_nonce_high = value >> 64
+
+
+def run_hash(run_id: str) -> int:
+    """Return 64 bits that stand for a run id on the board; never 0."""
+    return int.from_bytes(blake2b(run_id.encode(), digest_size=8).digest(), "big") | 1
+
+
+def board_words(*, slots: int, inflight: int) -> int:
+    """Return how many words a board for so many slots and in-flight entries takes."""
+    return HEADER_WORDS + slots * ROW_WORDS + slots * inflight * INFLIGHT_WORDS

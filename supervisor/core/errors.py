@@ -1,0 +1,102 @@
+"""Errors a person may meet, each naming what, which, seen and next.
+
+``exit_code`` is what the command returns when the error reaches its top (docs/cli.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+EXIT_OK = 0
+EXIT_FAILED = 1  # forced stop or runtime failure
+EXIT_USAGE = 2
+EXIT_NO = 3  # asked, and the answer is no: unhealthy, no leader
+EXIT_CANNOT_BIND = 69
+EXIT_CRASH_LOOP = 70
+EXIT_CANNOT_CREATE = 73
+EXIT_RESTART = 75  # a child asks for a clean restart that is nobody's failure
+EXIT_CONFIG = 78
+
+
+class TenureError(Exception):
+    """Base of every error that Tenure raises on purpose."""
+
+    exit_code = EXIT_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the configuration: where, what was seen, what to do."""
+
+    where: str  # "file.yaml:12", "TENURE_REDIS__URL", "--port"
+    path: str  # "election.lease_duration"
+    message: str  # says the value seen
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        """Render on one line: place, path, message, remedy."""
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return (
+            f"{self.where}: {self.path}: {self.message}{remedy}"
+            if self.path
+            else f"{self.where}: {self.message}{remedy}"
+        )
+
+
+class ConfigError(TenureError):
+    """The configuration cannot be used. Carries every problem found, not the first."""
+
+    exit_code = EXIT_CONFIG
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        assert problems
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class CannotBindError(TenureError):
+    """The HTTP address is taken or not ours."""
+
+    exit_code = EXIT_CANNOT_BIND
+
+
+class CannotCreateError(TenureError):
+    """A directory or file that the tree needs cannot be made or written."""
+
+    exit_code = EXIT_CANNOT_CREATE
+
+
+class UnknownJobError(TenureError):
+    """A name that no imported module registered as a job."""
+
+
+class ArgumentsError(TenureError):
+    """The arguments do not fit the job's signature."""
+
+
+class PayloadTooLargeError(TenureError):
+    """An envelope or result exceeds its cap."""
+
+
+class StoreUnavailableError(TenureError):
+    """Redis did not answer: down, refusing, too slow, loading or read-only. Worth a retry."""
+
+
+class StoreRefusedError(TenureError):
+    """Redis answered no: wrong password, missing ACL right, eviction, too old. A retry will not help."""
+
+    exit_code = EXIT_CONFIG
+
+
+class FencedError(TenureError):
+    """A write carried a term that is not the one in Redis; another term was granted since."""
+
+    def __init__(self, *, operation: str, epoch: int, current_epoch: int) -> None:
+        super().__init__(
+            f"{operation} refused: epoch {epoch} is not the current term ({current_epoch}); "
+            f"another replica may lead now, so this one must re-read the term"
+        )
+        self.operation = operation
+        self.epoch = epoch
+        self.current_epoch = current_epoch
