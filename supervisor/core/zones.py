@@ -1,0 +1,174 @@
+"""Time zones as tables of segments: stretches of real time that share one UTC offset.
+
+Guarantees
+    Offsets and the instants at which they change are those of the tz database that
+    ``zoneinfo`` finds, exact to the second.
+    ``first_local`` carries the rule for fixed-time entries across a change: the local
+    times in [first_local, end + offset) belong to this segment, once each.
+
+Does not guarantee
+    That two changes less than a day apart, which cancel out, are seen. The closest pair in
+    the database lies four days apart (Freetown 1939; a week for those since 1970), and a
+    test compares the zones with the most restless histories with their files.
+
+Tables are made for a block of about four years when an instant in it is first asked for,
+and shared by everything that names the zone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import zoneinfo
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from supervisor.core.errors import EXIT_CONFIG, TenureError
+
+CORRECTION_S = 3 * 3600
+"""A change by more than this corrects the zone (Samoa skipped a day); nobody's 02:30 was cut short by it."""
+
+SECOND_MIN = -62_000_000_000
+"""First instant that is served, in the year 5."""
+
+SECOND_MAX = 253_000_000_000
+"""First instant that is no longer served, in the year 9987."""
+
+_BLOCK_BITS = 27  # 2**27 s is 4.25 years: 2 ms to scan, and most processes need one or two
+_DAY_S = 86_400
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", re.ASCII)
+_NOT_PORTABLE = frozenset({"localtime", "posixrules", "Factory", "posix", "right"})
+
+
+class UnknownZoneError(TenureError):
+    """A name that the tz database does not have."""
+
+    exit_code = EXIT_CONFIG
+
+
+class Segment(NamedTuple):
+    """A stretch of real time [start, end) with one offset. All in whole seconds."""
+
+    start: int
+    end: int
+    offset: int  # local = UTC + offset
+    first_local: int  # earliest local time not yet passed before this segment, see the module docstring
+
+
+class Zone:
+    """One time zone. Get it from ``zone``, which shares it."""
+
+    __slots__ = ("_recent", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._recent = Segment(0, 0, 0, 0)  # a memo: one reference, so a race can only cost a lookup
+
+    def at(self, instant_s: int) -> Segment:
+        """Return the segment that holds ``instant_s``.
+
+        Segments also end where tables do, so neighbours may have equal offsets.
+        """
+        segment = self._recent
+        if segment.start <= instant_s < segment.end:
+            return segment
+        segments = _segments(self.name, instant_s >> _BLOCK_BITS)
+        segment = segments[bisect_right(segments, instant_s, key=_start_of) - 1]
+        self._recent = segment
+        return segment
+
+
+@lru_cache(maxsize=1024)
+def zone(name: str) -> Zone:
+    """Return the zone called ``name``.
+
+    Raises:
+        UnknownZoneError: the database has no such zone, or the name means something else elsewhere.
+    """
+    _info(name)
+    return Zone(name)
+
+
+@lru_cache(maxsize=1024)
+def _info(name: str) -> zoneinfo.ZoneInfo:
+    if _NAME.fullmatch(name) and name.split("/", 1)[0] not in _NOT_PORTABLE:
+        try:
+            return zoneinfo.ZoneInfo(name)
+        except (KeyError, ValueError, OSError):  # absent; not a zone file; a directory such as "America"
+            pass
+    raise UnknownZoneError(f"timezone {name!r} is not in the time zone database; {_remedy(name)}")
+
+
+def _remedy(name: str) -> str:
+    known = zoneinfo.available_timezones()
+    inside = sorted(zone_name for zone_name in known if zone_name.startswith(f"{name}/"))
+    if inside:
+        return f"that is a region; name a place in it, such as {inside[0]}"
+    by_lower = {zone_name.lower(): zone_name for zone_name in sorted(known)}
+    by_lower |= {zone_name.rpartition("/")[2].lower(): zone_name for zone_name in sorted(known) if "/" in zone_name}
+    close = difflib.get_close_matches(name.strip().lower().replace(" ", "_"), by_lower, n=1, cutoff=0.7)
+    if close:
+        return f"did you mean {by_lower[close[0]]}?"
+    return "use an IANA name such as Europe/Berlin or UTC"
+
+
+def _start_of(segment: Segment) -> int:
+    return segment.start
+
+
+@lru_cache(maxsize=8192)
+def _segments(name: str, block: int) -> tuple[Segment, ...]:
+    """Return the segments of one block, in order and without holes."""
+    info = _info(name)
+    begin, end = block << _BLOCK_BITS, (block + 1) << _BLOCK_BITS
+    # Two days earlier, so that an overlap that runs across the border of the block is known.
+    lead_in = begin - 2 * _DAY_S
+    offset = _offset(info, lead_in)
+    first_local = lead_in + offset
+    segments: list[Segment] = []
+    for start, stop in pairwise([lead_in, *_changes(info, lead_in, end), end]):
+        passed = max(first_local, start + offset)
+        offset = _offset(info, start)
+        is_correction = abs(start + offset - passed) > CORRECTION_S
+        first_local = start + offset if is_correction else passed
+        if start < begin < stop:
+            segments.append(Segment(begin, stop, offset, max(first_local, begin + offset)))
+        elif start >= begin:
+            segments.append(Segment(start, stop, offset, first_local))
+    return tuple(segments)
+
+
+def _changes(info: zoneinfo.ZoneInfo, begin: int, end: int) -> list[int]:
+    """Return the instants in (begin, end) at which the offset changes, found day by day, then halved."""
+    if info.utcoffset(None) is not None:
+        return []  # a fixed offset
+    found = []
+    before = _offset(info, begin)
+    for low in range(begin, end, _DAY_S):
+        high = min(low + _DAY_S, end - 1)
+        after = _offset(info, high)
+        if after != before:
+            found.append(_change_between(info, low, high, before))
+            before = after
+    return found
+
+
+def _change_between(info: zoneinfo.ZoneInfo, low: int, high: int, before: int) -> int:
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _offset(info, middle) == before:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _offset(info: zoneinfo.ZoneInfo, instant_s: int) -> int:
+    clipped = min(max(instant_s, SECOND_MIN), SECOND_MAX)
+    offset = (_EPOCH + timedelta(seconds=clipped)).astimezone(info).utcoffset()
+    assert offset is not None
+    return round(offset.total_seconds())

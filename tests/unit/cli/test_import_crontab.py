@@ -1,0 +1,167 @@
+"""``tenure import crontab``: files, folders, standard input, exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from supervisor.cli import import_
+from supervisor.cli.import_ import import_group
+
+CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
+UTC = ("--timezone", "UTC")
+
+
+def run(*arguments: str | Path, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(import_group, ["crontab", *map(str, arguments)], input=stdin)
+
+
+def test_a_crontab_becomes_a_configuration_on_standard_output() -> None:
+    """Warnings go to standard error, so that the output can be piped."""
+    result = run(CRONTABS / "user", *UTC)
+    assert result.exit_code == 0
+    schedules = yaml.safe_load(result.stdout)["schedules"]
+    assert schedules["user.bin-report-keep-90"]["timezone"] == "UTC"
+    assert "MAILTO" in result.stderr
+
+
+def test_of_a_folder_the_files_are_read_that_cron_reads() -> None:
+    """Names with a dot are ignored with a note; files in cron.d name users."""
+    result = run(CRONTABS / "cron.d", *UTC)
+    assert result.exit_code == 0
+    assert list(yaml.safe_load(result.stdout)["schedules"]) == [
+        "stats.command-v-stats-stats-1-1",
+        "stats.touch-tmp-seen",
+    ]
+    assert "stats.dpkg-old: not read, because cron ignores files with such a name" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "option", "command"),
+    [("etc/crontab", "auto", "a b"), ("cron.d/x", "auto", "a b"), ("crontab", "auto", "root a b"), ("tab.txt", "auto", "root a b"),
+     ("etc/crontab", "no", "root a b"), ("tab.txt", "yes", "a b")],
+)  # fmt: skip
+def test_the_place_of_a_file_decides_whether_it_names_users(
+    place: str, option: str, command: str, tmp_path: Path
+) -> None:
+    """And --user-field decides otherwise."""
+    file = tmp_path / place
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("@daily root a b\n")
+    result = run(file, "--user-field", option, *UTC)
+    (schedule,) = yaml.safe_load(result.stdout)["schedules"].values()
+    assert schedule["args"]["command"] == command
+
+
+def test_standard_input_is_a_user_crontab() -> None:
+    """``crontab -l`` prints one."""
+    result = run("-", *UTC, stdin=b"@daily bin/a\n")
+    assert list(yaml.safe_load(result.stdout)["schedules"]) == ["crontab.bin-a"]
+
+
+def test_with_a_problem_nothing_is_written(tmp_path: Path) -> None:
+    """Half a crontab in production is worse than none; all problems come at once."""
+    output = tmp_path / "tenure.yaml"
+    result = run(CRONTABS / "broken", tmp_path / "absent", "--output", output, *UTC)
+    assert result.exit_code == 78
+    assert not output.exists()
+    assert result.stdout == ""
+    assert result.stderr.count("error: ") == 12
+    assert "absent: cannot be read: No such file or directory" in result.stderr
+    assert "@reboot has no time" in result.stderr
+    assert "--skip-invalid converts the other entries: 1" in result.stderr
+
+
+def test_what_is_invalid_can_be_left_out(tmp_path: Path) -> None:
+    """Each of them is still named."""
+    output = tmp_path / "tenure.yaml"
+    result = run(CRONTABS / "broken", "--skip-invalid", "--output", output, *UTC)
+    assert result.exit_code == 0
+    assert list(yaml.safe_load(output.read_text())["schedules"]) == ["broken.bin-good"]
+    assert result.stderr.count("left out: ") == 11
+
+
+def test_when_nothing_is_left_nothing_is_written(tmp_path: Path) -> None:
+    """An empty configuration would look like success."""
+    tab = tmp_path / "tab"
+    tab.write_text("@reboot a\n")
+    result = run(tab, "--skip-invalid", *UTC)
+    assert result.exit_code == 78
+    assert result.stdout == ""
+    assert "no entry can be converted" in result.stderr
+
+
+def test_an_empty_crontab_is_no_mistake(tmp_path: Path) -> None:
+    """It holds no schedules, and says so."""
+    tab = tmp_path / "tab"
+    tab.write_text("# nothing yet\n")
+    result = run(tab, *UTC)
+    assert result.exit_code == 0
+    assert yaml.safe_load(result.stdout)["schedules"] == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"@daily a\n@daily \xff\n", ":2: byte 0xff is not UTF-8"),
+        (b"#" * (1024 * 1024 + 1), "larger than 1048576 bytes"),
+    ],
+)
+def test_a_file_that_is_no_crontab_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    """Binaries and logs end here."""
+    tab = tmp_path / "tab"
+    tab.write_bytes(content)
+    result = run(tab, *UTC)
+    assert result.exit_code == 78
+    assert message in result.stderr
+
+
+def test_an_existing_file_is_replaced_only_when_asked_to(tmp_path: Path) -> None:
+    """It may be somebody's configuration."""
+    output = tmp_path / "tenure.yaml"
+    output.write_text("mine")
+    refused = run(CRONTABS / "user", "--output", output, *UTC)
+    assert refused.exit_code == 73
+    assert "exists; choose another name, or replace it with --force" in refused.stderr
+    assert output.read_text() == "mine"
+    assert run(CRONTABS / "user", "--output", output, "--force", *UTC).exit_code == 0
+    assert "shell.command" in output.read_text()
+    assert run(CRONTABS / "user", "--output", tmp_path / "no" / "where", *UTC).exit_code == 73
+
+
+def test_an_unknown_zone_is_a_problem_like_the_others() -> None:
+    """With its remedy, beside those of the files."""
+    result = run(CRONTABS / "broken", "--timezone", "Europe/Berln")
+    assert result.exit_code == 78
+    assert (
+        "--timezone: timezone 'Europe/Berln' is not in the time zone database; did you mean Europe/Berlin?"
+        in result.stderr
+    )
+    assert "broken:2" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("timezone", "link", "expected"),
+    [("Asia/Tokyo\n", None, "Asia/Tokyo"), (None, "/usr/share/zoneinfo/America/Lima", "America/Lima"),
+     ("\n", "/usr/share/zoneinfo/America/Lima", "America/Lima"), (None, None, "UTC")],
+)  # fmt: skip
+def test_the_zone_of_the_host_is_the_default(
+    timezone: str | None, link: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian names it in /etc/timezone, others by the link /etc/localtime; cron runs in it."""
+    if timezone is not None:
+        (tmp_path / "timezone").write_text(timezone)
+    if link is not None:
+        (tmp_path / "localtime").symlink_to(link)
+    monkeypatch.setattr(import_, "ETC", tmp_path)
+    result = run("-", stdin=b"@daily a\n")
+    assert yaml.safe_load(result.stdout)["schedules"]["crontab.a"]["timezone"] == expected
+
+
+def test_the_help_shows_an_example() -> None:
+    """Somebody with a crontab at hand wants one line to copy."""
+    result = run("--help")
+    assert "tenure import crontab /etc/crontab /etc/cron.d --output tenure.yaml" in result.output

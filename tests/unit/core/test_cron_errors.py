@@ -1,0 +1,96 @@
+"""What is refused, and whether the message helps: field, value, position, remedy."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from supervisor.core.cron import CronError, compile_cron
+from supervisor.core.errors import EXIT_CONFIG
+
+REFUSED = [
+    ("61 * * * *", 'minute "61" at character 1: 61 is not within 0-59; use 0-59'),
+    ("0 24 * * *", 'hour "24" at character 3: 24 is not within 0-23'),
+    ("0 0 0 * *", 'day-of-month "0" at character 5: 0 is not within 1-31'),
+    ("0 0 * 13 *", 'month "13" at character 7'),
+    ("0 0 * * 8", 'day-of-week "8" at character 9: 8 is not within 0-7'),
+    ("0 0 1,2,32 * *", 'day-of-month "32" at character 9'),
+    ("0 0 * * FRI-MON", 'day-of-week "FRI-MON" at character 9: the range runs backwards; write FRI,SAT,SUN,MON'),
+    ("0 0 * * 5-1", "the range runs backwards; write 5-6,0-1"),
+    ("0 22-2 * * *", "write 22-23,0-2"),
+    ("0 0 * NOV-FEB *", "write NOV,DEC,JAN,FEB"),
+    ("*/70 * * * *", "the step 70 is larger than the range, which has 60 values"),
+    ("0-10/12 * * * *", "the step 12 is larger than the range, which has 11 values"),
+    ("*/0 * * * *", "a step of 0 never moves"),
+    ("5/10 * * * *", "a step needs a range; write 5-59/10 or 5"),
+    ("¹ * * * *", "only the digits 0-9 are read"),
+    ("٣ * * * *", "only the digits 0-9 are read"),
+    ("0 0 * * MOM", "MOM is not a name; did you mean MON?"),
+    ("0 0 * * XYZ", "use SUN to SAT or a number"),
+    ("0 0 L * *", "L (the last day) is not supported; use 1-31"),
+    ("mon * * * *", "mon is not a number"),
+    ("0 0 * * 1#2", "L, W, #, H and ? are not supported"),
+    ("0 0 ? * *", "L, W, #, H and ? are not supported"),
+    ("-5 * * * *", "negative numbers have no meaning here"),
+    ("*-5 * * * *", "not a value, range or step"),
+    ("1.5 * * * *", "not a value, range or step"),
+    ("0 0 1,,2 * *", 'day-of-month "" at character 7: an empty element; remove the comma'),
+    ("", "0 fields, five are needed"),
+    ("9", "1 field, five are needed"),
+    ("* * * *", "4 fields, five are needed: minute hour day-of-month month day-of-week"),
+    ("0 0 2 * * *", "6 fields, five are needed"),
+    ("0 0\n* * *", "is no plain space"),
+    ("0\u00a00 * * *", "at character 2 is no plain space"),
+    ("@reboot", "@reboot has no time"),
+    ("@every 5m", "use every: 5m instead of cron"),
+    ("@dayly", "did you mean @daily?"),
+    ("@nonsense", "use one of @yearly"),
+    ("CRON_TZ=Europe/Berlin 0 0 * * *", "set timezone: Europe/Berlin instead"),
+    ("TZ= 0 0 * * *", "TZ= is not part of an expression"),
+    ("0 0 31 2 *", "never matches: no day-of-month '31' exists in month '2'"),
+    ("0 0 31 4,6,9,11 *", "never matches"),
+    ("0 0 30 2 */3", "never matches: no day-of-month '30' and day-of-week '*/3' exists in month '2'"),
+    ("9" * 900 + " * * * *", "is not within 0-59"),
+    ("*/" + "9" * 900 + " * * * *", "is larger than the range"),
+    ("*" * 2000, "2000 characters; at most 1000 are read"),
+]
+
+
+@pytest.mark.parametrize(("expression", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_a_wrong_expression_is_refused_with_the_remedy(expression: str, message: str) -> None:
+    """Somebody has to correct it, and sees this line only."""
+    with pytest.raises(CronError) as caught:
+        compile_cron(expression)
+    text = str(caught.value)
+    assert message in text
+    assert text.isprintable(), "one line, whatever was given"
+    assert len(text) < 500
+    assert caught.value.exit_code == EXIT_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("timezone", "remedy"),
+    [("Europe/Berln", "did you mean Europe/Berlin?"), ("berlin", "did you mean Europe/Berlin?"),
+     ("america/new york", "did you mean America/New_York?"), ("America", "that is a region; name a place in it"),
+     ("", "use an IANA name"), ("../UTC", "not in the time zone database"), ("/etc/localtime", "not in the time zone database"),
+     ("localtime", "not in the time zone database"), ("right/UTC", "not in the time zone database"),
+     ("UTC\0", "not in the time zone database"), ("zone.tab", "not in the time zone database")],
+)  # fmt: skip
+def test_an_unknown_zone_is_refused_and_never_becomes_utc(timezone: str, remedy: str) -> None:
+    """A schedule in the wrong zone is wrong every day, silently."""
+    with pytest.raises(CronError, match="timezone") as caught:
+        compile_cron("0 0 * * *", timezone)
+    assert remedy in str(caught.value)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet="0123456789*/,-@LW#?HMONFEB \t\n\u0663", max_size=30))
+def test_any_text_compiles_or_is_refused(text: str) -> None:
+    """No input ends in another exception, and what compiles fires."""
+    try:
+        cron = compile_cron(text)
+    except CronError:
+        return
+    assert cron.next(0) is not None
+    assert compile_cron(cron.expression).expression == cron.expression

@@ -1,0 +1,124 @@
+"""The configuration that a crontab becomes: loadable, faithful, readable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from supervisor.settings.crontab import Entry, Host, Source, read_crontabs
+from supervisor.settings.crontab_yaml import to_yaml
+from supervisor.settings.loader import load
+from supervisor.settings.models import ScheduleSettings
+
+CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
+HOST = Host(timezone="Europe/Berlin", user="root")
+
+
+def loaded(entries: tuple[Entry, ...], folder: Path) -> dict[str, ScheduleSettings]:
+    """Read what was written, as ``tenure run`` would."""
+    path = folder / "tenure.yaml"
+    path.write_text(to_yaml(entries, ["tab"]), encoding="utf-8")
+    found = load(files=[path], environ={}, flags={}).settings
+    assert found.jobs == ("jobs.shell",)
+    return found.schedules
+
+
+def entries_of(name: str, *, has_user: bool = False) -> tuple[Entry, ...]:
+    found = read_crontabs([Source(name, name, (CRONTABS / name).read_text(), has_user=has_user)], HOST)
+    assert not found.problems
+    return found.entries
+
+
+def arguments(entry: Entry) -> dict[str, Any]:
+    """What the job must receive; an argument with its default need not be written."""
+    return {
+        "command": entry.command,
+        "shell": entry.shell,
+        "cwd": entry.cwd,
+        "env": dict(entry.env),
+        "stdin": entry.stdin,
+    }
+
+
+DEFAULTS: dict[str, Any] = {"shell": "/bin/sh", "cwd": None, "env": {}, "stdin": None}
+
+
+@pytest.mark.parametrize(("name", "has_user"), [("system", True), ("user", False)])
+def test_our_own_loader_reads_back_every_entry(name: str, has_user: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """The output is a configuration, not a sketch of one."""
+    entries = entries_of(name, has_user=has_user)
+    schedules = loaded(entries, tmp_path)
+    assert list(schedules) == [entry.id for entry in entries]
+    for entry in entries:
+        schedule = schedules[entry.id]
+        assert (schedule.job, schedule.cron, schedule.timezone) == ("shell.command", entry.cron, entry.timezone)
+        assert (schedule.overlap, schedule.timeout_s) == ("allow", 86_400)
+        assert schedule.description == entry.description
+        assert {**DEFAULTS, **schedule.args} == arguments(entry)
+
+
+def test_the_text_is_what_a_person_would_write() -> None:
+    """Times in quotes, input as a block, the place of origin above each entry."""
+    text = to_yaml(entries_of("user"), ["user"])
+    assert text.startswith("# Made by `tenure import crontab` from user.")
+    assert (
+        "\nversion: 1\njobs: [jobs.shell]\nschedules:\n  # user:12\n  # MAILTO=ops@example.org\n  user.bin-report"
+        in text
+    )
+    assert '    cron: "30 2 * * MON-FRI"\n' in text
+    assert "    description: Nightly report for the finance team, kept for ninety days.\n" in text
+    assert "      stdin: |\n        Dear team,\n        it is %100\n        Bye\n" in text
+    assert 'RATIO: "1e3"' in text
+
+
+def test_no_entries_are_a_configuration_without_schedules(tmp_path: Path) -> None:
+    """An empty crontab is no mistake."""
+    assert loaded((), tmp_path) == {}
+
+
+PRINTABLE = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
+TRICKY_TEXTS = (
+    "yes", "12:30:00", "0777", "1e3", "~", "", "null", "${env:HOME}", "$${x}", "$$${env:A}", "${file:/etc/passwd}", "- a",
+     "a: b", "# c", "'", '"', " lead", "tail ", "\tx", "a\n b\n", "\n", "a\n\n", "\u2028", "é", "a\n\nb\n", "a \nb\n", "a\r\nb\n", "x" * 300 + " y", "\x07", "\ufeff", "\x85"
+)  # fmt: skip
+VALUE = st.one_of(st.sampled_from(TRICKY_TEXTS), PRINTABLE)
+
+
+texts = st.fixed_dictionaries(dict.fromkeys(("command", "stdin", "cwd", "value", "description", "comment"), VALUE))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(texts, min_size=1, max_size=10))
+def test_any_text_survives_the_way_through_yaml(tmp_path: Path, drawn: list[dict[str, str]]) -> None:
+    """Texts that look like numbers, references, markup or control characters reach the job unchanged."""
+    entries = tuple(
+        Entry(
+            where="tab:1", id=f"tab.{number}", cron="0 0 * * *", timezone="UTC", command=text["command"], stdin=text["stdin"],
+            shell="/bin/sh", cwd=text["cwd"], env={"A": text["value"]}, user=None, description=text["description"],
+            comments=(text["comment"],),
+        )
+        for number, text in enumerate(drawn)
+    )  # fmt: skip
+    schedules = loaded(entries, tmp_path)
+    for entry in entries:
+        assert {**DEFAULTS, **schedules[entry.id].args} == arguments(entry)
+        assert schedules[entry.id].description == entry.description
+
+
+def test_every_tricky_text_survives_the_way_through_yaml(tmp_path: Path) -> None:
+    """Those that were found by accident or malice, each of them in each run."""
+    entries = tuple(
+        Entry(
+            where="tab:1", id=f"tab.{number}", cron="0 0 * * *", timezone="UTC", command=text, stdin=text, shell=text, cwd=text,
+            env={"A": text, "B": "b"}, user=None, description=text, comments=(text,),
+        )
+        for number, text in enumerate(TRICKY_TEXTS)
+    )  # fmt: skip
+    schedules = loaded(entries, tmp_path)
+    for entry in entries:
+        assert {**DEFAULTS, **schedules[entry.id].args} == arguments(entry)
+        assert schedules[entry.id].description == entry.description
