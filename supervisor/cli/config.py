@@ -1,0 +1,144 @@
+"""``tenure config``: validate it, show what is in effect, describe what can be set."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from supervisor.cli.options import LoadSettings, config_options, print_problems
+from supervisor.core.errors import EXIT_CONFIG, CannotCreateError, ConfigError
+
+if TYPE_CHECKING:
+    from supervisor.settings.loader import Loaded
+    from supervisor.settings.models import Settings
+
+STANDARD_OUTPUT = "-"
+
+
+@click.group("config")
+def config_group() -> None:
+    """Validate, show or describe the configuration."""
+
+
+@config_group.command("validate")
+@click.argument("files", metavar="[FILE|DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--no-jobs", is_flag=True, help="Do not import the job modules, so do not check schedules against them.")
+@config_options
+def validate(*, files: tuple[Path, ...], no_jobs: bool, load_settings: LoadSettings) -> None:
+    r"""List everything that is wrong with the configuration.
+
+    Reads FILEs as one configuration in the given order, imports the job modules and checks
+    every schedule against them. Neither Redis nor anything else is contacted.
+
+    \b
+    Exit codes: 0 it can be used, 78 it cannot; each problem is one line on standard error.
+    """
+    loaded = load_settings(files=files)
+    if not no_jobs:
+        _check_jobs(loaded)
+    read = ", ".join(str(file) for file in loaded.files) or "defaults"
+    counts = f"{len(loaded.settings.schedules)} schedules, {len(loaded.settings.workers)} pools"
+    click.echo(f"ok: {read} ({counts})")
+
+
+def _check_jobs(loaded: Loaded) -> None:
+    from supervisor.settings.complete import complete, import_jobs
+
+    problems = import_jobs(loaded.settings.jobs, loaded.origins)
+    # A module that is missing would only be reported again, by every schedule that needs it.
+    if not problems:
+        try:
+            complete(loaded)
+        except ConfigError as error:
+            problems = list(error.problems)
+    if problems:
+        print_problems(problems)
+        raise click.exceptions.Exit(EXIT_CONFIG)
+
+
+@config_group.command("show")
+@click.option(
+    "--sources", "with_sources", is_flag=True, help="Tell for each value which file, variable or flag set it."
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
+)
+@click.option(
+    "--write-config-to", metavar="FILE|-", help="Write the complete configuration there as YAML; - is standard output."
+)
+@config_options
+def show(*, with_sources: bool, output: str, write_config_to: str | None, load_settings: LoadSettings) -> None:
+    """Print the complete configuration that is in effect. Secrets are masked."""
+    loaded = load_settings()
+    if write_config_to is not None:
+        write_config(loaded.settings, write_config_to)
+        return
+    click.echo(_shown(loaded, output, with_sources=with_sources), nl=False)
+
+
+def _shown(loaded: Loaded, output: str, *, with_sources: bool) -> str:
+    import json
+
+    from supervisor.settings import render
+
+    if output == "yaml":
+        return render.sources_text(loaded) if with_sources else render.to_yaml(loaded.settings)
+    text = render.to_json(loaded.settings)
+    return f"{json.dumps(render.sources(loaded), indent=2, ensure_ascii=False) if with_sources else text}\n"
+
+
+@config_group.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of a configuration file, for editors."""
+    import json
+
+    from supervisor.settings import render
+
+    click.echo(json.dumps(render.schema(), indent=2, ensure_ascii=False))
+
+
+@config_group.command("default")
+def default() -> None:
+    """Print a file with every setting, its default and what it means."""
+    from supervisor.settings.reference import default_file
+
+    click.echo(default_file(), nl=False)
+
+
+def write_config(settings: Settings, target: str) -> None:
+    """Write the complete configuration to a file, replacing it in one step, or to standard output for ``-``.
+
+    Raises:
+        CannotCreateError: the file cannot be written.
+    """
+    from supervisor.settings.render import to_yaml
+
+    text = to_yaml(settings)
+    if target == STANDARD_OUTPUT:
+        click.echo(text, nl=False)
+        return
+    path = Path(target)
+    try:
+        _replace(path, text)
+    except OSError as error:
+        _cannot_write(path, error)
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _cannot_write(path: Path, error: OSError) -> NoReturn:
+    reason = error.strerror or str(error)
+    raise CannotCreateError(f"cannot write the configuration to {path}: {reason}; choose a writable place") from error

@@ -1,0 +1,111 @@
+"""Options that several commands share: where the configuration is, and how its problems are printed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+from click.core import ParameterSource
+
+from supervisor.core.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from supervisor.settings.loader import Loaded
+
+DEFAULT_FILES = (Path("tenure.yaml"), Path("config/tenure.yaml"), Path("/etc/tenure/tenure.yaml"))
+PROBLEMS_MAX = 100
+
+LoadSettings = Callable[..., "Loaded"]
+
+
+def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--config`` and ``--set`` to a command, and pass it ``load_settings``.
+
+    ``load_settings(files=(), flags={})`` returns ``Loaded``; files that the command was given
+    itself count like --config and replace TENURE_CONFIG, flags are values by path. When the
+    configuration cannot be used, every problem is printed and the command ends with 78.
+    """
+
+    @click.option(
+        "-c",
+        "--config",
+        "config_files",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        envvar="TENURE_CONFIG",
+        metavar="FILE|DIR",
+        help="Configuration; may be repeated, later ones win. Of a directory every *.yaml. "
+        "TENURE_CONFIG holds several separated by colons.  "
+        "[default: the first that exists of tenure.yaml, config/tenure.yaml, /etc/tenure/tenure.yaml]",
+    )
+    @click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Set one value, over files and environment: --set web.port=9000. May be repeated.",
+    )
+    @wraps(function)
+    def command(*args: Any, config_files: tuple[Path, ...], sets: tuple[str, ...], **options: Any) -> Any:
+        def load_for_command(*, files: Sequence[Path] = (), flags: Mapping[str, object] | None = None) -> Loaded:
+            source = click.get_current_context().get_parameter_source("config_files")
+            given = () if files and source is ParameterSource.ENVIRONMENT else config_files
+            return load_settings((*given, *files), sets, flags)
+
+        return function(*args, load_settings=load_for_command, **options)
+
+    return command
+
+
+def load_settings(
+    config_files: Sequence[Path], sets: Sequence[str] = (), flags: Mapping[str, object] | None = None
+) -> Loaded:
+    """Return the configuration; on problems print them all and end the command with 78.
+
+    Args:
+        config_files: as given; none: the first default file that exists, or no file.
+        sets: ``section.key=value`` texts.
+        flags: values of options by path; a ``settings.overrides.Flag`` names its option in problems.
+    """
+    from supervisor.settings.loader import load
+
+    files = config_files or [file for file in DEFAULT_FILES if file.exists()][:1]
+    given = {**parse_sets(sets), **(flags or {})}
+    try:
+        return load(files=files, environ=os.environ, flags=given)
+    except ConfigError as error:
+        fail(error)
+
+
+def parse_sets(sets: Sequence[str]) -> dict[str, object]:
+    """Return the value by its path for each ``section.key=value``; the last one of a path counts.
+
+    Raises:
+        click.UsageError: a text without ``=``. It is not quoted, since it may hold a password.
+    """
+    found: dict[str, object] = {}
+    for position, text in enumerate(sets, start=1):
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set number {position} has no '='; write --set section.key=value")
+        found[path.strip()] = value
+    return found
+
+
+def print_problems(problems: Iterable[Problem]) -> None:
+    """Print one line for each problem on standard error, and how many were left out of a flood."""
+    listed = list(problems)
+    for problem in listed[:PROBLEMS_MAX]:
+        click.echo(" ".join(str(problem).splitlines()), err=True)
+    if len(listed) > PROBLEMS_MAX:
+        click.echo(f"and {len(listed) - PROBLEMS_MAX} more", err=True)
+
+
+def fail(error: ConfigError) -> NoReturn:
+    """Print what is wrong and end the command."""
+    print_problems(error.problems)
+    raise click.exceptions.Exit(error.exit_code)

@@ -1,0 +1,117 @@
+"""``${file:/path}`` and ``${env:NAME}`` in values; ``$${`` stands for ``${``.
+
+What such a reference brings in is a secret from then on: the node keeps the text as it was
+written, and everything that shows settings shows that text. Other uses of ``${…}``, such as
+a shell command's own variables, are left alone.
+
+Does not guarantee
+    That a secret in a job's arguments stays on this machine: arguments travel through Redis.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+
+from supervisor.core.errors import Problem
+from supervisor.settings.masking import REFERENCE
+from supervisor.settings.models import Path
+from supervisor.settings.nodes import Node, format_path
+from supervisor.settings.scalars import Trap, resolve
+from supervisor.settings.shape import Shape, ShapeKind
+
+SECRET_BYTES_MAX = 64 * 1024
+_TOKEN = re.compile(rf"\$\$\{{|{REFERENCE.pattern}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_IN_FILE = re.compile(r"(.+):[0-9]+\Z", re.DOTALL)
+_AMBIGUOUS = re.compile(r"(?<=\$)\$\{|\$\{(?=env:|file:)")
+
+
+class _UnusableReferenceError(Exception):
+    """A reference that cannot be resolved; the message never holds what it resolves to."""
+
+
+def escape(text: str) -> str:
+    """Return ``text`` so that reading it again gives ``text``, whatever looks like a reference in it."""
+    return _AMBIGUOUS.sub("$${", text)
+
+
+def interpolate(root: Node, shape: Shape, environ: Mapping[str, str]) -> tuple[Node, list[Problem]]:
+    """Return the tree with every reference resolved, and what could not be."""
+    problems: list[Problem] = []
+    return _walk(root, shape, (), environ, problems), problems
+
+
+def _walk(node: Node, shape: Shape | None, path: Path, environ: Mapping[str, str], problems: list[Problem]) -> Node:
+    if isinstance(node.value, dict):
+        entries = {
+            key: _walk(child, shape.child(key) if shape else None, (*path, key), environ, problems)
+            for key, child in node.value.items()
+        }
+        return Node(entries, node.origin)
+    if isinstance(node.value, list):
+        item = shape.item if shape else None
+        return Node(
+            [_walk(child, item, (*path, index), environ, problems) for index, child in enumerate(node.value)],
+            node.origin,
+        )
+    if not isinstance(node.value, str) or "${" not in node.value:
+        return node
+    try:
+        return _resolved(node, shape, environ)
+    except _UnusableReferenceError as error:
+        problems.append(Problem(node.origin, format_path(path), str(error), "or write $${ for a literal ${"))
+        return Node(None, node.origin, source=node.value)
+
+
+def _resolved(node: Node, shape: Shape | None, environ: Mapping[str, str]) -> Node:
+    text = str(node.value)
+    base = _directory(node.origin)
+    value = _TOKEN.sub(lambda match: _replacement(match, environ, base), text)
+    if REFERENCE.search(text.replace("$${", "")) is None:
+        return Node(value, node.origin)
+    if shape is not None and shape.kind is ShapeKind.VALUE:
+        typed = resolve(value)
+        if isinstance(typed, Trap):
+            raise _UnusableReferenceError(f"what {text} stands for {typed.reason}")
+        return Node(typed, node.origin, source=text)
+    return Node(value, node.origin, source=text)
+
+
+def _directory(origin: str) -> FilePath:
+    """Return what a relative path counts from: the directory of the file that says it, else the current one."""
+    match = _IN_FILE.match(origin)
+    return FilePath(match[1]).parent if match else FilePath()
+
+
+def _replacement(match: re.Match[str], environ: Mapping[str, str], base: FilePath) -> str:
+    if match[1] is None:
+        return "${"
+    return _variable(match[2], environ) if match[1] == "env" else _file(match[2], base)
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> str:
+    if not _NAME.match(name):
+        raise _UnusableReferenceError(f"${{env:{name}}} does not name a variable")
+    if name not in environ:
+        raise _UnusableReferenceError(f"the environment variable {name} is not set")
+    return environ[name]
+
+
+def _file(name: str, base: FilePath) -> str:
+    """Return the text of a file, without the newline that editors and ``echo`` put at its end."""
+    path = base / name
+    try:
+        with path.open("rb") as file:
+            raw = file.read(SECRET_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise _UnusableReferenceError(f"the file {path} cannot be read: {reason}") from None
+    if len(raw) > SECRET_BYTES_MAX:
+        raise _UnusableReferenceError(f"the file {path} is larger than {SECRET_BYTES_MAX // 1024} KiB")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise _UnusableReferenceError(f"the file {path} is not UTF-8") from None
+    return text.removesuffix("\n").removesuffix("\r")

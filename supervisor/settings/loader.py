@@ -1,0 +1,148 @@
+"""From files, variables and flags to one frozen configuration, or to every problem at once.
+
+Layers, each over the one before: defaults, the files in their order, the ``conf.d``
+directories beside them by file name, ``TENURE_SECTION__KEY`` variables, flags given
+explicitly. Mappings merge deeply, pools and schedules per id, lists and scalars replace,
+and null goes back to the default.
+
+Guarantees
+    Either settings in which every rule of the models and of relations.py holds, or a
+    ``ConfigError`` with all problems, each naming file and line, variable or flag.
+    No secret is in a problem.
+
+Does not guarantee
+    That the jobs exist and their queues are served: complete.py, which imports them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervisor.core.errors import ConfigError, Problem
+from supervisor.settings.interpolate import interpolate
+from supervisor.settings.models import Settings
+from supervisor.settings.nodes import DEFAULT_ORIGIN, Node, format_path, merge, wrap
+from supervisor.settings.overrides import apply_environment, apply_flags
+from supervisor.settings.shape import Shape, settings_shape
+from supervisor.settings.validation import conform, validate
+from supervisor.settings.yaml_source import read_file
+
+FILES_MAX = 1000
+_CONF_D = "conf.d"
+_FILE_LINE = re.compile(r"(.+?):([0-9]+)(?::[0-9]+)?\Z", re.DOTALL)
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration, and where each value of it comes from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    """Path of a setting or section to file:line, variable or flag. What is absent has its default."""
+
+    files: tuple[Path, ...]
+    """Every file read, in the order of precedence."""
+
+    def origin(self, *path: str | int) -> str:
+        """Return where a setting was written, or the nearest section around it that was."""
+        for length in range(len(path), 0, -1):
+            found = self.origins.get(format_path(path[:length]))
+            if found is not None:
+                return found
+        return DEFAULT_ORIGIN
+
+
+def load(*, files: Sequence[Path], environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+    """Return the configuration.
+
+    Args:
+        files: YAML files, or directories whose ``*.yaml`` are read by name.
+        environ: the environment; only ``TENURE_…`` variables are settings, all serve ``${env:…}``.
+        flags: values by path, such as ``{"web.port": "8080"}``; texts are read like variables.
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    shape = settings_shape()
+    problems: list[Problem] = []
+    found = discover(files, problems)
+    root = _read_files(found, shape, problems)
+    if "workers" not in root.value:
+        # Files name all pools or none. Variables and flags may adjust the default ones by id.
+        defaults = Settings().model_dump(mode="json", by_alias=True, include={"workers"})
+        root = merge(root, wrap(defaults, DEFAULT_ORIGIN), shape) or root
+    root, more = apply_environment(root, shape, environ)
+    problems += more
+    root, more = apply_flags(root, shape, flags)
+    problems += more
+    root, more = interpolate(root, shape, environ)
+    problems += more
+    settings, more = validate(root, shape, [problem.path for problem in problems if problem.path])
+    problems += more
+    if problems or settings is None:
+        raise ConfigError(_in_reading_order(problems, found))
+    references = {path: node.source for path, node in root.walk() if node.source is not None}
+    return Loaded(settings.with_references(references), _origins(root), found)
+
+
+def discover(files: Sequence[Path], problems: list[Problem]) -> tuple[Path, ...]:
+    """Return the files to read, in order: those named, then the conf.d directories beside them."""
+    named: list[Path] = []
+    drop_ins: dict[Path, None] = {}
+    for file in files:
+        if file.is_dir():
+            inside = _yaml_files(file)
+            if not inside:
+                problems.append(Problem(str(file), "", "holds no *.yaml file", "name a file, or put one there"))
+            named += inside
+            drop_ins[file / _CONF_D] = None
+        else:
+            named.append(file)
+            drop_ins[file.parent / _CONF_D] = None
+    found = [*named, *(file for directory in drop_ins for file in _yaml_files(directory))]
+    unique = tuple(dict.fromkeys(found))
+    if len(unique) > FILES_MAX:
+        problems.append(Problem(str(unique[FILES_MAX]), "", f"is one of more than {FILES_MAX} files"))
+    return unique[:FILES_MAX]
+
+
+def _yaml_files(directory: Path) -> list[Path]:
+    try:
+        entries = [entry for entry in directory.iterdir() if entry.suffix in _SUFFIXES]
+    except OSError:  # there is none, which is the usual case; an unreadable one is found when it is read
+        return []
+    # Hidden files are locks and backups of editors, and the versions behind a mounted ConfigMap.
+    return sorted(entry for entry in entries if not entry.name.startswith(".") and not entry.is_dir())
+
+
+def _read_files(files: Sequence[Path], shape: Shape, problems: list[Problem]) -> Node:
+    root = Node({}, DEFAULT_ORIGIN)
+    for file in files:
+        parsed = read_file(file)
+        problems += parsed.problems
+        if parsed.root is None:
+            continue
+        layer, more = conform(parsed.root, shape)
+        problems += more
+        root = merge(root, layer, shape) or root
+    return root
+
+
+def _in_reading_order(problems: Sequence[Problem], files: Sequence[Path]) -> list[Problem]:
+    """Sort by file and line; what comes from variables and flags follows, as it was found."""
+    order = {str(file): index for index, file in enumerate(files)}
+
+    def place(problem: Problem) -> tuple[int, int]:
+        match = _FILE_LINE.match(problem.where)
+        name, line = (match[1], int(match[2])) if match else (problem.where, 0)
+        return order.get(name, len(order)), line
+
+    return sorted(problems, key=place)
+
+
+def _origins(root: Node) -> dict[str, str]:
+    return {format_path(path): node.origin for path, node in root.walk() if path and node.origin != DEFAULT_ORIGIN}

@@ -1,0 +1,67 @@
+"""What must not be shown, and what stands in its place.
+
+Two kinds of secret: a setting that always is one (a password, the URL of Redis), and any
+value that was read through ``${file:…}`` or ``${env:…}``. The first is masked; for the
+second the reference is shown as it was written, which tells more and gives away nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+EMBEDDED = "embedded"
+MASK = "**********"
+REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?:(?P<who>.*)@)?(?P<rest>[^@]*)", re.DOTALL)
+_WHO = re.compile(rf"(?P<user>{REFERENCE.pattern}|[A-Za-z0-9_.-]*):(?P<password>.*)", re.DOTALL)
+_QUERY_SECRET = re.compile(r"(?i)(?P<name>[?&](?:password|auth|token)=)[^&]*")
+_SECRET_KEY = re.compile(r"(?i)pass|pwd|secret|token|url|credential|api_?key|auth")
+
+
+def mask_url(text: str) -> str:
+    """Return ``text`` without the passwords of any URL in it."""
+    match = _URL.search(text)
+    if match is None:
+        return text
+    rest = _QUERY_SECRET.sub(rf"\g<name>{MASK}", match["rest"])
+    who = f"{_mask_who(match['who'])}@" if match["who"] is not None else ""
+    return f"{text[: match.start()]}{match['scheme']}://{who}{rest}{text[match.end() :]}"
+
+
+def mask_redis_url(text: str) -> str:
+    """Return where Redis is without the password; nothing of what is not clearly a URL."""
+    return mask_url(text) if text == EMBEDDED or _URL.fullmatch(text) else MASK
+
+
+def _mask_who(who: str) -> str:
+    match = _WHO.fullmatch(who)
+    if match is None:
+        return MASK
+    password = match["password"]
+    return f"{match['user']}:{password if not password or REFERENCE.fullmatch(password) else MASK}"
+
+
+def looks_secret(key: str | int) -> bool:
+    """Return whether a key's name suggests that its value should not be echoed in a message."""
+    return isinstance(key, str) and _SECRET_KEY.search(key) is not None
+
+
+def mask_references(data: dict[str, Any], references: Mapping[tuple[str | int, ...], str]) -> dict[str, Any]:
+    """Return a dump of settings with the text of the reference in place of each value that came from one."""
+    for path, text in references.items():
+        data = _put(data, path, mask_url(text))
+    return data
+
+
+def _put(value: Any, path: tuple[str | int, ...], text: str) -> Any:
+    if not path:
+        return text
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict):
+        key = step if step in value else f"{step}_s"  # the name of a duration's field, in a dump without aliases
+        return {**value, key: _put(value[key], rest, text)} if key in value else value
+    if isinstance(value, list | tuple) and isinstance(step, int) and step < len(value):
+        return type(value)([*value[:step], _put(value[step], rest, text), *value[step + 1 :]])
+    return value

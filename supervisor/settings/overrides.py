@@ -1,0 +1,173 @@
+"""Environment variables and flags as layers: ``TENURE_REDIS__URL``, ``--set redis.url=…``.
+
+A setting that is text takes the variable as it is, so that a password needs no quoting; any
+other is read as YAML, so lists are ``[a, b]``. Ids that people chose are found without
+regard to case, and ``_`` stands for any of ``- . : /``, because variables cannot hold those.
+
+An empty variable counts as not set (``TENURE_X=${X}`` in a compose file); an empty flag
+goes back to the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from supervisor.core.errors import Problem
+from supervisor.settings.nodes import Node, at, format_path, merge, parse_path, wrap
+from supervisor.settings.shape import Shape, ShapeKind
+from supervisor.settings.validation import conform
+from supervisor.settings.yaml_source import parse_text
+
+PREFIX = "TENURE_"
+_OTHERS = frozenset({"TENURE_CONFIG", "TENURE_RUN_ID", "TENURE_ATTEMPT", "TENURE_SCHEDULE", "TENURE_NOMINAL"})
+"""No settings, but ours: where the configuration is, and what ``shell.command`` tells its command."""
+
+_JOBS_PREFIX = "TENURE_JOBS_"
+"""What follows belongs to job modules, such as TENURE_JOBS_DATABASE_URL."""
+
+# Kubernetes sets these in every pod for each Service; one called "tenure" or "tenure-web" must not break the start.
+_SERVICE_LINK = re.compile(
+    r"TENURE_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)\Z"
+)
+_SERVICE_URL = re.compile(r"(?:tcp|udp|sctp)://")
+_ID_SEPARATORS = re.compile(r"[-.:/]")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A value that an option of its own set: problems then name that option."""
+
+    option: str  # "--port"
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One value for one setting from outside the files."""
+
+    path: tuple[str, ...]
+    origin: str
+    value: object
+
+
+def is_setting(name: str, value: str) -> bool:
+    """Return whether a variable is meant to be a setting. Others with the prefix are left alone."""
+    if not name.startswith(PREFIX) or not value or name in _OTHERS or _SERVICE_LINK.match(name):
+        return False
+    if name.startswith(_JOBS_PREFIX) and not name.startswith(f"{_JOBS_PREFIX}_"):
+        return False
+    return not (name.endswith("_PORT") and _SERVICE_URL.match(value))
+
+
+def apply_environment(base: Node, shape: Shape, environ: Mapping[str, str]) -> tuple[Node, list[Problem]]:
+    """Lay the variables over ``base``, whole sections before the settings in them."""
+    problems: list[Problem] = []
+    overrides: list[Override] = []
+    for name in sorted(environ):
+        if not is_setting(name, environ[name]):
+            continue
+        path = _variable_path(name, base, shape)
+        if path is None:
+            problems.append(_unknown_variable(name, shape))
+        else:
+            overrides.append(Override(path, name, environ[name]))
+    root, more = _apply(base, shape, overrides)
+    return root, [*problems, *more]
+
+
+def apply_flags(base: Node, shape: Shape, flags: Mapping[str, object]) -> tuple[Node, list[Problem]]:
+    """Lay the flags over ``base``, whole sections before the settings in them."""
+    problems: list[Problem] = []
+    overrides: list[Override] = []
+    for key, given in flags.items():
+        origin = given.option if isinstance(given, Flag) else f"--set {key}"
+        value = given.value if isinstance(given, Flag) else given
+        path = parse_path(key)
+        if path is None or not _exists(path, shape):
+            problems.append(_unknown_flag(origin, key, shape))
+        else:
+            overrides.append(Override(path, origin, value))
+    root, more = _apply(base, shape, overrides)
+    return root, [*problems, *more]
+
+
+def _apply(base: Node, shape: Shape, overrides: list[Override]) -> tuple[Node, list[Problem]]:
+    problems: list[Problem] = []
+    root = base
+    for override in sorted(overrides, key=lambda entry: len(entry.path)):
+        node, found = _node(override, shape)
+        problems += found
+        if node is None:
+            continue
+        layer, found = conform(at(override.path, node), shape)
+        problems += found
+        root = merge(root, layer, shape) or Node({}, root.origin)
+    return root, problems
+
+
+def _node(override: Override, shape: Shape) -> tuple[Node | None, list[Problem]]:
+    target = shape.at(override.path)
+    if not isinstance(override.value, str):
+        return wrap(override.value, override.origin), []
+    if not override.value:
+        return Node(None, override.origin), []
+    if target is not None and target.kind is ShapeKind.TEXT:
+        return Node(override.value, override.origin), []
+    if "${" in override.value and (target is None or target.kind is ShapeKind.VALUE):
+        return Node(override.value, override.origin), []  # typed once the reference is resolved
+    # The name of the setting tells the parser whether it may quote the value in a problem.
+    parsed = parse_text(override.value, lambda _line: override.origin, override.path)
+    node = parsed.root or Node(None, override.origin)
+    return (None if parsed.problems else node), list(parsed.problems)
+
+
+def _exists(path: tuple[str, ...], shape: Shape) -> bool:
+    current: Shape | None = shape
+    for step in path:
+        if current is not None and current.kind is ShapeKind.FREE:
+            return True
+        current = current.child(step) if current is not None and current.kind is not ShapeKind.LIST else None
+    return current is not None
+
+
+def _variable_path(name: str, base: Node, shape: Shape) -> tuple[str, ...] | None:
+    path: list[str] = []
+    node: Node | None = base
+    current: Shape | None = shape
+    for segment in name.removeprefix(PREFIX).split("__"):
+        if not segment or (current is not None and current.kind in {ShapeKind.LIST, ShapeKind.TEXT, ShapeKind.VALUE}):
+            return None
+        step = segment.lower()
+        if current is None or current.kind is not ShapeKind.SECTION:
+            step = _existing_id(segment, node) or step
+        elif step not in current.children:
+            return None
+        path.append(step)
+        if current is not None:
+            current = current.child(step)
+        node = node.child(step) if node is not None else None
+    return tuple(path)
+
+
+def _existing_id(segment: str, node: Node | None) -> str | None:
+    if node is None or not isinstance(node.value, dict):
+        return None
+    wanted = _ID_SEPARATORS.sub("_", segment).lower()
+    matches = [key for key in node.value if _ID_SEPARATORS.sub("_", key).lower() == wanted]
+    return segment if segment in matches else next(iter(matches), None)
+
+
+def _unknown_variable(name: str, shape: Shape) -> Problem:
+    known = {f"{PREFIX}{'__'.join(path).upper()}" for path in shape.paths()}
+    close = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.6)
+    remedy = f"did you mean {close[0]}?" if close else "sections and keys are separated by two underscores"
+    return Problem(name, "", "is not a setting", remedy)
+
+
+def _unknown_flag(origin: str, key: str, shape: Shape) -> Problem:
+    close = difflib.get_close_matches(key, sorted(format_path(path) for path in shape.paths()), n=1, cutoff=0.6)
+    remedy = f"did you mean {close[0]}?" if close else "write section.key=value"
+    return Problem(origin, "", "is not a setting", remedy)

@@ -1,0 +1,127 @@
+"""The reference file: every setting with its default, each under a comment that explains it.
+
+Generated from the models, so that it cannot disagree with the program; ``config/tenure.yaml``
+is this text, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from supervisor.settings.durations import format_duration
+from supervisor.settings.models import Fsync, Settings, WorkerKind
+from supervisor.settings.render import inline_yaml, public_view
+from supervisor.settings.shape import Shape, ShapeKind, settings_shape
+
+_COLUMNS = 100
+_HEADER = """\
+Every setting of Tenure with its default. This file is `tenure config default`.
+
+Copy what you change into a file of your own; the rest keeps its default. Layers, each over the one before:
+defaults, the files given with --config in their order, conf.d/*.yaml beside them by name, variables
+(TENURE_REDIS__URL for redis.url), flags (--set redis.url=...). Sections, pools and schedules merge key by key,
+lists and scalars replace, null goes back to the default.
+
+Durations: 250ms, 15s, 5m, 2h, 7d and sums such as 1h30m. Keys that start with x- are yours, e.g. for anchors.
+Secrets: ${file:/run/secrets/redis} and ${env:REDIS_PASSWORD} work in every value and are never printed; $${ is a
+literal ${. `tenure config validate` lists every problem, `tenure config show --sources` what is in effect and why.
+"""
+_EXAMPLE_ID = "token-cleanup"
+_EXAMPLE: Mapping[str, Any] = {"job": "identity.token_cleanup", "every": "10m", "args": {"batch": 500}}
+_EXAMPLE_CRON = '# cron: "30 2 * * *"  # instead of every'
+_BOUNDS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
+
+
+def default_file() -> str:
+    """Return the reference file."""
+    defaults = public_view(Settings())
+    blocks = [_comment(paragraph) for paragraph in _HEADER.split("\n\n")]
+    for key, shape in settings_shape().children.items():
+        blocks.append(list(_entry(key, shape, defaults[key])))
+    blocks.append([f"# {line}".rstrip() for line in _example()])
+    return "\n".join("\n".join(block) + "\n" for block in _joined(blocks))
+
+
+def _joined(blocks: list[list[str]]) -> list[list[str]]:
+    """Keep the example of a schedule with the schedules."""
+    *rest, example = blocks
+    place = next(index for index, block in enumerate(rest) if block[-1].startswith("schedules:"))
+    rest[place] = [*rest[place], *example]
+    return rest
+
+
+def _entry(key: str, shape: Shape, default: Any, indent: str = "") -> Iterator[str]:
+    yield from _comment(_explanation(shape), indent)
+    if shape.kind is ShapeKind.SECTION:
+        yield f"{indent}{key}:"
+        for name, child in shape.children.items():
+            yield from _entry(name, child, default[name], f"{indent}  ")
+    elif shape.kind is ShapeKind.TABLE and default and shape.item is not None:
+        yield f"{indent}{key}:"
+        for index, (name, values) in enumerate(default.items()):
+            yield from _table_entry(name, shape.item, values, f"{indent}  ", explained=index == 0)
+    else:
+        yield f"{indent}{key}: {inline_yaml(default)}"
+
+
+def _table_entry(name: str, shape: Shape, values: Mapping[str, Any], indent: str, *, explained: bool) -> Iterator[str]:
+    yield f"{indent}{name}:"
+    for key, child in shape.children.items():
+        if explained:
+            yield from _entry(key, child, values[key], f"{indent}  ")
+        else:
+            yield f"{indent}  {key}: {inline_yaml(values[key])}"
+
+
+def _example() -> Iterator[str]:
+    shape = settings_shape().children["schedules"].item
+    assert shape is not None
+    yield "schedules:"
+    yield f"  {_EXAMPLE_ID}:"
+    for key, child in shape.children.items():
+        if key == "cron":
+            yield from _comment(_explanation(child), "    ")
+            yield f"    {_EXAMPLE_CRON}"
+            continue
+        default = child.info.get_default(call_default_factory=True) if child.info is not None else None
+        yield from _entry(key, child, _EXAMPLE.get(key, default), "    ")
+
+
+def _explanation(shape: Shape) -> str:
+    if shape.info is None:
+        return ""
+    # A section is explained by its own docstring, which also says what must hold in it.
+    is_section = shape.kind is ShapeKind.SECTION
+    described = shape.info.annotation.__doc__ if is_section else shape.info.description
+    text = " ".join((described or "").replace("``", "`").split())
+    limits = _limits(shape.info, is_duration=shape.is_duration)
+    return f"{text} {limits}" if limits else text
+
+
+def _limits(info: FieldInfo, *, is_duration: bool) -> str:
+    choices = _choices(info.annotation)
+    if len(choices) > 1:
+        return f"One of: {', '.join(choices)}."
+    found = []
+    for name, word in _BOUNDS:
+        limit = next((getattr(entry, name) for entry in info.metadata if hasattr(entry, name)), None)
+        if limit is not None:
+            found.append(f"{word} {format_duration(limit) if is_duration else limit}")
+    return f"({', '.join(found)})" if found else ""
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    if get_origin(annotation) is Literal:
+        return tuple(str(choice) for choice in get_args(annotation))
+    if annotation in {Fsync, WorkerKind}:
+        return tuple(annotation)
+    return next((found for part in get_args(annotation) if (found := _choices(part))), ())
+
+
+def _comment(text: str, indent: str = "") -> list[str]:
+    width = _COLUMNS - len(indent) - 2
+    return [f"{indent}# {line}" for line in textwrap.wrap(text, width, break_long_words=False)]

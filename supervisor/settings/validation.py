@@ -1,0 +1,228 @@
+"""From a merged tree to settings, or to every problem in it, each with the place it was written.
+
+The tree is validated as JSON in strict mode, where ``true`` is no number and ``"8080"`` no
+port: YAML already told texts from numbers, and a second guess would hide a mistake. When
+something is wrong, the wrong values are taken out and the rest is validated again, so that
+one bad key does not hide what is wrong elsewhere.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from supervisor.core.errors import Problem
+from supervisor.settings.durations import format_duration
+from supervisor.settings.masking import mask_url
+from supervisor.settings.models import MODULE, NAME, SCHEDULE_ID, Path, Settings
+from supervisor.settings.nodes import Node, format_path, without
+from supervisor.settings.relations import Violation, violations
+from supervisor.settings.scalars import resolve
+from supervisor.settings.shape import Shape, ShapeKind
+
+_ECHO_MAX = 60
+_ROUNDS_MAX = 4
+_KEY_MARK = "[key]"
+_PATTERNS = {
+    NAME: ("must be 1 to 64 of letters, digits and . _ -, starting with a letter or digit", ""),
+    SCHEDULE_ID: ("must be 1 to 200 of letters, digits and . _ : / -", ""),
+    MODULE: ("must be the name of a module", "write package.module, not a path"),
+}
+_EXPECTED = {
+    ShapeKind.SECTION: "a mapping of settings",
+    ShapeKind.TABLE: "a mapping from names to settings",
+    ShapeKind.FREE: "a mapping from names to values",
+    ShapeKind.LIST: "a list",
+}
+
+
+def conform(root: Node, shape: Shape) -> tuple[Node, list[Problem]]:
+    """Return the layer without ``x-…`` keys and without what cannot be merged, and the problems of the latter."""
+    problems: list[Problem] = []
+    kept = _conform(root, shape, (), problems)
+    return kept or Node({}, root.origin), problems
+
+
+def _conform(node: Node, shape: Shape | None, path: Path, problems: list[Problem]) -> Node | None:
+    if shape is None or shape.kind in {ShapeKind.TEXT, ShapeKind.VALUE} or node.value is None:
+        return node
+    wants_list = shape.kind is ShapeKind.LIST
+    if not isinstance(node.value, list if wants_list else dict):
+        remedy = f"write [{_kind_of(node)}]" if wants_list and not isinstance(node.value, dict) else ""
+        message = f"must be {_EXPECTED[shape.kind]}, got {_kind_of(node)}"
+        problems.append(Problem(node.origin, format_path(path), message, remedy))
+        return None
+    if not isinstance(node.value, dict) or shape.kind is ShapeKind.FREE:
+        return node
+    entries: dict[str, Node] = {}
+    for key, child in node.value.items():
+        if shape.kind is ShapeKind.SECTION and key.startswith("x-"):
+            continue
+        inner = shape.child(key)
+        if inner is None:
+            problems.append(_unknown_key(child.origin, (*path, key), shape))
+            continue
+        kept = _conform(child, inner, (*path, key), problems)
+        if kept is not None:
+            entries[key] = kept
+    return Node(entries, node.origin)
+
+
+def _kind_of(node: Node) -> str:
+    names = {dict: "a mapping", list: "a list", str: "text", bool: "a truth value", type(None): "nothing"}
+    return names.get(type(node.value), "a number")
+
+
+def _unknown_key(origin: str, path: Path, shape: Shape) -> Problem:
+    key = str(path[-1])
+    known = sorted(shape.children)
+    close = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.6)
+    remedy = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
+    return Problem(origin, format_path(path), "is not a setting", remedy)
+
+
+def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Settings | None, list[Problem]]:
+    """Return the settings, or None and everything that is wrong.
+
+    Args:
+        root: the merged tree, references resolved.
+        shape: the shape of the settings.
+        broken: paths that already have a problem, and get no second one.
+    """
+    problems: list[Problem] = []
+    wrong = set(broken)
+    remaining = root
+    settings: Settings | None = None
+    for _ in range(_ROUNDS_MAX):
+        try:
+            settings = Settings.model_validate_json(json.dumps(remaining.plain()), strict=True)
+            break
+        except ValidationError as error:
+            for path, problem in _problems_of(error, remaining, shape):
+                if problem.path not in wrong:
+                    problems.append(problem)
+                    wrong.add(problem.path)
+                remaining = _prune(remaining, path)
+    if settings is not None:
+        problems += [
+            _violation_problem(violation, remaining, shape)
+            for violation in violations(settings)
+            if not any(_touches(format_path(path), wrong) for path in violation.paths)
+        ]
+    return (None if problems or wrong else settings), problems
+
+
+def _touches(path: str, wrong: set[str]) -> bool:
+    return any(path == other or path.startswith((f"{other}.", f"{other}[")) for other in wrong)
+
+
+def _prune(root: Node, path: Path) -> Node:
+    """Take out what an error names; when that is a missing key, take out what misses it."""
+    reached, _ = root.nearest(path)
+    return (
+        without(root, path[: len(reached) + 1] if len(reached) < len(path) else reached)
+        if reached
+        else Node({}, root.origin)
+    )
+
+
+def _problems_of(error: ValidationError, root: Node, shape: Shape) -> Iterator[tuple[Path, Problem]]:
+    for details in error.errors(include_url=False):
+        is_key = details["loc"][-1:] == (_KEY_MARK,)
+        path = details["loc"][:-1] if is_key else details["loc"]
+        reached, node = root.nearest(path)
+        message, remedy = _message(details, node, shape.at(path))
+        if details["type"] != "missing" and not is_key and reached == path:
+            message = f"{message}, got {_seen(node, shape.at(path))}" if message else message
+        yield path, Problem(node.origin, format_path(path), message, remedy)
+
+
+def _seen(node: Node, shape: Shape | None) -> str:
+    if node.source is not None:
+        return f"what {mask_url(node.source)} stands for"
+    if shape is not None and shape.is_secret:
+        return "a value that is not shown"
+    if isinstance(node.value, dict | list):
+        return _kind_of(node)
+    shown = mask_url(node.value) if isinstance(node.value, str) else json.dumps(node.value)
+    shown = shown if len(shown) <= _ECHO_MAX else f"{shown[:_ECHO_MAX]}…"
+    return repr(shown) if isinstance(node.value, str) else shown
+
+
+def _message(details: ErrorDetails, node: Node, shape: Shape | None) -> tuple[str, str]:
+    """Return what is wrong, in the words of a person, and the remedy; never the value itself."""
+    context: Mapping[str, Any] = details.get("ctx", {})
+    kind = details["type"]
+    if kind == "missing":
+        return "is missing", "add it"
+    if kind == "value_error":
+        return "is not a duration", _duration_remedy(node, str(context.get("error", "")))
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(str(context.get("pattern")), (f"must match {context.get('pattern')}", ""))
+    if kind in {"literal_error", "enum"}:
+        return _choice_message(str(context.get("expected", "")), node)
+    if kind == "string_type":
+        return "must be text", "quote it" if isinstance(node.value, int | float) else ""
+    if kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
+        return _range_message(kind, context, shape), ""
+    if kind in {"too_short", "too_long"}:
+        (limit,) = (context[name] for name in ("min_length", "max_length") if name in context)
+        return f"must have at {'least' if kind == 'too_short' else 'most'} {limit} entries", ""
+    simple = {"int_type": "must be a whole number", "bool_type": "must be true or false"}
+    if kind in simple:
+        return simple[kind], "remove the quotes" if _is_quoted(node) else ""
+    return details["msg"].replace("Input should", "should").replace("String should", "should"), ""
+
+
+def _is_quoted(node: Node) -> bool:
+    return isinstance(node.value, str) and node.source is None and isinstance(resolve(node.value), int)
+
+
+def _duration_remedy(node: Node, error: str) -> str:
+    # The error quotes the value; what follows the colon does so only for values that may be shown.
+    return error.rpartition(": ")[2] if node.source is None else "write 250ms, 15s, 5m, 2h or 7d"
+
+
+def _choice_message(expected: str, node: Node) -> tuple[str, str]:
+    choices = [part.strip().strip("'") for part in expected.replace(" or ", ", ").split(",")]
+    close = difflib.get_close_matches(str(node.value).lower(), choices, n=1) if node.source is None else []
+    words = f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
+    return f"must be {words}", f"did you mean {close[0]}?" if close else ""
+
+
+def _range_message(kind: str, context: Mapping[str, Any], shape: Shape | None) -> str:
+    words = {
+        "greater_than": ("gt", "above"),
+        "greater_than_equal": ("ge", "at least"),
+        "less_than": ("lt", "below"),
+        "less_than_equal": ("le", "at most"),
+    }
+    key, word = words[kind]
+    limit = context[key]
+    shown = format_duration(limit) if shape is not None and shape.is_duration else limit
+    return f"must be {word} {shown}"
+
+
+def _violation_problem(violation: Violation, root: Node, shape: Shape) -> Problem:
+    """Place a violation where the first of its settings that anybody wrote was written."""
+    found = [(path, *root.nearest(path)) for path in violation.paths]
+    written = [node for path, reached, node in found if path == reached] or [found[0][2]]
+    message, remedy = violation.message, violation.remedy
+    hidden = [
+        node.source
+        for path, reached, node in found
+        if path == reached and node.source is not None and not _is_secret(shape, path)
+    ]
+    if hidden:  # a message about a secret setting quotes nothing; any other may quote what it is about
+        message, remedy = f"what {mask_url(hidden[0])} stands for cannot be used here", ""
+    return Problem(written[0].origin, format_path(violation.paths[0]), message, remedy)
+
+
+def _is_secret(shape: Shape, path: Path) -> bool:
+    found = shape.at(path)
+    return found is not None and found.is_secret

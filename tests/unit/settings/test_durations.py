@@ -1,0 +1,50 @@
+"""Durations: what people write, and what is refused because readers would disagree about it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.settings.durations import format_duration, parse_duration
+from supervisor.settings.models import ElectionSettings
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("250ms", 0.25), ("15s", 15), ("5m", 300), ("2h", 7200), ("7d", 604_800), ("1h30m", 5400), ("1.5s", 1.5),
+        ("0.001s", 0.001), ("0", 0), ("0s", 0), (0, 0), (0.0, 0), ("1d2h3m4s5ms", 93_784.005),
+    ],
+)  # fmt: skip
+def test_a_number_with_a_unit_is_a_duration(text: object, seconds: float) -> None:
+    """One grammar for every duration, sums included."""
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        (5, "write 5s"), (2.5, "write 2.5s"), ("5", "write 5s"), ("5 s", "write 5s"), ("5S", "write 5s"), ("-5s", "write 250ms"),
+        ("5sec", "write 250ms"), ("", "write 250ms"), (None, "write 250ms"), (True, "write 250ms"), (False, "write 250ms"),
+        ("1h 30m", "write 1h30m"), ("0.5ms", "whole number of milliseconds"), ("9999999999999d", "below 2\\*\\*53"),
+        ("\u0665s", "write 250ms"), (["5s"], "write 250ms"), ("1e3s", "write 250ms"), ("5s\n", "write 5s"), (float("inf"), "unit"),
+    ],
+)  # fmt: skip
+def test_what_is_no_duration_says_what_to_write(value: object, remedy: str) -> None:
+    """A bare number could be seconds or milliseconds; a guess would be wrong by a factor of a thousand."""
+    with pytest.raises(ValueError, match=remedy):
+        parse_duration(value)
+
+
+@given(st.integers(0, 2**53))
+def test_a_printed_duration_reads_back_exactly(milliseconds: int) -> None:
+    """What `config show` prints must configure the same thing."""
+    seconds = milliseconds / 1000
+    assert parse_duration(format_duration(seconds)) == seconds
+
+
+def test_code_writes_seconds_as_numbers() -> None:
+    """Unit is in the field's name there, so a number is not ambiguous."""
+    assert ElectionSettings(lease_duration_s=9).lease_duration_s == 9.0
+    assert ElectionSettings.model_validate({"lease_duration": "9s"}).lease_duration_s == 9.0

@@ -1,0 +1,176 @@
+"""Secrets: ``${file:…}``, ``${env:…}``, passwords; and that nothing that speaks ever says one."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import pprint
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from supervisor.core.errors import ConfigError
+from supervisor.settings.loader import Loaded
+from supervisor.settings.masking import mask_url
+from supervisor.settings.models import Settings
+from supervisor.settings.render import public_view, sources_text, to_json, to_yaml
+
+SECRET = "hunter2"
+
+
+def everything_shown(loaded: Loaded) -> str:
+    """Return every text that any part of the program makes of settings."""
+    settings: Settings = loaded.settings
+    return "\n".join(
+        [
+            repr(settings), str(settings), f"{settings!r:>5}", pprint.pformat(settings), repr(settings.redis), str(settings.redis),
+            *(repr(schedule) for schedule in settings.schedules.values()), repr(dict(settings.schedules)),
+            to_yaml(settings), to_json(settings), sources_text(loaded), json.dumps(public_view(settings)), repr(loaded),
+            settings.model_dump_json(), settings.model_dump_json(by_alias=True), repr(settings.model_dump()),
+            repr(settings.model_dump(by_alias=True)), repr(settings.model_copy()), str(dict(loaded.origins)),
+        ]
+    )  # fmt: skip
+
+
+def test_a_reference_brings_in_a_file_or_a_variable(desk: Any) -> None:
+    """Alone, inside a text, and for settings that are no text; a file loses the newline at its end."""
+    desk.write("secrets/pw", "p@ss\n")
+    desk.write("secrets/crlf", "x\r\n")
+    desk.add(
+        "redis: {url: 'redis://h', password: '${file:secrets/pw}', username: 'u-${env:WHO}-${file:secrets/crlf}'}\n"
+        "web: {port: '${env:PORT}'}\nsupervision: {grace: '${env:GRACE}'}\nreplica: ${env:WHO}\n"
+        "schedules: {s: {job: x, every: 1m, args: {a: ['${env:WHO}'], n: '${env:PORT}', shell: 'echo ${HOME} $WHO $${env:WHO}'}}}\n"
+    )
+    settings = desk.load({"WHO": "me", "PORT": "81", "GRACE": "5s"}).settings
+    assert settings.redis.password is not None
+    assert settings.redis.password.get_secret_value() == "p@ss"
+    assert settings.redis.username == "u-me-x"
+    assert (settings.web.port, settings.supervision.grace_s, settings.replica) == (81, 5.0, "me")
+    assert settings.schedules["s"].args == {"a": ["me"], "n": "81", "shell": "echo ${HOME} $WHO ${env:WHO}"}
+
+
+def test_what_a_reference_brings_in_is_not_expanded_again(desk: Any) -> None:
+    """Whoever controls a secret's content must not be able to read other files."""
+    desk.add("replica: x\nredis: {url: 'redis://h', username: '${env:A}'}\n")
+    assert desk.load({"A": "${env:B}", "B": "no"}).settings.redis.username == "${env:B}"
+
+
+def test_an_overridden_reference_is_not_resolved(desk: Any) -> None:
+    """A base file may name a secret that this machine does not have, if a later layer replaces it."""
+    desk.add("redis: {url: 'redis://h', password: '${env:NOWHERE}'}\n")
+    assert desk.load({"TENURE_REDIS__PASSWORD": "x"}).settings.redis.password is not None
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("${env:NO}", "the environment variable NO is not set"), ("${env:}", "does not name a variable"),
+        ("${env:A:-b}", "does not name a variable"), ("${file:/no/such}", "the file /no/such cannot be read: No such file or directory"),
+        ("${file:.}", "cannot be read: Is a directory"), ("${file:binary}", "is not UTF-8"), ("${file:large}", "is larger than 64 KiB"),
+        ("${file:}", "cannot be read"), ("x ${file:binary} y", "is not UTF-8"),
+    ],
+)  # fmt: skip
+def test_a_reference_to_nothing_is_a_problem(reference: str, message: str, desk: Any) -> None:
+    """It names what is missing, and the line that wants it."""
+    (desk.directory / "binary").write_bytes(b"hunter2\xff")
+    desk.write("large", "hunter2" * 10_000)
+    desk.add(f"cluster: a\nredis: {{url: 'redis://h', password: '{reference}'}}\n")
+    (problem,) = desk.problems({"A": "x"})
+    assert (problem.where, problem.path) == ("tenure.yaml:2", "redis.password")
+    assert message in problem.message
+    assert SECRET not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis: {url: 'redis://h', password: hunter2}",
+        "redis: {url: 'redis://user:hunter2@h:1/0'}",
+        "redis: {url: 'redis://:hunter2@h'}",
+        "redis: {url: 'unix://user:hunter2@/run/redis.sock'}",
+        "redis: {url: '${env:URL}'}",
+        "redis: {url: 'redis://:${env:S}@h'}",
+        "redis: {url: 'redis://h', username: '${env:S}', tls_ca_file: null}",
+        "redis: {url: 'rediss://h', tls_ca_file: '${env:S}'}",
+        "replica: ${env:S}",
+        "cluster: a-${env:S}",
+        "web: {host: '${env:S}'}",
+        "jobs: ['${env:S}']",
+        "workers: {w: {kind: sync, queues: ['${env:S}']}}",
+        "schedules: {s: {job: '${env:S}', every: 1m, description: '${env:S}', queue: '${env:S}'}}",
+        "schedules: {s: {job: x, every: 1m, args: {t: '${env:S}', l: [{k: 'a ${env:S} b'}], u: 'http://u:${env:S}@h'}}}",
+        "schedules: {'a.b': {job: x, every: 1m, args: {'odd key': '${file:secret}'}}}",
+    ],
+)
+def test_no_text_about_settings_holds_a_secret(text: str, desk: Any) -> None:
+    """repr, str, dumps, show, sources: all of them, for every place that a secret can stand in."""
+    desk.write("secret", f"{SECRET}\n")
+    desk.add(text)
+    loaded = desk.load({"S": SECRET, "URL": f"redis://u:{SECRET}@h/0"})
+    assert SECRET in repr(pickle.dumps(loaded.settings))  # it is in there
+    assert SECRET not in everything_shown(loaded)
+
+
+def test_secrets_in_variables_and_flags_stay_secret(desk: Any) -> None:
+    """The origin of a value is the variable's name, never its content."""
+    loaded = desk.load({"TENURE_REDIS__URL": f"redis://:{SECRET}@h"}, {"redis.password": SECRET})
+    assert SECRET not in everything_shown(loaded)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis: {url: hunter2}", "redis: {url: 'redis:hunter2@h'}", "redis: {url: ['hunter2']}", "redis: {password: [hunter2]}",
+        "redis: {pasword: hunter2}", "redis: {password: {hunter2x: 1}}", "redis: redis://:hunter2@h", "redis: [hunter2]",
+        "password: hunter2", "web: {host: [x], port: 'redis://:hunter2@h'}", "web: {port: '${env:S}'}", "cluster: '! ${env:S}'",
+        "supervision: {grace: '${env:S}'}", "log: {level: '${env:S}'}", "redis: {fsync: '${env:S}'}", "workers: {w: {kind: '${env:S}'}}",
+        "jobs: ['- ${env:S}']", "schedules: {s: {job: x, cron: '${env:S}'}}", "schedules: {s: {job: x, every: '${env:S}'}}",
+        "schedules: {s: {job: x, cron: '* * * * *', timezone: '${env:S}'}}", "redis: {allow_eviction: '${env:S}'}",
+        "workers: {w: {kind: sync, queues: ['!${env:S}', '!${env:S}']}}", "jobs: ['${env:S}', '${env:S}']", "version: '${env:S}'",
+        "redis: {password: hunter2, url: '${env:S}'}", "redis: {url: '${env:BAD}'}", "web: {port: '${env:N}'}", "redis: {password: 12_34}",
+        "election: {lease_duration: '${env:D}'}", "redis: {password: !hunter2 x}", "redis: {password: *hunter2}", "redis: {url: 'http://a:hunter2@b'}",
+    ],
+)  # fmt: skip
+def test_no_problem_holds_a_secret(text: str, desk: Any) -> None:
+    """A refused configuration is printed, logged and pasted into tickets; its traceback too."""
+    desk.add(f"{text}\n")
+    environ = {"S": SECRET, "BAD": f"http://:{SECRET}@h", "N": "99999", "D": "2321ms"}
+    with pytest.raises(ConfigError) as caught:
+        desk.load(environ)
+    shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.problems)
+    for secret in (SECRET, "99999", "12_34", "2321", "2.321"):
+        assert secret not in shown.replace(str(desk.directory), "")
+
+
+@pytest.mark.parametrize("flag", ["redis.pasword", "redis.url", "redis", "password"])
+def test_no_problem_about_a_flag_or_variable_holds_a_secret(flag: str, desk: Any) -> None:
+    """`--set redis.pasword=…` is a typing error, not a reason to log the password."""
+    name = f"TENURE_{flag.replace('.', '__').upper()}"
+    for line in desk.lines({}, {flag: SECRET}) + desk.lines({name: SECRET}):
+        assert SECRET not in line
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("redis://user:pw@h/0", "redis://user:**********@h/0"), ("redis://:pw@h", "redis://:**********@h"), ("redis://token@h", "redis://**********@h"),
+        ("redis://h:1/0?db=1", "redis://h:1/0?db=1"), ("redis://u:p@w:x@h", "redis://u:**********@h"), ("redis://u:p/w?x@h", "redis://u:**********@h"),
+        ("https://h/?token=abc&x=1", "https://h/?token=**********&x=1"), ("redis://u:${env:P}@h", "redis://u:${env:P}@h"), ("plain", "plain"),
+        ("redis://${env:U}:${file:/p}@h", "redis://${env:U}:${file:/p}@h"), ("redis://u:x${env:P}@h", "redis://u:**********@h"),
+        ("see http://a:b@c now", "see http://a:**********@c now"), ("redis://u:@h", "redis://u:@h"),
+    ],
+)  # fmt: skip
+def test_a_url_is_shown_without_its_password(text: str, masked: str) -> None:
+    """Who and where are worth seeing; a password may hold any character, an @ included."""
+    assert mask_url(text) == masked
+
+
+def test_settings_with_and_without_references_are_told_apart(
+    problems_of: Callable[[str], list[str]], desk: Any
+) -> None:
+    """Equal values from a reference are not equal settings: they are shown differently."""
+    desk.add("replica: ${env:A}\n")
+    assert desk.load({"A": "x"}).settings != Settings(replica="x")
+    assert desk.load({"A": "x"}).settings == desk.load({"A": "x"}).settings
