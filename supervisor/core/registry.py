@@ -245,26 +245,28 @@ def job(
     )
 
     def register(function: F) -> F:
-        job_name = name or f"{function.__module__}.{function.__name__}"
-        if not _NAME.match(job_name):
-            raise ValueError(f"job name {job_name!r} must be 1 to 128 of letters, digits and _ . : -")
-        kind = kind_of(job_name, function)
-        context_parameter, arguments = parameters_of(job_name, function)
-        registry.add(
-            JobSpec(
-                name=job_name,
-                function=function,
-                kind=kind,
-                queue=queue,
-                context_parameter=context_parameter,
-                arguments=arguments,
-                signature=str(inspect.signature(function)),
-                **options,
-            )
-        )
+        registry.add(_spec(name, function, queue, options))
         return function
 
     return register
+
+
+def _spec(name: str | None, function: Callable[..., Any], queue: str, options: dict[str, Any]) -> JobSpec:
+    job_name = name or f"{function.__module__}.{function.__name__}"
+    if not _NAME.match(job_name):
+        raise ValueError(f"job name {job_name!r} must be 1 to 128 of letters, digits and _ . : -")
+    kind = kind_of(job_name, function)
+    context_parameter, arguments = parameters_of(job_name, function)
+    return JobSpec(
+        name=job_name,
+        function=function,
+        kind=kind,
+        queue=queue,
+        context_parameter=context_parameter,
+        arguments=arguments,
+        signature=str(inspect.signature(function)),
+        **options,
+    )
 
 
 def _options(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, get_type_hints
 
 import msgspec
@@ -67,9 +68,8 @@ def _hint(job_name: str, function: Callable[..., Any], parameter: inspect.Parame
         return Any
     if not isinstance(hint, str):
         return hint
-    scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     try:
-        return _resolve(hint, scope)
+        return _resolve(hint, {**function.__globals__, **_enclosed(function)})
     except (NameError, AttributeError):
         if hint.strip("'\"").rpartition(".")[2] == "Context":
             return _ContextByName
@@ -77,6 +77,15 @@ def _hint(job_name: str, function: Callable[..., Any], parameter: inspect.Parame
             f"job {job_name}: the type {hint!r} of parameter {parameter.name!r} is not known when the module runs; "
             f"import or define it at module level, outside TYPE_CHECKING"
         ) from None
+
+
+def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return what ``function`` sees of the function around it."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # empty: the name of a function that calls itself is not set yet
+            found[name] = cell.cell_contents
+    return found
 
 
 def _resolve(hint: str, scope: dict[str, Any]) -> Any:

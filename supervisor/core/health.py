@@ -1,0 +1,223 @@
+"""Whether this replica is alive, ready and keeps its word: facts in, checks out.
+
+Text and query semantics are those of Kubernetes' components, whose probes and habits
+people bring along (k8s.io/apiserver, server/healthz). Three differences, on purpose: a
+failed check gives its reason, since reads are on loopback unless somebody opens them; a
+failed /readyz is 503, as every load balancer understands; and liveness never depends on
+Redis, whose outage would otherwise restart every replica at once and heal nothing.
+
+Facts come from the scoreboard. Nothing here reads a clock or does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from supervisor.core.board import MAGIC, Board, Phase, SlotState
+
+PARENT_BEAT_MAX_S = 5.0
+REDIS_ANSWER_MAX_S = 10.0
+OVERDUE_GRACE_S = 20.0
+"""How long beyond a whole lease a leader may be without renewal; client-go's own figure."""
+
+_PHASES = frozenset(map(int, Phase))
+_STATES = frozenset(map(int, SlotState))
+_WITH_PROCESS = frozenset(state for state in SlotState if state.has_process)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """One child, as far as its health goes."""
+
+    name: str
+    role: str
+    pool: str | None
+    state: SlotState
+    redis_ok_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the checks look at, read from the board at one moment."""
+
+    now_ns: int
+    is_board_sound: bool
+    phase: Phase
+    parent_beat_ns: int
+    is_leading: bool
+    trusted_until_ns: int
+    lease_duration_s: float
+    pools: tuple[str, ...]
+    slots: tuple[SlotFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check. ``reason`` is empty when it passed."""
+
+    name: str
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it passed."""
+        return not self.reason
+
+
+class Endpoint(Enum):
+    """One of the three questions, with the status of the answer no."""
+
+    LIVEZ = ("livez", 500)
+    READYZ = ("readyz", 503)
+    HEALTHZ = ("healthz", 500)
+
+    def __init__(self, title: str, failed_status: int) -> None:
+        self.title = title
+        self.failed_status = failed_status
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An answer, ready to be sent as plain text."""
+
+    status: int
+    body: str
+
+
+def role_of(slot_name: str) -> tuple[str, str | None]:
+    """Return the role and the pool that a slot's name stands for: ``worker-io-0`` is pool ``io``."""
+    if slot_name.startswith("worker-"):
+        return "worker", slot_name.removeprefix("worker-").rpartition("-")[0]
+    return slot_name, None
+
+
+def facts(
+    board: Board,
+    *,
+    now_ns: int,
+    slot_names: Sequence[str],
+    pools: Sequence[str],
+    lease_duration_s: float,
+) -> Facts:
+    """Read what the checks need from ``board``."""
+    header, term = board.header, board.term()
+    is_sound = header.magic == MAGIC and header.slots == board.slots and header.phase in _PHASES
+    slots = []
+    for name, row in zip(slot_names, board.rows, strict=False):
+        role, pool = role_of(name)
+        state = SlotState(row.state) if row.state in _STATES else SlotState.FATAL
+        is_sound = is_sound and row.state in _STATES
+        slots.append(SlotFacts(name, role, pool, state, row.redis_ok_ns))
+    return Facts(
+        now_ns=now_ns,
+        is_board_sound=is_sound,
+        phase=Phase(header.phase) if header.phase in _PHASES else Phase.STARTING,
+        parent_beat_ns=header.parent_beat_ns,
+        is_leading=bool(header.is_leading),
+        trusted_until_ns=term.trusted_until_ns,
+        lease_duration_s=lease_duration_s,
+        pools=tuple(pools),
+        slots=tuple(slots),
+    )
+
+
+def checks(endpoint: Endpoint, of: Facts) -> list[Check]:
+    """Return the checks of ``endpoint`` in the order they are shown."""
+    match endpoint:
+        case Endpoint.LIVEZ:
+            return _live(of)
+        case Endpoint.READYZ:
+            return _ready(of)
+        case Endpoint.HEALTHZ:
+            return [*_live(of), Check("leaderElection", _overdue(of))]
+
+
+def report(
+    endpoint: Endpoint, results: Sequence[Check], *, verbose: bool = False, exclude: Collection[str] = ()
+) -> Report:
+    """Render ``results``: ``ok``, or a line for each check when asked for or when one failed."""
+    lines = []
+    failed = False
+    for check in results:
+        if check.name in exclude:
+            lines.append(f"[+]{check.name} excluded: ok")
+        elif check.ok:
+            lines.append(f"[+]{check.name} ok")
+        else:
+            failed = True
+            lines.append(f"[-]{check.name} failed: {check.reason}")
+    unknown = sorted(set(exclude) - {check.name for check in results})
+    if unknown:
+        quoted = ",".join(f'"{name}"' for name in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+    if failed:
+        return Report(endpoint.failed_status, "\n".join([*lines, f"{endpoint.title} check failed", ""]))
+    return Report(200, "\n".join([*lines, f"{endpoint.title} check passed", ""]) if verbose else "ok")
+
+
+def report_one(endpoint: Endpoint, results: Sequence[Check], name: str) -> Report | None:
+    """Render the check ``name`` alone; None when there is no such check."""
+    for check in results:
+        if check.name == name:
+            return (
+                Report(200, "ok")
+                if check.ok
+                else Report(endpoint.failed_status, f"internal server error: {check.reason}\n")
+            )
+    return None
+
+
+def _live(of: Facts) -> list[Check]:
+    return [
+        Check("ping"),
+        Check("supervisor", _age(of, of.parent_beat_ns, PARENT_BEAT_MAX_S, "the parent's last beat")),
+        Check("scoreboard", "" if of.is_board_sound else "the shared memory does not hold a board of this layout"),
+    ]
+
+
+def _ready(of: Facts) -> list[Check]:
+    return [
+        Check("startup", "the tree is still starting" if of.phase is Phase.STARTING else ""),
+        Check("shutdown", "the tree is stopping" if of.phase in {Phase.DRAINING, Phase.KILLING} else ""),
+        Check("agent", _down(of, "agent", frozenset({SlotState.RUNNING}))),
+        Check("scheduler", _down(of, "scheduler", _WITH_PROCESS)),  # leading or standing by: both serve
+        Check("workers", _idle_pools(of)),
+        Check("redis", _redis(of)),
+    ]
+
+
+def _down(of: Facts, role: str, up: Collection[SlotState]) -> str:
+    for slot in of.slots:
+        if slot.role == role:
+            return "" if slot.state in up else f"{slot.name} is {slot.state.name.lower()}"
+    return f"there is no {role}"
+
+
+def _idle_pools(of: Facts) -> str:
+    running = {slot.pool for slot in of.slots if slot.role == "worker" and slot.state is SlotState.RUNNING}
+    missing = [pool for pool in of.pools if pool not in running]
+    return f"no worker is running in pool {', '.join(missing)}" if missing else ""
+
+
+def _redis(of: Facts) -> str:
+    # The agent's word alone: it is the child that keeps sessions and the lease alive.
+    asked = [slot.redis_ok_ns for slot in of.slots if slot.role == "agent"]
+    return _age(of, max(asked, default=0), REDIS_ANSWER_MAX_S, "Redis' last answer to the agent")
+
+
+def _overdue(of: Facts) -> str:
+    """Name a leader whose term ran out long ago and who still believes in it."""
+    if not of.is_leading:
+        return ""
+    overdue_s = (of.now_ns - of.trusted_until_ns) / 1e9
+    limit_s = of.lease_duration_s + OVERDUE_GRACE_S
+    return f"leading, but the last renewal is overdue by {overdue_s:.1f} s" if overdue_s > limit_s else ""
+
+
+def _age(of: Facts, at_ns: int, limit_s: float, what: str) -> str:
+    if at_ns == 0:
+        return f"{what} has not come yet"
+    age_s = (of.now_ns - at_ns) / 1e9
+    return f"{what} was {age_s:.1f} s ago, more than {limit_s:g} s" if age_s >= limit_s else ""

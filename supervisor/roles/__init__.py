@@ -1,0 +1,1 @@
+"""What each child does: agent, scheduler, worker, web."""

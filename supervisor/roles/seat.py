@@ -1,0 +1,48 @@
+"""What a child is given when it starts: its place in the tree and everything it may use."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+from supervisor.clock import Clock
+from supervisor.core.board import Board, InflightTable, Row
+from supervisor.settings.models import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One child's view of the tree. Built by the composition root, in the child, after the fork."""
+
+    settings: Settings
+    replica: str  # unique for each start of a tree: "<name>.<6 hex digits>"
+    name: str  # of the slot: agent, scheduler, web, worker-io-0
+    slot: int
+    generation: int
+    board: Board
+    slot_names: tuple[str, ...]
+    parent_pid: int
+    clock: Clock
+    redis_url: str  # resolved: the embedded server's unix socket stands here as unix://…
+    pool: str | None = None
+    listener: socket.socket | None = None
+
+    @property
+    def row(self) -> Row:
+        """This child's row on the board."""
+        return self.board.rows[self.slot]
+
+    @property
+    def inflight(self) -> InflightTable:
+        """This child's in-flight table."""
+        return self.board.inflight[self.slot]
+
+    @property
+    def session(self) -> str:
+        """The name of this worker process's session: derived, so that the agent knows it too."""
+        return session_name(self.replica, self.name, self.generation)
+
+
+def session_name(replica: str, slot_name: str, generation: int) -> str:
+    """Return the session of generation ``generation`` of a worker slot."""
+    return f"{replica}/{slot_name}/{generation}"

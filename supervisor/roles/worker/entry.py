@@ -1,0 +1,91 @@
+"""The top of a worker process: from its seat to the pool of its kind."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import structlog
+import uvloop
+
+from supervisor.core.errors import EXIT_RESTART
+from supervisor.core.model import Template
+from supervisor.core.registry import registry
+from supervisor.roles.seat import Seat
+from supervisor.roles.worker.async_pool import AsyncPool
+from supervisor.roles.worker.sync_pool import SyncPool
+from supervisor.roles.worker.turns import SessionLostError
+from supervisor.roles.worker.workplace import furnish
+from supervisor.settings.models import RedisSettings, WorkerKind
+from supervisor.store import producer
+from supervisor.store.client import AsyncStore, Store
+from supervisor.telemetry import metrics
+
+log = structlog.get_logger("tenure.worker")
+
+
+def main(seat: Seat) -> int:
+    """Run one worker process until it is told to stop; return its exit code."""
+    assert seat.pool is not None
+    # In a job, `supervisor.enqueue` goes where this worker's runs come from.
+    producer.use(
+        producer.Producer(
+            _redis(seat),
+            cluster=seat.settings.cluster,
+            clock=seat.clock,
+            on_enqueued=_count,
+            limits=seat.settings.queues,
+        )
+    )
+    try:
+        if seat.settings.workers[seat.pool].kind is WorkerKind.SYNC:
+            return _sync(seat)
+        return _async(seat)
+    except SessionLostError as error:
+        log.error("session_lost", error=str(error))  # noqa: TRY400 - it happened in Redis; a stack says nothing
+        return EXIT_RESTART
+
+
+def _count(template: Template) -> None:
+    metrics.ENQUEUED.labels(template.queue, template.job).inc()
+
+
+def _redis(seat: Seat) -> RedisSettings:
+    """Return the connection settings, with waits short enough for the loop to beat within its hang limit."""
+    wait_s = seat.settings.supervision.hang_timeout_s / 4
+    redis = seat.settings.redis
+    return redis.model_copy(
+        update={
+            "url": type(redis.url)(seat.redis_url),
+            "connect_timeout_s": min(redis.connect_timeout_s, wait_s),
+            "command_timeout_s": min(redis.command_timeout_s, wait_s),
+        }
+    )
+
+
+def _sync(seat: Seat) -> int:
+    store = Store.connect(seat.redis_url, settings=_redis(seat), name=_name(seat), clock=seat.clock)
+    return SyncPool(furnish(seat, registry, producer.current()), store).run()
+
+
+def _async(seat: Seat) -> int:
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    # No closing: tasks and executor threads that jobs left behind could make it wait for ever, and
+    # the process leaves through os._exit anyway.
+    return loop.run_until_complete(_serve(seat))
+
+
+async def _serve(seat: Seat) -> int:
+    store = AsyncStore.connect(seat.redis_url, settings=_redis(seat), name=_name(seat), clock=seat.clock)
+    pool = AsyncPool(furnish(seat, registry, producer.current()), store)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, pool.drain)
+    loop.add_signal_handler(signal.SIGQUIT, pool.quit)
+    loop.add_signal_handler(signal.SIGURG, pool.look)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # the soft interrupt is for sync pools; its default is death
+    return await pool.run()
+
+
+def _name(seat: Seat) -> str:
+    return f"{seat.settings.cluster}:{seat.name}"

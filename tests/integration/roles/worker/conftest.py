@@ -1,0 +1,52 @@
+"""An empty registry for each test, and a workshop of either kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from supervisor.core import registry as core_registry
+from supervisor.core.model import Kind
+from supervisor.core.registry import Registry
+from supervisor.roles.worker import entry
+from supervisor.store import producer
+from tests.integration.roles.worker.forked import kill_what_is_left
+from tests.integration.roles.worker.workshop import Workshop
+from tests.integration.servers import Server
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_outlives_its_test() -> Iterator[None]:
+    yield
+    kill_what_is_left()
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """The registry that ``@job`` fills in this test."""
+    registry = Registry()
+    for module in (core_registry, entry, producer):
+        monkeypatch.setattr(module, "registry", registry)
+    return registry
+
+
+@pytest.fixture
+def shop(server: Server, jobs: Registry) -> Workshop:
+    """An async pool's workshop."""
+    return Workshop(server, jobs, Kind.ASYNC)
+
+
+@pytest.fixture
+def sync_shop(server: Server, jobs: Registry) -> Workshop:
+    """A sync pool's workshop."""
+    return Workshop(server, jobs, Kind.SYNC)
+
+
+@pytest.fixture
+def logs() -> Iterator[list[Any]]:
+    """What was logged."""
+    with capture_logs() as entries:
+        yield entries

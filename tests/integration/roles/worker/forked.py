@@ -1,0 +1,141 @@
+"""A sync worker in a forked process, and what it found when it had stopped.
+
+The report is made in the child, because the child of a test on fakeredis has a server of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor.process.linux import die_with_parent
+from supervisor.roles.worker.sync_pool import SyncPool
+from tests.integration.roles.worker.workshop import FaultySync, Workshop
+from tests.integration.servers import wait_until
+
+CRASHED = 99
+_children: list[Forked] = []
+
+
+@dataclass
+class Report:
+    """What was left when the worker had stopped."""
+
+    code: int
+    history: list[tuple[str, str, int]]
+    states: dict[str, str]
+    charges: dict[str, str]
+    errors: dict[str, Any]
+    results: dict[str, Any]
+    sessions: list[str]
+    fsck: list[str]
+
+
+@dataclass
+class Forked:
+    """A worker process that was forked off this test."""
+
+    pid: int
+    pipe: int
+    shop: Workshop
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        """Return its exit code, negative for a signal, within a bound."""
+
+        def ended() -> tuple[int] | None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            return (os.waitstatus_to_exitcode(status),) if pid else None
+
+        (code,) = wait_until(ended, what="the worker to end")
+        _children.remove(self)
+        return int(code)
+
+    def report(self) -> Report:
+        """Return what it found; it must have stopped by itself."""
+        code = self.wait()
+        with os.fdopen(self.pipe) as reader:
+            text = reader.read()
+        assert code != CRASHED, text
+        found = json.loads(text)
+        found["history"] = [tuple(line) for line in found["history"]]
+        assert list(self.shop.board.inflight[0].entries()) == []
+        row = self.shop.board.rows[0]
+        assert (row.busy, row.deadline_ns) == (0, 0)
+        return Report(code=code, **found)
+
+
+def fork(
+    shop: Workshop,
+    *,
+    ended: int | None = None,
+    fault: Callable[[str], str] = lambda _script: "",
+    main: Callable[[], int] | None = None,
+) -> Forked:
+    """Fork a worker.
+
+    Args:
+        shop: its workshop.
+        ended: stop by SIGTERM once so many attempts have ended; None: stop when told.
+        fault: what goes wrong with its calls.
+        main: runs in place of the pool.
+    """
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        # From Python 3.12 a fork beside a thread warns; the only thread here is one that waits for a timeout.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid:
+        os.close(write)
+        _children.append(Forked(pid, read, shop))
+        return _children[-1]
+    code = CRASHED
+    try:
+        die_with_parent(signal.SIGKILL)
+        shop.store = shop.server.store()  # not the parent's connection
+        code = main() if main else _pool(shop, ended, fault).run()
+        os.write(write, json.dumps(_find(shop)).encode())
+    except BaseException:  # noqa: BLE001 - this process must end here, whatever happened
+        os.write(write, traceback.format_exc().encode())
+    finally:
+        os._exit(code)
+
+
+def kill_what_is_left() -> None:
+    """End the workers that a failed test left behind."""
+    while _children:
+        child = _children.pop()
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+
+
+def _pool(shop: Workshop, ended: int | None, fault: Callable[[str], str]) -> SyncPool:
+    def stop_when_ended(script: str) -> str:
+        if script == "ring" and ended is not None and shop.ended(ended):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return fault(script)
+
+    return SyncPool(shop.workplace(), FaultySync(shop.server.store(), stop_when_ended))  # type: ignore[arg-type]
+
+
+def _find(shop: Workshop) -> dict[str, Any]:
+    raw, queue = shop.store.raw, shop.server.keys.queue("default")
+    ids = {key.decode() for key in raw.hkeys(queue.data)} | {run_id for run_id, _, _ in shop.history()}
+    return {
+        "history": shop.history(),
+        "states": {run_id: shop.state(run_id) for run_id in ids},
+        "charges": {key.decode(): value.decode() for key, value in raw.hgetall(queue.att).items()},
+        "errors": {key.decode(): json.loads(value) for key, value in raw.hgetall(queue.err).items()},
+        "results": {run_id: json.loads(value) for run_id in ids if (value := raw.get(shop.server.keys.result(run_id)))},
+        "sessions": list(shop.store.run(shop.sessions.list())),
+        "fsck": shop.store.run(shop.queues.fsck("default")),
+    }

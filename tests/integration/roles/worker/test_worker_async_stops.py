@@ -1,0 +1,108 @@
+"""The async pool when it is told to stop: it finishes, gives back, or hands back, and never loses."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from supervisor import Retry, job
+from supervisor.core.board import ChildState, Phase
+from supervisor.core.model import Kind
+from supervisor.roles.worker import async_pool
+from tests.integration.roles.worker.workshop import Workshop, until
+
+
+async def test_a_drain_finishes_what_runs_and_leaves_the_rest_in_the_queue(shop: Workshop) -> None:
+    """Nothing more is fetched once the parent says so on the scoreboard."""
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    @job("long")
+    async def long() -> None:
+        started.set()
+        await finish.wait()
+
+    run_id = shop.enqueue("long")
+    async with shop.worker():
+        await until(started.is_set, what="the start")
+        shop.board.header.phase = Phase.DRAINING
+        await until(lambda: shop.board.rows[0].child_state == ChildState.DRAINING, what="the drain")
+        waiting_id = shop.enqueue("long")
+        finish.set()
+
+    assert shop.history() == [(run_id, "ok", 1)]
+    assert shop.state(waiting_id) == "queued"
+    shop.assert_clean()
+
+
+async def test_runs_that_arrive_while_draining_go_back_untouched(shop: Workshop) -> None:
+    """The drain began while the turn that fetched them was on its way."""
+    called = []
+
+    @job("never")
+    async def never() -> None:
+        called.append(1)
+
+    ids = [shop.enqueue("never") for _ in range(3)]
+
+    def drain_at_the_turn(script: str) -> str:
+        if script == "turn":
+            pool.drain()
+        return ""
+
+    async with shop.worker(fault=drain_at_the_turn) as pool:
+        pass
+
+    ready = shop.server.keys.queue("default").ready(Kind.ASYNC, 1)
+    assert called == []
+    assert shop.store.raw.lrange(ready, 0, -1) == [run_id.encode() for run_id in ids]
+    shop.assert_clean()
+
+
+async def test_quitting_hands_runs_back_uncharged(shop: Workshop) -> None:
+    """They were cut off by a stop, not by a fault of theirs."""
+    started = asyncio.Event()
+
+    @job("endless", retry=Retry(attempts=1))
+    async def endless() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("clean-up failed")
+
+    run_id = shop.enqueue("endless")
+    async with shop.worker() as pool:
+        await until(started.is_set, what="the start")
+        pool.quit()
+
+    assert shop.state(run_id) == "queued"
+    assert shop.store.raw.hget(shop.server.keys.queue("default").att, run_id) == b"0,0,1"
+    shop.assert_clean()
+
+
+async def test_a_job_that_refuses_to_be_cancelled_does_not_delay_a_quit(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool leaves without it; its agent hands the run back once the process is gone."""
+    monkeypatch.setattr(async_pool, "CANCEL_S", 0.05)
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @job("stubborn")
+    async def stubborn() -> None:
+        started.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    run_id = shop.enqueue("stubborn")
+    async with shop.worker() as pool:
+        await until(started.is_set, what="the start")
+        pool.quit()
+
+    assert shop.state(run_id) == "running"
+    assert list(shop.store.run(shop.sessions.list())) == ["r.000001/worker-test-0/1"]
+    release.set()
+    await until(lambda: shop.board.rows[0].busy == 0, what="its end")

@@ -1,0 +1,187 @@
+"""A whole worker process, from its seat to its exit code, as the parent starts and stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import supervisor
+from supervisor import Context, job
+from supervisor.core.board import ChildState, Phase, RunState
+from supervisor.core.errors import EXIT_RESTART
+from supervisor.core.model import Kind
+from supervisor.core.registry import Registry
+from supervisor.roles import worker
+from tests.integration.roles.worker.forked import Forked, fork
+from tests.integration.roles.worker.workshop import Workshop
+from tests.integration.servers import RealServer, Server, wait_until
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def server(real_server: RealServer) -> Server:
+    """A real server: the process connects to it by its address."""
+    return Server(real_server)
+
+
+@pytest.fixture(params=[Kind.ASYNC, Kind.SYNC])
+def shop(request: pytest.FixtureRequest, server: Server, jobs: Registry) -> Workshop:
+    """A workshop of either kind, whose jobs the whole process knows."""
+    return Workshop(server, jobs, request.param)
+
+
+def either(shop: Workshop, name: str, body: Callable[[Context], object], **options: float) -> None:
+    """Register ``body`` as a job of the shop's kind."""
+    if shop.settings.workers["test"].kind.value == Kind.SYNC.value:
+
+        @job(name, **options)  # type: ignore[arg-type]
+        def plain(context: Context) -> object:
+            return body(context)
+    else:
+
+        @job(name, **options)  # type: ignore[arg-type]
+        async def coroutine(context: Context) -> object:
+            await asyncio.sleep(0)
+            return body(context)
+
+
+def start(shop: Workshop) -> Forked:
+    """Start a worker process and wait until it is ready."""
+    process = fork(shop, main=lambda: worker.main(shop.seat()))
+    wait_until(lambda: shop.board.rows[0].child_state == ChildState.READY, what="the worker to be ready")
+    return process
+
+
+def test_a_process_works_until_a_term_and_leaves_cleanly(shop: Workshop) -> None:
+    """Its session ends with it, and it says DRAINING on the scoreboard first."""
+    either(shop, "plain", lambda context: context.run_id)
+    process = start(shop)
+    run_id = shop.enqueue("plain")
+    wait_until(lambda: shop.ended(1), what="the run")
+
+    process.signal(signal.SIGTERM)
+    found = process.report()
+
+    assert (found.code, found.results, found.sessions) == (0, {run_id: run_id}, [])
+    assert shop.board.rows[0].child_state == ChildState.DRAINING
+
+
+def test_jobs_enqueue_into_the_cluster_of_their_worker(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any address: ``supervisor.enqueue`` and the context go where the worker's runs come from."""
+    monkeypatch.delenv("TENURE_REDIS__URL", raising=False)
+    either(shop, "child", lambda context: context.run_id)
+    either(shop, "parent", lambda _context: supervisor.enqueue("child", run_id="by-module"))
+    process = start(shop)
+    shop.enqueue("parent")
+    wait_until(lambda: shop.ended(2), what="both runs")
+
+    process.signal(signal.SIGTERM)
+
+    assert process.report().results["by-module"] == "by-module"
+
+
+def test_a_quit_hands_the_run_back_and_leaves(shop: Workshop) -> None:
+    """Whatever the job waits for, as long as it can be interrupted."""
+    either(shop, "endless", lambda _context: "never")
+    is_async = shop.settings.workers["test"].kind.value == Kind.ASYNC.value
+
+    @job("stuck-async")
+    async def stuck_async() -> None:
+        await asyncio.Event().wait()
+
+    @job("stuck-sync")
+    def stuck_sync() -> None:
+        threading.Event().wait(600)
+
+    process = start(shop)
+    run_id = shop.enqueue("stuck-async" if is_async else "stuck-sync")
+    wait_until(lambda: shop.board.rows[0].busy == 1, what="the start")
+    shop.board.header.phase = Phase.KILLING
+    process.signal(signal.SIGQUIT)
+    found = process.report()
+
+    assert (found.code, found.states, found.sessions) == (0, {run_id: "queued"}, [])
+    assert found.charges == {run_id: "0,0,1"}
+
+
+def test_an_idle_process_beats_and_says_when_redis_answered(shop: Workshop) -> None:
+    """The parent takes a still beat for a hang."""
+    process = start(shop)
+    row = shop.board.rows[0]
+    first = row.beat_ns
+    wait_until(lambda: row.beat_ns > first and row.redis_ok_ns > 0, what="another beat")
+    gaps = []
+    for _ in range(5):
+        last = row.beat_ns
+        wait_until(lambda last=last: row.beat_ns > last, what="another beat")
+        gaps.append(row.beat_ns - last)
+    process.signal(signal.SIGTERM)
+    process.report()
+
+    assert sorted(gaps)[2] < 5_000_000_000
+
+
+def test_a_condemned_process_asks_to_be_restarted(shop: Workshop) -> None:
+    """Exit code 75: nobody's failure."""
+    process = start(shop)
+    wait_until(lambda: shop.store.run(shop.sessions.list()), what="the session")
+    (session,) = shop.store.run(shop.sessions.list())
+    shop.store.run(shop.sessions.condemn(session, None))
+    either(shop, "plain", lambda _context: None)
+    shop.enqueue("plain")
+
+    assert process.report().code == EXIT_RESTART
+
+
+def test_a_near_hard_deadline_is_told_to_the_parent(shop: Workshop) -> None:
+    """The parent looks every half second; what is nearer it must be told. This test is the parent."""
+    told = threading.Event()
+    before = signal.signal(signal.SIGURG, lambda *_: told.set())
+    try:
+        either(shop, "short", lambda context: context.remaining_s(), timeout=0.4)
+        process = start(shop)
+        told.clear()
+        shop.enqueue("short")
+        wait_until(told.is_set, what="the signal")
+        wait_until(lambda: shop.ended(1), what="the run")
+        process.signal(signal.SIGTERM)
+        (remaining_s,) = process.report().results.values()
+    finally:
+        signal.signal(signal.SIGURG, before)
+
+    assert 0 < remaining_s <= 0.4
+
+
+def test_a_job_that_ends_the_process_leaves_the_blame_on_the_scoreboard(shop: Workshop) -> None:
+    """Its session stays open and the run stays held, until the agent has given it back."""
+    either(shop, "fatal", lambda _context: os._exit(7), timeout=100)
+    process = start(shop)
+    run_id = shop.enqueue("fatal")
+
+    assert process.wait() == 7
+    os.close(process.pipe)
+    (entry,) = shop.board.inflight[0].entries()
+    assert (entry.state, entry.attempt) == (RunState.STARTED, 1)
+    assert entry.deadline_ns == shop.board.rows[0].deadline_ns > 0
+    assert shop.state(run_id) == "running"
+    assert len(shop.store.run(shop.sessions.list())) == 1
+
+
+def test_declaring_jobs_loads_no_redis_client() -> None:
+    """``import supervisor`` in a program that only declares jobs stays light."""
+    code = (
+        "import sys; from supervisor import Context, Retry, job\n"
+        "@job('a')\n"
+        "def a(context: Context, n: int) -> None: ...\n"
+        "bad = {'redis', 'hiredis', 'uvloop', 'aiohttp', 'prometheus_client', 'pydantic'} & set(sys.modules)\n"
+        "sys.exit(str(bad) if bad else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,185 @@
+"""Signals reach the job, and never the worker: hammered, because the window is one instruction wide."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from supervisor.clock import SystemClock
+from supervisor.roles.worker.context import Context, Interrupted, SoftTimeout
+from supervisor.roles.worker.interrupts import Demand, Interrupts
+
+ROUNDS = 1500
+SIGNALS = (signal.SIGALRM, signal.SIGUSR2, signal.SIGTERM, signal.SIGQUIT)
+
+
+@pytest.fixture
+def subject() -> Iterator[Interrupts]:
+    """Handlers of its own for the test; those of the test runner come back, its alarm included."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    left = signal.setitimer(signal.ITIMER_REAL, 0)
+    interrupts = Interrupts(SystemClock())
+    interrupts.install()
+    yield interrupts
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    signal.setitimer(signal.ITIMER_REAL, *left)
+
+
+def in_s(seconds: float) -> int:
+    """Return the moment ``seconds`` from now."""
+    return SystemClock().elapsed_ns() + round(seconds * 1e9)
+
+
+def test_a_soft_timeout_at_the_very_end_of_a_job_harms_nobody(subject: Interrupts) -> None:
+    """Either the job is interrupted, or its result stands; never is the worker hit, or a result lost."""
+    seed = random.randrange(2**32)
+    draw = random.Random(seed)
+    finished = timed_out = 0
+    for _ in range(ROUNDS):
+        ended: list[int] = []
+
+        def work(rounds: int, ended: list[int]) -> int:
+            total = 0
+            for number in range(rounds):
+                total += number
+            ended.append(total)
+            return total
+
+        try:
+            value = subject.job(
+                work,
+                {"rounds": draw.randrange(200, 4000), "ended": ended},
+                context=Context(run_id="r", job="j"),
+                soft_ns=in_s(draw.uniform(0, 0.0003)),
+            )
+        except SoftTimeout:
+            timed_out += 1
+        else:
+            assert ended == [value], seed
+            finished += 1
+
+    assert finished, seed
+    assert timed_out, seed
+
+
+def test_a_storm_of_signals_leaves_the_worker_in_order(subject: Interrupts) -> None:
+    """Handlers interrupt handlers; still only the job's frames are hit."""
+    stop = threading.Event()
+    draw = random.Random(7)
+
+    def storm() -> None:
+        while not stop.is_set():
+            os.kill(os.getpid(), draw.choice((signal.SIGUSR2, signal.SIGALRM)))
+            stop.wait(draw.uniform(0, 0.0004))
+
+    def work() -> int:
+        return sum(range(2000))
+
+    thread = threading.Thread(target=storm, daemon=True)
+    thread.start()
+    outcomes = set()
+    try:
+        for _ in range(ROUNDS):
+            try:
+                outcomes.add(subject.job(work, {}, context=Context(run_id="r", job="j"), soft_ns=in_s(60)))
+            except SoftTimeout:
+                outcomes.add("soft")
+    finally:
+        stop.set()
+        thread.join()
+
+    assert outcomes <= {sum(range(2000)), "soft"}
+
+
+def test_a_signal_between_jobs_does_nothing_to_the_next(subject: Interrupts) -> None:
+    """A soft interrupt was meant for a job that is over."""
+    os.kill(os.getpid(), signal.SIGUSR2)
+
+    assert subject.job(lambda: 1, {}, context=Context(run_id="r", job="j"), soft_ns=in_s(60)) == 1
+
+
+def test_a_job_is_interrupted_once_for_each_demand(subject: Interrupts) -> None:
+    """What it does to clean up after a soft timeout is left alone, but for a quit."""
+    seen = []
+
+    def work() -> None:
+        try:
+            threading.Event().wait(600)
+        except SoftTimeout:
+            seen.append("soft")
+            os.kill(os.getpid(), signal.SIGUSR2)
+            sum(range(100))
+            try:
+                os.kill(os.getpid(), signal.SIGQUIT)
+                threading.Event().wait(600)
+            except Interrupted:
+                seen.append("quit")
+                os.kill(os.getpid(), signal.SIGQUIT)
+                sum(range(100))
+                seen.append("cleaned")
+
+    context = Context(run_id="r", job="j")
+    subject.job(work, {}, context=context, soft_ns=in_s(0.02))
+
+    assert seen == ["soft", "quit", "cleaned"]
+    assert context.is_cancelled
+    assert subject.must_quit
+
+
+def test_a_term_does_not_interrupt_a_job(subject: Interrupts) -> None:
+    """It may finish; only afterwards nothing more is fetched."""
+
+    def work() -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return "done"
+
+    assert subject.job(work, {}, context=Context(run_id="r", job="j"), soft_ns=in_s(60)) == "done"
+    assert subject.must_stop
+    assert not subject.must_quit
+
+
+def test_a_wait_ends_by_the_demands_it_names_and_by_no_others(subject: Interrupts) -> None:
+    """A turn goes on through a TERM; listening does not."""
+
+    def wait(number: int) -> str:
+        os.kill(os.getpid(), number)
+        sum(range(100))
+        return "answered"
+
+    assert subject.wait(lambda: wait(signal.SIGTERM), on=frozenset({Demand.QUIT})) == "answered"
+    with pytest.raises(Interrupted):
+        subject.wait(lambda: wait(0), on=frozenset({Demand.QUIT, Demand.STOP}))
+    with pytest.raises(Interrupted):
+        subject.wait(lambda: wait(signal.SIGQUIT), on=frozenset({Demand.QUIT}))
+
+
+def test_after_a_quit_no_job_is_begun(subject: Interrupts) -> None:
+    """The signal came between the fetch and the call."""
+    os.kill(os.getpid(), signal.SIGQUIT)
+    called = []
+
+    with pytest.raises(Interrupted):
+        subject.job(lambda: called.append(1), {}, context=Context(run_id="r", job="j"), soft_ns=in_s(60))
+
+    assert called == []
+
+
+def test_a_timer_of_another_clock_that_fires_early_is_set_again(subject: Interrupts) -> None:
+    """The deadline counts, not the timer: it may have been another library's."""
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGALRM)
+        threading.Event().wait(600)
+
+    began_ns = in_s(0)
+    with pytest.raises(SoftTimeout):
+        subject.job(work, {}, context=Context(run_id="r", job="j"), soft_ns=in_s(0.1))
+
+    assert in_s(0) - began_ns >= 100_000_000

@@ -1,0 +1,74 @@
+"""What a job sees of its run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from structlog.testing import capture_logs
+
+from supervisor import Context
+from supervisor.core.model import Kind
+
+
+@dataclass
+class StillClock:
+    """Time that moves when the test says so."""
+
+    elapsed: int = 5_000_000_000
+    wall: int = 1_700_000_000_000
+
+    def elapsed_ns(self) -> int:
+        """Return the time for deadlines."""
+        return self.elapsed
+
+    def wall_ms(self) -> int:
+        """Return the calendar's time."""
+        return self.wall
+
+
+def test_a_test_of_a_job_needs_only_two_names() -> None:
+    """Jobs are functions; calling one in a test should be one line."""
+    context = Context(run_id="r", job="j")
+
+    assert (context.attempt, context.nominal, context.deadline, context.is_cancelled) == (1, None, None, False)
+    assert context.remaining_s() == float("inf")
+
+
+def test_the_time_that_remains_never_goes_below_nothing() -> None:
+    """On the clock that counts a suspended machine; the calendar's deadline is for others."""
+    clock = StillClock()
+    context = Context(run_id="r", job="j", clock=clock, deadline_ns=8_000_000_000)
+
+    assert context.remaining_s() == 3.0
+    assert context.deadline is not None
+    assert context.deadline.isoformat() == "2023-11-14T22:13:23+00:00"
+    clock.wall -= 3_600_000  # set back: what remains does not change
+    assert context.remaining_s() == 3.0
+    clock.elapsed += 10_000_000_000
+    assert context.remaining_s() == 0.0
+
+
+def test_every_line_names_the_run() -> None:
+    """Without the job having to say so."""
+    with capture_logs() as lines:
+        Context(run_id="r", job="j", attempt=2, schedule="s").log.info("working")
+        Context(run_id="r", job="j").log.info("working")
+
+    assert lines[0] == {
+        "event": "working",
+        "log_level": "info",
+        "run": "r",
+        "job": "j",
+        "attempt": 2,
+        "schedule": "s",
+    }
+    assert "schedule" not in lines[1]
+
+
+def test_a_context_without_a_worker_says_how_to_enqueue() -> None:
+    """In a test of a job there is no Redis."""
+    with pytest.raises(RuntimeError, match="producer="):
+        Context(run_id="r", job="j").enqueue("other")
+    with pytest.raises(RuntimeError, match="enqueue_async"):
+        Context(run_id="r", job="j", kind=Kind.ASYNC).enqueue("other")

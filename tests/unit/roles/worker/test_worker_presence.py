@@ -1,0 +1,170 @@
+"""What a worker writes on the scoreboard, and in which order."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from supervisor.core.board import Board, ChildState, InflightTable, Phase, RunState, board_words
+from supervisor.roles.seat import Seat
+from supervisor.roles.worker import presence as module
+from supervisor.roles.worker.presence import Presence
+from supervisor.settings.models import Settings
+
+
+@dataclass
+class StillClock:
+    """Time that moves when the test says so."""
+
+    elapsed: int = 5_000_000_000
+
+    def elapsed_ns(self) -> int:
+        """Return the time for deadlines."""
+        return self.elapsed
+
+    def wall_ms(self) -> int:
+        """Return the calendar's time."""
+        return 0
+
+
+@dataclass
+class Stage:
+    """A worker's words on a board of its own, and the signals that its parent got."""
+
+    clock: StillClock = field(default_factory=StillClock)
+    signals: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        words = memoryview(bytearray(board_words(slots=1, inflight=3) * 8)).cast("Q")
+        self.board = Board(words, slots=1, inflight=3)
+        seat = Seat(
+            settings=Settings(),
+            replica="r",
+            name="worker-a-0",
+            slot=0,
+            generation=4,
+            board=self.board,
+            slot_names=("worker-a-0",),
+            parent_pid=1,
+            clock=self.clock,
+            redis_url="",
+        )
+        self.subject = Presence(seat)
+
+    @property
+    def entries(self) -> list[tuple[RunState, int, int]]:
+        """State, attempt and deadline of what the worker holds."""
+        return [(entry.state, entry.attempt, entry.deadline_ns) for entry in self.board.inflight[0].entries()]
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """A stage whose parent is only counted."""
+    stage = Stage()
+
+    def kill(pid: int, number: int) -> None:
+        assert pid == 1
+        stage.signals.append(number)
+
+    monkeypatch.setattr(os, "kill", kill)
+    return stage
+
+
+def test_ready_clears_what_an_older_generation_left(stage: Stage) -> None:
+    """And says whose words these are, and wakes the parent."""
+    stage.board.inflight[0].put(0, run_id="old", attempt=1, state=RunState.STARTED)
+
+    stage.subject.ready()
+
+    row = stage.board.rows[0]
+    assert stage.entries == []
+    assert (row.child_generation, row.child_state, row.beat_ns) == (4, ChildState.READY, 5_000_000_000)
+    assert len(stage.signals) == 1
+
+
+def test_a_run_passes_through_its_states(stage: Stage) -> None:
+    """Fetched, started, done, forgotten; the deadline stands exactly while user code runs."""
+    subject, row = stage.subject, stage.board.rows[0]
+    subject.fetched("r1", 2)
+    assert stage.entries == [(RunState.FETCHED, 2, 0)]
+    subject.started("r1", 90_000_000_000)
+    assert stage.entries == [(RunState.STARTED, 2, 90_000_000_000)]
+    assert (row.busy, row.deadline_ns, row.done) == (1, 90_000_000_000, 0)
+    subject.done("r1")
+    assert stage.entries == [(RunState.DONE, 2, 0)]
+    assert (row.busy, row.deadline_ns, row.done) == (0, 0, 1)
+    subject.settled("r1")
+    assert stage.entries == []
+
+
+def test_the_earliest_deadline_stands(stage: Stage) -> None:
+    """The parent kills by one word."""
+    subject, row = stage.subject, stage.board.rows[0]
+    for run_id, deadline_ns in (("a", 30), ("b", 20), ("c", 40)):
+        subject.fetched(run_id, 1)
+        subject.started(run_id, deadline_ns * 10**9)
+    assert row.deadline_ns == 20 * 10**9
+    subject.done("b")
+    assert row.deadline_ns == 30 * 10**9
+    subject.done("a")
+    subject.done("c")
+    assert row.deadline_ns == 0
+
+
+def test_only_a_near_deadline_wakes_the_parent(stage: Stage) -> None:
+    """It looks every half second by itself."""
+    for number, (ahead_ns, signals) in enumerate([(module.NEAR_NS, 0), (module.NEAR_NS - 1, 1)]):
+        stage.subject.fetched(f"r{number}", 1)
+        stage.subject.started(f"r{number}", stage.clock.elapsed + ahead_ns)
+        assert len(stage.signals) == signals
+
+
+def test_a_fresh_beat_stands_before_the_deadline_that_excused_it_goes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two stores the parent would see an old beat and no deadline: a hang that is none."""
+    subject, row = stage.subject, stage.board.rows[0]
+    subject.fetched("r1", 1)
+    subject.started("r1", 10**12)
+    stage.clock.elapsed += 10**11
+    seen: list[int] = []
+    monkeypatch.setattr(subject, "_set_deadline", lambda: seen.append(row.beat_ns))
+
+    subject.done("r1")
+
+    assert seen == [stage.clock.elapsed]
+
+
+def test_entries_are_used_again(stage: Stage) -> None:
+    """The table is as large as the pool, and a worker lives long."""
+    for number in range(20):
+        stage.subject.fetched(f"r{number}", 1)
+        stage.subject.settled(f"r{number}")
+    for number in range(3):
+        stage.subject.fetched(f"s{number}", 1)
+
+    assert len(stage.entries) == 3
+
+
+def test_a_parent_that_is_gone_is_no_error(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its death signal is on the way."""
+
+    def gone(*_: Any) -> None:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", gone)
+
+    stage.subject.draining()
+
+    assert stage.board.rows[0].child_state == ChildState.DRAINING
+
+
+def test_it_reads_the_phase_of_the_tree(stage: Stage) -> None:
+    """A drain is on the board before any signal arrives."""
+    stage.board.header.phase = Phase.DRAINING
+
+    assert stage.subject.phase is Phase.DRAINING
+    assert isinstance(stage.board.inflight[0], InflightTable)

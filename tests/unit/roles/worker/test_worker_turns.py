@@ -1,0 +1,108 @@
+"""The numbered turns of one worker process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.core.errors import EXIT_RESTART
+from supervisor.core.model import Kind, Outcome
+from supervisor.roles.worker.turns import ACKS_MAX, SessionLostError, Turns
+from supervisor.store.keys import Keys
+from supervisor.store.queues import Ack, Queues, TurnReply
+
+
+def turns() -> Turns:
+    """Return the turns of a session that has had none."""
+    return Turns(Queues(Keys("test")), session="s", kind=Kind.SYNC, queue_names=("a", "b"), history=10, dead_cap=10)
+
+
+def ack(run_id: str) -> Ack:
+    """Return how a run ended."""
+    return Ack(run_id=run_id, queue="a", attempt=1, outcome=Outcome.OK)
+
+
+def reply(*, lost: bool = False) -> TurnReply:
+    """Return an answer that brings nothing."""
+    return TurnReply(lost=lost, runs=[], stale=[], next_due_ms=None, now_ms=0, broken=[])
+
+
+def sent(call: Any) -> tuple[int, list[str]]:
+    """Return the number of a call and the runs that it acknowledges."""
+    args = list(call.args)
+    count = int(args[7])
+    return int(args[1]), [str(args[at]) for at in range(8 + count, len(args), 11)]
+
+
+def test_a_turn_without_an_answer_is_asked_again_as_it_was() -> None:
+    """Redis answers it from memory, so a changed one would be answered wrongly."""
+    subject = turns()
+    subject.acknowledge(ack("r1"))
+    first = subject.call(want=3)
+    subject.acknowledge(ack("r2"))
+
+    again = subject.call(want=1, want_suspect=True)
+
+    assert again == first
+    assert sent(again) == (1, ["r1"])
+
+
+def test_what_ended_meanwhile_goes_into_the_next_turn() -> None:
+    """Never into the open one, and never lost."""
+    subject = turns()
+    subject.acknowledge(ack("r1"))
+    subject.call(want=0)
+    subject.acknowledge(ack("r2"))
+
+    assert [item.run_id for item in subject.answered(reply())] == ["r1"]
+    assert sent(subject.call(want=0)) == (2, ["r2"])
+
+
+def test_a_lost_session_settles_nothing_and_asks_for_a_restart() -> None:
+    """Its runs belong to others; the process starts afresh under a session of its own."""
+    subject = turns()
+    subject.acknowledge(ack("r1"))
+    subject.call(want=0)
+
+    with pytest.raises(SessionLostError) as caught:
+        subject.answered(reply(lost=True))
+
+    assert caught.value.exit_code == EXIT_RESTART
+    assert [item.run_id for item in subject.unsettled] == ["r1"]
+
+
+def test_a_turn_carries_a_bounded_number_of_acknowledgements() -> None:
+    """The script is bounded; the rest follows in the next turn."""
+    subject = turns()
+    for number in range(ACKS_MAX + 1):
+        subject.acknowledge(ack(f"r{number}"))
+
+    assert len(sent(subject.call(want=0))[1]) == ACKS_MAX
+    subject.answered(reply())
+    assert subject.has_work
+    assert sent(subject.call(want=0)) == (2, [f"r{ACKS_MAX}"])
+
+
+@given(st.lists(st.sampled_from(["end", "ask", "answer"]), max_size=60))
+def test_every_acknowledgement_travels_until_one_turn_is_answered_and_not_after(events: list[str]) -> None:
+    """The law of the protocol, over any interleaving of ends, asks and answers."""
+    subject = turns()
+    settled: list[str] = []
+    ended = 0
+    asked: dict[int, list[str]] = {}
+    for event in events:
+        if event == "end":
+            subject.acknowledge(ack(f"r{ended}"))
+            ended += 1
+        elif event == "ask":
+            number, runs = sent(subject.call(want=1))
+            assert asked.setdefault(number, runs) == runs
+            assert not set(runs) & set(settled)
+        elif subject.is_open:
+            settled += [item.run_id for item in subject.answered(reply())]
+    waiting = [item.run_id for item in subject.unsettled]
+
+    assert settled + waiting == [f"r{number}" for number in range(ended)]

@@ -1,0 +1,102 @@
+"""How a worker waits: through an outage, and for a suspect's sake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from supervisor.core.errors import StoreUnavailableError
+from supervisor.roles.worker.outage import FIRST_S, LONGEST_S, Outage
+from supervisor.roles.worker.suspects import LOOK_EVERY_S, QUIET_S, SuspectWatch
+
+
+@dataclass
+class StillClock:
+    """Time that moves when the test says so."""
+
+    elapsed: int = 5_000_000_000
+
+    def elapsed_ns(self) -> int:
+        """Return the time for deadlines."""
+        return self.elapsed
+
+    def wall_ms(self) -> int:
+        """Return the calendar's time."""
+        return 0
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass."""
+        self.elapsed += round(seconds * 1e9)
+
+
+@given(failures=st.integers(1, 200), uniform=st.floats(0, 1, exclude_max=True))
+def test_pauses_grow_to_a_bound_and_are_never_nothing(failures: int, uniform: float) -> None:
+    """Workers that failed together must neither come back together nor hammer a server that starts."""
+    outage = Outage(StillClock(), lambda: uniform)
+
+    with capture_logs():
+        pauses = [outage.failed("turn", StoreUnavailableError("no")) for _ in range(failures)]
+
+    assert pauses[0] <= FIRST_S
+    assert all(FIRST_S / 2 <= pause <= LONGEST_S for pause in pauses)
+    assert pauses == sorted(pauses)
+
+
+def test_an_outage_is_told_once_and_its_end_with_its_length() -> None:
+    """A line for each failed call would fill the disk of every replica at the worst moment."""
+    clock = StillClock()
+    outage = Outage(clock, lambda: 0.5)
+    with capture_logs() as logs:
+        outage.answered()
+        for _ in range(3):
+            outage.failed("turn", StoreUnavailableError("no answer"))
+            clock.pass_s(2)
+        is_on = outage.is_on
+        outage.answered()
+        outage.answered()
+
+    assert is_on
+    assert not outage.is_on
+    assert [(line["event"], line.get("after_s")) for line in logs] == [("redis_lost", None), ("redis_back", 6.0)]
+
+
+def test_the_next_outage_begins_with_a_short_pause_again() -> None:
+    """A single lost reply is the usual case."""
+    outage = Outage(StillClock(), lambda: 0.5)
+    with capture_logs():
+        for _ in range(10):
+            outage.failed("turn", StoreUnavailableError("no"))
+        outage.answered()
+
+        assert outage.failed("turn", StoreUnavailableError("no")) <= FIRST_S
+
+
+def test_a_busy_worker_looks_for_suspects_now_and_then() -> None:
+    """And never while it can ask for them anyway."""
+    clock = StillClock()
+    watch = SuspectWatch(clock, lambda: 0.5)
+    clock.pass_s(LOOK_EVERY_S - 1)
+    assert not watch.must_look
+    watch.asked()
+    clock.pass_s(LOOK_EVERY_S - 1)
+    assert not watch.must_look
+    clock.pass_s(1)
+    assert watch.must_look
+
+
+def test_it_keeps_quiet_for_a_suspect_and_not_for_ever() -> None:
+    """A long job must not leave the process half empty for the sake of one run."""
+    clock = StillClock()
+    watch = SuspectWatch(clock, lambda: 0.5)
+    watch.looked(0)
+    assert not watch.is_quiet
+    watch.looked(2)
+    assert watch.is_quiet
+    clock.pass_s(QUIET_S)
+    assert not watch.is_quiet
+    watch.looked(1)
+    watch.asked()
+    assert not watch.is_quiet
