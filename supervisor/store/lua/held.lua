@@ -1,0 +1,23 @@
+-- Read, page by page, which runs of a queue a session holds. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  session        whose; empty: those of sessions that are neither open nor dying, which nobody will give back
+--       queue          which
+--       cursor         0 at first, then the one of the previous page
+--
+-- Returns  cursor (0 at the end), then session, id, attempt for each. One may come twice.
+local page = redis.call('HSCAN', KEYS[1] .. 'q:' .. ARGV[2] .. ':run', ARGV[3], 'COUNT', 500)
+local reply = { page[1] }
+for i = 1, #page[2], 2 do
+  local session, attempt = string.match(page[2][i + 1], '^(.*)|(%d+)|%d+$')
+  local is_wanted = session and session == ARGV[1]
+  if session and ARGV[1] == '' then
+    is_wanted = redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0
+      and redis.call('SISMEMBER', KEYS[1] .. 'dying', session) == 0
+  end
+  if is_wanted then
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3] = session, page[2][i], attempt
+  end
+end
+return reply

@@ -1,0 +1,31 @@
+-- Give the lease back, so that a standby may lead at once.
+--
+-- KEYS  lease          hash: the current term
+--       genesis        string: identity of this data set
+--       events         stream: released goes in, in the same step, and wakes the standbys
+-- ARGV  epoch          of the caller's term
+--       nonce          of the caller's term
+--       reason         one word, for people
+--
+-- Includes  clock
+--           lease
+--
+-- Returns  code, then the lease as it now is
+--          RELEASED  it is free
+--          ALREADY   this term was released before: an earlier reply was lost
+--          LOST      another term was granted, or there is none
+if not_whole(1, 1) or ARGV[2] == '' then
+  return refuse('epoch must be a whole number and nonce not empty')
+end
+local now = now_ms()
+local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'released')
+if r[1] == ARGV[1] and r[3] == '' and r[4] == ARGV[2] then
+  return world('ALREADY', now)
+end
+if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then
+  return world('LOST', now)
+end
+-- "released" keeps the nonce, so that a repeated release is told from a stranger's.
+redis.call('HSET', KEYS[1], 'holder', '', 'nonce', '', 'until', '0', 'released', ARGV[2])
+event('released', r[1], r[3], ARGV[3])
+return world('RELEASED', now)

@@ -1,0 +1,44 @@
+-- Extend the lease if, and only if, the caller still holds this very term.
+--
+-- KEYS  lease          hash: the current term
+--       genesis        string: identity of this data set
+--       events         stream: reclaimed goes in
+--       candidates     hash: the holder's own entry is marked as seen
+-- ARGV  epoch          of the caller's term
+--       nonce          of the caller's term
+--       duration_ms    how long the term lasts from now
+--
+-- Includes  clock
+--           lease
+--
+-- Returns  code, then the lease as it now is
+--          RENEWED    the term goes on
+--          RECLAIMED  the term had run out, nobody took it, and it goes on
+--          MISSING    there is no lease at all: the data set was emptied
+--          LOST       another term was granted, or this one was released
+--
+-- Never creates a lease and never touches another holder's.
+if not_whole(1, 1) or not_whole(3, 3) or ARGV[2] == '' then
+  return refuse('epoch and duration must be whole numbers and nonce not empty')
+end
+local now = now_ms()
+local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'until')
+if not r[1] then
+  return world('MISSING', now)
+end
+if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then
+  return world('LOST', now)
+end
+
+local lapsed = (tonumber(r[4]) or 0) < now
+redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(ARGV[3])), 'duration', ARGV[3], 'renewed', whole(now))
+redis.call('HINCRBY', KEYS[1], 'seq', 1)
+local info = redis.call('HGET', KEYS[4], r[3])
+if info then
+  redis.call('HSET', KEYS[4], r[3], whole(now) .. ' ' .. string.gsub(info, '^%d+ ', '', 1))
+end
+if lapsed then
+  event('reclaimed', r[1], r[3], 'renewed')
+  return world('RECLAIMED', now)
+end
+return world('RENEWED', now)

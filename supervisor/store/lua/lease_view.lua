@@ -1,0 +1,11 @@
+-- Read the lease. Writes nothing.
+--
+-- KEYS  lease          hash: the current term
+--       genesis        string: identity of this data set
+--       events         stream: its last id is in the reply, so that a listener misses nothing after it
+--
+-- Includes  clock
+--           lease
+--
+-- Returns  VIEW, then the lease
+return world('VIEW', now_ms())

@@ -1,0 +1,108 @@
+-- Library: what every script does alike to a queue. KEYS[1] is the prefix that all keys of the cluster begin with.
+local BELL_MAX = 16
+
+local function q(queue, part)
+  return KEYS[1] .. 'q:' .. queue .. ':' .. part
+end
+
+-- The list that a run waits in, by the two characters in front of its data.
+local function ready(queue, data)
+  return q(queue, 'ready:' .. string.sub(data, 1, 1) .. ':' .. string.sub(data, 2, 2))
+end
+
+-- Wake up to `count` idle workers of one kind. Like history and counters, it never stops the work itself: what a
+-- foreign key in its place makes impossible is left out.
+local function ring(queue, letter, count)
+  local bell = q(queue, 'bell:' .. letter)
+  local tokens = redis.pcall('LLEN', bell)
+  for _ = 1, type(tokens) == 'number' and math.min(count, BELL_MAX - tokens) or 0 do
+    redis.call('RPUSH', bell, '1')
+  end
+end
+
+-- Raise if a key that adding a run writes holds another type, before the first write, so that no run is half added.
+local function check_types(queue, head)
+  redis.call('SCARD', KEYS[1] .. 'queues')
+  redis.call('HLEN', q(queue, 'data'))
+  redis.call('HLEN', q(queue, 'stat'))
+  redis.call('ZCARD', q(queue, 'later'))
+  redis.call('LLEN', ready(queue, head))
+  redis.call('LLEN', q(queue, 'bell:' .. string.sub(head, 1, 1)))
+end
+
+local function is_head(head)
+  return string.match(head, '^[as][012]{') ~= nil
+end
+
+-- Make a run exist; false if its id is there already: an id names one run. The caller then puts it into a place.
+local function create(queue, id, data)
+  return redis.call('HSETNX', q(queue, 'data'), id, data) == 1
+end
+
+local function delay(queue, id, data, due)
+  redis.call('ZADD', q(queue, 'later'), whole(due), id)
+  if redis.call('ZRANK', q(queue, 'later'), id) == 0 then
+    ring(queue, string.sub(data, 1, 1), 1) -- whoever waits for the former first one must learn that it is due earlier
+  end
+end
+
+-- A run of `schedule` ended: its next one may start. The schedule follows from the id when it is not given.
+local function live_remove(schedule, id)
+  if schedule == '' then
+    schedule = string.match(id, '^(.+)@%d+$') or ''
+  end
+  local lines = schedule ~= '' and redis.pcall('HGET', KEYS[1] .. 'schedule:live', schedule)
+  if type(lines) ~= 'string' then
+    return
+  end
+  local kept = {}
+  for line in string.gmatch(lines, '[^\n]+') do
+    if string.match(line, '^%S+ (.*)$') ~= id then
+      kept[#kept + 1] = line
+    end
+  end
+  if #kept == 0 then
+    redis.call('HDEL', KEYS[1] .. 'schedule:live', schedule)
+  else
+    redis.call('HSET', KEYS[1] .. 'schedule:live', schedule, table.concat(kept, '\n'))
+  end
+end
+
+-- Clear away what is left of a run that was cancelled: its data is gone, so nothing else will.
+local function forget(queue, schedule, id)
+  redis.call('HDEL', q(queue, 'att'), id)
+  redis.call('HDEL', q(queue, 'err'), id)
+  live_remove(schedule, id)
+end
+
+-- Give a run up, and keep it for inspection; the oldest go when there are more than `cap`, 100 at a time.
+local function give_up(queue, id, now, cap, err)
+  redis.call('ZADD', q(queue, 'dead'), whole(now), id)
+  if err ~= '' then
+    redis.call('HSET', q(queue, 'err'), id, err)
+  end
+  local excess = math.min(redis.call('ZCARD', q(queue, 'dead')) - cap, 100)
+  if excess > 0 then
+    local old = redis.call('ZRANGE', q(queue, 'dead'), 0, excess - 1)
+    redis.call('ZREM', q(queue, 'dead'), unpack(old))
+    redis.call('HDEL', q(queue, 'data'), unpack(old))
+    redis.call('HDEL', q(queue, 'att'), unpack(old))
+    redis.call('HDEL', q(queue, 'err'), unpack(old))
+  end
+end
+
+local function count_add(queue, name, n)
+  redis.pcall('HINCRBY', q(queue, 'stat'), name, n)
+end
+
+local function history_add(queue, cap, line)
+  if cap > 0 then
+    redis.pcall('XADD', q(queue, 'hist'), 'MAXLEN', '~', cap, '*', 'r', line)
+  end
+end
+
+-- Attempts, crashes and interrupts charged so far.
+local function charges(att)
+  local a, c, i = string.match(att or '', '^(%d+),(%d+),(%d+)$')
+  return tonumber(a) or 0, tonumber(c) or 0, tonumber(i) or 0
+end

@@ -1,0 +1,34 @@
+-- Try every command that the scripts use, on keys of this cluster that expire at once.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+--
+-- Returns  the commands that this user may not run
+local P = KEYS[1] .. 'preflight:'
+local tries = {
+  { 'TIME' }, { 'SET', P .. 's', '1', 'PX', '1000' }, { 'GET', P .. 's' }, { 'SETNX', P .. 's', '1' },
+  { 'EXISTS', P .. 's' }, { 'PEXPIRE', P .. 's', '1000' },
+  { 'HSET', P .. 'h', 'f', '1' }, { 'HSETNX', P .. 'h', 'f', '1' }, { 'HGET', P .. 'h', 'f' },
+  { 'HMGET', P .. 'h', 'f' },
+  { 'HGETALL', P .. 'h' }, { 'HLEN', P .. 'h' }, { 'HKEYS', P .. 'h' }, { 'HEXISTS', P .. 'h', 'f' },
+  { 'HINCRBY', P .. 'h', 'f', '1' }, { 'HSCAN', P .. 'h', '0' }, { 'HDEL', P .. 'h', 'f' },
+  { 'LPUSH', P .. 'l', '1' }, { 'RPUSH', P .. 'l', '1' }, { 'LRANGE', P .. 'l', '0', '0' }, { 'LLEN', P .. 'l' },
+  { 'LINDEX', P .. 'l', '0' }, { 'LTRIM', P .. 'l', '1', '0' },
+  { 'SADD', P .. 'm', '1' }, { 'SCARD', P .. 'm' }, { 'SISMEMBER', P .. 'm', '1' }, { 'SMEMBERS', P .. 'm' },
+  { 'SREM', P .. 'm', '1' },
+  { 'ZADD', P .. 'z', '1', 'a' }, { 'ZCARD', P .. 'z' }, { 'ZRANK', P .. 'z', 'a' }, { 'ZSCORE', P .. 'z', 'a' },
+  { 'ZRANGE', P .. 'z', '0', '0' }, { 'ZREVRANGE', P .. 'z', '0', '0' },
+  { 'ZRANGEBYSCORE', P .. 'z', '0', '1', 'LIMIT', '0', '1' }, { 'ZREM', P .. 'z', 'a' },
+  { 'XADD', P .. 'x', 'MAXLEN', '~', '10', '*', 'f', '1' }, { 'XREVRANGE', P .. 'x', '+', '-', 'COUNT', '1' },
+  { 'XTRIM', P .. 'x', 'MAXLEN', '0' }, { 'XLEN', P .. 'x' },
+  { 'DEL', P .. 's', P .. 'h', P .. 'l', P .. 'm', P .. 'z', P .. 'x' },
+}
+local refused = {}
+for _, command in ipairs(tries) do
+  local reply = redis.pcall(unpack(command))
+  local why = type(reply) == 'table' and reply['err'] or ''
+  if string.find(why, 'NOPERM', 1, true) or string.find(why, 'permission', 1, true)
+    or string.find(why, "can't run this command", 1, true) then
+    refused[#refused + 1] = string.lower(command[1])
+  end
+end
+return refused

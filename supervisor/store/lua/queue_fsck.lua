@@ -1,0 +1,83 @@
+-- Verify a queue's invariants. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  queue          which
+--       limit          with more runs than this, whether every run is somewhere is not asked
+--
+-- Returns  one line for each violation, at most 100
+--          A run is in exactly one place: one ready or suspect list, once; or running; or later; or dead.
+--          What runs, is due or is dead has data. What is charged has data. A list may hold ids without data: cancelled
+--          runs, dropped when they are met.
+--          Whoever runs something has an open or dying session. Counters of charges can be read.
+local Q, LIMIT, FOUND_MAX = KEYS[1] .. 'q:' .. ARGV[1] .. ':', tonumber(ARGV[2]), 100
+local found, place, cancelled, total = {}, {}, {}, redis.call('HLEN', Q .. 'data')
+local is_whole = total <= LIMIT
+
+local function violation(id, what)
+  if #found < FOUND_MAX then
+    found[#found + 1] = id .. ': ' .. what
+  end
+end
+
+local function put(id, where)
+  if place[id] then
+    violation(id, 'in ' .. place[id] .. ' and in ' .. where)
+  end
+  place[id] = where
+end
+
+local function has_data(id)
+  return redis.call('HEXISTS', Q .. 'data', id) == 1
+end
+
+local running = redis.call('HSCAN', Q .. 'run', 0, 'COUNT', LIMIT)[2]
+for i = 1, #running, 2 do
+  local session = string.match(running[i + 1], '^(.*)|%d+|%d+$')
+  put(running[i], 'run')
+  if not session then
+    violation(running[i], 'its fence cannot be read')
+  elseif redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0
+    and redis.call('SISMEMBER', KEYS[1] .. 'dying', session) == 0 then
+    violation(running[i], 'runs in session ' .. session .. ', which is neither open nor dying')
+  end
+end
+for _, name in ipairs({ 'later', 'dead' }) do
+  for _, id in ipairs(redis.call('ZRANGE', Q .. name, 0, LIMIT)) do
+    put(id, name)
+    if name == 'dead' and not has_data(id) then
+      violation(id, 'in dead without data')
+    end
+  end
+end
+for _, name in ipairs({ 'ready:a:0', 'ready:a:1', 'ready:a:2', 'ready:s:0', 'ready:s:1', 'ready:s:2', 'suspect:a',
+  'suspect:s' }) do
+  for _, id in ipairs(redis.call('LRANGE', Q .. name, 0, LIMIT)) do
+    local data = redis.call('HGET', Q .. 'data', id)
+    if data then
+      put(id, name)
+      local letter, priority = string.match(name, ':(%a):?(%d?)$')
+      if string.sub(data, 1, 1) ~= letter or (priority ~= '' and string.sub(data, 2, 2) ~= priority) then
+        violation(id, 'in ' .. name .. ' but its data says ' .. string.sub(data, 1, 2))
+      end
+    else
+      cancelled[id] = true
+    end
+  end
+end
+local charged = redis.call('HSCAN', Q .. 'att', 0, 'COUNT', LIMIT)[2]
+for i = 1, #charged, 2 do
+  if not has_data(charged[i]) and not place[charged[i]] and not cancelled[charged[i]] then
+    violation(charged[i], 'charged without data')
+  end
+  if not string.match(charged[i + 1], '^%d+,%d+,%d+$') then
+    violation(charged[i], 'its charges cannot be read')
+  end
+end
+if is_whole then
+  for _, id in ipairs(redis.call('HKEYS', Q .. 'data')) do
+    if not place[id] then
+      violation(id, 'in no list: it would never run')
+    end
+  end
+end
+return found

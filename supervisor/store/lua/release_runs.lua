@@ -1,0 +1,104 @@
+-- Give back runs whose worker cannot acknowledge them any more.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  session        that holds them
+--       history        how many ended attempts each queue remembers
+--       dead_cap       how many dead runs each queue keeps
+--       items...       queue, id, how: once for each run. How is unstarted, interrupted, crashed or suspect
+--
+-- Includes  clock
+--           queue
+--
+-- Returns  how many were given back. One that the session does not hold is left alone, so that two callers, or one
+--          that repeats itself, do no harm.
+--
+-- To the head of the list that the run came from. A crash is charged, and pauses the run for 1, 5, then 30 s, so that a
+-- poisonous one cannot storm; at its last it is dead. A run that was in flight beside others when the process died runs
+-- alone next. What must not run twice and may have begun is dead: "lost".
+local FIELDS, FIRST, DELAYS_MS = 3, 4, { 1000, 5000, 30000 }
+local HOW = { unstarted = true, interrupted = true, crashed = true, suspect = true }
+local session, history, dead_cap = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+if session == '' or not_whole(2, 3) or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
+  return refuse('history, dead_cap and items of 3 fields')
+end
+for i = FIRST, #ARGV, FIELDS do
+  if not HOW[ARGV[i + 2]] then
+    return refuse('how ' .. ARGV[i + 2])
+  end
+  for _, part in ipairs({ 'run', 'data', 'att', 'err' }) do -- raises, before the first write, if a key is not ours
+    redis.call('HLEN', q(ARGV[i], part))
+  end
+  redis.call('ZCARD', q(ARGV[i], 'later'))
+  redis.call('ZCARD', q(ARGV[i], 'dead'))
+  local data = redis.call('HGET', q(ARGV[i], 'data'), ARGV[i + 1])
+  if data then
+    redis.call('LLEN', q(ARGV[i], 'suspect:' .. string.sub(data, 1, 1)))
+    redis.call('LLEN', ready(ARGV[i], data))
+  end
+end
+
+local now = now_ms()
+
+local function template_of(data)
+  local is_json, envelope = pcall(cjson.decode, string.sub(data, 3))
+  local template = is_json and type(envelope) == 'table' and envelope['template']
+  return type(template) == 'table' and template or {}
+end
+
+local function kill(queue, id, attempt, template, reason)
+  local err = cjson.encode({ reason = reason, session = session, attempt = tonumber(attempt) or 0, at_ms = whole(now) })
+  give_up(queue, id, now, dead_cap, err)
+  live_remove('', id)
+  count_add(queue, 'dead', 1)
+  return reason
+end
+
+local function put_back(queue, id, how, attempt, data, template)
+  local attempts, crashes, interrupts = charges(redis.call('HGET', q(queue, 'att'), id))
+  local letter = string.sub(data, 1, 1)
+  if how ~= 'unstarted' and template['at_most_once'] == true then
+    return kill(queue, id, attempt, template, 'lost')
+  end
+  crashes = crashes + (how == 'crashed' and 1 or 0)
+  interrupts = interrupts + ((how == 'interrupted' or how == 'suspect') and 1 or 0) -- so that the fence a job sees grows
+  if crashes + interrupts + attempts > 0 then
+    redis.call('HSET', q(queue, 'att'), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
+  end
+  if how == 'crashed' then
+    if crashes >= (tonumber(template['max_crashes']) or 3) then
+      return kill(queue, id, attempt, template, 'crashed')
+    end
+    redis.call('ZADD', q(queue, 'later'), whole(now + DELAYS_MS[math.min(crashes, #DELAYS_MS)]), id)
+  elseif how == 'suspect' then
+    redis.call('RPUSH', q(queue, 'suspect:' .. letter), id)
+  else
+    redis.call('LPUSH', ready(queue, data), id)
+  end
+  ring(queue, letter, 1)
+  return how
+end
+
+local released = 0
+for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their order
+  local queue, id, how = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local token = redis.call('HGET', q(queue, 'run'), id) or ''
+  if string.sub(token, 1, #session + 1) == session .. '|' then
+    local attempt, fetched = string.match(token, '|(%d+)|(%d+)$')
+    local data = redis.call('HGET', q(queue, 'data'), id)
+    redis.call('HDEL', q(queue, 'run'), id)
+    released = released + 1
+    if data then
+      local template = template_of(data)
+      local ended = put_back(queue, id, how, attempt, data, template)
+      count_add(queue, 'reclaim_' .. how, 1)
+      if ended ~= 'unstarted' and ended ~= 'suspect' then
+        history_add(queue, history, table.concat({ id, ended, attempt or '', session, fetched or '', whole(now),
+          (string.gsub(tostring(template['job'] or ''), '|', '/')), 'reclaimed' }, '|'))
+      end
+    else
+      forget(queue, '', id)
+      count_add(queue, 'cancelled', 1)
+    end
+  end
+end
+return released

@@ -1,0 +1,24 @@
+-- Shut a session off, before its runs are given back: from here on every turn of it is LOST.
+--
+-- KEYS  sessions       hash: session to beat counter
+--       dying          set: sessions whose runs are being given back
+-- ARGV  session        its name
+--       counter        only if its beat counter still is this; empty: whatever it is, because its process is known
+--                      to be dead
+--
+-- Returns  1 it is dying, also when it was before
+--          0 it beat since, or it is unknown
+--
+-- With an empty counter an unknown session is condemned too: the dead process may have sent an open that is
+-- still on its way, and must not get through.
+local counter = redis.call('HGET', KEYS[1], ARGV[1])
+if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return 1
+end
+if ARGV[2] ~= '' and counter ~= ARGV[2] then
+  return 0
+end
+redis.call('SADD', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[1], ARGV[1])
+return 1

@@ -1,0 +1,6 @@
+-- Read a whole small set: queue names, dying sessions. Writes nothing.
+--
+-- KEYS  set            at most some hundreds of members
+--
+-- Returns  the members
+return redis.call('SMEMBERS', KEYS[1])

@@ -1,0 +1,111 @@
+"""Whether a Redis can carry a cluster: asked once at start, by a process that is thrown away.
+
+Guarantees
+    Finds what a retry would not mend: a wrong password, a missing right, eviction, an old server.
+    A question that the server does not know, or does not allow, counts as unknown, not as wrong.
+
+Does not guarantee
+    That the server stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from supervisor.core.errors import Problem, StoreRefusedError
+from supervisor.settings.models import Settings
+from supervisor.store.client import Store
+from supervisor.store.codec import texts
+from supervisor.store.keys import Keys
+from supervisor.store.scripts import script
+
+VERSION_MIN = (6, 2)
+CLIENT_COMMANDS = ("eval", "evalsha", "ping", "xread", "blpop", "client|setname", "select")
+"""What clients send beside scripts."""
+SCRIPT_COMMANDS = (
+    "time get set setnx del exists pexpire hset hsetnx hget hmget hgetall hdel hlen hkeys hexists hincrby hscan "
+    "lpush rpush lrange ltrim llen lindex sadd srem scard sismember smembers zadd zrem zcard zrank zscore zrange "
+    "zrevrange zrangebyscore xadd xtrim xlen xrevrange"
+)
+"""What scripts call. A test holds this to be what stands in the sources."""
+
+
+def acl_rules(cluster: str) -> list[str]:
+    """Return the least that an ACL user needs, as the arguments of ACL SETUSER after the password."""
+    commands = [f"+{name}" for name in (*CLIENT_COMMANDS, *SCRIPT_COMMANDS.split())]
+    return ["resetkeys", f"~{Keys(cluster).prefix}*", "resetchannels", "-@all", *commands]
+
+
+def check(store: Store, settings: Settings) -> list[Problem]:
+    """Return everything that keeps this server from carrying the cluster.
+
+    Raises:
+        StoreUnavailableError: it does not answer, or is loading: start unready and try again.
+    """
+    try:
+        store.ping()
+    except StoreRefusedError as error:
+        return [_problem("redis", str(error), "correct redis.url, redis.username or redis.password")]
+    facts = _info(store, "server") | _info(store, "memory")
+    return [*_version(facts), *_eviction(store, settings, facts), *_rights(store, settings)]
+
+
+def _version(facts: dict[str, str]) -> list[Problem]:
+    # Valkey keeps redis_version at 7.2.4 for compatibility, so one field serves both.
+    seen = facts.get("redis_version", "")
+    found = re.match(r"(\d+)\.(\d+)", seen)
+    if found is None or (int(found[1]), int(found[2])) >= VERSION_MIN:
+        return []
+    return [_problem("redis.url", f"the server is version {seen}", "use Redis 6.2 or newer, or Valkey")]
+
+
+def _eviction(store: Store, settings: Settings, facts: dict[str, str]) -> list[Problem]:
+    if settings.redis.allow_eviction:
+        return []
+    policy = _config(store, "maxmemory-policy") or facts.get("maxmemory_policy", "noeviction")
+    limit = _config(store, "maxmemory") or facts.get("maxmemory", "")
+    if policy == "noeviction" or limit == "0":
+        return []
+    return [
+        _problem(
+            "redis.allow_eviction",
+            f"the server's maxmemory-policy is {policy}: it drops runs when its memory is full",
+            "set maxmemory-policy noeviction on the server, or redis.allow_eviction: true to accept the loss",
+        )
+    ]
+
+
+def _rights(store: Store, settings: Settings) -> list[Problem]:
+    keys = Keys(settings.cluster)
+    call = script("preflight").call(keys={"prefix": keys.prefix}, args={}, parse=texts)
+    user = f"ACL SETUSER … {' '.join(acl_rules(settings.cluster))}"
+    try:
+        refused = store.run(call)
+    except StoreRefusedError as error:
+        return [_problem("redis.username", str(error), f"allow scripts and the cluster's keys: {user}")]
+    if not refused:
+        return []
+    return [_problem("redis.username", f"the user may not run {', '.join(refused)}", f"allow them: {user}")]
+
+
+def _info(store: Store, section: str) -> dict[str, str]:
+    reply = _ask(store, "INFO", section)
+    lines = reply.decode("utf-8", "replace").splitlines() if isinstance(reply, bytes) else []
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def _config(store: Store, name: str) -> str:
+    reply = _ask(store, "CONFIG", "GET", name)
+    return reply[1].decode("utf-8", "replace") if isinstance(reply, list) and len(reply) == 2 else ""
+
+
+def _ask(store: Store, *parts: str) -> Any:
+    try:
+        return store.command(*parts)
+    except StoreRefusedError:
+        return None  # unknown here, or not allowed: nobody knows
+
+
+def _problem(path: str, message: str, remedy: str) -> Problem:
+    return Problem(where="redis", path=path, message=message, remedy=remedy)

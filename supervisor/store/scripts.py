@@ -1,0 +1,119 @@
+"""The Lua scripts: loading, and calls whose names are checked against each script's header.
+
+The header is the contract. ``KEYS`` and ``ARGV`` in it name the parameters, one per line; a
+name that ends in ``...`` is last and takes any number of values. A call that misses a name or
+invents one fails in Python, before Redis sees it.
+
+A script may say ``-- Includes  name``: ``lua/lib/name.lua`` is put in front of it, so that what
+two scripts must do alike is written once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha1
+from importlib import resources
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+Argument = str | bytes | int | float
+_SECTION = re.compile(r"--\s+(KEYS|ARGV|Includes|Returns|Reads)\b\s*(.*)")
+_NAME = re.compile(r"([a-z_]+(?:\.\.\.)?)(?:\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One call of a script, ready to send by whoever has a connection."""
+
+    script: str
+    keys: tuple[str, ...]
+    args: tuple[Argument, ...]
+    parse: Callable[[Any], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script and the names of its parameters."""
+
+    name: str
+    source: str
+    sha: str
+    key_names: tuple[str, ...]
+    arg_names: tuple[str, ...]
+    rest: str | None  # the argument that takes any number of values
+
+    def call(
+        self,
+        *,
+        keys: Mapping[str, str],
+        args: Mapping[str, object],
+        parse: Callable[[Any], T],
+    ) -> Call[T]:
+        """Return the call.
+
+        Raises:
+            TypeError: the names are not those of the header.
+        """
+        expected = set(self.arg_names) | ({self.rest} if self.rest else set())
+        if set(keys) != set(self.key_names) or set(args) != expected:
+            raise TypeError(
+                f"script {self.name} takes keys {sorted(self.key_names)} and args {sorted(expected)}, "
+                f"got {sorted(keys)} and {sorted(args)}"
+            )
+        values: list[Argument] = []
+        for name in self.arg_names:
+            value = args[name]
+            assert isinstance(value, str | bytes | int | float)
+            values.append(value)
+        if self.rest:
+            rest = args[self.rest]
+            assert isinstance(rest, Sequence) and not isinstance(rest, str | bytes), self.rest  # noqa: PT018 - one fact
+            values.extend(rest)
+        return Call(self.name, tuple(keys[name] for name in self.key_names), tuple(values), parse)
+
+    def argument(self, call: Call[Any], name: str) -> Argument | None:
+        """Return what ``call`` passes as ``name``; None when the script has no such argument."""
+        return call.args[self.arg_names.index(name)] if name in self.arg_names else None
+
+
+@cache
+def script(name: str) -> Script:
+    """Return the script ``lua/<name>.lua``."""
+    source = _read(f"{name}.lua")
+    sections = _sections(name, source)
+    names = sections["ARGV"]
+    rest = names.pop()[:-3] if names and names[-1].endswith("...") else None
+    assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
+    body = "\n".join([_read(f"lib/{library}.lua") for library in sections["Includes"]] + [source])
+    digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
+    return Script(name, body, digest, tuple(sections["KEYS"]), tuple(names), rest)
+
+
+def script_names() -> list[str]:
+    """Return the name of every script there is."""
+    files = resources.files("supervisor.store").joinpath("lua").iterdir()
+    return sorted(file.name.removesuffix(".lua") for file in files if file.name.endswith(".lua"))
+
+
+def _read(path: str) -> str:
+    return resources.files("supervisor.store").joinpath("lua", path).read_text("utf-8")
+
+
+def _sections(name: str, source: str) -> dict[str, list[str]]:
+    """Return the parameter names of each section of the header; prose goes by indentation."""
+    found: dict[str, list[str]] = {"KEYS": [], "ARGV": [], "Includes": []}
+    section, column = "", 0
+    for line in source.splitlines():
+        if not line.startswith("--"):
+            break
+        start = _SECTION.match(line)
+        if start:
+            section, column = start[1], start.start(2)
+        if section in found and line[column : column + 1].strip() and not line[2:column].strip(" " + section):
+            word = _NAME.match(line, column)
+            assert word, f"script {name}: no parameter name in {line!r}"
+            found[section].append(word[1])
+    return found

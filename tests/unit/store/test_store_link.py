@@ -1,0 +1,130 @@
+"""What an error from Redis means to a caller, and what goes into a connection."""
+
+from __future__ import annotations
+
+import pytest
+import redis.exceptions as wire
+from redis.connection import SSLConnection, UnixDomainSocketConnection
+
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.settings.models import RedisSettings
+from supervisor.store.client import AsyncStore, Store
+from supervisor.store.keys import Keys
+from supervisor.store.leases import Leases
+from supervisor.store.link import address, entries, fenced, is_stale_master, options, translate
+
+UNAVAILABLE = [
+    wire.ConnectionError("Error 111 connecting"),
+    wire.TimeoutError("Timeout reading"),
+    TimeoutError(),
+    ConnectionResetError("reset"),
+    wire.BusyLoadingError("Redis is loading the dataset in memory", status_code="LOADING"),
+    wire.ReadOnlyError("You can't write against a read only replica.", status_code="READONLY"),
+    wire.MasterDownError("Link with MASTER is down", status_code="MASTERDOWN"),
+    wire.ClusterDownError("The cluster is down", status_code="CLUSTERDOWN"),
+    wire.TryAgainError("Multiple keys request during rehashing of slot", status_code="TRYAGAIN"),
+    wire.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.", status_code="OOM"),
+    wire.ResponseError("NOREPLICAS Not enough good replicas to write."),
+    wire.ResponseError("MISCONF Redis is configured to save RDB snapshots"),
+    wire.ResponseError("BUSY Redis is busy running a script."),
+    wire.ResponseError("ERR Error running script (call to f_0): @user_script:7: -READONLY You can't write"),
+    wire.ResponseError("ERR Error running script (call to f_0): @user_script: 7: -OOM command not allowed"),
+    wire.InvalidResponse("Protocol error"),
+]
+REFUSED = [
+    wire.AuthenticationError("invalid username-password pair or user is disabled.", status_code="WRONGPASS"),
+    wire.AuthenticationError("Authentication required.", status_code="NOAUTH"),
+    wire.NoPermissionError("this user has no permissions to run the 'eval' command", status_code="NOPERM"),
+    wire.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value script: x"),
+    wire.ResponseError("ERR Error running script: @user_script:1: WRONGTYPE Operation against a key"),
+    wire.ResponseError("ERR unknown command 'EVALSHA'"),
+    wire.MovedError("3999 127.0.0.1:6381"),
+    wire.ConnectionError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"),
+    wire.ResponseError("DENIED Redis is running in protected mode"),
+]
+
+
+@pytest.mark.parametrize("error", UNAVAILABLE, ids=repr)
+def test_what_may_pass_is_worth_a_retry(error: Exception) -> None:
+    """A role goes on; nothing exits because a server restarts."""
+    meant = translate(error, where="r:1", operation="turn")
+    assert isinstance(meant, StoreUnavailableError)
+    assert str(meant).startswith("Redis at r:1 is not available for turn: ")
+
+
+@pytest.mark.parametrize("error", REFUSED, ids=repr)
+def test_what_a_person_must_mend_is_refused(error: Exception) -> None:
+    """Trying again would hide it."""
+    meant = translate(error, where="r:1", operation="turn")
+    assert isinstance(meant, StoreRefusedError)
+    assert "r:1 refused turn: " in str(meant)
+
+
+def test_a_mistake_of_the_program_is_not_dressed_up() -> None:
+    """A TypeError is no outage."""
+    with pytest.raises(TypeError):
+        translate(TypeError("x"), where="r", operation="turn")
+
+
+def test_only_the_leading_word_makes_a_fence() -> None:
+    """A schedule may be called FENCED; fakeredis and servers word the rest differently."""
+    call = Leases(Keys("c")).renew(epoch=7, nonce="n", duration_ms=5)
+    found = fenced(wire.ResponseError("FENCED 9 script: abc, on @user_script:1."), call)
+    assert found is not None
+    assert (found.epoch, found.current_epoch, found.operation) == (7, 9, "lease_renew")
+    assert fenced(wire.ResponseError("BADARG FENCED 9"), call) is None
+
+
+def test_a_replaced_master_is_recognised() -> None:
+    """The connection to it must be given up: the name may lead elsewhere by now."""
+    assert is_stale_master(UNAVAILABLE[5])
+    assert is_stale_master(UNAVAILABLE[13])
+    assert not is_stale_master(REFUSED[3])
+
+
+def test_a_connection_never_sends_twice_and_keeps_its_handshake_small() -> None:
+    """redis-py's defaults would retry ten times and introduce themselves with four commands."""
+    found = options("redis://h:7/2", RedisSettings(), client_name="tenure:x", timeout_s=0.5)
+    assert (found["host"], found["port"], found["db"], found["client_name"]) == ("h", 7, 2, "tenure:x")
+    assert (found["retry"].get_retries(), found["protocol"], found["driver_info"]) == (0, 2, None)
+    assert (found["socket_timeout"], found["socket_connect_timeout"]) == (0.5, 0.5)
+
+
+def test_settings_override_the_url_and_tls_verifies() -> None:
+    """Credentials from a secret file win; a certificate is always checked."""
+    settings = RedisSettings(username="u", password="p", tls_ca_file="/ca", tls_cert_file="/c", tls_key_file="/k")
+    found = options("rediss://a:b@h/0", settings, client_name="x", timeout_s=1)
+    assert found["connection_class"] is SSLConnection
+    assert (found["username"], found["password"]) == ("u", "p")
+    assert (found["ssl_cert_reqs"], found["ssl_check_hostname"]) == ("required", True)
+    assert (found["ssl_ca_certs"], found["ssl_certfile"], found["ssl_keyfile"]) == ("/ca", "/c", "/k")
+    local = options("unix:///run/a%20b.sock?db=3", RedisSettings(), client_name="x", timeout_s=1)
+    assert (local["connection_class"], local["path"], local["db"]) == (UnixDomainSocketConnection, "/run/a b.sock", 3)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://:s3cret@h/", "redis://:s3cret/x@h:1", "redis://u:s3cret@h:port/0", "s3cret", ""]
+)
+def test_a_url_that_cannot_be_read_is_not_quoted(url: str) -> None:
+    """Half of a password often ends up where the port should be."""
+    with pytest.raises(StoreRefusedError, match=r"redis\.url cannot be read") as caught:
+        options(url, RedisSettings(), client_name="x", timeout_s=1)
+    assert "s3cret" not in f"{caught.value}{caught.value.__cause__}"
+    assert caught.value.__suppress_context__
+
+
+def test_clients_show_their_address_and_no_credential() -> None:
+    """In logs, tracebacks and debuggers."""
+    settings = RedisSettings(username="u", password="s3cret")
+    for kind in (Store, AsyncStore):
+        store = kind.connect("redis://:s3cret2@h:7/0", settings=settings, name="x")
+        assert (repr(store), store.where) == (f"<{kind.__name__} h:7>", "h:7")
+    assert address({"path": "/run/r.sock", "password": "p"}) == "/run/r.sock"
+
+
+def test_stream_entries_are_read_from_either_protocol() -> None:
+    """A client that was handed in may speak protocol 3."""
+    listed = [[b"1-0", [b"kind", b"released", b"who", b"a"]], [b"2-0", None]]
+    expected = [("1-0", {"kind": "released", "who": "a"}), ("2-0", {})]
+    assert entries([[b"key", listed]]) == entries({b"key": listed}) == expected
+    assert entries(None) == entries([]) == entries({}) == []

@@ -1,0 +1,105 @@
+"""Scripts and their headers: a call that does not fit fails here, not in Redis."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from supervisor.core.model import Kind
+from supervisor.store.keys import Keys, check_name
+from supervisor.store.preflight import SCRIPT_COMMANDS, acl_rules
+from supervisor.store.scripts import script, script_names
+from supervisor.store.sessions import check_session
+
+CALL = re.compile(r"(?:redis\.p?call|\bread)\(\s*(?:att\[n\] and 'LPUSH' or )?'([A-Z]+)'")
+
+
+def test_every_header_is_understood() -> None:
+    """KEYS and ARGV, the argument that takes any number of values, and what is included."""
+    renew = script("lease_renew")
+    assert renew.key_names == ("lease", "genesis", "events", "candidates")
+    assert renew.arg_names == ("epoch", "nonce", "duration_ms")
+    turn = script("turn")
+    assert (turn.arg_names[0], turn.arg_names[-1], turn.rest) == ("session", "queue_count", "items")
+    assert "local function now_ms" in renew.source
+    assert len({script(name).sha for name in script_names()}) == len(script_names())
+
+
+@pytest.mark.parametrize("name", script_names())
+def test_each_script_uses_exactly_the_parameters_it_declares(name: str) -> None:
+    """A header that is not true is worse than none."""
+    item = script(name)
+    body = "\n".join(line for line in item.source.splitlines() if not line.strip().startswith("--"))
+    keys = {int(number) for number in re.findall(r"KEYS\[(\d+)\]", body)}
+    args = {int(number) for number in re.findall(r"ARGV\[(\d+)\]", body)}
+    assert keys <= set(range(1, len(item.key_names) + 1))
+    if item.rest is None:
+        assert args <= set(range(1, len(item.arg_names) + 1))
+    assert "Returns" in item.source
+    assert "redis.sha1hex" not in body
+    assert not re.search(r"\b(cmsgpack|struct|bit)\.", body)
+
+
+def test_the_acl_grants_what_the_scripts_call_and_nothing_else() -> None:
+    """The list that people copy is held to the sources."""
+    called = {command.lower() for name in script_names() for command in CALL.findall(script(name).source)}
+    assert called == set(SCRIPT_COMMANDS.split())
+    rules = acl_rules("x")
+    assert rules[:4] == ["resetkeys", "~{tenure:x}:*", "resetchannels", "-@all"]
+
+
+def test_the_preflight_tries_every_command_of_the_acl() -> None:
+    """What it does not try, it cannot miss."""
+    tried = re.findall(r"\{ '([A-Z]+)'", script("preflight").source)
+    assert {command.lower() for command in tried} == set(SCRIPT_COMMANDS.split())
+
+
+def test_a_call_with_wrong_names_fails_before_it_is_sent() -> None:
+    """Swapped or forgotten arguments are found by the first test that builds the call."""
+    item = script("lease_renew")
+    keys = {name: name for name in item.key_names}
+    args = {"epoch": 1, "nonce": "n", "duration_ms": 5}
+    call = item.call(keys=keys, args=args, parse=str)
+    assert (call.keys, call.args) == (item.key_names, (1, "n", 5))
+    assert item.argument(call, "epoch") == 1
+    assert item.argument(call, "mode") is None
+    for wrong in ({**args, "extra": 1}, {"epoch": 1, "nonce": "n"}):
+        with pytest.raises(TypeError, match="lease_renew takes keys"):
+            item.call(keys=keys, args=wrong, parse=str)
+    with pytest.raises(TypeError, match="lease_renew"):
+        item.call(keys={**keys, "more": "x"}, args=args, parse=str)
+
+
+def test_every_key_of_a_cluster_has_its_hash_tag_and_no_other_clusters_prefix() -> None:
+    """One slot of a Redis Cluster, one ACL pattern, and no meeting of two clusters."""
+    keys = Keys("prod")
+    names = [value for value in vars(keys).values() if isinstance(value, str) and value != "prod"]
+    queue = keys.queue("mail")
+    names += [value for value in vars(queue).values() if isinstance(value, str) and value != "mail"]
+    names += [
+        keys.session("s"),
+        keys.result("r"),
+        queue.ready(Kind.SYNC, 2),
+        queue.bell(Kind.ASYNC),
+        queue.suspect(Kind.ASYNC),
+    ]
+    assert all(name.startswith("{tenure:prod}:") for name in names)
+    assert len(set(names)) == len(names)
+    assert not any(name.startswith(Keys("pro").prefix) for name in names)
+
+
+@pytest.mark.parametrize("name", ["", "{x}", "a:b", "a b", "-a", ".a", "x" * 65, "é", "a\n"])
+def test_names_that_would_break_a_key_are_refused(name: str) -> None:
+    """Cluster and queue names stand in keys."""
+    with pytest.raises(ValueError, match="must be 1 to 64 characters"):
+        check_name("queue", name)
+    with pytest.raises(ValueError, match="cluster"):
+        Keys(name)
+
+
+@pytest.mark.parametrize("session", ["", "a|b", "a b", "a\n"])
+def test_a_session_that_would_break_the_fence_is_a_mistake_of_the_program(session: str) -> None:
+    """Sessions are made by the program, never by people."""
+    with pytest.raises(AssertionError):
+        check_session(session)
