@@ -1,0 +1,106 @@
+"""The first instructions of every child, and its last.
+
+Guarantees
+    Nothing of the parent is left in it: no handler, no descriptor that it was not given, no
+    blocked signal. It dies with the parent, and it leaves through ``os._exit`` with the
+    code of its role, so no code of the parent's stack ever runs in it.
+
+Does not guarantee
+    That its own children die with it; the parent kills its process group (see reaper.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import os
+import random
+import signal
+import sys
+import traceback
+from typing import NoReturn
+
+from supervisor.core.errors import EXIT_CRASH_LOOP, EXIT_OK, TenureError
+from supervisor.core.restart import Group
+from supervisor.process import linux, signals, systemd
+from supervisor.process.slots import Launch, Log, SlotSpec
+
+EXIT_INTERNAL = EXIT_CRASH_LOOP  # 70, EX_SOFTWARE of sysexits(3)
+OOM_SCORE_POINTS = 300
+_STDERR = 2
+
+
+def enter(spec: SlotSpec, launch: Launch, log: Log) -> NoReturn:
+    """Become the child of ``spec``: prologue, role, exit. Never returns into the parent's stack."""
+    code = EXIT_INTERNAL
+    try:
+        code = _run(spec, launch, log)
+    finally:
+        flush_streams()
+        os._exit(code)
+
+
+def _prologue(spec: SlotSpec, launch: Launch) -> None:
+    """Cut every tie to the parent but one. The order is the point, and signals come last."""
+    linux.die_with_parent(signal.SIGKILL)
+    if os.getppid() != launch.parent_pid:
+        os._exit(EXIT_OK)  # the parent died before the line above could tell us
+    if spec.group is not Group.EMBEDDED:
+        os.setpgid(0, 0)  # the server makes a session of its own, which a group leader could not
+    signals.reset_in_child()
+    if spec.group is not Group.EMBEDDED:
+        linux.raise_oom_score(OOM_SCORE_POINTS)  # the server holds the data: it goes last
+    _close_descriptors(keep={0, 1, 2, *spec.keep_fds})
+    _watch_faults()
+    linux.set_name(spec.name)
+    systemd.forget(os.environ)
+    random.seed()
+    gc.enable()  # off in the parent, where nothing makes garbage
+    signals.unblock_all()
+
+
+def _close_descriptors(*, keep: set[int]) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    for descriptor in linux.open_descriptors():
+        if descriptor not in keep:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+def _watch_faults() -> None:
+    """Write the stacks of all threads on a fault, on SIGABRT (a hang) and on SIGUSR1 (a question)."""
+    try:
+        # A copy, so that a job that plays with standard error cannot silence it.
+        descriptor = os.dup(_STDERR)
+    except OSError:
+        return  # started without a standard error
+    # The parent's own are still marked as installed, but their handlers are gone: enabling again would do nothing.
+    faulthandler.disable()
+    faulthandler.unregister(signal.SIGUSR1)
+    faulthandler.enable(file=descriptor, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True, chain=False)
+
+
+def _run(spec: SlotSpec, launch: Launch, log: Log) -> int:
+    """Prologue and role. The only place of a child where every exception ends."""
+    try:
+        _prologue(spec, launch)
+        return spec.run(launch)
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+    except TenureError as error:
+        log("child_crashed", level="error", slot=spec.name, error=str(error), code=error.exit_code)
+        return error.exit_code
+    except BaseException as error:  # noqa: BLE001  # the top of a process
+        traceback.print_exc(file=sys.stderr)
+        log("child_crashed", level="error", slot=spec.name, error=repr(error), code=EXIT_INTERNAL)
+        return EXIT_INTERNAL
+
+
+def flush_streams() -> None:
+    """Write out what Python buffered; a reader that is gone stops nobody."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, broken, or never there
+            stream.flush()

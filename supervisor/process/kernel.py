@@ -1,0 +1,96 @@
+"""Everything the parent asks of the operating system, in one place, so that tests can stand in for it."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import sys
+from collections.abc import Container
+from signal import Signals
+from typing import Protocol
+
+from supervisor.clock import Clock
+from supervisor.process import linux, reaper, signals, spawn
+from supervisor.process.reaper import Ended
+from supervisor.process.signals import Received
+from supervisor.process.slots import Launch, Log, SlotSpec
+
+
+class Kernel(Protocol):
+    """Processes and signals."""
+
+    def prepare(self) -> None:
+        """Make this process fit to be the parent."""
+        ...
+
+    def fork(self, spec: SlotSpec, launch: Launch, log: Log) -> int:
+        """Start a child; OSError when that is not possible now."""
+        ...
+
+    def send(self, pid: int, number: Signals) -> None:
+        """Signal one child."""
+        ...
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL one child and its group."""
+        ...
+
+    def reap(self, ours: Container[int]) -> list[Ended]:
+        """Collect what is dead."""
+        ...
+
+    def wait(self, timeout_ns: int) -> Received | None:
+        """Wait for a signal."""
+        ...
+
+    def sweep(self, until_ns: int) -> int:
+        """End every descendant that is left; return how many resisted."""
+        ...
+
+    def pressure_percent(self) -> float:
+        """How starved of processors this machine is."""
+        ...
+
+
+class LinuxKernel:
+    """The real one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def prepare(self) -> None:
+        """Block signals, adopt orphans, and stop the garbage collector, which would unshare every child's memory."""
+        signals.block()
+        if sys.stderr is not None:
+            faulthandler.enable()  # the watchdog of systemd ends a hung parent by SIGABRT; this says where it hung
+        linux.adopt_orphans()
+        gc.disable()
+
+    def fork(self, spec: SlotSpec, launch: Launch, log: Log) -> int:
+        """Start a child."""
+        return spawn.fork(spec, launch, log)
+
+    def send(self, pid: int, number: Signals) -> None:
+        """Signal one child."""
+        reaper.send(pid, number)
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL one child and its group."""
+        reaper.kill(pid)
+
+    def reap(self, ours: Container[int]) -> list[Ended]:
+        """Collect what is dead."""
+        return reaper.reap(ours)
+
+    def wait(self, timeout_ns: int) -> Received | None:
+        """Wait for a signal."""
+        return signals.take(timeout_ns)
+
+    def sweep(self, until_ns: int) -> int:
+        """End every descendant that is left."""
+        return reaper.sweep(os.getpid(), elapsed_ns=self._clock.elapsed_ns, until_ns=until_ns)
+
+    def pressure_percent(self) -> float:
+        """Read the kernel's pressure information."""
+        return linux.processor_pressure_percent()

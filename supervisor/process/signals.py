@@ -1,0 +1,73 @@
+"""The signals of the parent: blocked for ever and taken one by one, so that no handler ever runs.
+
+A handler can interrupt anything, a fork and a log write included; a blocked signal waits
+until the loop asks for it, and says who sent it.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from signal import Signals
+
+NS = 1_000_000_000
+
+STOPPING = frozenset({Signals.SIGTERM, Signals.SIGINT, Signals.SIGQUIT})
+NOT_SUPPORTED_YET = frozenset({Signals.SIGHUP, Signals.SIGTTIN, Signals.SIGTTOU, Signals.SIGWINCH, Signals.SIGUSR2})
+TAKEN = STOPPING | NOT_SUPPORTED_YET | {Signals.SIGCHLD, Signals.SIGURG, Signals.SIGUSR1}
+
+_TIMER = Signals.SIGALRM
+_TIMER_STEP_NS = 1_000  # a timer of zero would be no timer
+
+# Told to ignore these, a child survives what a terminal or an operator sends to everybody.
+IGNORED_BY_CHILDREN = frozenset({Signals.SIGINT, Signals.SIGHUP, Signals.SIGUSR2, Signals.SIGTTIN, Signals.SIGTTOU})
+# Python turns these into exceptions, and every Python program counts on it.
+_LEFT_TO_PYTHON = frozenset({Signals.SIGPIPE, Signals.SIGXFSZ})
+_CANNOT_BE_HANDLED = frozenset({Signals.SIGKILL, Signals.SIGSTOP})
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One signal and its sender. The kernel merges equal pending ones."""
+
+    signal: Signals
+    pid: int
+    uid: int
+
+
+def block() -> None:
+    """Block everything that the parent takes. Before the first fork, and never undone in the parent."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN | {_TIMER})
+    # A starter may have left SIGCHLD ignored; the kernel would then reap our children, statuses and all.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def take(timeout_ns: int) -> Received | None:
+    """Return the next signal, waiting at most ``timeout_ns`` for it.
+
+    The time-out is a timer whose signal is waited for like the others. ``sigtimedwait`` with a
+    time-out would do, but when SIGSTOP and SIGCONT interrupt it for longer than that, CPython
+    returns the structure that the kernel never filled in: SIGINT, for instance, from nobody.
+    """
+    if timeout_ns <= 0:
+        info = signal.sigtimedwait(TAKEN, 0)  # does not wait, so nothing can interrupt it
+    else:
+        signal.setitimer(signal.ITIMER_REAL, max(timeout_ns, _TIMER_STEP_NS) / NS)
+        info = signal.sigwaitinfo(TAKEN | {_TIMER})
+    if info is None or info.si_signo == _TIMER:
+        return None
+    return Received(Signals(info.si_signo), info.si_pid, info.si_uid)
+
+
+def reset_in_child() -> None:
+    """Give a child default handlers; the mask stays as it is."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - _CANNOT_BE_HANDLED - _LEFT_TO_PYTHON - IGNORED_BY_CHILDREN:
+        signal.signal(number, signal.SIG_DFL)
+    for number in IGNORED_BY_CHILDREN:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def unblock_all() -> None:
+    """Let signals through again, those that the tree's own starter had blocked included."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -1,0 +1,110 @@
+"""What a slot is told to run, and a slot as the parent keeps it: what it decides by, mirrored on the board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from supervisor.core.board import ChildState, InflightTable, Row
+from supervisor.core.restart import NS, Group, Policy, Slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What a child learns of its own place when it starts."""
+
+    slot: int
+    generation: int
+    parent_pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotSpec:
+    """One slot: what runs in it, and how long it may be silent."""
+
+    name: str  # agent, scheduler, web, worker-io-0: unique, and what ps shows
+    role: str
+    run: Callable[[Launch], int]  # in the child, after its prologue; returns the exit code, or execs
+    group: Group
+    boot_timeout_s: float = 30.0
+    hang_timeout_s: float | None = None  # None: this slot does not beat
+    is_ready: Callable[[], bool] | None = None  # for a slot that cannot write on the board; must not block
+    keep_fds: tuple[int, ...] = ()  # of all descriptors above 2, the ones its child keeps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long things may take."""
+
+    grace_s: float = 20.0
+    backoff_max_s: float = 30.0
+
+    @property
+    def grace_ns(self) -> int:
+        """The grace in nanoseconds."""
+        return int(self.grace_s * NS)
+
+
+class Log(Protocol):
+    """Writes one event with its fields."""
+
+    def __call__(self, event: str, /, *, level: str = "info", **fields: object) -> None:
+        """Write it."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveSlot:
+    """One slot of a running tree."""
+
+    index: int
+    spec: SlotSpec
+    row: Row
+    inflight: InflightTable
+    policy: Policy
+    slot: Slot = field(default_factory=Slot)
+    pid: int = 0  # 0 when there is no process; the parent alone decides by it
+    last_status: int | None = None
+    was_ready: bool = False  # in any generation
+    starved_generation: int = 0  # the last one whose hang limit was doubled
+
+    @property
+    def hang_after_ns(self) -> int | None:
+        """The hang limit in nanoseconds."""
+        limit_s = self.spec.hang_timeout_s
+        return None if limit_s is None else int(limit_s * NS)
+
+    @property
+    def has_process(self) -> bool:
+        """Whether a process of this slot is not reaped yet."""
+        return self.slot.state.has_process
+
+    def reports_ready(self) -> bool:
+        """Return whether the process of this generation says that it is ready."""
+        if self.spec.is_ready is not None:
+            try:
+                return self.spec.is_ready()
+            except OSError:
+                return False  # no socket, no answer, no permission: not yet
+        return self.row.child_generation == self.slot.generation and self.row.child_state >= ChildState.READY
+
+    def mirror(self, *, is_wanted: bool) -> None:
+        """Write on the board what others may know. The state goes last: it is what they look at first."""
+        row, slot = self.row, self.slot
+        row.generation = slot.generation
+        row.pid = self.pid
+        row.started_ns = slot.started_ns
+        row.ready_ns = slot.ready_ns
+        row.restarts = max(0, slot.generation - 1)
+        row.cause = slot.cause
+        row.desired = int(is_wanted)
+        if self.last_status is not None:
+            row.last_exit = self.last_status if self.last_status >= 0 else 256 - self.last_status
+        row.state = slot.state
+
+    def forget_child(self) -> None:
+        """Zero what the dead generation wrote, so that the next one starts from nothing."""
+        self.row.clear_child_words()
+        self.row.handled_number = 0
+        self.inflight.clear_all()

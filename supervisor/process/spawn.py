@@ -1,0 +1,79 @@
+"""Forks the child of a slot.
+
+Through ``multiprocess`` with the fork method, for what its process object does in the
+child; without its two pipes per child, which siblings and grandchildren inherit, which
+delay the news of a death, and which leak when a fork fails. Nothing else of it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import multiprocess
+import multiprocess.popen_fork
+import multiprocess.process
+
+from supervisor.core.restart import NS, Group
+from supervisor.process import child, linux
+from supervisor.process.slots import Launch, Log, SlotSpec
+
+FORK_BURST = 20
+FORKS_PER_S = 5
+
+
+class _Popen(multiprocess.popen_fork.Popen):  # type: ignore[misc]  # the library has no types
+    def __init__(self, process_obj: object) -> None:
+        # In place of the library's, whose flush fails for ever once the reader of our output is gone.
+        self.returncode = None
+        self.finalizer = None
+        child.flush_streams()
+        self._launch(process_obj)
+
+    def _launch(self, process_obj: object) -> None:
+        self.sentinel = -1
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = child.EXIT_INTERNAL
+            try:
+                code = process_obj._bootstrap(parent_sentinel=None)  # type: ignore[attr-defined]  # noqa: SLF001
+            finally:
+                os._exit(code)
+
+
+class _Process(multiprocess.get_context("fork").Process):  # type: ignore[misc]  # the library has no types
+    @staticmethod
+    def _Popen(process_obj: object) -> _Popen:  # noqa: N802  # the library's hook
+        return _Popen(process_obj)
+
+
+def fork(spec: SlotSpec, launch: Launch, log: Log) -> int:
+    """Start the child and return its pid. Raises OSError when the kernel has no process or memory to give."""
+    threads = linux.thread_count()
+    assert threads == 1, f"the parent has {threads} threads; a fork would copy locks that nobody will release"
+    process = _Process(target=child.enter, args=(spec, launch, log), name=spec.name)
+    process.start()
+    # Left there, the library would wait for it at the next start, and its status would never reach us.
+    multiprocess.process._children.discard(process)  # noqa: SLF001
+    pid: int = process.pid
+    if spec.group is not Group.EMBEDDED:
+        # The child does the same; whoever comes first, the group exists before anybody kills it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.setpgid(pid, pid)
+    return pid
+
+
+class ForkBudget:
+    """A token bucket over all restarts of a tree, so that many slots cannot make a storm together."""
+
+    def __init__(self) -> None:
+        self._empty_until_ns = 0  # the bucket as one number: when it will be full again
+
+    def take(self, now_ns: int) -> None:
+        """Take the token that ``next_ns`` promised."""
+        assert self.next_ns(now_ns) <= now_ns
+        self._empty_until_ns = max(self._empty_until_ns, now_ns) + NS // FORKS_PER_S
+
+    def next_ns(self, now_ns: int) -> int:
+        """Return when the next token is there; ``now_ns`` if one is."""
+        return max(now_ns, self._empty_until_ns - (FORK_BURST - 1) * NS // FORKS_PER_S)

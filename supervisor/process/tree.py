@@ -1,0 +1,247 @@
+"""The slots of one tree and their processes: forked, signalled, collected, mirrored on the board.
+
+The decisions are those of ``supervisor.core.restart``; this carries them out. A pid is
+signalled only between its fork and its reaping, while it cannot be another's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from signal import Signals
+
+from supervisor.core.board import Board, SlotState
+from supervisor.core.restart import (
+    NS,
+    Action,
+    Cause,
+    Event,
+    Group,
+    Policy,
+    Step,
+    Verdict,
+    describe_status,
+    exited,
+    is_failure,
+    step,
+    tree_verdict,
+)
+from supervisor.process.kernel import Kernel
+from supervisor.process.reaper import Ended
+from supervisor.process.slots import Launch, Limits, LiveSlot, Log, SlotSpec
+from supervisor.process.spawn import ForkBudget
+
+RECLAIM_WAIT_NS = NS // 4  # how long a worker's successor waits for the agent to read whom to blame
+_EX_OSERR = 71
+_CLEAN_WHEN_ASKED = {0, 75, -Signals.SIGTERM}  # by SIGTERM: it was told before it had anything to drain
+_SIGNALS = {Action.TERM: Signals.SIGTERM, Action.QUIT: Signals.SIGQUIT, Action.ABORT: Signals.SIGABRT}
+
+
+@dataclass(slots=True, kw_only=True)
+class Tree:
+    """All slots, in the order in which they are started."""
+
+    slots: list[LiveSlot]
+    kernel: Kernel
+    log: Log
+    jitter: Callable[[], float]
+    parent_pid: int
+    budget: ForkBudget = field(default_factory=ForkBudget)
+    by_pid: dict[int, LiveSlot] = field(default_factory=dict)
+    is_ready: bool = False  # every slot was ready once
+    is_stopping: bool = False  # nothing is started any more
+    is_clean: bool = True  # nobody whose work counts was lost while stopping
+    is_agent_due: bool = False  # something changed that the agent should look at
+    verdict: Verdict | None = None  # the first reason to end the tree
+
+    def of(self, groups: frozenset[Group]) -> Iterator[LiveSlot]:
+        """Yield the slots of some groups."""
+        return (live for live in self.slots if live.spec.group in groups)
+
+    def apply(self, live: LiveSlot, change: Step, now_ns: int) -> None:
+        """Make a step real: mirror it first, so that a child never sees more than the board says."""
+        has_moved = change.slot.state is not live.slot.state
+        live.slot = change.slot
+        live.mirror(is_wanted=not self.is_stopping)
+        self.is_agent_due = self.is_agent_due or has_moved
+        for action in change.actions:
+            self._act(live, action, now_ns)
+
+    def step(self, live: LiveSlot, event: Event, now_ns: int) -> None:
+        """Let ``event`` happen to a slot."""
+        self.apply(live, step(live.slot, event, now_ns=now_ns, policy=live.policy, jitter=self.jitter()), now_ns)
+
+    def _act(self, live: LiveSlot, action: Action, now_ns: int) -> None:
+        match action:
+            case Action.FORK:
+                self._fork(live, now_ns)
+            case Action.REPORT_UNKILLABLE:
+                self.log("child_unkillable", level="error", slot=live.spec.name, pid=live.pid)
+            case Action.KILL:
+                self._log_signal(live, Signals.SIGKILL)
+                self.kernel.kill(live.pid)
+            case _:
+                self._log_signal(live, _SIGNALS[action])
+                self.kernel.send(live.pid, _SIGNALS[action])
+
+    def _log_signal(self, live: LiveSlot, number: Signals) -> None:
+        level = "info" if live.slot.cause.was_asked and number is not Signals.SIGKILL else "warning"
+        cause = live.slot.cause.name.lower()
+        self.log("child_signalled", level=level, slot=live.spec.name, pid=live.pid, signal=number.name, cause=cause)
+
+    def _fork(self, live: LiveSlot, now_ns: int) -> None:
+        live.forget_child()
+        launch = Launch(slot=live.index, generation=live.slot.generation, parent_pid=self.parent_pid)
+        try:
+            live.pid = self.kernel.fork(live.spec, launch, self.log)
+        except OSError as error:
+            self.step(live, Event.FORK_FAILED, now_ns)
+            self.log("fork_failed", level="error", slot=live.spec.name, error=str(error))
+            self._judge(live, _EX_OSERR)
+            return
+        self.by_pid[live.pid] = live
+        live.mirror(is_wanted=True)
+        self.log("child_started", slot=live.spec.name, pid=live.pid, generation=live.slot.generation)
+
+    def start_due(self, now_ns: int) -> None:
+        """Start every slot that is due. A restart takes a token; the first starts are free."""
+        for live in self.slots:
+            due_ns = self.start_ns(live, now_ns)
+            if due_ns is None or due_ns > now_ns:
+                continue
+            if live.slot.generation:
+                self.budget.take(now_ns)
+            self.step(live, Event.START, now_ns)
+
+    def start_ns(self, live: LiveSlot, now_ns: int) -> int | None:
+        """Return when a slot may be started, or None if that depends on something else happening first."""
+        slot = live.slot
+        if self.is_stopping or slot.state not in {SlotState.STOPPED, SlotState.BACKOFF, SlotState.FATAL}:
+            return None
+        if slot.generation == 0:
+            return now_ns if live.spec.group is Group.EMBEDDED or self._is_server_up() else None
+        if slot.deadline_ns == 0:
+            return None
+        due_ns = slot.deadline_ns
+        if live.spec.group is Group.WORKER and live.row.reclaimed_generation < slot.generation and self._has_agent():
+            # The in-flight table of the dead generation says which run to blame; the fork clears it.
+            due_ns = max(due_ns, slot.ended_ns + RECLAIM_WAIT_NS)
+        return max(due_ns, self.budget.next_ns(now_ns))
+
+    def _is_server_up(self) -> bool:
+        return all(live.was_ready for live in self.of(frozenset({Group.EMBEDDED})))
+
+    def _has_agent(self) -> bool:
+        return any(live.has_process for live in self.of(frozenset({Group.AGENT})))
+
+    def collect(self, now_ns: int) -> None:
+        """Take note of every process that ended."""
+        for ended in self.kernel.reap(self.by_pid):
+            live = self.by_pid.pop(ended.pid, None)
+            if live is None:
+                self.log("orphan_collected", level="debug", pid=ended.pid, status=ended.status)
+                continue
+            self._note_exit(live, ended, now_ns)
+
+    def _note_exit(self, live: LiveSlot, ended: Ended, now_ns: int) -> None:
+        before = live.slot
+        self._log_exit(live, ended, now_ns)
+        live.pid = 0
+        live.last_status = ended.status
+        if self.is_stopping and live.spec.group is not Group.WEB and ended.status not in _CLEAN_WHEN_ASKED:
+            self.is_clean = False
+        change = exited(
+            before,
+            ended.status,
+            now_ns=now_ns,
+            group=live.spec.group,
+            policy=live.policy,
+            is_wanted=not self.is_stopping,
+            jitter=self.jitter(),
+        )
+        self.apply(live, change, now_ns)
+        if change.slot.state is SlotState.FATAL:
+            self.log("slot_given_up", level="error", slot=live.spec.name, last=describe_status(ended.status))
+        if not self.is_stopping and is_failure(before, ended.status):
+            self._judge(live, ended.status)
+
+    def _judge(self, live: LiveSlot, status: int) -> None:
+        name, group = live.spec.name, live.spec.group
+        found = tree_verdict(live.slot, status, name=name, group=group, is_tree_ready=self.is_ready)
+        self.verdict = self.verdict or found
+
+    def _log_exit(self, live: LiveSlot, ended: Ended, now_ns: int) -> None:
+        fields: dict[str, object] = {"code": ended.status}
+        if ended.status < 0:
+            fields = {"signal": -ended.status}
+            if ended.status == -Signals.SIGKILL and live.slot.cause is Cause.NONE:
+                fields["hint"] = "killed from outside, maybe for memory"
+        is_expected = self.is_stopping or not is_failure(live.slot, ended.status)
+        self.log(
+            "child_exited",
+            level="info" if is_expected else "warning",
+            slot=live.spec.name,
+            pid=ended.pid,
+            **fields,
+            cause=live.slot.cause.name.lower(),
+            uptime_s=round((now_ns - live.slot.started_ns) / NS, 3),
+            memory_kib_max=ended.memory_kib_max,
+            busy=live.row.busy,
+        )
+
+    def order(self, event: Event, groups: frozenset[Group], now_ns: int) -> None:
+        """Tell everybody of some groups that has a process."""
+        for live in self.of(groups):
+            if live.has_process:
+                self.step(live, event, now_ns)
+
+    def stop_starting(self, now_ns: int) -> None:
+        """Start nothing any more; slots that wait for a start stop at once."""
+        self.is_stopping = True
+        for live in self.slots:
+            if live.has_process:
+                live.mirror(is_wanted=False)
+            else:
+                self.step(live, Event.STOP, now_ns)
+
+    def any_process(self, groups: frozenset[Group]) -> bool:
+        """Return whether somebody of these groups is left."""
+        return any(live.has_process for live in self.of(groups))
+
+    def poke_agent(self) -> None:
+        """Wake the agent if it has something to see."""
+        if not self.is_agent_due:
+            return
+        self.is_agent_due = False
+        for live in self.of(frozenset({Group.AGENT})):
+            if live.has_process and live.pid:
+                self.kernel.send(live.pid, Signals.SIGURG)
+
+    def kill_all(self) -> None:
+        """SIGKILL every child, whatever its state: the parent itself failed."""
+        for pid in self.by_pid:
+            self.kernel.kill(pid)
+
+
+def plant(
+    specs: Sequence[SlotSpec], board: Board, *, kernel: Kernel, log: Log, limits: Limits, jitter: Callable[[], float]
+) -> Tree:
+    """Return a tree with nothing started yet."""
+    assert len(specs) <= board.slots, f"{len(specs)} slots do not fit on a board of {board.slots}"
+    assert len({spec.name for spec in specs}) == len(specs), "slot names must differ"
+    slots = [
+        LiveSlot(
+            index=index,
+            spec=spec,
+            row=board.rows[index],
+            inflight=board.inflight[index],
+            policy=Policy(
+                boot_timeout_ns=int(spec.boot_timeout_s * NS),
+                grace_ns=limits.grace_ns,
+                backoff_max_ns=int(limits.backoff_max_s * NS),
+            ),
+        )
+        for index, spec in enumerate(specs)
+    ]
+    return Tree(slots=slots, kernel=kernel, log=log, jitter=jitter, parent_pid=os.getpid())
