@@ -1,0 +1,117 @@
+"""The metrics that are worked out at each scrape: from the board, /proc, and one look at Redis."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from supervisor.core.board import SlotState
+from supervisor.core.health import Check, Endpoint, role_of
+from supervisor.core.model import PRIORITIES
+from supervisor.roles.seat import Seat
+from supervisor.roles.web.overview import Overview
+from supervisor.roles.web.vitals import Vitals, read_vitals
+from supervisor.telemetry import metrics
+from supervisor.telemetry.metrics import Computed
+from supervisor.version import __version__
+
+_PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
+Rows = Iterable[tuple[tuple[str, ...], float]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # a registry keeps collectors by identity
+class Scrape(Collector):
+    """Everything computed for one scrape."""
+
+    seat: Seat
+    checks: Mapping[Endpoint, Sequence[Check]]
+    overview: Overview | None
+    is_redis_up: bool
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the computed metrics."""
+        yield from self._tree()
+        yield from self._slots()
+        yield from self._vitals()
+        yield from self._redis()
+
+    def _tree(self) -> Iterator[Metric]:
+        board, now_ns = self.seat.board, self.seat.clock.elapsed_ns()
+        term = board.term()
+        trusted = term.is_trusted(now_ns)
+        yield _family(metrics.IS_LEADER, [((), float(trusted))])
+        yield _family(metrics.TERM_EPOCH, [((), float(term.epoch))])
+        yield _family(metrics.TERM_TRUST, [((), (term.trusted_until_ns - now_ns) / 1e9 if trusted else 0.0)])
+        yield _family(metrics.UPTIME, [((), max(0, now_ns - board.header.started_ns) / 1e9)])
+        yield _family(metrics.BUILD_INFO, [((__version__, platform.python_version()), 1.0)])
+        yield _family(
+            metrics.HEALTH,
+            [
+                ((check.name, endpoint.title), float(check.ok))
+                for endpoint, checks in self.checks.items()
+                for check in checks
+            ],
+        )
+
+    def _slots(self) -> Iterator[Metric]:
+        now_ns = self.seat.clock.elapsed_ns()
+        rows = list(zip(self.seat.slot_names, self.seat.board.rows, strict=False))
+        alive = [(name, row) for name, row in rows if SlotState(row.state).has_process]
+        yield _family(metrics.SLOT_STATE, [((name, role_of(name)[0]), row.state) for name, row in rows])
+        yield _family(metrics.SLOT_RESTARTS, [((name,), row.restarts) for name, row in rows])
+        yield _family(
+            metrics.SLOT_BEAT_AGE,
+            [((name,), max(0, now_ns - row.beat_ns) / 1e9) for name, row in alive if row.beat_ns],
+        )
+        busy = dict.fromkeys(self.seat.settings.workers, 0)
+        for name, row in alive:
+            pool = role_of(name)[1]
+            if pool is not None:
+                busy[pool] = busy.get(pool, 0) + row.busy
+        yield _family(metrics.WORKERS_BUSY, [((pool,), count) for pool, count in busy.items()])
+
+    def _vitals(self) -> Iterator[Metric]:
+        board = self.seat.board
+        pids = {"supervisor": board.header.parent_pid}
+        for name, row in zip(self.seat.slot_names, board.rows, strict=False):
+            if SlotState(row.state).has_process:
+                pids[name] = row.pid
+        read = {name: read_vitals(pid) for name, pid in pids.items() if pid}
+        known: dict[str, Vitals] = {name: vitals for name, vitals in read.items() if vitals is not None}
+        yield _family(metrics.SLOT_CPU, [((name,), vitals.cpu_s) for name, vitals in known.items()])
+        yield _family(metrics.SLOT_RSS, [((name,), vitals.rss_bytes) for name, vitals in known.items()])
+        yield _family(
+            metrics.SLOT_FDS, [((name,), vitals.fds) for name, vitals in known.items() if vitals.fds is not None]
+        )
+
+    def _redis(self) -> Iterator[Metric]:
+        yield _family(metrics.REDIS_UP, [((), float(self.is_redis_up))])
+        queues = self.overview.queues if self.overview is not None else ()
+        yield _family(
+            metrics.QUEUE_READY,
+            [
+                ((depth.queue, kind.value, _PRIORITY_NAMES[priority]), count)
+                for depth in queues
+                for (kind, priority), count in depth.ready.items()
+            ],
+        )
+        yield _family(metrics.QUEUE_RUNNING, [((depth.queue,), depth.running) for depth in queues])
+        yield _family(metrics.QUEUE_LATER, [((depth.queue,), depth.later) for depth in queues])
+        yield _family(metrics.QUEUE_DEAD, [((depth.queue,), depth.dead) for depth in queues])
+        yield _family(metrics.QUEUE_PAUSED, [((depth.queue,), float(depth.is_paused)) for depth in queues])
+
+
+def _family(metric: Computed, rows: Rows) -> Metric:
+    family = (
+        CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+        if metric.kind == "counter"
+        else GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+    )
+    for labels, value in rows:
+        family.add_metric(list(labels), value)
+    return family

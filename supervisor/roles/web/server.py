@@ -1,0 +1,123 @@
+"""The process of the web role: its loop, its signals, its beats.
+
+Guarantees
+    The loop itself beats, so a loop that hangs is seen to hang.
+    Redis being away changes answers, never whether they come.
+    After SIGTERM it is gone within half a second; after SIGQUIT at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+
+import structlog
+import uvloop
+from aiohttp import web
+
+from supervisor.core.board import ChildState
+from supervisor.roles.seat import Seat
+from supervisor.roles.web.gate import Gate
+from supervisor.roles.web.overview import Overviews
+from supervisor.roles.web.pages import Pages, application
+from supervisor.roles.web.reader import StoreReader
+
+BEAT_S = 0.5
+STOP_S = 0.2
+"""How long requests in flight may go on after SIGTERM. aiohttp waits so long twice: once before it cancels."""
+
+ABANDON_S = 0.001
+"""The same after SIGQUIT. Not 0, which aiohttp takes for no limit."""
+
+LINE_BYTES_MAX = 8190
+log = structlog.get_logger()
+
+
+def main(seat: Seat) -> int:
+    """Serve until told to stop; return the exit code."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(seat))
+
+
+async def _serve(seat: Seat) -> int:
+    assert seat.listener is not None, "the parent binds before it forks"
+    loop = asyncio.get_running_loop()
+    stopping: asyncio.Future[float] = loop.create_future()  # how long to wait for requests in flight
+    for number, wait_s in ((signal.SIGTERM, STOP_S), (signal.SIGQUIT, ABANDON_S)):
+        loop.add_signal_handler(number, _stop, stopping, wait_s)
+    loop.add_signal_handler(signal.SIGURG, lambda: None)  # pages read the board when asked: nothing to wake up for
+
+    reader = StoreReader.connect(seat)
+    overviews = Overviews(reader, seat.clock)
+    pages = Pages(seat, overviews)
+    runner = web.AppRunner(
+        application(pages),
+        access_log=None,
+        handle_signals=False,
+        max_line_size=LINE_BYTES_MAX,
+        max_field_size=LINE_BYTES_MAX,
+        lingering_time=0,
+        handler_cancellation=True,
+    )
+    await runner.setup()
+    assert runner.server is not None
+    gate = Gate(runner.server, seat.clock)
+    pages.on_request = gate.mark_asked
+    server = await loop.create_server(gate, sock=seat.listener)
+    pulse = _Pulse(seat, gate, loop)
+    pulse.start()
+    _announce(seat, ChildState.READY)
+    host, port, *_ = (*seat.listener.getsockname(), 0, 0) if server.sockets else ("", 0)
+    log.info("web_ready", host=host, port=port)
+
+    wait_s = await stopping
+    _announce(seat, ChildState.DRAINING)
+    server.close()
+    await runner.server.shutdown(wait_s)
+    pulse.stop()
+    await overviews.close()
+    return 0
+
+
+def _stop(stopping: asyncio.Future[float], wait_s: float) -> None:
+    if not stopping.done():
+        stopping.set_result(wait_s)
+
+
+def _announce(seat: Seat, state: ChildState) -> None:
+    """Write what this process is to the board, and wake the parent to read it."""
+    row = seat.row
+    row.beat_ns = seat.clock.elapsed_ns()
+    row.child_state = state
+    row.child_generation = seat.generation
+    with suppress(ProcessLookupError):  # without a parent, PDEATHSIG is on its way
+        os.kill(seat.parent_pid, signal.SIGURG)
+
+
+class _Pulse:
+    """Beats from the loop, and measures how late the loop turns."""
+
+    def __init__(self, seat: Seat, gate: Gate, loop: asyncio.AbstractEventLoop) -> None:
+        self._seat = seat
+        self._gate = gate
+        self._loop = loop
+        self._due_ns = seat.clock.elapsed_ns()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Beat now and from now on."""
+        now_ns = self._seat.clock.elapsed_ns()
+        row = self._seat.row
+        row.beat_ns = now_ns
+        row.loop_lag_us = max(0, now_ns - self._due_ns) // 1000
+        row.progress += 1
+        self._gate.sweep()
+        self._due_ns = now_ns + int(BEAT_S * 1e9)
+        self._timer = self._loop.call_later(BEAT_S, self.start)
+
+    def stop(self) -> None:
+        """Beat no more."""
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,124 @@
+"""/statusz: one screen about this replica, for people and as JSON.
+
+The JSON is stable: fields are added, never renamed. The text is for reading only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from supervisor.core.board import Phase, SlotState
+from supervisor.core.health import role_of
+from supervisor.roles.seat import Seat
+from supervisor.roles.web.overview import Overview
+from supervisor.telemetry.render import format_ts
+from supervisor.version import __version__
+
+
+def status(seat: Seat, overview: Overview | None) -> dict[str, Any]:
+    """Return what the page shows, as JSON values."""
+    now_ns = seat.clock.elapsed_ns()
+    header, term = seat.board.header, seat.board.term()
+    trusted = term.is_trusted(now_ns)
+    leader = overview.leader if overview is not None else None
+    return {
+        "cluster": seat.settings.cluster,
+        "replica": seat.replica,
+        "version": __version__,
+        "at": format_ts(seat.clock.wall_ms()),
+        "phase": Phase(header.phase).name.lower(),
+        "uptime_s": _age_s(now_ns, header.started_ns),
+        "is_leader": trusted,
+        "trust_remaining_s": round((term.trusted_until_ns - now_ns) / 1e9, 3) if trusted else 0.0,
+        "leader": None if leader is None else {"replica": leader.replica, "epoch": leader.epoch, "host": leader.host},
+        "slots": [_slot(name, row, now_ns) for name, row in zip(seat.slot_names, seat.board.rows, strict=False)],
+        "redis_up": overview is not None,
+        "queues": [_queue(depth) for depth in overview.queues] if overview is not None else None,
+        "next_due": (
+            [{"schedule": name, "at": format_ts(at_ms)} for name, at_ms in overview.next_due]
+            if overview is not None
+            else None
+        ),
+    }
+
+
+def _slot(name: str, row: Any, now_ns: int) -> dict[str, Any]:
+    state = SlotState(row.state)
+    alive = state.has_process
+    return {
+        "slot": name,
+        "role": role_of(name)[0],
+        "state": state.name.lower(),
+        "pid": row.pid if alive else None,
+        "generation": row.generation,
+        "uptime_s": _age_s(now_ns, row.started_ns) if alive else None,
+        "restarts": row.restarts,
+        "beat_age_s": _age_s(now_ns, row.beat_ns) if alive else None,
+        "busy": row.busy if alive else 0,
+        "done": row.done,
+    }
+
+
+def _queue(depth: Any) -> dict[str, Any]:
+    return {
+        "queue": depth.queue,
+        "ready": sum(depth.ready.values()),
+        "running": depth.running,
+        "later": depth.later,
+        "dead": depth.dead,
+        "paused": depth.is_paused,
+    }
+
+
+def _age_s(now_ns: int, at_ns: int) -> float | None:
+    return round(max(0, now_ns - at_ns) / 1e9, 3) if at_ns else None
+
+
+def status_text(shown: dict[str, Any]) -> str:
+    """Return the same as aligned text."""
+    leader = shown["leader"]
+    who = "this replica" if shown["is_leader"] else leader["replica"] if leader else "unknown"
+    head = [
+        f"tenure {shown['version']}   cluster {shown['cluster']}   replica {shown['replica']}   {shown['at']}",
+        f"phase {shown['phase']}   up {_short(shown['uptime_s'])}   leader {who}"
+        + (f", epoch {leader['epoch']}" if leader else ""),
+    ]
+    slots = _table(
+        ["slot", "state", "pid", "up", "restarts", "beat", "busy", "done"],
+        [
+            [
+                slot["slot"], slot["state"], slot["pid"], _short(slot["uptime_s"]), slot["restarts"],
+                _short(slot["beat_age_s"]), slot["busy"], slot["done"],
+            ]
+            for slot in shown["slots"]
+        ],
+    )  # fmt: skip
+    if not shown["redis_up"]:
+        return "\n".join([*head, "", *slots, "", "Redis does not answer: queues and due times are not known.", ""])
+    queues = _table(
+        ["queue", "ready", "running", "later", "dead", "paused"],
+        [[queue[key] for key in ("queue", "ready", "running", "later", "dead", "paused")] for queue in shown["queues"]],
+    )
+    due = _table(["next due", "at"], [[item["schedule"], item["at"]] for item in shown["next_due"]])
+    return "\n".join([*head, "", *slots, "", *queues, "", *due, ""])
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    cells = [list(titles), *[["-" if cell is None else str(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _short(seconds: float | None) -> str | None:
+    """Return a duration in at most two units."""
+    if seconds is None:
+        return None
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes_rest = divmod(minutes, 60)
+    days, hours_rest = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours_rest}h"
+    return f"{hours}h{minutes_rest}m" if hours else f"{minutes}m{rest}s"

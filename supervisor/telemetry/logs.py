@@ -1,0 +1,161 @@
+"""Logs: events with fields, one line each, that say which process of which replica speaks.
+
+``structlog.get_logger()`` anywhere; ``configure`` once in each process, again after a fork.
+
+Guarantees
+    Every line carries ts, level, event, cluster, replica, role, pid, and inside a run also
+    run, job, schedule, attempt. A field that an event gives the same name keeps its value
+    as ``<name>_``.
+    Values under secret names and credentials in URLs are masked (telemetry/masking.py).
+    Writing takes no lock and starts no thread, so a fork at any moment is safe.
+    What libraries send to ``logging`` and ``warnings`` comes out in the same form.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Literal
+
+import structlog
+from structlog.contextvars import bound_contextvars, merge_contextvars
+
+from supervisor.clock import Clock, SystemClock
+from supervisor.telemetry.lines import Sink, open_sink
+from supervisor.telemetry.masking import mask, mask_entry
+from supervisor.telemetry.render import (
+    Event,
+    Render,
+    console_renderer,
+    exception_fields,
+    exception_text,
+    format_ts,
+    render_json,
+)
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+_RESERVED = ("ts", "level", "cluster", "replica", "role", "pid")
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """Where lines of this process go, and what each of them says about it."""
+
+    sink: Sink
+    render: Render
+    is_console: bool
+    clock: Clock
+    cluster: str
+    replica: str
+    role: str
+
+    def msg(self, line: bytes) -> None:
+        """Write a rendered line; structlog calls this under the name of each level."""
+        self.sink.write(line)
+
+    debug = info = warning = warn = error = exception = critical = fatal = log = msg
+
+    def process(self, _logger: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
+        """Render one event: the last, and but for the context the only, processor."""
+        fields: Event = {
+            "ts": format_ts(self.clock.wall_ms()),
+            "level": "error" if level == "exception" else level,
+            "event": event.pop("event", ""),
+            "cluster": self.cluster,
+            "replica": self.replica,
+            "role": self.role,
+            "pid": os.getpid(),  # asked each time: a copy would be wrong after a fork
+        }
+        fields["event"] = mask(fields["event"])
+        exc_info = event.pop("exc_info", None)
+        event.pop("stack_info", None)
+        if exc_info:
+            event.update(self._exception(sys.exc_info() if exc_info is True else exc_info))
+        for name, value in event.items():
+            fields[f"{name}_" if name in _RESERVED else name] = mask_entry(name, value)
+        if self.sink.dropped:
+            fields["lines_dropped"] = self.sink.dropped
+        return self.render(fields)
+
+    def _exception(self, exc_info: Any) -> Event:
+        return exception_text(exc_info) if self.is_console else exception_fields(exc_info)
+
+
+class _StdlibHandler(logging.Handler):
+    """Sends records of ``logging`` through structlog. Holds no lock: one write needs none."""
+
+    def createLock(self) -> None:  # noqa: N802 - the name is logging's
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError, KeyError):  # a library's bad format string is not worth its caller's life
+            message = f"{record.msg!r} {record.args!r}"
+        level = max((known for known in LEVELS.values() if known <= record.levelno), default=10)
+        structlog.get_logger().log(level, message, logger=record.name, exc_info=record.exc_info)
+
+
+def configure(
+    *,
+    level: str,
+    format: Literal["auto", "json", "console"],  # noqa: A002 - the setting's own name
+    cluster: str,
+    replica: str,
+    role: str,
+    stream: IO[Any] | int | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Set up logging for this process. Call it again in a child, with the child's role.
+
+    Args:
+        level: least level that is written: debug, info, warning, error.
+        format: ``auto`` is ``console`` on a terminal and ``json`` otherwise.
+        cluster: name of the cluster, for every line.
+        replica: id of the replica, for every line.
+        role: what this process does, for every line.
+        stream: where to write; a stream, a descriptor, or None for standard error.
+        clock: what time it is; None for the machine's.
+    """
+    sink, is_terminal = open_sink(sys.stderr if stream is None else stream)
+    is_console = format == "console" or (format == "auto" and is_terminal)
+    coloured = is_terminal and not os.environ.get("NO_COLOR")
+    output = _Output(
+        sink=sink,
+        render=console_renderer(coloured=coloured) if is_console else render_json,
+        is_console=is_console,
+        clock=clock or SystemClock(),
+        cluster=cluster,
+        replica=replica,
+        role=role,
+    )
+    structlog.configure(
+        processors=[merge_contextvars, output.process],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=lambda *_: output,
+        # A cached logger would keep the role that was configured before the fork.
+        cache_logger_on_first_use=False,
+    )
+    _route_stdlib(LEVELS[level])
+
+
+def _route_stdlib(level: int) -> None:
+    root = logging.getLogger()
+    root.handlers[:] = [_StdlibHandler()]
+    # Libraries' debug output is about their insides, and asyncio's alone would drown ours.
+    root.setLevel(max(level, logging.INFO))
+    logging.captureWarnings(capture=True)
+
+
+@contextmanager
+def bind_run(*, run: str, job: str, schedule: str | None = None, attempt: int = 1) -> Iterator[None]:
+    """Put the run's identity on every line that is logged inside, by this task or what it starts."""
+    fields = {"run": run, "job": job, "attempt": attempt}
+    if schedule is not None:
+        fields["schedule"] = schedule
+    with bound_contextvars(**fields):
+        yield

@@ -1,0 +1,154 @@
+"""A real web child, forked over a board and a listener that the test holds, as the parent does."""
+
+from __future__ import annotations
+
+import gc
+import http.client
+import mmap
+import os
+import signal
+import socket
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.clock import SystemClock
+from supervisor.core.board import MAGIC, Board, ChildState, Phase, SlotState, board_words
+from supervisor.roles.seat import Seat
+from supervisor.roles.web import main
+from supervisor.settings.models import Settings
+from supervisor.telemetry import logs, metrics
+
+SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
+WEB = SLOTS.index("web")
+BOUND_S = 20.0
+Answer = tuple[int, dict[str, str], str]
+
+
+def wait_until(holds: Callable[[], Any], what: str) -> None:
+    """Return once ``holds``; fail after a generous bound."""
+    clock, never = SystemClock(), threading.Event()
+    deadline_ns = clock.elapsed_ns() + int(BOUND_S * 1e9)
+    while not holds():
+        assert clock.elapsed_ns() < deadline_ns, f"gave up waiting: {what}"
+        never.wait(0.005)
+
+
+class Tree:
+    """What the parent would hold: board, listener, the web child's process."""
+
+    def __init__(self, directory: Path) -> None:
+        size = board_words(slots=len(SLOTS), inflight=1)
+        self.clock = SystemClock()
+        self.board = Board(memoryview(mmap.mmap(-1, size * 8)).cast("Q"), slots=len(SLOTS), inflight=1)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port: int = self.listener.getsockname()[1]
+        self.log = directory / "log"
+        self.settings = Settings.model_validate({"cluster": "c1", "redis": {"password": "hunter2"}})
+        self.redis_url = f"unix://{directory}/absent.sock"
+        self.pid = 0
+        self.make_healthy()
+
+    def make_healthy(self) -> None:
+        """Write a replica in which all is well."""
+        header, now_ns = self.board.header, self.clock.elapsed_ns()
+        header.magic, header.slots, header.phase = MAGIC, len(SLOTS), Phase.READY
+        header.parent_pid, header.started_ns = os.getpid(), now_ns
+        header.parent_beat_ns = now_ns + 3600 * 10**9  # beats that a slow machine cannot age
+        for row in self.board.rows:
+            row.state = SlotState.RUNNING
+        self.board.rows[0].redis_ok_ns = now_ns + 3600 * 10**9
+
+    @property
+    def row(self) -> Any:
+        """The web child's row."""
+        return self.board.rows[WEB]
+
+    def start(self) -> None:
+        """Fork the child as the parent does, and wait for it to be ready."""
+        row = self.row
+        row.clear_child_words()
+        row.generation += 1
+        self.pid = os.fork()
+        if self.pid == 0:
+            os._exit(self._child())
+        row.pid = self.pid
+        wait_until(
+            lambda: row.child_generation == row.generation and row.child_state == ChildState.READY, "web to be ready"
+        )
+
+    def _child(self) -> int:
+        gc.disable()  # what the test process left behind is not for the child to collect, nor to warn about
+        descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(descriptor, 2)
+        try:
+            logs.configure(level="debug", format="json", cluster="c1", replica="r1", role="web", stream=descriptor)
+            metrics.claim_slot("web")
+            return main(self.seat())
+        except BaseException:  # noqa: BLE001 - the process ends here, and the test reads why
+            traceback.print_exc()
+            return 70
+
+    def seat(self) -> Seat:
+        """Return the seat of the web child."""
+        return Seat(
+            settings=self.settings, replica="host.a1b2c3", name="web", slot=WEB, generation=self.row.generation,
+            board=self.board, slot_names=SLOTS, parent_pid=os.getppid(), clock=self.clock, redis_url=self.redis_url,
+            listener=self.listener,
+        )  # fmt: skip
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send the child a signal, wait for its end, return its exit code as the shell would."""
+        pid, self.pid = self.pid, 0
+        os.kill(pid, number)
+        statuses: list[int] = []
+
+        def reaped() -> bool:
+            got, status = os.waitpid(pid, os.WNOHANG)
+            statuses.append(status)
+            return got == pid
+
+        try:
+            wait_until(reaped, "web to end")
+        except AssertionError:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        return os.waitstatus_to_exitcode(statuses[-1])
+
+    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """Send one request and return status, headers and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=BOUND_S)
+        try:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read().decode()
+        finally:
+            connection.close()
+
+    def connect(self) -> socket.socket:
+        """Connect and say nothing."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=BOUND_S)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Tree]:
+    """A tree whose web child is not started yet."""
+    metrics.prepare(tmp_path / "metrics")
+    made = Tree(tmp_path)
+    yield made
+    if made.pid:
+        made.stop(signal.SIGKILL)
+    made.listener.close()
+    metrics.forget()
+
+
+@pytest.fixture
+def web(tree: Tree) -> Tree:
+    """A tree whose web child serves."""
+    tree.start()
+    return tree

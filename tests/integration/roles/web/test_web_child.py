@@ -1,0 +1,186 @@
+"""The process: its signals, its beats, and clients that behave badly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from supervisor.core.board import ChildState
+from supervisor.roles.web import gate, overview, pages, reader
+from supervisor.roles.web.gate import CONNECTIONS_MAX
+
+
+@pytest.fixture
+def silent_redis(tree: Any) -> Iterator[list[socket.socket]]:
+    """Something that accepts connections in Redis' place and never answers; yields who connected."""
+    seen: list[socket.socket] = []
+    server = socket.create_server(("127.0.0.1", 0))
+    tree.redis_url = f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+
+    def accept() -> None:
+        while True:
+            try:
+                seen.append(server.accept()[0])
+            except OSError:
+                return
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    yield seen
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join()
+    for connection in seen:
+        connection.close()
+
+
+def wait_until(holds: Any, what: str) -> None:
+    """Return once ``holds``; fail after a generous bound."""
+    never = threading.Event()
+    for _ in range(4000):
+        if holds():
+            return
+        never.wait(0.005)
+    pytest.fail(f"gave up waiting: {what}")
+
+
+def test_it_reports_itself_and_beats(web: Any) -> None:
+    """The parent tells a hung loop by its beat, and a booted child by its state."""
+    row = web.row
+    first = row.beat_ns
+    assert first > 0
+    assert row.child_generation == row.generation
+
+    wait_until(lambda: row.beat_ns > first, "the next beat")
+    assert row.progress >= 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_it_ends_at_a_signal_with_0(web: Any, number: int) -> None:
+    """Nothing of it needs saving."""
+    web.ask("/livez")
+
+    assert web.stop(number) == 0
+    assert web.row.child_state == ChildState.DRAINING
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_a_request_that_hangs_does_not_delay_its_end(
+    web_over_silence: Any, silent_redis: list[socket.socket], number: int
+) -> None:
+    """The parent stops web last and waits for it half a second."""
+    client = web_over_silence.connect()
+    client.sendall(b"GET /statusz HTTP/1.1\r\nHost: x\r\n\r\n")
+    wait_until(lambda: silent_redis, "the page to ask Redis")
+
+    assert web_over_silence.stop(number) == 0
+    client.close()
+
+
+@pytest.fixture
+def web_over_silence(tree: Any, silent_redis: list[socket.socket], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A web child whose Redis never answers, and that would wait long for it."""
+    for module, name in ((overview, "WAIT_S"), (overview, "READ_S"), (reader, "WAIT_S"), (pages, "PAGE_S")):
+        monkeypatch.setattr(module, name, 600.0)
+    tree.start()
+    return tree
+
+
+def test_an_unused_signal_changes_nothing(web: Any) -> None:
+    """URG means: the board changed; pages look at it anyway."""
+    os.kill(web.pid, signal.SIGURG)
+
+    assert web.ask("/livez")[0] == 200
+
+
+def test_health_never_asks_redis(tree: Any, silent_redis: list[socket.socket]) -> None:
+    """Also /readyz takes the agent's word: probes must be free, and Redis slow or dead must not slow them."""
+    tree.start()
+    for path in ("/livez", "/readyz", "/healthz", "/livez?verbose", "/version", "/configz", "/"):
+        assert tree.ask(path)[0] == 200
+    assert silent_redis == []
+
+    code, _, body = tree.ask("/metrics")
+
+    assert code == 200
+    assert "tenure_redis_up 0.0" in body
+    assert len(silent_redis) == 1
+
+
+def test_killing_it_refuses_nobody(web: Any) -> None:
+    """The parent holds the socket: who connects meanwhile waits for the next one instead of being refused."""
+    web.stop(signal.SIGKILL)
+    client = web.connect()
+    client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    web.start()
+
+    with client.makefile("rb") as answer:
+        assert answer.readline() == b"HTTP/1.1 200 OK\r\n"
+    client.close()
+
+
+def test_clients_that_say_nothing_cannot_keep_a_probe_out(web: Any) -> None:
+    """More idle connections than there are places, and /livez still answers."""
+    silent = [web.connect() for _ in range(CONNECTIONS_MAX + 20)]
+
+    for _ in range(5):
+        assert web.ask("/livez")[0] == 200
+
+    for client in silent:
+        client.close()
+
+
+def test_a_client_that_dawdles_is_cut_off(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a header, then nothing: the place is wanted by others."""
+    monkeypatch.setattr(gate, "REQUEST_S", 0.2)
+    tree.start()
+    client = tree.connect()
+    client.sendall(b"GET /livez HTTP/1.1\r\nHost:")
+
+    with suppress(ConnectionResetError):  # cut off in the harder way
+        assert client.recv(1) == b""
+    client.close()
+
+
+def test_one_connection_carries_one_request(web: Any) -> None:
+    """Keep-alive would let idle clients hold the places."""
+    client = web.connect()
+    client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+    received = b""
+    while chunk := client.recv(65536):
+        received += chunk
+    client.close()
+
+    assert received.count(b"HTTP/1.1 200 OK") == 1
+    assert b"Connection: close" in received
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Big: " + b"a" * 9000 + b"\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(500)) + b"\r\n",
+        b"GET /livez HTTP/1.1\r\nBad Header\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(50),
+    ],
+    ids=["line", "field", "number of fields", "malformed", "TLS"],
+)
+def test_a_request_beyond_the_limits_is_refused(web: Any, request_bytes: bytes) -> None:
+    """Eight KiB of header is enough for anybody; and the next client is served."""
+    client = web.connect()
+    client.sendall(request_bytes)
+    with client.makefile("rb") as answer:
+        assert answer.readline().startswith(b"HTTP/1.0 400 ")
+    client.close()
+
+    assert web.ask("/livez")[0] == 200
+    assert "Traceback" not in web.log.read_text()

@@ -1,0 +1,99 @@
+"""The look at Redis, on both servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
+from supervisor.roles.web.overview import Leader, Overview
+from supervisor.roles.web.reader import StoreReader
+from supervisor.settings.models import RedisSettings
+from supervisor.store.client import AsyncStore
+from supervisor.store.leases import CandidateInfo, Leases
+from supervisor.store.queues import Queues
+from supervisor.store.schedules import Schedules
+from tests.integration.servers import Server
+
+NONCE = "ab" * 16
+
+
+@pytest.fixture
+async def reader(server: Server) -> AsyncIterator[StoreReader]:
+    """A reader of the test's cluster."""
+    store = server.async_store()
+    made = StoreReader(store, server.keys)
+    yield made
+    await made.close()
+
+
+def run(name: str, kind: Kind, queue: str, priority: int) -> Envelope:
+    """Return a run."""
+    return Envelope(id=name, template=Template(job="j", kind=kind, queue=queue, priority=priority))
+
+
+async def test_an_empty_redis_shows_an_empty_overview(reader: StoreReader) -> None:
+    """The first start of the first replica."""
+    assert await reader.read() == Overview(queues=(), leader=None, next_due=())
+
+
+async def test_it_shows_the_leader_the_queues_and_what_is_due(server: Server, reader: StoreReader) -> None:
+    """The three things that the board does not know."""
+    store: Any = server.store()
+    info = CandidateInfo(replica="r1", host="h1", pid=1, version="0", started_ms=0)
+    lease = store.run(
+        Leases(server.keys).campaign(
+            replica="r1",
+            nonce=NONCE,
+            duration_ms=5000,
+            floor=0,
+            mode="cold",
+            observed_epoch=0,
+            observed_seq=0,
+            info=info,
+        )
+    )
+    queues = Queues(server.keys)
+    store.run(
+        queues.enqueue(
+            nonce="cd" * 16,
+            envelopes=[
+                run("a", Kind.ASYNC, "default", 0),
+                run("b", Kind.SYNC, "default", 1),
+                run("c", Kind.ASYNC, "x", 2),
+            ],
+            delays_ms=[0, 0, 60_000],
+        )
+    )
+    definition = ScheduleDef(id="s1", template=Template(job="j", kind=Kind.ASYNC), every_ms=60_000)
+    store.run(
+        Schedules(server.keys).declare(
+            epoch=lease.epoch, nonce=NONCE, digest="d", definitions=[definition], next_due={"s1": 4711}, lease_ms=5000
+        )
+    )
+
+    seen = await reader.read()
+
+    assert seen.leader == Leader("r1", lease.epoch, "h1")
+    assert seen.next_due == (("s1", 4711),)
+    default, x = seen.queues
+    assert (default.queue, default.running, default.later, default.dead, default.is_paused) == (
+        "default",
+        0,
+        0,
+        0,
+        False,
+    )
+    assert {key: count for key, count in default.ready.items() if count} == {(Kind.ASYNC, 0): 1, (Kind.SYNC, 1): 1}
+    assert (x.queue, sum(x.ready.values()), x.later) == ("x", 0, 1)
+
+
+async def test_a_redis_that_is_away_is_said_to_be(server: Server, tmp_path: Any) -> None:
+    """The page turns this into an absence; nothing else may come out."""
+    store = AsyncStore.connect(f"unix://{tmp_path}/absent.sock", settings=RedisSettings(), name="t")
+
+    with pytest.raises(StoreUnavailableError):
+        await StoreReader(store, server.keys).read()

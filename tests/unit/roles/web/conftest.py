@@ -1,0 +1,87 @@
+"""A tree in private memory, as the web child would see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from supervisor.core.board import MAGIC, Board, ChildState, Phase, SlotState, Term, board_words
+from supervisor.core.model import Kind
+from supervisor.roles.seat import Seat
+from supervisor.roles.web.overview import Leader, Overview, QueueDepth
+from supervisor.settings.models import Settings
+
+S = 1_000_000_000
+NOW_NS = 10_000 * S
+NOW_MS = 1_795_178_096_007
+SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
+
+
+@dataclass
+class StillClock:
+    """A clock that stands where a test put it."""
+
+    elapsed: int = NOW_NS
+    wall: int = NOW_MS
+
+    def elapsed_ns(self) -> int:
+        return self.elapsed
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+
+def fill(board: Board) -> None:
+    """Write a healthy, leading replica; the last worker waits to be restarted."""
+    header = board.header
+    header.magic, header.slots, header.phase = MAGIC, len(SLOTS), Phase.READY
+    header.parent_beat_ns, header.started_ns, header.is_leading = NOW_NS, NOW_NS - 3700 * S, 1
+    board.publish_term(Term(7, "ab" * 16, NOW_NS + 4 * S))
+    for row in board.rows:
+        row.state, row.generation, row.child_generation = SlotState.RUNNING, 1, 1
+        row.child_state, row.started_ns, row.beat_ns = ChildState.READY, NOW_NS - 65 * S, NOW_NS - S // 4
+    board.rows[0].redis_ok_ns = NOW_NS - S
+    board.rows[3].busy, board.rows[3].done = 12, 3456
+    board.rows[4].state, board.rows[4].restarts = SlotState.BACKOFF, 3
+
+
+@pytest.fixture
+def make_seat() -> Callable[..., Seat]:
+    """Return a maker of the web child's seat; keyword arguments are settings."""
+
+    def make(**settings: Any) -> Seat:
+        size = board_words(slots=len(SLOTS), inflight=1)
+        board = Board(memoryview(bytearray(8 * size)).cast("Q"), slots=len(SLOTS), inflight=1)
+        fill(board)
+        return Seat(
+            settings=Settings.model_validate({"cluster": "c1"} | settings),
+            replica="host.a1b2c3",
+            name="web",
+            slot=2,
+            generation=1,
+            board=board,
+            slot_names=SLOTS,
+            parent_pid=0,
+            clock=StillClock(),
+            redis_url="unix:///nowhere",
+        )
+
+    return make
+
+
+@pytest.fixture
+def overview() -> Overview:
+    """What Redis might hold."""
+    return Overview(
+        queues=(
+            QueueDepth(
+                "default", {(Kind.ASYNC, 0): 1, (Kind.ASYNC, 1): 40, (Kind.SYNC, 2): 2}, 12, 5, 1, is_paused=False
+            ),
+            QueueDepth("shell", {}, 0, 0, 0, is_paused=True),
+        ),
+        leader=Leader("host.a1b2c3", 7, "host"),
+        next_due=(("token-cleanup", NOW_MS + 1000),),
+    )

@@ -1,0 +1,145 @@
+"""What a scrape computes, and that every metric keeps the rules of naming."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from supervisor.core import health
+from supervisor.core.board import NO_TERM
+from supervisor.core.health import Endpoint
+from supervisor.roles.seat import Seat
+from supervisor.roles.web.metrics import Scrape
+from supervisor.roles.web.overview import Overview
+from supervisor.telemetry import metrics
+
+UNITS = ("_seconds", "_bytes", "_info", "_total")
+COUNTS = re.compile(
+    r"tenure_(is_leader|term_epoch|slot_state|slot_open_fds|workers_busy|healthcheck|redis_up|schedules|"
+    r"election_candidates|queue_(ready|running|later|dead|paused))"
+)
+
+
+def scrape(seat: Seat, overview: Overview | None) -> dict[str, Metric]:
+    """Return one scrape, parsed."""
+    facts = health.facts(
+        seat.board,
+        now_ns=seat.clock.elapsed_ns(),
+        slot_names=seat.slot_names,
+        pools=tuple(seat.settings.workers),
+        lease_duration_s=5.0,
+    )
+    checks = {endpoint: health.checks(endpoint, facts) for endpoint in Endpoint}
+    text = metrics.exposition(collectors=[Scrape(seat, checks, overview, is_redis_up=overview is not None)]).decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def value(families: dict[str, Metric], name: str, /, **labels: str) -> float:
+    """Return the one sample of ``name`` with ``labels``."""
+    family = families[name.removesuffix("_total")]
+    (found,) = [sample.value for sample in family.samples if sample.name == name and sample.labels == labels]
+    return float(found)
+
+
+def test_a_leader_and_its_children_are_measured(make_seat: Callable[..., Seat], overview: Overview) -> None:
+    """Each from its one source: the board, /proc, Redis."""
+    seat = make_seat()
+    seat.board.header.parent_pid = 1
+
+    seen = scrape(seat, overview)
+
+    assert value(seen, "tenure_is_leader") == 1
+    assert value(seen, "tenure_term_epoch") == 7
+    assert value(seen, "tenure_term_trust_remaining_seconds") == 4
+    assert value(seen, "tenure_slot_state", slot="worker-cpu-0", role="worker") == 5
+    assert value(seen, "tenure_slot_restarts_total", slot="worker-cpu-0") == 3
+    assert value(seen, "tenure_slot_beat_age_seconds", slot="agent") == 0.25
+    assert value(seen, "tenure_workers_busy", pool="io") == 12
+    assert value(seen, "tenure_workers_busy", pool="cpu") == 0
+    assert value(seen, "tenure_healthcheck", name="workers", type="readyz") == 0
+    assert value(seen, "tenure_healthcheck", name="ping", type="livez") == 1
+    assert value(seen, "tenure_slot_resident_memory_bytes", slot="supervisor") > 0
+    assert value(seen, "tenure_queue_ready", queue="default", kind="async", priority="normal") == 40
+    assert value(seen, "tenure_queue_paused", queue="shell") == 1
+    assert value(seen, "tenure_redis_up") == 1
+
+
+def test_a_child_without_a_process_has_no_beat_age(make_seat: Callable[..., Seat], overview: Overview) -> None:
+    """A growing age of something that is not there would only alarm."""
+    samples = scrape(make_seat(), overview)["tenure_slot_beat_age_seconds"].samples
+
+    assert "worker-cpu-0" not in {sample.labels["slot"] for sample in samples}
+
+
+def test_without_redis_queue_depths_are_absent(make_seat: Callable[..., Seat]) -> None:
+    """Zero would say that all is done."""
+    seen = scrape(make_seat(), None)
+
+    assert value(seen, "tenure_redis_up") == 0
+    assert seen["tenure_queue_ready"].samples == []
+
+
+def test_a_standby_trusts_nothing(make_seat: Callable[..., Seat]) -> None:
+    """The sum over replicas must be one."""
+    seat = make_seat()
+    seat.board.publish_term(NO_TERM)
+
+    assert value(scrape(seat, None), "tenure_is_leader") == 0
+
+
+def described() -> list[tuple[str, str, tuple[str, ...], str]]:
+    """Return (name, kind, labels, help) of every metric there is."""
+    stored = [
+        (
+            metric._name + ("_total" if metric._type == "counter" else ""),
+            metric._type,
+            tuple(metric._labelnames),
+            metric._documentation,
+        )
+        for metric in metrics.STORED
+    ]
+    return sorted([*stored, *[(one.name, one.kind, one.labels, one.help) for one in metrics.COMPUTED]])
+
+
+@pytest.mark.parametrize("metric", described(), ids=lambda metric: metric[0])
+def test_every_metric_keeps_the_rules_of_naming(metric: tuple[str, str, tuple[str, ...], str]) -> None:
+    """Prefix, base unit or a plain count, _total on counters alone, a help that is a sentence."""
+    name, kind, labels, text = metric
+
+    assert re.fullmatch(r"tenure_[a-z_]+", name)
+    assert name.endswith(UNITS) or COUNTS.fullmatch(name)
+    assert name.endswith("_total") == (kind == "counter")
+    assert not re.search(r"_(ms|milliseconds|minutes|kb|count|sum|bucket)(_|$)", name)
+    assert text.endswith(".")
+    assert not {"le", "quantile", "run", "pid", "session"} & set(labels)
+
+
+def test_every_scraped_metric_is_declared(make_seat: Callable[..., Seat], overview: Overview) -> None:
+    """Nothing leaves this house undocumented."""
+    declared = {name for name, *_ in described()}
+    seen = scrape(make_seat(), overview)
+
+    named = {name + ("_total" if family.type == "counter" else "") for name, family in seen.items()}
+    assert {name for name in named if name.startswith("tenure_") and not name.endswith("_created")} <= declared
+    assert {one.name for one in metrics.COMPUTED} <= named
+
+
+def test_the_documentation_lists_every_metric_as_it_is() -> None:
+    """docs/metrics.md is the reference that alarms are written from."""
+    text = (Path(__file__).parents[4] / "docs/metrics.md").read_text()
+    rows: dict[str, Any] = {}
+    for line in text.splitlines():
+        if line.startswith("| `tenure_"):
+            name, kind, labels, meaning = (cell.strip() for cell in line.strip("|").split("|"))
+            rows[name.strip("`")] = (kind, labels, meaning)
+
+    assert rows == {
+        name: (kind, ", ".join(f"`{label}`" for label in labels) or "none", text)
+        for name, kind, labels, text in described()
+    }

@@ -1,0 +1,58 @@
+"""What /statusz shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+
+from supervisor.core.board import NO_TERM
+from supervisor.roles.seat import Seat
+from supervisor.roles.web.overview import Overview
+from supervisor.roles.web.status import status, status_text
+
+
+def test_the_text_is_one_screen_with_what_one_asks_first(make_seat: Callable[..., Seat], overview: Overview) -> None:
+    """Who leads, which child is not well, where runs pile up, what comes next."""
+    text = status_text(status(make_seat(), overview))
+
+    assert text.splitlines()[:2] == [
+        "tenure 0.1.0   cluster c1   replica host.a1b2c3   2026-11-20T12:34:56.007Z",
+        "phase ready   up 1h1m   leader this replica, epoch 7",
+    ]
+    rows = {line.split()[0]: line.split() for line in text.splitlines() if line}
+    assert rows["worker-io-0"] == ["worker-io-0", "running", "0", "1m5s", "0", "0.2s", "12", "3456"]
+    assert rows["worker-cpu-0"] == ["worker-cpu-0", "backoff", "-", "-", "3", "-", "0", "0"]
+    assert rows["default"] == ["default", "43", "12", "5", "1", "False"]
+    assert rows["token-cleanup"] == ["token-cleanup", "2026-11-20T12:34:57.007Z"]
+
+
+def test_without_redis_the_page_still_shows_the_children(make_seat: Callable[..., Seat]) -> None:
+    """An outage is when people look."""
+    shown = status(make_seat(), None)
+
+    assert (shown["redis_up"], shown["queues"], shown["next_due"], shown["leader"]) == (False, None, None, None)
+    assert "Redis does not answer" in status_text(shown)
+    assert "worker-io-0" in status_text(shown)
+
+
+def test_a_standby_names_the_leader(make_seat: Callable[..., Seat], overview: Overview) -> None:
+    """The next question is always: who, then?"""
+    seat = make_seat()
+    seat.board.publish_term(NO_TERM)
+    assert overview.leader is not None
+    elsewhere = replace(overview, leader=replace(overview.leader, replica="other.ffffff", epoch=9))
+
+    shown = status(seat, elsewhere)
+
+    assert (shown["is_leader"], shown["trust_remaining_s"]) == (False, 0.0)
+    assert "leader other.ffffff, epoch 9" in status_text(shown)
+    assert "leader unknown" in status_text(status(seat, None))
+
+
+def test_everything_shown_is_json(make_seat: Callable[..., Seat], overview: Overview) -> None:
+    """People script against it."""
+    shown = status(make_seat(), overview)
+
+    assert msgspec.json.decode(msgspec.json.encode(shown)) == shown

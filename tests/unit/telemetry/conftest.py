@@ -1,0 +1,50 @@
+"""Keeps what logging and metrics hold globally from leaking between tests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from supervisor.telemetry import metrics
+
+
+class StillClock:
+    """A clock that stands where a test put it."""
+
+    def __init__(self, *, wall_ms: int = 0, elapsed_ns: int = 0) -> None:
+        self.wall = wall_ms
+        self.elapsed = elapsed_ns
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+    def elapsed_ns(self) -> int:
+        return self.elapsed
+
+
+@pytest.fixture
+def still_clock() -> StillClock:
+    """2026-11-20T12:34:56.007Z."""
+    return StillClock(wall_ms=1_795_178_096_007)
+
+
+@pytest.fixture
+def logging_restored() -> Iterator[None]:
+    """Put structlog, logging and warnings back as they were."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def metrics_restored() -> Iterator[None]:
+    """Count in memory again afterwards, from zero."""
+    yield
+    metrics.forget()

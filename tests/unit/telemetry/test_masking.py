@@ -1,0 +1,111 @@
+"""What must never be printed, and what must stay readable."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from supervisor.telemetry.masking import DEPTH_MAX, ITEMS_MAX, MASK, is_secret_name, mask, mask_entry, mask_text
+
+SECRET = "hunter2secret"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "PASSWORD", "db_password", "passwordHash", "access_token", "token", "Authorization", "client-secret",
+     "apiKey", "API_KEY", "private_key", "secretKey", "Set-Cookie", "sentry_dsn", "credentials"],
+)  # fmt: skip
+def test_a_value_under_a_secret_name_is_hidden(name: str) -> None:
+    """Whatever its spelling: snake, camel, kebab or shouting."""
+    assert is_secret_name(name)
+    assert mask_entry(name, SECRET) == MASK
+    assert mask_entry(name, 4711) == MASK
+
+
+@pytest.mark.parametrize(
+    "name", ["tokens_deleted", "job", "key", "monkey", "passed", "tokenizer", "author", "compass_heading", "", "7"]
+)
+def test_a_name_that_only_looks_secret_stays_readable(name: str) -> None:
+    """A count of deleted tokens is what the operator wants to see."""
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"redis://:{SECRET}@host:6379/0", "redis://***@host:6379/0"),
+        (f"rediss://user:{SECRET}@host/0 and redis://:{SECRET}@b", "rediss://***@host/0 and redis://***@b"),
+        (f"postgresql+psycopg://u:{SECRET}@db/x", "postgresql+psycopg://***@db/x"),
+        (f"redis://:pa/{SECRET}@host:1", "redis://***@host:1"),
+        (f"redis://:a@{SECRET}@host:1", "redis://***@host:1"),
+        (f"https://{SECRET}@github.com/x", "https://***@github.com/x"),
+        ("http://host:8080/x?mail=a@b.c", "http://host:8080/x?mail=a@b.c"),
+        ("mail to ops@example.com", "mail to ops@example.com"),
+        (f"GET /x?token={SECRET}&page=2", "GET /x?token=***&page=2"),
+        (f"--db-password={SECRET} --verbose", "--db-password=*** --verbose"),
+        (f"password = '{SECRET} with space' user=x", "password = *** user=x"),
+        (f"Authorization: Bearer {SECRET}", "Authorization: ***"),
+        (f"authorization='Basic {SECRET}'", "authorization='***'"),
+        (f"sent Bearer {SECRET}", "sent Bearer ***"),
+        ("the bearer of this", "the bearer of this"),
+        ("tokens_deleted=12 epoch=7", "tokens_deleted=12 epoch=7"),
+    ],
+)
+def test_credentials_inside_text_are_hidden(text: str, shown: str) -> None:
+    """Error messages quote URLs and command lines; nothing else in them may change."""
+    assert mask_text(text) == shown
+
+
+def test_nested_values_are_masked_and_the_rest_is_kept() -> None:
+    """Arguments of a request are often a mapping inside a list."""
+    value = {"url": "http://u:p@h/", "items": [{"password": SECRET, "n": 1}], "none": None, "on": True}
+
+    assert mask(value) == {"url": "http://***@h/", "items": [{"password": MASK, "n": 1}], "none": None, "on": True}
+
+
+def test_an_absent_secret_is_shown_as_absent() -> None:
+    """That no password is set is worth knowing and gives nothing away."""
+    assert mask_entry("password", None) is None
+    assert mask_entry("password", "") == ""
+
+
+def test_an_object_shows_itself_as_text_so_that_no_encoder_walks_into_it() -> None:
+    """A pydantic secret masks itself in text, but its fields would not."""
+
+    class Colour(Enum):
+        RED = "red"
+
+    assert SECRET not in str(mask({"it": SecretStr(SECRET)}))
+    assert mask([Colour.RED, Path("/etc"), b"x", ValueError("redis://:pw@h")]) == [
+        "red", "/etc", "b'x'", "redis://***@h",
+    ]  # fmt: skip
+
+
+def test_deep_and_long_values_have_a_limit() -> None:
+    """A value that contains itself must not hang the process that logs it."""
+    loop: dict[str, object] = {}
+    loop["again"] = loop
+
+    shown = mask(loop)
+    for _ in range(DEPTH_MAX):
+        shown = shown["again"]
+    assert shown == MASK
+    assert len(mask(list(range(ITEMS_MAX * 3)))) == ITEMS_MAX
+
+
+@given(
+    password=st.text(
+        st.characters(codec="ascii", exclude_characters="\"'<>", categories=["L", "N", "P", "S"]), min_size=3
+    ),
+    host=st.from_regex(r"[a-z]{1,10}(:[0-9]{1,4})?", fullmatch=True),
+)
+def test_no_password_in_a_url_survives(password: str, host: str) -> None:
+    """Whatever characters it holds: people forget to percent-encode."""
+    shown = mask_text(f"cannot reach redis://user:{password}#@{host}/0")
+
+    assert shown == f"cannot reach redis://***@{host}/0"
