@@ -1,0 +1,101 @@
+"""The worker processes of this replica, as the board shows them: which live, which died, and of what.
+
+Guarantees
+    A death is handed out once its process is gone, until it is marked as reclaimed, also
+    by an agent that started after it. A table that may belong to the next process of the
+    slot is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from supervisor.core.blame import Death
+from supervisor.core.board import Board, Inflight, Phase, Row, SlotState
+from supervisor.core.restart import Cause
+from supervisor.roles.seat import session_name
+
+GENERATIONS_MAX = 16  # older deaths of a slot than so many are found among the open sessions instead
+
+
+@dataclass(frozen=True, slots=True)
+class DeadWorker:
+    """One process of a worker slot that is gone."""
+
+    slot: int
+    generation: int
+    session: str
+    death: Death
+    table: tuple[Inflight, ...]
+
+
+class LocalWorkers:
+    """The worker slots of this replica."""
+
+    def __init__(self, board: Board, slot_names: Sequence[str], replica: str) -> None:
+        self._board = board
+        self._replica = replica
+        self._slots = [(slot, name) for slot, name in enumerate(slot_names) if name.startswith("worker-")]
+        self._slot_by_name = {name: slot for slot, name in self._slots}
+
+    def live(self) -> list[str]:
+        """Return the sessions of processes that may be alive."""
+        return [
+            session_name(self._replica, name, row.generation)
+            for slot, name in self._slots
+            if _has_process(row := self._board.rows[slot])
+        ]
+
+    def owns(self, session: str) -> bool:
+        """Whether ``session`` is one of this replica's, alive or not."""
+        return session.startswith(f"{self._replica}/")
+
+    def is_over(self, session: str) -> bool:
+        """Whether ``session`` is of a process of this replica that is certainly gone.
+
+        One of a generation that the board does not show yet is not: its process may be on its way.
+        """
+        replica, _, rest = session.partition("/")
+        name, _, generation = rest.rpartition("/")
+        if replica != self._replica or name not in self._slot_by_name or not generation.isdecimal():
+            return False
+        row = self._board.rows[self._slot_by_name[name]]
+        return int(generation) <= row.generation - _has_process(row)
+
+    def dead(self) -> list[DeadWorker]:
+        """Return every process that is gone and not reclaimed yet, oldest first."""
+        found = []
+        for slot, name in self._slots:
+            row = self._board.rows[slot]
+            newest = row.generation - _has_process(row)
+            oldest = max(row.reclaimed_generation + 1, newest - GENERATIONS_MAX + 1)
+            found += [self._dead(slot, name, generation) for generation in range(oldest, newest + 1)]
+        return found
+
+    def mark_reclaimed(self, worker: DeadWorker) -> None:
+        """Tell the parent that the slot's table is no longer needed."""
+        row = self._board.rows[worker.slot]
+        row.reclaimed_generation = max(row.reclaimed_generation, worker.generation)
+
+    def _dead(self, slot: int, name: str, generation: int) -> DeadWorker:
+        row = self._board.rows[slot]
+        is_stopping = self._board.header.phase >= Phase.DRAINING
+        table, death = tuple(self._board.inflight[slot].entries()), _death(row)
+        if not row.generation == row.child_generation == generation:
+            # The slot went on, or the process never came so far: what was read is of another one.
+            table, death = (), Death.CRASHED
+        if is_stopping:
+            death = Death.STOPPED
+        return DeadWorker(slot, generation, session_name(self._replica, name, generation), death, table)
+
+
+def _has_process(row: Row) -> bool:
+    return SlotState(row.state).has_process
+
+
+def _death(row: Row) -> Death:
+    cause = Cause(row.cause)
+    if cause is Cause.OVERRUN:
+        return Death.OVERRUN
+    return Death.STOPPED if cause.was_asked else Death.CRASHED

@@ -1,0 +1,199 @@
+"""The agent: this replica's voice in Redis.
+
+Two threads, two connections. The elector has its own, so that nothing here delays a
+renewal; the main thread beats for the worker processes, reclaims what dead ones held, and
+listens to signals.
+
+Guarantees
+    It beats for its parent whatever Redis does: no call here waits longer than a second.
+    When the tree drains, the lease is given back at once, and sessions are beaten until
+    the agent is told to end, so that running jobs keep their runs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from collections.abc import Sequence
+from typing import TypeVar
+
+from supervisor.core.board import ChildState
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK
+from supervisor.core.lease import MS
+from supervisor.core.model import ScheduleDef
+from supervisor.core.registry import registry
+from supervisor.roles.agent.beats import LocalWorkers
+from supervisor.roles.agent.driver import ElectorThread, elector_rng
+from supervisor.roles.agent.duties import Duties
+from supervisor.roles.agent.reaper import Reaper
+from supervisor.roles.agent.reporting import AgentReport
+from supervisor.roles.agent.standing import Standing, Timing
+from supervisor.roles.agent.tree import Tree
+from supervisor.roles.seat import Seat
+from supervisor.roles.wakeup import Wakeup
+from supervisor.settings.complete import schedules_digest
+from supervisor.store.client import Store
+from supervisor.store.keys import Keys
+from supervisor.store.leases import CandidateInfo, Leases
+from supervisor.store.queues import Queues
+from supervisor.store.scripts import Call
+from supervisor.store.sessions import Sessions
+from supervisor.version import __version__
+
+BEAT_NS = 400 * MS
+CALL_TIMEOUT_S = 1.0  # below the limit after which the parent calls the agent hung
+RELEASE_JOIN_NS = 2500 * MS  # three tries of a release, each bounded by the renew timeout
+ABANDON_JOIN_NS = 100 * MS
+JOIN_SLICE_S = 0.02
+ABANDON_CALL_TIMEOUT_S = 0.04
+
+T = TypeVar("T")
+
+
+class Agent:
+    """The main thread of the agent."""
+
+    def __init__(self, seat: Seat, definitions: Sequence[ScheduleDef]) -> None:
+        self._seat = seat
+        self._clock = seat.clock
+        self._digest = schedules_digest(definitions) if definitions else ""
+        self._report = AgentReport()
+        keys = Keys(seat.settings.cluster)
+        self._tree = Tree(seat.board, seat.board.rows[seat.slot_names.index("scheduler")], seat.clock)
+        self._elector = ElectorThread(
+            self._standing(keys),
+            store=self._connect("elector", seat.settings.election.renew_timeout_s),
+            keys=keys,
+        )
+        self._store = self._connect("agent", CALL_TIMEOUT_S)
+        self._call_timeout_s = CALL_TIMEOUT_S
+        sessions = Sessions(keys)
+        queues = seat.settings.queues
+        self._duties = Duties(
+            run=self._run_call,
+            clock=seat.clock,
+            workers=LocalWorkers(seat.board, seat.slot_names, seat.replica),
+            sessions=sessions,
+            reaper=Reaper(
+                run=self._run_call,
+                sessions=sessions,
+                queues=Queues(keys),
+                dead_cap=queues.dead,
+                history=queues.history,
+                report=self._report,
+            ),
+            registry=registry,
+            beat_period_ns=int(queues.beat_period_s * 1e9),
+            session_lease_ns=int(queues.session_lease_s * 1e9),
+            report=self._report,
+        )
+
+    def run(self) -> int:
+        """Do all of it until told to end."""
+        wakeup = Wakeup(self._clock)
+        try:
+            self._elector.start()
+            self._say(ChildState.READY)
+            while not wakeup.is_draining:
+                self._beat()
+                if self._has_elector_ended():
+                    return EXIT_FAILED
+                retry_ns = 0 if self._duties.perform() else self._clock.elapsed_ns() + BEAT_NS
+                self._wait(wakeup, max(self._duties.next_ns(), retry_ns))
+            return self._end(is_abandoning=wakeup.is_abandoning)
+        finally:
+            wakeup.close()
+            self._store.close()
+
+    def _wait(self, wakeup: Wakeup, until_ns: int) -> None:
+        if wakeup.wait(min(until_ns, self._clock.elapsed_ns() + BEAT_NS)):
+            self._elector.wake()  # the phase of the tree may have changed
+
+    def _has_elector_ended(self) -> bool:
+        """Whether the elector ended although nobody asked it to: then the agent must be started afresh."""
+        if self._elector.is_alive() or self._tree.is_stopping():
+            return False
+        self._report("elector_crashed", exc_info=self._elector.failure)
+        return True
+
+    def _end(self, *, is_abandoning: bool) -> int:
+        """Release the lease if it is still held, and give back what workers that are gone held."""
+        self._say(ChildState.DRAINING)
+        self._tree.is_ending = True
+        self._elector.wake()
+        if is_abandoning:
+            self._call_timeout_s = ABANDON_CALL_TIMEOUT_S
+        until_ns = self._clock.elapsed_ns() + (ABANDON_JOIN_NS if is_abandoning else RELEASE_JOIN_NS)
+        # A standby holds nothing; it may be blocked on events, and is left behind.
+        while self._elector.is_holding and self._elector.is_alive() and self._clock.elapsed_ns() < until_ns:
+            self._beat()
+            self._elector.join(JOIN_SLICE_S)
+        self._beat()
+        is_done = self._duties.perform()
+        self._report("agent_ended", abandoned=is_abandoning, unreclaimed=not is_done)
+        return EXIT_OK
+
+    def _run_call(self, call: Call[T]) -> T:
+        self._beat()
+        answer = self._store.run(call, timeout_s=self._call_timeout_s)
+        self._seat.row.redis_ok_ns = self._clock.elapsed_ns()
+        return answer
+
+    def _beat(self) -> None:
+        row = self._seat.row
+        row.progress += 1
+        row.redis_ok_ns = max(row.redis_ok_ns, self._elector.answered_ns)
+        row.beat_ns = self._clock.elapsed_ns()
+
+    def _say(self, state: ChildState) -> None:
+        row = self._seat.row
+        row.child_generation = self._seat.generation
+        row.child_state = state
+        self._beat()
+        os.kill(self._seat.parent_pid, signal.SIGURG)
+
+    def _connect(self, name: str, timeout_s: float) -> Store:
+        seat = self._seat
+        return Store.connect(
+            seat.redis_url,
+            settings=seat.settings.redis,
+            name=f"{seat.settings.cluster}:{name}",
+            timeout_s=timeout_s,
+            clock=seat.clock,
+        )
+
+    def _standing(self, keys: Keys) -> Standing:
+        seat = self._seat
+        return Standing(
+            leases=Leases(keys),
+            board=seat.board,
+            clock=seat.clock,
+            me=CandidateInfo(
+                replica=seat.replica,
+                host=os.uname().nodename,
+                pid=seat.parent_pid,
+                version=__version__,
+                started_ms=seat.clock.wall_ms(),
+                schedules_digest=self._digest,
+            ),
+            timing=Timing.of(seat.settings.election),
+            around=self._tree,
+            report=self._report,
+            rng=elector_rng(),
+            new_nonce=new_nonce,
+        )
+
+
+def new_nonce() -> str:
+    """Return 32 hex digits that nobody else draws."""
+    return secrets.token_hex(16)
+
+
+def main(seat: Seat, definitions: Sequence[ScheduleDef] = ()) -> int:
+    """Run the agent of ``seat`` until its parent ends it; return the exit code.
+
+    ``definitions`` are the schedules of its configuration: candidates say which set they
+    bring, so that during a rolling update an old replica does not undo a newer one's.
+    """
+    return Agent(seat, definitions).run()

@@ -1,0 +1,56 @@
+"""Which sessions of other replicas are dead, by this machine's clock alone.
+
+Guarantees
+    A session is called dead only after its counter was seen unchanged, in readings that
+    followed one another without a gap, for a whole session lease. So an outage of Redis,
+    a suspended machine or a step of any wall clock calls nobody dead.
+
+Does not guarantee
+    That the session is dead when its runs are given back: it may beat at that moment. The
+    script that condemns it compares the counter once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+GAP_PERIODS_MAX = 3  # readings further apart than so many periods prove nothing about the time between
+
+
+@dataclass(slots=True)
+class _Seen:
+    counter: int
+    since_ns: int
+
+
+class SessionWatch:
+    """Remembers what each foreign session's counter was, and since when."""
+
+    def __init__(self, *, lease_ns: int, period_ns: int) -> None:
+        self._lease_ns = lease_ns
+        self._gap_ns = GAP_PERIODS_MAX * period_ns
+        self._seen: dict[str, _Seen] = {}
+        self._read_ns = 0
+
+    def reading(self, counters: Mapping[str, int], *, ours: Container[str], now_ns: int) -> list[tuple[str, int]]:
+        """Take in one reading; return the (session, counter) that stood still for a whole lease."""
+        if now_ns - self._read_ns > self._gap_ns:
+            self._seen.clear()
+        self._read_ns = now_ns
+        known, self._seen = self._seen, {}
+        silent = []
+        for session, counter in counters.items():
+            if session in ours:
+                continue
+            seen = known.get(session)
+            if seen is None or seen.counter != counter:
+                seen = _Seen(counter, now_ns)
+            self._seen[session] = seen
+            if now_ns - seen.since_ns >= self._lease_ns:
+                silent.append((session, counter))
+        return silent
+
+    def interrupted(self) -> None:
+        """Count everything afresh: Redis did not answer."""
+        self._seen.clear()

@@ -1,0 +1,73 @@
+"""The steps that the election and the scheduler take: what they ask of the world, and nothing done yet.
+
+Both are generators. They yield a step and are sent its answer, or are thrown the error;
+whoever drives them does the I/O. In production a thread with a blocking client drives
+them; tests drive the same code in a seeded world (supervisor.testing.world).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from supervisor.core.errors import TenureError
+from supervisor.store.scripts import Call
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Run one script and answer with its parsed reply."""
+
+    call: Call[Any]
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Wait for entries after ``last_id`` in the event stream; answer ``[(id, fields)]``, empty at ``until_ns``."""
+
+    last_id: str
+    until_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Wait until ``until_ns``, or until somebody says that something changed."""
+
+    until_ns: int
+
+
+Step = Ask | Listen | Sleep
+Steps = Generator[Step, Any, T]
+
+
+class Report(Protocol):
+    """Where decisions are told: the log and the metrics in production, the history in a simulation."""
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        """Tell one decision."""
+        ...
+
+
+def drive(steps: Steps[T], execute: Callable[[Step], Any]) -> T:
+    """Run ``steps`` to its end on ``execute`` and return its result.
+
+    Only errors that Tenure raises on purpose reach the generator; anything else is a
+    wrong program and crashes the role.
+    """
+    answer: Any = None
+    error: TenureError | None = None
+    while True:
+        try:
+            step = steps.throw(error) if error is not None else steps.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        answer, error = None, None
+        try:
+            answer = execute(step)
+        except TenureError as raised:
+            error = raised

@@ -1,0 +1,162 @@
+"""Executes the production generators in a world: one actor for one process or thread.
+
+Every answer, error and wake-up of an actor goes through ``_deliver``, which holds it back
+while the actor is paused. Whatever belongs to a step that is over is recognised by its
+number and dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from supervisor.core.errors import StoreUnavailableError, TenureError
+from supervisor.core.lease import MS
+from supervisor.roles.steps import Ask, Listen, Sleep, Step, Steps
+from supervisor.store.scripts import Call
+from supervisor.testing.world import ReplicaClock, World
+
+REFUSED_NS = 1 * MS  # how fast a connection to a server that is down is refused
+
+
+class Link(Protocol):
+    """Whether the machine reaches the server."""
+
+    is_cut: bool
+
+
+class Actor:
+    """One generator, being executed."""
+
+    def __init__(
+        self,
+        world: World,
+        clock: ReplicaClock,
+        link: Link,
+        name: str,
+        *,
+        on_step: Callable[[], None] = lambda: None,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self._world = world
+        self._clock = clock
+        self._link = link
+        self._on_step = on_step
+        self._on_end = on_end
+        self._steps: Steps[None] | None = None
+        self._number = 0  # of the step being executed
+        self._step: Step | None = None
+        self._paused_until_ns = 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs or is paused."""
+        return self._steps is not None
+
+    def start(self, steps: Steps[None]) -> None:
+        """Begin to execute ``steps``."""
+        assert not self.is_alive
+        self._steps = steps
+        self._paused_until_ns = 0
+        self._resume(None, None)
+
+    def kill(self) -> None:
+        """End it at once, whatever it is doing; nothing of it runs again."""
+        if self._steps is not None:
+            self._number += 1
+            self._steps = self._step = None
+
+    def pause(self, for_ns: int) -> None:
+        """Stop it for ``for_ns``: what arrives meanwhile waits."""
+        self._paused_until_ns = max(self._paused_until_ns, self._world.now_ns + for_ns)
+
+    def unpause(self) -> None:
+        """End a pause now; what waits is delivered as the world goes on."""
+        self._paused_until_ns = 0
+        self._world.after(0, self.wake)
+
+    def wake(self) -> None:
+        """Tell a sleeping actor that something changed."""
+        if isinstance(self._step, Sleep):
+            self._deliver(self._number, None, None)
+
+    def hear(self) -> None:
+        """Tell a listening actor that the stream may have grown."""
+        if isinstance(self._step, Listen) and self._world.is_server_up and not self._link.is_cut:
+            heard = self._world.server.events_after(self._step.last_id)
+            if heard:
+                number, fate = self._number, self._world.network.fate()
+                self._world.after(fate.reply_ns, lambda: self._deliver(number, heard, None))
+
+    def _deliver(self, number: int, answer: Any, error: TenureError | None) -> None:
+        if number != self._number or not self.is_alive:
+            return
+        wait_ns = self._paused_until_ns - self._world.now_ns
+        if wait_ns > 0:
+            # Arrives now, is read when the process runs again. The first to arrive wins then.
+            self._world.after(wait_ns, lambda: self._deliver(number, answer, error))
+            return
+        self._resume(answer, error)
+
+    def _resume(self, answer: Any, error: TenureError | None) -> None:
+        assert self._steps is not None
+        self._number += 1
+        self._step = None
+        self._on_step()
+        try:
+            step = self._steps.throw(error) if error is not None else self._steps.send(answer)
+        except StopIteration:
+            self._steps = None
+            self._on_end()
+            return
+        if self._steps is None:
+            return  # killed by what it just did
+        self._step = step
+        self._begin(step, self._number)
+
+    def _begin(self, step: Step, number: int) -> None:
+        world = self._world
+        if isinstance(step, Ask):
+            self._ask(step, number)
+            return
+        until_ns = self._clock.true_ns(step.until_ns)
+        answer: list[Any] | None = [] if isinstance(step, Listen) else None
+        world.after(until_ns - world.now_ns, lambda: self._deliver(number, answer, None))
+        if isinstance(step, Listen):
+            if not world.is_server_up:
+                world.after(REFUSED_NS, lambda: self._deliver(number, None, _away("down")))
+            self.hear()
+
+    def _ask(self, step: Ask, number: int) -> None:
+        world, fate = self._world, self._world.network.fate()
+        if fate.stall_ns:
+            self.pause(fate.stall_ns)
+        timeout_at_ns = self._clock.true_ns(self._clock.elapsed_ns() + step.timeout_ns) + fate.stall_ns
+        world.after(timeout_at_ns - world.now_ns, lambda: self._deliver(number, None, _away("no answer in time")))
+        if self._link.is_cut or fate.is_request_lost:
+            return
+        sent_ns = fate.stall_ns + fate.request_ns
+        world.after(sent_ns, lambda: self._arrive(step.call, number, None if fate.is_reply_lost else fate.reply_ns))
+        if fate.repeated_after_ns is not None:
+            world.after(sent_ns + fate.repeated_after_ns, lambda: self._arrive(step.call, number, None))
+
+    def _arrive(self, call: Call[Any], number: int, reply_ns: int | None) -> None:
+        """The request reaches the server, which answers unless the reply is lost."""
+        world = self._world
+        answer: Any = None
+        error: TenureError | None = None
+        if world.is_server_up:
+            try:
+                answer = world.server.execute(call)
+            except TenureError as raised:
+                error = raised
+            world.executed()
+        else:
+            error = _away("down")
+        if reply_ns is not None and not self._link.is_cut:
+            world.after(reply_ns, lambda: self._deliver(number, answer, error))
+
+
+def _away(reason: str) -> StoreUnavailableError:
+    return StoreUnavailableError(f"the simulated server: {reason}")

@@ -1,0 +1,269 @@
+"""A cluster of replicas in one thread, for users' tests: elections, fires and jobs under a clock the test drives.
+
+Guarantees
+    The replicas run the election, the scheduler and the scripts that production runs; only
+    the server (fakeredis), the clock, the network and the processes are simulated.
+    Nothing waits: ``advance("1h")`` takes as long as computing what happens in that hour, a second or two.
+
+Does not guarantee
+    Anything about worker processes: ``run_pending`` runs jobs inline, where the test can
+    see them, without time-outs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from supervisor.core.model import PRIORITIES, Kind, ScheduleDef, Template
+from supervisor.core.registry import registry
+from supervisor.core.triggers import trigger_of
+from supervisor.roles.agent.standing import Timing
+from supervisor.roles.scheduler.planner import Scheduler
+from supervisor.settings.durations import parse_duration
+from supervisor.settings.models import ElectionSettings, RedisSettings, ScheduleSettings
+from supervisor.store.keys import Keys
+from supervisor.store.producer import Producer
+from supervisor.store.schedules import FireCode
+from supervisor.testing.replica import Replica
+from supervisor.testing.runs import Finished, InlineWorker
+from supervisor.testing.server import Server, driven_time
+from supervisor.testing.world import ReplicaClock, S, World
+
+DEFAULT_START = "2026-01-01T00:00:00+00:00"
+PAUSE_NS_MAX = 10**9 * S
+
+
+class _PatientScheduler(Scheduler):
+    """Looks less often: here no wall clock steps, and whatever changes wakes it."""
+
+    slice_ns = idle_ns = 5 * S
+
+
+class Fired(NamedTuple):
+    """One run that a schedule enqueued."""
+
+    schedule: str
+    nominal: datetime
+    """When it was due, in UTC."""
+
+
+class Cluster:
+    """Replicas ``r1`` … ``rN`` that elect together. Made by the fixture ``tenure_cluster``.
+
+    A schedule is written as in the configuration::
+
+        def test_a_deploy_loses_no_tick(tenure_cluster):
+            cluster = tenure_cluster(replicas=3, schedules={"tick": {"job": "demo.tick", "every": "10s"}})
+            cluster.advance("25s")
+            cluster.kill(cluster.leader)
+            cluster.advance("20s")
+            assert [fired.nominal.second for fired in cluster.fired()] == [10, 20, 30, 40]
+    """
+
+    def __init__(
+        self,
+        *,
+        replicas: int = 3,
+        schedules: Mapping[str, Mapping[str, Any]] | None = None,
+        lease: str = "5s",
+        start: str | datetime = DEFAULT_START,
+        seed: int = 0,
+    ) -> None:
+        """Boot the replicas.
+
+        Args:
+            replicas: how many.
+            schedules: by id, as in the configuration.
+            lease: how long a dead leader blocks the others. Each second of it costs a renewal, so a test of
+                days is quick with ``"5m"`` and one replica.
+            start: when the test begins, with its time zone.
+            seed: another course of small delays.
+        """
+        begin = datetime.fromisoformat(start) if isinstance(start, str) else start
+        assert begin.tzinfo is not None, "start needs a time zone"
+        self._world = World(Server(Keys("test")), seed=seed, start_ms=round(begin.timestamp() * 1000))
+        self._exits = ExitStack()
+        self._exits.enter_context(driven_time(self._world.server_time_s))
+        definitions = tuple(_definition(name, dict(entry)) for name, entry in (schedules or {}).items())
+        self._clock = ReplicaClock(self._world)
+        self._replicas = {
+            name: Replica(
+                self._world,
+                self._world.server.keys,
+                name,
+                timing=_timing(parse_duration(lease)),
+                definitions=definitions,
+                clock=ReplicaClock(self._world),
+                scheduler_class=_PatientScheduler,
+            )
+            for name in (f"r{number}" for number in range(1, replicas + 1))
+        }
+        self._worker = InlineWorker(self._world.server, self._clock)
+        self._producer = Producer(
+            RedisSettings(), cluster="test", clock=self._clock, open_store=lambda: self._world.server.store
+        )
+        for replica in self._replicas.values():
+            replica.start()
+
+    # Time.
+
+    @property
+    def now(self) -> datetime:
+        """What time it is."""
+        return datetime.fromtimestamp(self._world.start_ms / 1000, UTC) + timedelta(
+            microseconds=self._world.now_ns // 1000
+        )
+
+    def advance(self, duration: str | float) -> None:
+        """Let time pass: ``"5s"``, ``"1h30m"``, or a number of seconds."""
+        seconds = parse_duration(duration) if isinstance(duration, str) else float(duration)
+        assert seconds >= 0, "time does not go back"
+        self._world.run_until(self._world.now_ns + round(seconds * 1e9))
+
+    # Replicas.
+
+    @property
+    def replicas(self) -> list[str]:
+        """The names of all replicas, alive or not."""
+        return list(self._replicas)
+
+    @property
+    def leader(self) -> str | None:
+        """The replica that may act as the scheduler now."""
+        return next((name for name, replica in self._replicas.items() if replica.is_leading), None)
+
+    def kill(self, replica: str | None) -> None:
+        """End a replica's whole process tree at once, as ``kill -9`` does."""
+        self._named(replica).kill()
+
+    def stop(self, replica: str | None) -> None:
+        """Ask a replica to stop, as SIGTERM does: it hands over at once."""
+        self._named(replica).stop()
+        self.advance(0.1)
+
+    def restart(self, replica: str | None) -> None:
+        """Start a replica again; kill it first if it lives."""
+        found = self._named(replica)
+        if found.is_alive:
+            found.kill()
+        found.start()
+
+    def pause(self, replica: str | None) -> None:
+        """Stop all processes of a replica until ``resume``, as SIGSTOP or a suspended machine does."""
+        self._named(replica).pause(PAUSE_NS_MAX)
+
+    def resume(self, replica: str | None) -> None:
+        """End ``pause``."""
+        self._named(replica).unpause()
+
+    def partition(self, replica: str | None) -> None:
+        """Cut a replica off from Redis until ``heal``: nothing gets through, nothing is refused."""
+        self._named(replica).is_cut = True
+
+    def heal(self, replica: str | None) -> None:
+        """End ``partition``."""
+        self._named(replica).is_cut = False
+        self._world.executed()
+
+    def stop_redis(self) -> None:
+        """Let Redis refuse connections; its data stays."""
+        self._world.is_server_up = False
+
+    def start_redis(self) -> None:
+        """End ``stop_redis``."""
+        self._world.is_server_up = True
+        self._world.executed()
+
+    # Schedules and runs.
+
+    def fired(self, schedule: str | None = None) -> list[Fired]:
+        """Return every run that schedules enqueued, in order."""
+        return [
+            Fired(decision.schedule, datetime.fromtimestamp(decision.nominal_ms / 1000, UTC))
+            for decision in self._world.server.decisions
+            if decision.code is FireCode.FIRED and schedule in {None, decision.schedule}
+        ]
+
+    def enqueue(self, job: Any, args: Mapping[str, Any] | None = None, **options: Any) -> str:
+        """Enqueue a run as ``supervisor.enqueue`` does; return its id."""
+        return self._producer.enqueue(job, args, **options)
+
+    def run_pending(self, limit: int = 1000) -> list[Finished]:
+        """Run what is ready now, inline, and return how each run ended.
+
+        A failed run is due again after its delay: ``advance``, then call this again.
+        """
+        return self._worker.run_pending(limit)
+
+    def history(self) -> str:
+        """Return what the replicas did, one line each, for the message of a failed assertion."""
+        return "\n".join(str(told) for told in self._world.history if told.event != "election_answer")
+
+    def close(self) -> None:
+        """Give the clock back."""
+        self._exits.close()
+
+    def _named(self, replica: str | None) -> Replica:
+        assert replica is not None, "there is no leader; advance the clock first"
+        assert replica in self._replicas, f"no replica {replica!r}; there are {', '.join(self._replicas)}"
+        return self._replicas[replica]
+
+
+class ClusterFactory:
+    """Makes one cluster for a test and ends it with the test."""
+
+    def __init__(self) -> None:
+        self._cluster: Cluster | None = None
+
+    def __call__(self, **options: Any) -> Cluster:
+        """Start a cluster and let it elect; the options are those of ``Cluster``."""
+        assert self._cluster is None, "one cluster in a test: they share the clock of the simulated server"
+        self._cluster = Cluster(**options)
+        self._cluster.advance(0.1)
+        return self._cluster
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+def _timing(lease_s: float) -> Timing:
+    """Return the durations of the election in the proportions of the defaults."""
+    return Timing.of(
+        ElectionSettings(
+            lease_duration_s=lease_s, renew_period_s=lease_s / 5, renew_timeout_s=min(30.0, 0.15 * lease_s)
+        )
+    )
+
+
+def _definition(name: str, entry: dict[str, Any]) -> ScheduleDef:
+    """Read a schedule as people write it. A job that no imported module registers may be fired, but not run."""
+    settings = ScheduleSettings.model_validate(entry)
+    priority = None if settings.priority is None else PRIORITIES[settings.priority]
+    if settings.job in registry:
+        template = registry.get(settings.job).template(
+            settings.args, queue=settings.queue, priority=priority, timeout_s=settings.timeout_s
+        )
+    else:
+        template = Template(job=settings.job, kind=Kind.SYNC, queue=settings.queue or "default", args=settings.args)
+    definition = ScheduleDef(
+        id=name,
+        template=template,
+        every_ms=None if settings.every_s is None else round(settings.every_s * 1000),
+        cron=settings.cron,
+        timezone=settings.timezone,
+        missed=settings.missed,
+        overlap=settings.overlap,
+        description=settings.description,
+    )
+    trigger_of(definition)
+    return definition

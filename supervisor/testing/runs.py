@@ -1,0 +1,117 @@
+"""Runs jobs inline, with the queue's real script and the workers' own rules about how a run ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from supervisor.clock import Clock
+from supervisor.core.model import Kind, Outcome
+from supervisor.core.registry import registry
+from supervisor.roles.worker.executor import Execution, Executor
+from supervisor.store.queues import Ack, FetchedRun, Queues
+from supervisor.store.sessions import Sessions
+from supervisor.testing.server import Server
+
+BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How one attempt ended."""
+
+    run_id: str
+    job: str
+    args: dict[str, Any]
+    attempt: int
+    outcome: Outcome
+    value: Any = None
+    error: BaseException | None = None
+
+
+class InlineWorker:
+    """One worker of each kind, executed by the test's own thread."""
+
+    def __init__(self, server: Server, clock: Clock) -> None:
+        self._server = server
+        self._queues = Queues(server.keys)
+        self._sessions = Sessions(server.keys)
+        uniform = Random(0).random  # noqa: S311 - retries of a test must repeat themselves
+        self._executors = {
+            kind: Executor(kind=kind, registry=registry, worker="test", clock=clock, uniform=uniform) for kind in Kind
+        }
+        self._seq = 0
+
+    def run_pending(self, limit: int) -> list[Finished]:
+        """Run up to ``limit`` runs that are ready, those that they enqueue included."""
+        finished: list[Finished] = []
+        for kind in Kind:
+            self._server.store.run(self._sessions.open(self._session(kind), {}))
+        while len(finished) < limit:
+            before = len(finished)
+            for kind in Kind:
+                finished += self._turn(kind, min(BATCH, limit - len(finished)))
+            if len(finished) == before:
+                break
+        return finished
+
+    def _turn(self, kind: Kind, want: int) -> list[Finished]:
+        """Fetch, run and acknowledge once."""
+        queues = self._server.store.run(self._queues.names())
+        if not queues or want < 1:
+            return []
+        runs = self._exchange(kind, queues, want, [])
+        ended = [self._run(kind, run) for run in runs]
+        if ended:
+            self._exchange(kind, queues, 0, [ack for _, ack in ended])
+        return [finished for finished, _ in ended if finished is not None]
+
+    def _exchange(self, kind: Kind, queues: list[str], want: int, acks: list[Ack]) -> list[FetchedRun]:
+        self._seq += 1
+        call = self._queues.turn(
+            session=self._session(kind),
+            seq=self._seq,
+            kind=kind,
+            queues=queues,
+            want=want,
+            want_suspect=False,
+            acks=acks,
+        )
+        return self._server.store.run(call).runs
+
+    def _run(self, kind: Kind, run: FetchedRun) -> tuple[Finished | None, Ack]:
+        executor = self._executors[kind]
+        prepared = executor.prepare(run)
+        if isinstance(prepared, Ack):
+            return None, prepared
+        executor.begin(prepared)
+        value, error = _call(prepared)
+        ack = executor.succeed(prepared, value) if error is None else executor.end(prepared, error)
+        template = run.envelope.template
+        finished = Finished(
+            run_id=run.envelope.id,
+            job=template.job,
+            args=dict(template.args),
+            attempt=run.attempt,
+            outcome=ack.outcome,
+            value=value,
+            error=error,
+        )
+        return finished, ack
+
+    @staticmethod
+    def _session(kind: Kind) -> str:
+        return f"test/worker-{kind.value}-0/1"
+
+
+def _call(execution: Execution) -> tuple[Any, BaseException | None]:
+    function: Callable[..., Any] = execution.spec.function
+    try:
+        if execution.spec.kind is Kind.ASYNC:
+            return asyncio.run(function(**execution.arguments)), None
+        return function(**execution.arguments), None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - how a job ends is what the caller asks for
+        return None, error

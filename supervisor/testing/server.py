@@ -1,0 +1,137 @@
+"""One Redis-compatible server inside the test: fakeredis with the project's own Lua, under a driven clock.
+
+Guarantees
+    Scripts see the driven time: TIME, stream ids and expiry all follow it.
+    What the scheduler decided is kept here too, so that it survives the emptying of the server.
+
+Does not guarantee
+    Anything about a real server's speed, persistence or memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import fakeredis
+
+from supervisor.core.model import ScheduleDef
+from supervisor.store.client import Store
+from supervisor.store.keys import Keys
+from supervisor.store.schedules import LogEntry, Schedules
+from supervisor.store.scripts import Call
+
+# The modules of fakeredis that ask for the time, each through a module global called ``time``.
+_ASKING = (
+    "fakeredis._helpers",
+    "fakeredis._socket._base",
+    "fakeredis.commands_mixins.server_mixin",
+    "fakeredis.model._stream",
+)
+_LOG_PAGE = 1000
+_TELLING = {"lease_campaign", "lease_renew", "lease_release"}  # scripts that write events
+
+
+class _DrivenTime:
+    """Stands for the module ``time`` inside fakeredis."""
+
+    def __init__(self, read_s: Callable[[], float]) -> None:
+        self.time = read_s
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+@contextmanager
+def driven_time(read_s: Callable[[], float]) -> Iterator[None]:
+    """Let every fake server of this process take its time from ``read_s``."""
+    modules = [import_module(name) for name in _ASKING]
+    before = [vars(module)["time"] for module in modules]
+    assert not any(isinstance(known, _DrivenTime) for known in before), "only one driven cluster at a time"
+    for module in modules:
+        vars(module)["time"] = _DrivenTime(read_s)
+    try:
+        yield
+    finally:
+        for module, known in zip(modules, before, strict=True):
+            vars(module)["time"] = known
+
+
+class Server:
+    """The server of one cluster."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+        self.store = Store(fakeredis.FakeRedis(server=fakeredis.FakeServer()))
+        self.decisions: list[LogEntry] = []
+        self.terms: list[int] = []  # for each decision, the epoch that stood in Redis when it was made; 0: none
+        self.created_ms: dict[str, int] = {}  # schedule to Redis' time when it was first declared
+        self.calls = 0
+        self._log_seen = 0
+        self._events: list[tuple[str, dict[str, str]]] = []  # as in the stream, at hand for every listener
+
+    def execute(self, call: Call[Any]) -> Any:
+        """Run one call and return its reply, or raise what the server refuses with."""
+        self.calls += 1
+        reply = self.store.run(call)
+        if call.script in _TELLING:
+            self._read_events()
+        if call.script == "fire":
+            self._keep_decisions()
+        if call.script == "schedule_declare" and reply.applied:
+            for schedule in reply.added:
+                self.created_ms.setdefault(schedule, reply.now_ms)
+        return reply
+
+    def events_after(self, last_id: str) -> list[tuple[str, dict[str, str]]]:
+        """Return the events of the election after ``last_id``."""
+        found = []
+        for event in reversed(self._events):
+            if _order(event[0]) <= _order(last_id):
+                break
+            found.append(event)
+        return found[::-1]
+
+    def empty(self) -> None:
+        """Lose every key."""
+        self.store.raw.flushall()
+        self._events.clear()
+        self._log_seen = 0
+        self.created_ms.clear()
+
+    def definitions(self) -> list[ScheduleDef]:
+        """Return every stored schedule."""
+        page = self.store.run(Schedules(self.keys).page("0"))
+        return [item.definition for item in page.items]
+
+    def _standing_epoch(self) -> int:
+        for _, fields in reversed(self._events):
+            if fields["kind"] in {"acquired", "released"}:
+                return int(fields["epoch"]) if fields["kind"] == "acquired" else 0
+        return 0
+
+    def _read_events(self) -> None:
+        after = f"({self._events[-1][0]}" if self._events else "-"
+        entries: Any = self.store.raw.xrange(self.keys.events, after, "+")
+        self._events += [(_text(at), {_text(k): _text(v) for k, v in fields.items()}) for at, fields in entries]
+
+    def _keep_decisions(self) -> None:
+        length = self.store.raw.xlen(self.keys.schedule_log)
+        new = length - self._log_seen
+        if new > 0:
+            log = self.store.run(Schedules(self.keys).log(min(new, _LOG_PAGE)))
+            self.decisions += reversed(log)
+            self.terms += [self._standing_epoch()] * len(log)
+        self._log_seen = length
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _order(event_id: str) -> tuple[int, int]:
+    milliseconds, _, number = event_id.partition("-")
+    return int(milliseconds), int(number)

@@ -1,0 +1,107 @@
+"""Giving runs back, on fakeredis and a real server: once, to the end, whoever helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from supervisor.core.blame import Death
+from supervisor.core.board import Inflight, RunState, run_hash
+from supervisor.core.model import Envelope, Kind, Template
+from supervisor.roles.agent.reaper import Reaper
+from supervisor.store.queues import Queues
+from supervisor.store.sessions import Sessions
+from tests.integration.servers import Server
+
+SESSION = "r1/worker-cpu-0/1"
+
+
+class Bench:
+    """A reaper, and a session that holds runs."""
+
+    def __init__(self, server: Server) -> None:
+        self.store = server.store()
+        self.queues, self.sessions = Queues(server.keys), Sessions(server.keys)
+        self.told: list[dict[str, Any]] = []
+        self.reaper = Reaper(
+            run=self.store.run,
+            sessions=self.sessions,
+            queues=self.queues,
+            dead_cap=100,
+            history=100,
+            report=lambda event, **fields: self.told.append({"event": event, **fields}),
+        )
+
+    def hold(self, *run_ids: str, queue: str = "default", session: str = SESSION, seq: int = 1) -> None:
+        template = Template(job="j", kind=Kind.SYNC, queue=queue)
+        for start in range(0, len(run_ids), 200):
+            envelopes = [Envelope(id=run_id, template=template) for run_id in run_ids[start : start + 200]]
+            self.store.run(self.queues.enqueue(nonce=f"{queue}{start}", envelopes=envelopes))
+            self.store.run(self.sessions.open(session, {}))
+            call = self.queues.turn(
+                session=session, seq=seq + start, kind=Kind.SYNC, queues=[queue], want=200, want_suspect=False
+            )
+            assert len(self.store.run(call).runs) == len(envelopes)
+
+    def fetch(self, session: str, *queues: str) -> list[str]:
+        self.store.run(self.sessions.open(session, {}))
+        call = self.queues.turn(session=session, seq=1, kind=Kind.SYNC, queues=queues, want=200, want_suspect=False)
+        return [run.envelope.id for run in self.store.run(call).runs]
+
+
+def test_every_run_of_every_queue_goes_back(server: Server) -> None:
+    """Page by page to the end: the first page is not all."""
+    bench = Bench(server)
+    bench.hold(*(f"a{i}" for i in range(650)))
+    bench.hold("b", queue="other", seq=9000)
+
+    assert bench.reaper.reclaim(SESSION, death=Death.NODE_LOST)
+    assert bench.told[-1]["runs"] == 651
+    assert bench.store.run(bench.queues.counts("default")).running == 0
+    assert bench.store.run(bench.queues.counts("other")).running == 0
+    assert bench.store.run(bench.sessions.dying()) == []
+
+
+def test_a_reclaimed_session_can_do_nothing_any_more(server: Server) -> None:
+    """The process may be a zombie, or its last request late: it is told that it lost."""
+    bench = Bench(server)
+    bench.hold("a")
+    bench.reaper.reclaim(SESSION, death=Death.NODE_LOST)
+    call = bench.queues.turn(session=SESSION, seq=2, kind=Kind.SYNC, queues=["default"], want=9, want_suspect=False)
+
+    assert bench.store.run(call).lost
+    assert bench.fetch("r2/worker-cpu-0/1", "default") == ["a"]
+
+
+def test_a_session_that_beat_meanwhile_is_left_alone(server: Server) -> None:
+    """The watcher's counter is old: its owner is back."""
+    bench = Bench(server)
+    bench.hold("a")
+    bench.store.run(bench.sessions.beat([SESSION]))
+
+    assert not bench.reaper.reclaim(SESSION, death=Death.NODE_LOST, counter=0)
+    assert bench.store.run(bench.queues.counts("default")).running == 1
+
+
+def test_two_reapers_give_back_once(server: Server) -> None:
+    """A foreign agent may finish what the owner's has begun."""
+    bench = Bench(server)
+    bench.hold("a")
+    table = [Inflight(run_hash("a"), 1, RunState.FETCHED, 0)]
+    bench.reaper.reclaim(SESSION, death=Death.CRASHED, table=table)
+    bench.reaper.reclaim(SESSION, death=Death.NODE_LOST)
+
+    assert bench.fetch("r2/worker-cpu-0/1", "default") == ["a"]
+    assert bench.fetch("r3/worker-cpu-0/1", "default") == []
+
+
+def test_orphans_are_swept_and_others_are_not(server: Server) -> None:
+    """Runs of open and of dying sessions have somebody who cares."""
+    bench = Bench(server)
+    bench.hold("held", session="open/worker-cpu-0/1", queue="q1")
+    bench.hold("dying", session="dying/worker-cpu-0/1", queue="q2")
+    bench.store.run(bench.sessions.condemn("dying/worker-cpu-0/1", None))
+    bench.hold("orphan", session="ghost/worker-cpu-0/1", queue="q3")
+    bench.store.run(bench.sessions.close("ghost/worker-cpu-0/1"))
+    bench.reaper.sweep_orphans()
+
+    assert bench.fetch("r2/worker-cpu-0/1", "q1", "q2", "q3") == ["orphan"]

@@ -1,0 +1,131 @@
+"""A role in a process of its own, on a scoreboard that the test shares through a file.
+
+``python -m tests.integration.roles.seats SPEC`` becomes the role that the JSON in SPEC says.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from supervisor.clock import SystemClock
+from supervisor.core.board import Board, Phase, SlotState, board_words
+from supervisor.core.model import ScheduleDef, Template
+from supervisor.roles.seat import Seat
+from supervisor.settings.models import ElectionSettings, LogSettings, QueueSettings, Settings
+from tests.integration.servers import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+SLOTS = ("agent", "scheduler", "worker-io-0")
+INFLIGHT = 8
+
+
+def open_board(path: Path) -> Board:
+    """Map the scoreboard in ``path``, made if absent."""
+    size = 8 * board_words(slots=len(SLOTS), inflight=INFLIGHT)
+    with path.open("a+b") as file:
+        file.truncate(size)
+        words = memoryview(mmap.mmap(file.fileno(), size)).cast("Q")
+    return Board(words, slots=len(SLOTS), inflight=INFLIGHT)
+
+
+class Replica:
+    """One replica's board, and processes for the roles that a test wants of it."""
+
+    def __init__(self, directory: Path, name: str, *, url: str, cluster: str, **spec: Any) -> None:
+        self.name = name
+        self.path = directory / f"{name}.board"
+        self.board = open_board(self.path)
+        self.board.header.phase = Phase.READY
+        self._log = directory / f"{name}.log"
+        self._spec = {"replica": name, "url": url, "cluster": cluster, "board": str(self.path), **spec}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, role: str) -> None:
+        """Fork the role, as the parent would: the row first, then the process."""
+        row = self.board.rows[SLOTS.index(role)]
+        row.generation += 1
+        row.state = SlotState.STARTING
+        spec = {**self._spec, "role": role, "generation": row.generation}
+        command = [sys.executable, "-m", "tests.integration.roles.seats", json.dumps(spec)]
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(command, stderr=log, stdout=log, cwd=ROOT)
+        row.pid, row.state = process.pid, SlotState.RUNNING
+        self.processes[role] = process
+        wait_until(lambda: row.child_generation == row.generation, what=f"{role} of {self.name} to be ready")
+
+    def kill(self, role: str) -> None:
+        """Kill the role and reap it."""
+        self.processes[role].kill()
+        self.reap(role)
+
+    def reap(self, role: str) -> int:
+        """Wait for the role's end, mirror it on the board, and return its exit code."""
+        code = self.processes.pop(role).wait(30)
+        self.board.rows[SLOTS.index(role)].state = SlotState.STOPPED
+        return code
+
+    def signal(self, role: str, number: signal.Signals) -> None:
+        """Send a signal to the role."""
+        self.processes[role].send_signal(number)
+
+    def drain(self) -> None:
+        """Stop the tree as the first SIGTERM does: the board says so, and everybody is woken."""
+        self.board.header.phase = Phase.DRAINING
+        for role in self.processes:
+            self.signal(role, signal.SIGURG)
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        for role in list(self.processes):
+            self.kill(role)
+
+    @property
+    def log(self) -> str:
+        """Everything its processes wrote."""
+        return self._log.read_text()
+
+
+def main() -> int:
+    """Become the role that the command line says."""
+    spec = json.loads(sys.argv[1])
+    signal.signal(signal.SIGURG, signal.SIG_IGN)
+    settings = Settings(
+        cluster=spec["cluster"],
+        election=ElectionSettings(**spec.get("election", {})),
+        queues=QueueSettings(**spec.get("queues", {})),
+        log=LogSettings(level="debug"),
+    )
+    seat = Seat(
+        settings=settings,
+        replica=spec["replica"],
+        name=spec["role"],
+        slot=SLOTS.index(spec["role"]),
+        generation=spec["generation"],
+        board=open_board(Path(spec["board"])),
+        slot_names=SLOTS,
+        parent_pid=os.getpid(),  # the wake-up of the parent goes nowhere
+        clock=SystemClock(),
+        redis_url=spec["url"],
+    )
+    definitions = tuple(
+        ScheduleDef(id=name, template=Template(job="test.job", kind="sync"), every_ms=every_ms, overlap="allow")
+        for name, every_ms in spec.get("schedules", {}).items()
+    )
+    if spec["role"] == "agent":
+        from supervisor.roles import agent  # noqa: PLC0415 - one role to a process
+
+        return agent.main(seat, definitions)
+    from supervisor.roles import scheduler  # noqa: PLC0415
+
+    return scheduler.main(seat, definitions)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

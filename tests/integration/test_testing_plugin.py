@@ -1,0 +1,205 @@
+"""The pytest plugin that users get: the example of docs/testing.md, and each thing a cluster can be told."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor import job
+from supervisor.core.model import Outcome
+from supervisor.core.retry import Retry
+
+ROOT = Path(__file__).resolve().parents[2]
+TICK = {"tick": {"job": "demo.tick", "every": "10s"}}
+
+seen: list[str] = []
+
+
+@job(name="testing.note")
+def note(text: str) -> str:
+    """Remember that it ran."""
+    seen.append(text)
+    return text.upper()
+
+
+@job(name="testing.fail_once", retry=Retry(attempts=2, base_s=0))
+async def fail_once() -> str:
+    """Fail at first."""
+    seen.append("try")
+    if len(seen) < 2:
+        raise RuntimeError("not yet")
+    return "done"
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    """Each test starts without memories."""
+    seen.clear()
+
+
+def test_a_deploy_loses_no_tick(tenure_cluster: Any) -> None:
+    """The example in the docstring of Cluster."""
+    cluster = tenure_cluster(replicas=3, schedules={"tick": {"job": "demo.tick", "every": "10s", "overlap": "allow"}})
+    cluster.advance("25s")
+    cluster.kill(cluster.leader)
+    cluster.advance("20s")
+
+    assert [fired.nominal.second for fired in cluster.fired()] == [10, 20, 30, 40]
+
+
+def test_a_stopped_leader_hands_over_at_once(tenure_cluster: Any) -> None:
+    """A tenth of a second later somebody else leads."""
+    cluster = tenure_cluster(replicas=2, schedules=TICK)
+    first = cluster.leader
+    cluster.stop(first)
+
+    assert cluster.leader not in {None, first}
+
+
+def test_a_paused_leader_is_replaced_and_does_no_harm_afterwards(tenure_cluster: Any) -> None:
+    """It wakes up, finds its term gone, and follows."""
+    cluster = tenure_cluster(schedules={"tick": {"job": "demo.tick", "every": "1s", "overlap": "allow"}})
+    paused = cluster.leader
+    cluster.pause(paused)
+    cluster.advance("10s")
+    assert cluster.leader != paused
+    cluster.resume(paused)
+    cluster.advance("10s")
+
+    nominals = [fired.nominal for fired in cluster.fired("tick")]
+    assert len(nominals) == len(set(nominals))
+    assert cluster.leader != paused
+
+
+def test_a_partition_is_survived_and_healed(tenure_cluster: Any) -> None:
+    """The cut-off replica stands by again afterwards, and can lead."""
+    cluster = tenure_cluster(replicas=2, schedules=TICK)
+    cut = cluster.leader
+    cluster.partition(cut)
+    cluster.advance("10s")
+    other = cluster.leader
+    assert other != cut
+    cluster.heal(cut)
+    cluster.advance("10s")
+    cluster.kill(other)
+    cluster.advance("10s")
+
+    assert cluster.leader == cut
+
+
+def test_an_outage_of_redis_keeps_the_leader(tenure_cluster: Any) -> None:
+    """And the latest missed tick is made up for."""
+    cluster = tenure_cluster(schedules=TICK)
+    leader = cluster.leader
+    cluster.stop_redis()
+    cluster.advance("35s")
+    assert cluster.leader is None
+    assert cluster.fired() == []
+    cluster.start_redis()
+    cluster.advance("1s")
+
+    assert cluster.leader == leader
+    assert [fired.nominal.second for fired in cluster.fired()] == [30]
+
+
+def test_a_replica_can_be_restarted(tenure_cluster: Any) -> None:
+    """A cluster of one leads again after its lease ended."""
+    cluster = tenure_cluster(replicas=1, schedules=TICK)
+    cluster.restart("r1")
+    cluster.advance("6s")
+
+    assert cluster.leader == "r1"
+
+
+def test_calendars_follow_the_start_and_the_zone(tenure_cluster: Any) -> None:
+    """02:30 in Berlin does not exist on the night the clocks go forward; the run comes at the change."""
+    cluster = tenure_cluster(
+        schedules={"nightly": {"job": "demo.report", "cron": "30 2 * * *", "timezone": "Europe/Berlin"}},
+        start="2026-03-28T22:00:00+00:00",
+        replicas=1,
+        lease="5m",
+    )
+    cluster.advance("1d")
+
+    assert [fired.nominal for fired in cluster.fired()] == [datetime(2026, 3, 29, 1, 0, tzinfo=UTC)]
+    assert cluster.now >= datetime(2026, 3, 29, 22, 0, tzinfo=UTC)
+
+
+def test_runs_are_executed_inline(tenure_cluster: Any) -> None:
+    """What a schedule enqueued and what the test enqueued, with the arguments of each."""
+    cluster = tenure_cluster(schedules={"say": {"job": "testing.note", "every": "10s", "args": {"text": "tick"}}})
+    cluster.advance("11s")
+    run_id = cluster.enqueue(note, {"text": "own"})
+    finished = cluster.run_pending()
+
+    assert sorted(seen) == ["own", "tick"]
+    assert {item.run_id: item.value for item in finished} == {run_id: "OWN", finished[0].run_id: "TICK"}
+    assert cluster.run_pending() == []
+
+
+def test_an_unfinished_run_makes_the_next_one_skip(tenure_cluster: Any) -> None:
+    """overlap: skip, until the run is done."""
+    cluster = tenure_cluster(schedules={"say": {"job": "testing.note", "every": "10s", "args": {"text": "x"}}})
+    cluster.advance("31s")
+    assert len(cluster.fired()) == 1
+    cluster.run_pending()
+    cluster.advance("10s")
+
+    assert len(cluster.fired()) == 2
+
+
+def test_a_failed_run_comes_back(tenure_cluster: Any) -> None:
+    """The retry policy is the job's own."""
+    cluster = tenure_cluster(replicas=1)
+    cluster.enqueue(fail_once)
+    first = cluster.run_pending(limit=1)
+    cluster.advance("1s")
+    second = cluster.run_pending()
+
+    assert [item.outcome for item in first] == [Outcome.RETRY]
+    assert str(first[0].error) == "not yet"
+    assert [(item.outcome, item.value, item.attempt) for item in second] == [(Outcome.OK, "done", 2)]
+
+
+def test_a_second_cluster_in_one_test_is_refused(tenure_cluster: Any) -> None:
+    """They would share the clock of the simulated server."""
+    tenure_cluster(replicas=1)
+
+    with pytest.raises(AssertionError, match="one cluster"):
+        tenure_cluster(replicas=1)
+
+
+def test_the_history_tells_what_happened(tenure_cluster: Any) -> None:
+    """It is what a user puts into the message of an assertion."""
+    cluster = tenure_cluster(replicas=1, schedules=TICK)
+    cluster.advance("11s")
+
+    assert re.search(r"leader_acquired .*\n(.*\n)*.*fire schedule=tick", cluster.history())
+
+
+def test_loading_the_plugin_loads_nothing_else() -> None:
+    """Every pytest run of every user pays for its import."""
+    script = (
+        "import sys, supervisor.testing.plugin as p;"
+        "print([m for m in ('fakeredis', 'redis', 'pydantic', 'aiohttp', 'supervisor.testing.world') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert result.stdout.strip() == "[]"
+
+
+def test_the_examples_of_the_documentation_run(tmp_path: Path) -> None:
+    """docs/testing.md is copied into a file and run as a user would."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/testing.md").read_text(), re.DOTALL)
+    assert blocks
+    (tmp_path / "test_example.py").write_text("\n\n".join(blocks))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "test_example.py"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert result.returncode == 0, result.stdout + result.stderr

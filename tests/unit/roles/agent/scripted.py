@@ -1,0 +1,153 @@
+"""An elector on a fake clock, whose questions the test answers one by one."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from supervisor.core.board import Board, board_words
+from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.lease import MS
+from supervisor.roles.agent.elector import Elector
+from supervisor.roles.agent.standing import Standing, Timing
+from supervisor.roles.steps import Ask, Step
+from supervisor.settings.models import ElectionSettings
+from supervisor.store.keys import Keys
+from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
+
+S = 1000 * MS
+NONCES = [f"{number:032x}" for number in range(1, 20)]
+ME = CandidateInfo(replica="me", started_ms=500)
+
+
+class Clock:
+    """Time as the test sets it."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1000 * S
+
+    def elapsed_ns(self) -> int:
+        return self.now_ns
+
+    def wall_ms(self) -> int:
+        return self.now_ns // MS
+
+
+class Around:
+    """The tree, as the test wants it."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self.scheduling = True
+        self.scheduler_gone = True
+        self.wakes = 0
+
+    def is_stopping(self) -> bool:
+        return self.stopping
+
+    def can_schedule(self) -> bool:
+        return self.scheduling
+
+    def is_scheduler_gone(self) -> bool:
+        return self.scheduler_gone
+
+    def term_changed(self) -> None:
+        self.wakes += 1
+
+
+def view(code: LeaseCode, **fields: Any) -> LeaseView:
+    """Return a reply; by default the lease is another's, with 3 of 5 s left."""
+    known: dict[str, Any] = {
+        "epoch": 7, "nonce": "f" * 32, "holder": "other", "seq": 3, "remaining_ms": 3000, "duration_ms": 5000,
+        "now_ms": 10**12, "genesis": "g", "last_event": "5-0",
+    }  # fmt: skip
+    return LeaseView(code=code, **{**known, **fields})
+
+
+class Scripted:
+    """The generator, and what it asked last."""
+
+    def __init__(self, board: Board | None = None) -> None:
+        self.board = board or Board(
+            memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1
+        )
+        self.clock = Clock()
+        self.around = Around()
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        nonces = iter(NONCES)
+        self.standing = Standing(
+            leases=Leases(Keys("test")),
+            board=self.board,
+            clock=self.clock,
+            me=ME,
+            timing=Timing.of(ElectionSettings()),
+            around=self.around,
+            report=lambda event, **fields: self.told.append((event, fields)),
+            rng=Random(1),
+            new_nonce=lambda: next(nonces),
+        )
+        self.steps = Elector(self.standing).run()
+        self.step: Step | None = None
+        self.is_over = False
+
+    @property
+    def script(self) -> str:
+        """The script it asks for."""
+        assert isinstance(self.step, Ask), self.step
+        return self.step.call.script
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments of the script it asks for."""
+        assert isinstance(self.step, Ask), self.step
+        return self.step.call.args
+
+    def begin(self) -> Step | None:
+        """Run to the first step."""
+        return self._advance(lambda: next(self.steps))
+
+    def answer(self, value: Any = None, *, after_ns: int = 0) -> Step | None:
+        """Answer the step ``after_ns`` later, and run to the next."""
+        self.clock.now_ns += after_ns
+        return self._advance(lambda: self.steps.send(value))
+
+    def refuse(self, *, after_ns: int = 0) -> Step | None:
+        """Let the step fail, and run to the next."""
+        self.clock.now_ns += after_ns
+        return self._advance(lambda: self.steps.throw(StoreUnavailableError("away")))
+
+    def wait(self) -> Step | None:
+        """Let the time pass that the step waits for; nothing is heard."""
+        assert self.step is not None
+        assert not isinstance(self.step, Ask)
+        self.clock.now_ns = max(self.clock.now_ns, self.step.until_ns)
+        return self.answer([] if type(self.step).__name__ == "Listen" else None)
+
+    def lead(self, *, epoch: int = 8) -> Scripted:
+        """Answer the first campaign with a grant."""
+        self.begin()
+        self.grant(epoch=epoch)
+        return self
+
+    def grant(self, *, epoch: int = 8, after_ns: int = MS) -> Step | None:
+        """Answer a campaign with a grant."""
+        nonce = self.board.next_nonce or ""
+        return self.answer(
+            view(LeaseCode.GRANTED, epoch=epoch, nonce=nonce, holder="me", seq=0, remaining_ms=5000), after_ns=after_ns
+        )
+
+    def renewed(self, code: LeaseCode = LeaseCode.RENEWED, *, after_ns: int = MS) -> Step | None:
+        """Answer a renewal."""
+        term = self.board.term()
+        return self.answer(view(code, epoch=term.epoch, nonce=term.nonce, holder="me"), after_ns=after_ns)
+
+    def events(self) -> list[str]:
+        """Return the names of what it told, without the answers."""
+        return [event for event, _ in self.told if event not in {"election_answer", "candidates"}]
+
+    def _advance(self, go: Any) -> Step | None:
+        try:
+            self.step = go()
+        except StopIteration:
+            self.step, self.is_over = None, True
+        return self.step

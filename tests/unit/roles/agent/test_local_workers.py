@@ -1,0 +1,107 @@
+"""Which worker processes died, of what, and with which table, as read from the board."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.core.blame import Death
+from supervisor.core.board import Board, Phase, RunState, SlotState, board_words
+from supervisor.core.restart import Cause
+from supervisor.roles.agent.beats import GENERATIONS_MAX, LocalWorkers
+
+NAMES = ("agent", "worker-io-0", "worker-cpu-0")
+
+
+@pytest.fixture
+def board() -> Board:
+    """A board on which generation 1 of both workers runs."""
+    made = Board(memoryview(bytearray(8 * board_words(slots=3, inflight=4))).cast("Q"), slots=3, inflight=4)
+    made.header.phase = Phase.READY
+    for row in made.rows[1:]:
+        row.state, row.generation, row.child_generation = SlotState.RUNNING, 1, 1
+    made.inflight[1].put(0, run_id="a", attempt=1, state=RunState.STARTED)
+    return made
+
+
+def workers(board: Board) -> LocalWorkers:
+    return LocalWorkers(board, NAMES, "r1")
+
+
+def test_processes_that_may_be_alive_are_beaten_for(board: Board) -> None:
+    """Also one that is being stopped: its runs are still its own."""
+    board.rows[2].state = SlotState.STOPPING
+
+    assert workers(board).live() == ["r1/worker-io-0/1", "r1/worker-cpu-0/1"]
+    assert workers(board).dead() == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "phase", "death"),
+    [
+        (Cause.NONE, Phase.READY, Death.CRASHED),
+        (Cause.HANG, Phase.READY, Death.CRASHED),
+        (Cause.OVERRUN, Phase.READY, Death.OVERRUN),
+        (Cause.RESTART, Phase.READY, Death.STOPPED),
+        (Cause.FORCED, Phase.READY, Death.STOPPED),
+        (Cause.NONE, Phase.DRAINING, Death.STOPPED),
+        (Cause.OVERRUN, Phase.KILLING, Death.STOPPED),
+    ],
+)
+def test_the_parent_says_why_it_died(board: Board, cause: Cause, phase: Phase, death: Death) -> None:
+    """While the tree stops nobody is blamed."""
+    board.rows[1].state, board.rows[1].cause, board.header.phase = SlotState.BACKOFF, cause, phase
+    (dead,) = workers(board).dead()
+
+    assert (dead.session, dead.death) == ("r1/worker-io-0/1", death)
+    assert [entry.state for entry in dead.table] == [RunState.STARTED]
+
+
+def test_a_table_of_the_next_process_is_not_used(board: Board) -> None:
+    """The parent did not wait: what the table says now is about other runs."""
+    board.rows[1].generation = 2
+    (dead,) = workers(board).dead()
+
+    assert (dead.generation, dead.death, dead.table) == (1, Death.CRASHED, ())
+
+
+def test_a_death_is_told_until_it_is_marked(board: Board) -> None:
+    """An agent that died in between leaves it to the next."""
+    board.rows[1].state = SlotState.STOPPED
+    local = workers(board)
+    (dead,) = local.dead()
+    assert len(local.dead()) == 1
+    local.mark_reclaimed(dead)
+
+    assert local.dead() == []
+    assert board.rows[1].reclaimed_generation == 1
+
+
+def test_the_deaths_of_a_slot_are_bounded(board: Board) -> None:
+    """A slot that died a thousand times while no agent lived costs sixteen looks."""
+    board.rows[1].generation = 1000
+
+    assert len(workers(board).dead()) == GENERATIONS_MAX
+
+
+def test_sessions_of_this_replica_are_known_by_their_name(board: Board) -> None:
+    """Also those of processes that no row remembers."""
+    assert workers(board).owns("r1/worker-io-0/77")
+    assert not workers(board).owns("r10/worker-io-0/1")
+
+
+@pytest.mark.parametrize(
+    ("session", "is_over"),
+    [
+        ("r1/worker-io-0/2", True),
+        ("r1/worker-io-0/3", False),
+        ("r1/worker-io-0/4", False),
+        ("r1/worker-gone-0/1", False),
+        ("r2/worker-io-0/1", False),
+        ("nonsense", False),
+    ],
+)
+def test_only_a_process_that_is_certainly_gone_is_over(board: Board, session: str, *, is_over: bool) -> None:
+    """A generation that the board does not show yet may be on its way: the parent was stopped after its fork."""
+    board.rows[1].generation = 3
+
+    assert workers(board).is_over(session) is is_over

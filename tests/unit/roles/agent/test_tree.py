@@ -1,0 +1,63 @@
+"""Whether the scheduler beside the elector makes progress."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.core.board import Board, Phase, SlotState, board_words
+from supervisor.roles.agent.tree import Tree
+from tests.unit.roles.agent.scripted import Clock, S
+
+
+@pytest.fixture
+def board() -> Board:
+    """A board with a scheduler in row 0."""
+    made = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
+    made.header.phase = Phase.READY
+    made.rows[0].state = SlotState.RUNNING
+    return made
+
+
+def test_ten_silent_seconds_are_too_many(board: Board) -> None:
+    """Looked at once a second."""
+    clock = Clock()
+    tree = Tree(board, board.rows[0], clock)
+    seen = []
+    for _ in range(11):
+        seen.append(tree.can_schedule())
+        clock.now_ns += S
+
+    assert seen == [True] * 10 + [False]
+
+
+def test_any_progress_clears_it(board: Board) -> None:
+    """The counter moved, however little."""
+    clock = Clock()
+    tree = Tree(board, board.rows[0], clock)
+    for _ in range(100):
+        clock.now_ns += 5 * S
+        board.rows[0].progress += 1
+        assert tree.can_schedule()
+
+
+def test_a_suspended_machine_is_no_silent_scheduler(board: Board) -> None:
+    """Both slept. The first look afterwards must not cost the lease."""
+    clock = Clock()
+    tree = Tree(board, board.rows[0], clock)
+    clock.now_ns += 3600 * S
+
+    assert tree.can_schedule()
+
+
+def test_it_stops_with_the_tree_or_by_itself(board: Board) -> None:
+    """A draining tree stops the elector long before the agent is told to end."""
+    tree = Tree(board, board.rows[0], Clock())
+    assert not tree.is_stopping()
+    board.header.phase = Phase.DRAINING
+    assert tree.is_stopping()
+    board.header.phase = Phase.READY
+    tree.is_ending = True
+    assert tree.is_stopping()
+    assert not tree.is_scheduler_gone()
+    board.rows[0].state = SlotState.BACKOFF
+    assert tree.is_scheduler_gone()
