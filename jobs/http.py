@@ -1,0 +1,303 @@
+"""``http.request``: one HTTP request as a job, judged by the status of its answer.
+
+Guarantees
+    TLS certificates are always verified. At most ``RESPONSE_BYTES_MAX`` of an answer is read.
+    Secrets are named by reference (see jobs/references.py), are sent to the origin that was
+    asked for and to no other a redirect may lead to, and stand in no error: neither do other
+    headers, nor the query of the URL.
+
+Does not guarantee
+    That the request was made once: a run whose worker died is run again, and a failed one is
+    retried. POST and PATCH carry the run's id as ``Idempotency-Key``, by which a server can
+    tell a repetition from a new request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import re
+import ssl
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from jobs.references import resolve
+from supervisor import Context, job
+
+RESPONSE_BYTES_MAX = 1024 * 1024
+BODY_TAIL_BYTES = 4096
+MESSAGE_TAIL_CHARS = 512
+REDIRECTS_MAX = 5
+TIMEOUT_S_MAX = 3600.0
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_ANY_SUCCESS = range(200, 300)
+_SENT_ELSEWHERE = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a token of RFC 9110
+_HEADER_VALUE = re.compile(r"[^\0\r\n]*\Z")
+
+
+class HttpResult(TypedDict):
+    """What a run of a request leaves on record."""
+
+    status: int
+    duration_s: float
+    bytes: int
+    body_tail: str
+    truncated: bool
+
+
+class RequestRefusedError(ValueError):
+    """The arguments cannot be a request."""
+
+
+class RequestFailedError(RuntimeError):
+    """No answer, or one with a status that was not expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request, checked. ``secrets`` are headers that go to the origin of ``url`` only."""
+
+    method: str
+    url: URL
+    headers: Mapping[str, str] = field(repr=False, default_factory=dict)
+    secrets: Mapping[str, str] = field(repr=False, default_factory=dict)
+    body: bytes | None = field(repr=False, default=None)
+
+    @property
+    def label(self) -> str:
+        """Method and URL for people: without its query, which may hold a token."""
+        hidden = "?…" if self.url.query_string else ""
+        return f"{self.method} {self.url.with_query(None).with_fragment(None)}{hidden}"
+
+    def redirected(self, status: int, location: str) -> Ask:
+        """Return the request that a redirect asks for (RFC 9110, 15.4).
+
+        Raises:
+            RequestFailedError: it leads to no http URL, or from https to http.
+        """
+        try:
+            url = self.url.join(URL(location))
+            _check_url(url)
+        except ValueError:
+            raise RequestFailedError(f"{self.label} was redirected to what is no http or https URL") from None
+        if self.url.scheme == "https" and url.scheme == "http":
+            raise RequestFailedError(f"{self.label} was redirected from https to http, which would give it away")
+        becomes_get = (status == 303 and self.method != "HEAD") or (status in {301, 302} and self.method == "POST")
+        is_elsewhere = url.origin() != self.url.origin()
+        return Ask(
+            method="GET" if becomes_get else self.method,
+            url=url,
+            headers={
+                name: value
+                for name, value in self.headers.items()
+                if not (is_elsewhere and name.lower() not in _SENT_ELSEWHERE)
+                and not (becomes_get and name.lower() == "content-type")
+            },
+            secrets={} if is_elsewhere else self.secrets,
+            body=None if becomes_get else self.body,
+        )
+
+
+@job("http.request")
+async def request(
+    ctx: Context,
+    *,
+    url: str,
+    method: str = "GET",
+    headers: dict[str, str] | None = None,
+    secret_headers: dict[str, str] | None = None,
+    bearer_token: str | None = None,
+    body: str | None = None,
+    json: Any = None,
+    expected_status: list[int] | int | None = None,
+    timeout: float = 30.0,  # noqa: ASYNC109 - of the whole request, redirects and body included
+    ca_file: str | None = None,
+    follow_redirects: bool = True,
+) -> HttpResult:
+    """Send one request and judge the answer by its status.
+
+    Args:
+        ctx: the run's context.
+        url: http or https, without user and password.
+        method: one of GET HEAD POST PUT PATCH DELETE OPTIONS.
+        headers: sent as they are; they are visible in the queue.
+        secret_headers: header name to ``env:NAME`` or ``file:/path``, where the worker finds its value.
+        bearer_token: ``env:NAME`` or ``file:/path`` of a token to send as ``Authorization: Bearer``.
+        body: text to send.
+        json: a value to send as JSON; not together with ``body``.
+        expected_status: a status, or several; default: any from 200 to 299.
+        timeout: seconds for all of it.
+        ca_file: PEM file of the authorities to trust; default: those of the system.
+        follow_redirects: at most five; never from https to http.
+
+    Raises:
+        RequestFailedError: no answer in time, or an unexpected status.
+        RequestRefusedError: an argument cannot be used.
+    """
+    expected = _expected(expected_status)
+    if not 0 < timeout <= TIMEOUT_S_MAX:
+        raise RequestRefusedError(f"timeout must be above 0 and at most {TIMEOUT_S_MAX:.0f} seconds, got {timeout}")
+    ask = _ask(method, url, body=body, json=json)
+    ask = _with_headers(ask, headers or {}, _secrets(secret_headers or {}, bearer_token), run_id=ctx.run_id)
+    tls = tls_context(ca_file) if ca_file is not None else None
+    started_ns = ctx.clock.elapsed_ns()
+    try:
+        async with asyncio.timeout(timeout), session(tls) as client:
+            answer = await _exchange(client, ask, REDIRECTS_MAX if follow_redirects else 0)
+    except TimeoutError:
+        raise RequestFailedError(f"{ask.label}: no whole answer within {timeout:g} s") from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise RequestFailedError(f"{ask.label}: {failure_reason(error)}") from None
+    answer["duration_s"] = round((ctx.clock.elapsed_ns() - started_ns) / 1e9, 6)
+    if answer["status"] not in expected:
+        raise RequestFailedError(_unexpected(ask, answer, expected_status))
+    return answer
+
+
+def tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """Return a context that verifies, against ``ca_file`` or what the system trusts."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise RequestRefusedError(f"ca_file {ca_file!r} cannot be used: {error.strerror or error}") from None
+
+
+def session(tls: ssl.SSLContext | None, *, connections: int = 1) -> aiohttp.ClientSession:
+    """Return a client that keeps no cookies, follows nothing on its own and verifies TLS."""
+    connector = aiohttp.TCPConnector(limit=connections, ssl=tls if tls is not None else True)
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+        headers={"User-Agent": "tenure"},
+    )
+
+
+def failure_reason(error: Exception) -> str:
+    """Return why a request failed, in words that hold no header and no URL."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its TLS certificate is not trusted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect: {error.os_error.strerror or type(error.os_error).__name__}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the server closed the connection without an answer"
+    return type(error).__name__
+
+
+async def _exchange(client: aiohttp.ClientSession, ask: Ask, redirects_left: int) -> HttpResult:
+    masked = [value.encode() for value in ask.secrets.values()]
+    while True:
+        async with client.request(
+            ask.method,
+            ask.url,
+            headers={**ask.headers, **ask.secrets},
+            data=ask.body,
+            allow_redirects=False,
+        ) as response:
+            location = response.headers.get("Location")
+            if response.status not in _REDIRECTS or location is None or redirects_left == 0:
+                return await _read(response, masked)
+        redirects_left -= 1
+        ask = ask.redirected(response.status, location)
+
+
+async def _read(response: aiohttp.ClientResponse, masked: Sequence[bytes]) -> HttpResult:
+    """Keep the end of the body; a server that echoes what it was sent must not write a secret into the record."""
+    kept = BODY_TAIL_BYTES + max(map(len, masked), default=0)  # so that a secret cut in two is not kept in part
+    tail = b""
+    count = 0
+    async for chunk in response.content.iter_chunked(64 * 1024):
+        count += len(chunk)
+        tail = (tail + chunk)[-kept:]
+        if count >= RESPONSE_BYTES_MAX:
+            break
+    for secret in masked:
+        tail = tail.replace(secret, b"*" * len(secret)).replace(_token(secret), b"*" * len(_token(secret)))
+    return HttpResult(
+        status=response.status,
+        duration_s=0.0,
+        bytes=count,
+        body_tail=tail[-BODY_TAIL_BYTES:].decode(_known(response.charset), errors="replace"),
+        truncated=count > BODY_TAIL_BYTES,
+    )
+
+
+def _token(secret: bytes) -> bytes:
+    """Return the credential within ``Bearer <credential>``."""
+    return secret.rpartition(b" ")[2] or secret
+
+
+def _known(charset: str | None) -> str:
+    try:
+        return codecs.lookup(charset or "utf-8").name
+    except LookupError:
+        return "utf-8"
+
+
+def _expected(status: list[int] | int | None) -> Container[int]:
+    if status is None:
+        return _ANY_SUCCESS
+    wanted = [status] if isinstance(status, int) else status
+    if not wanted or not all(100 <= one <= 599 for one in wanted):
+        raise RequestRefusedError(f"expected_status must be one or more of 100 to 599, got {status}")
+    return wanted
+
+
+def _unexpected(ask: Ask, answer: HttpResult, expected: list[int] | int | None) -> str:
+    wanted = "2xx" if expected is None else expected
+    said = answer["body_tail"].strip()[-MESSAGE_TAIL_CHARS:]
+    return f"{ask.label} answered {answer['status']}, expected {wanted}" + (
+        f"; its last words:\n{said}" if said else ""
+    )
+
+
+def _ask(method: str, url: str, *, body: str | None, json: Any) -> Ask:
+    if method.upper() not in METHODS:
+        raise RequestRefusedError(f"method must be one of {' '.join(sorted(METHODS))}, got {method!r}")
+    if body is not None and json is not None:
+        raise RequestRefusedError("give body or json, not both")
+    try:
+        parsed = URL(url)
+        _check_url(parsed)
+    except ValueError as error:
+        raise RequestRefusedError(f"url cannot be requested: {error}") from None
+    if json is not None:
+        return Ask(method.upper(), parsed, {"Content-Type": "application/json"}, body=msgspec.json.encode(json))
+    if body is not None:
+        return Ask(method.upper(), parsed, {"Content-Type": "text/plain; charset=utf-8"}, body=body.encode())
+    return Ask(method.upper(), parsed)
+
+
+def _check_url(url: URL) -> None:
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError("it must start with http:// or https:// and name a host")
+    if url.user is not None or url.password is not None:
+        raise ValueError("it must not hold a user or password; name them in secret_headers or bearer_token")
+
+
+def _secrets(references: Mapping[str, str], bearer_token: str | None) -> dict[str, str]:
+    secrets = {name: resolve(f"secret_headers.{name}", reference) for name, reference in references.items()}
+    if bearer_token is not None:
+        secrets["Authorization"] = f"Bearer {resolve('bearer_token', bearer_token)}"
+    return secrets
+
+
+def _with_headers(ask: Ask, headers: Mapping[str, str], secrets: Mapping[str, str], *, run_id: str) -> Ask:
+    for name, value in [*headers.items(), *secrets.items()]:
+        if not _HEADER_NAME.match(name):
+            raise RequestRefusedError(f"{name!r} cannot be the name of a header")
+        if not _HEADER_VALUE.match(value):
+            raise RequestRefusedError(f"the value of header {name} holds a line break or NUL, which no header can")
+    given = [name.lower() for name in [*headers, *secrets]]
+    if len(set(given)) < len(given):
+        raise RequestRefusedError("headers, secret_headers and bearer_token name the same header twice; drop one")
+    defaults = {"Idempotency-Key": run_id} if ask.method in {"POST", "PATCH"} else {}
+    kept = {name: value for name, value in {**defaults, **ask.headers}.items() if name.lower() not in given}
+    return replace(ask, headers={**kept, **headers}, secrets=secrets)

@@ -1,0 +1,13 @@
+"""Identity upkeep as jobs: tenant domains, their tokens and their endpoints, in SQL.
+
+``models`` holds the tables, ``database`` opens one, and each job has a module of its own;
+``source`` reads what ``domain_sync`` is fed and ``changes`` decides what it does about it.
+"""
+
+from __future__ import annotations
+
+from jobs.identity.domain_sync import domain_sync
+from jobs.identity.endpoint_verification import endpoint_verification
+from jobs.identity.token_cleanup import token_cleanup
+
+__all__ = ["domain_sync", "endpoint_verification", "token_cleanup"]

@@ -1,0 +1,119 @@
+"""What a sync does about the domains it knows, given those its source lists now. Decides, writes nothing.
+
+Guarantees
+    Deciding again after the changes were made decides on none: a sync is idempotent.
+    Whatever the upstream renamed, swapped or made anew, the writes can be done in the order
+    ``released``, ``written``, ``vanished`` without two domains ever holding one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobs.identity.models import ENABLED, NAME_CHARS
+from jobs.identity.source import UpstreamDomain
+
+SHOWN_MAX = 5
+
+
+class SourceConflictError(ValueError):
+    """The source lists domains that another source owns. Nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDomain:
+    """A domain as the table has it."""
+
+    id: str
+    name: str
+    tenant: str
+    state: str
+    source: str
+    vanished: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A domain as the table shall have it."""
+
+    id: str
+    name: str
+    tenant: str
+    state: str
+
+
+@dataclass(slots=True)
+class Changes:
+    """The writes of one sync, and what it will have done."""
+
+    released: list[tuple[str, str]] = field(default_factory=list)  # id, and the name it gives way under
+    written: list[Written] = field(default_factory=list)
+    vanished: list[str] = field(default_factory=list)
+    created: int = 0
+    updated: int = 0
+    enabled: int = 0
+    unchanged: int = 0
+
+
+def decide(source: str, upstream: Sequence[UpstreamDomain], known: Sequence[KnownDomain]) -> Changes:
+    """Return what makes the domains of ``source`` those that ``upstream`` lists.
+
+    Args:
+        source: the owner of what ``upstream`` lists.
+        upstream: ids and names each listed once.
+        known: every domain of ``source``, and those of others that share an id or name with ``upstream``.
+
+    Raises:
+        SourceConflictError: names domains that belong to another source.
+    """
+    own = {domain.id: domain for domain in known if domain.source == source}
+    _refuse_conflicts(source, upstream, [domain for domain in known if domain.source != source])
+    changes = Changes()
+    listed = {domain.id for domain in upstream}
+    changes.vanished = [one.id for one in own.values() if one.id not in listed and one.state == ENABLED]
+    changes.released = _released(own, {domain.name: domain.id for domain in upstream}, listed)
+    for domain in upstream:
+        _decide_one(changes, domain, own.get(domain.id))
+    return changes
+
+
+def _decide_one(changes: Changes, domain: UpstreamDomain, before: KnownDomain | None) -> None:
+    if before is None:
+        changes.created += 1
+        changes.written.append(Written(domain.id, domain.name, domain.tenant, ENABLED))
+        return
+    is_back = before.vanished is not None
+    is_changed = (before.name, before.tenant) != (domain.name, domain.tenant)
+    changes.enabled += is_back
+    changes.updated += is_changed
+    if is_back or is_changed:
+        state = ENABLED if is_back else before.state  # DISABLED by somebody: not ours to undo
+        changes.written.append(Written(domain.id, domain.name, domain.tenant, state))
+    else:
+        changes.unchanged += 1
+
+
+def _released(own: Mapping[str, KnownDomain], takers: Mapping[str, str], listed: set[str]) -> list[tuple[str, str]]:
+    """Return who must give up a name first, because another domain gets it in this sync."""
+    return [
+        (one.id, f"~{one.id}" if one.id in listed else f"{one.name[:NAME_CHARS]}~{one.id}")
+        for one in own.values()
+        if takers.get(one.name, one.id) != one.id
+    ]
+
+
+def _refuse_conflicts(source: str, upstream: Sequence[UpstreamDomain], others: Sequence[KnownDomain]) -> None:
+    by_id = {domain.id: domain for domain in others}
+    by_name = {domain.name: domain for domain in others}
+    found = [
+        f"{domain.name!r} (id {domain.id}) belongs to source {other.source}"
+        for domain in upstream
+        if (other := by_id.get(domain.id) or by_name.get(domain.name)) is not None
+    ]
+    if found:
+        more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
+        raise SourceConflictError(
+            f"source {source} lists domains of another: {'; '.join(found[:SHOWN_MAX])}{more}; "
+            f"if it replaces the other, give both the same source_name"
+        )

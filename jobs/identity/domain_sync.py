@@ -1,0 +1,149 @@
+"""``identity.domain_sync``: make the table hold the tenant domains that an upstream lists.
+
+Guarantees
+    One transaction, alone among syncs: readers see the list before or after, never a mixture,
+    and a run that is cut off anywhere leaves nothing. Running it again changes nothing more.
+    Domains that the source no longer lists are disabled, never deleted; those that come back
+    are enabled. What somebody disabled by hand stays disabled.
+
+Does not guarantee
+    Which of two concurrent runs writes last, if the upstream changed between their readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from sqlalchemy import Connection, delete, or_, select, update
+
+from jobs.identity.changes import Changes, KnownDomain, decide
+from jobs.identity.database import DEFAULT, alone, open_database
+from jobs.identity.models import DISABLED, SOURCE_CHARS, domains, endpoints
+from jobs.identity.source import SourceRefusedError, UpstreamDomain, load, source_label
+from jobs.identity.upserts import batches, upsert
+from jobs.references import resolve
+from supervisor import Context, job
+
+
+class SyncResult(TypedDict):
+    """How many domains, and endpoints of theirs, one sync changed."""
+
+    created: int
+    updated: int
+    unchanged: int
+    disabled: int
+    enabled: int
+    endpoints_added: int
+    endpoints_removed: int
+
+
+@job("identity.domain_sync", timeout=600.0)
+def domain_sync(
+    ctx: Context,
+    *,
+    source: str,
+    database: str = DEFAULT,
+    source_token: str | None = None,
+    source_name: str | None = None,
+    ca_file: str | None = None,
+    allow_empty: bool = False,
+) -> SyncResult:
+    """Read ``source`` and make the table agree with it.
+
+    Args:
+        ctx: the run's context.
+        source: http(s) URL or path of a JSON document, ``{"domains": […]}`` or the bare list.
+        database: URL without a password, or ``env:NAME`` or ``file:/path`` of any.
+        source_token: ``env:NAME`` or ``file:/path`` of a bearer token for the source.
+        source_name: who owns the domains; default: the source, without its query.
+        ca_file: PEM file of the authorities to trust; default: those of the system.
+        allow_empty: whether a source that lists nothing is believed.
+
+    Raises:
+        SourceRefusedError: the source cannot be read or believed.
+        SourceConflictError: it lists a domain that another source owns.
+    """
+    owner = source_name or source_label(source)
+    if len(owner) > SOURCE_CHARS:
+        raise SourceRefusedError(f"source_name must have at most {SOURCE_CHARS} characters, it has {len(owner)}")
+    token = resolve("source_token", source_token) if source_token is not None else None
+    upstream = load(source, token=token, ca_file=ca_file, allow_empty=allow_empty)
+    with open_database(database) as engine, alone(engine) as connection:
+        result = sync(connection, owner, upstream, now_ms=ctx.clock.wall_ms())
+    ctx.log.info("domains_synced", source=owner, **result)
+    return result
+
+
+def sync(connection: Connection, source: str, upstream: Sequence[UpstreamDomain], *, now_ms: int) -> SyncResult:
+    """Do what ``domain_sync`` promises, within the transaction of ``connection``."""
+    changes = decide(source, upstream, _known(connection, source, upstream))
+    _write(connection, source, changes, now_ms)
+    for batch in batches([domain.id for domain in upstream]):
+        connection.execute(update(domains).where(domains.c.id.in_(batch)).values(last_seen=now_ms))
+    added, removed = _sync_endpoints(connection, source, upstream)
+    return SyncResult(
+        created=changes.created,
+        updated=changes.updated,
+        unchanged=changes.unchanged,
+        disabled=len(changes.vanished),
+        enabled=changes.enabled,
+        endpoints_added=added,
+        endpoints_removed=removed,
+    )
+
+
+def _known(connection: Connection, source: str, upstream: Sequence[UpstreamDomain]) -> list[KnownDomain]:
+    columns = select(*(domains.c[name] for name in ("id", "name", "tenant", "state", "source", "vanished")))
+    rows = list(connection.execute(columns.where(domains.c.source == source)))
+    for batch in batches(upstream):
+        shares = or_(domains.c.id.in_([one.id for one in batch]), domains.c.name.in_([one.name for one in batch]))
+        rows += connection.execute(columns.where(domains.c.source != source, shares))
+    return [KnownDomain(*row) for row in rows]
+
+
+def _write(connection: Connection, source: str, changes: Changes, now_ms: int) -> None:
+    for domain_id, name in changes.released:
+        connection.execute(update(domains).where(domains.c.id == domain_id).values(name=name))
+    rows = [
+        {
+            "id": one.id,
+            "name": one.name,
+            "tenant": one.tenant,
+            "state": one.state,
+            "source": source,
+            "first_seen": now_ms,
+            "last_seen": now_ms,
+            "vanished": None,
+        }
+        for one in changes.written
+    ]
+    upsert(connection, domains, rows, key=["id"], set_=["name", "tenant", "state", "last_seen", "vanished"])
+    for batch in batches(changes.vanished):
+        gone = update(domains).where(domains.c.id.in_(batch))
+        connection.execute(gone.values(state=DISABLED, vanished=now_ms))
+
+
+def _sync_endpoints(connection: Connection, source: str, upstream: Sequence[UpstreamDomain]) -> tuple[int, int]:
+    """Return how many endpoints were added and removed; those of other origin, and unmentioned ones, stay."""
+    added = removed = 0
+    for batch in batches([domain for domain in upstream if domain.endpoints is not None]):
+        wanted = {(domain.id, url): None for domain in batch for url in domain.endpoints or ()}  # in order, each once
+        found = connection.execute(
+            select(endpoints.c.domain_id, endpoints.c.url, endpoints.c.id, endpoints.c.source).where(
+                endpoints.c.domain_id.in_([domain.id for domain in batch])
+            )
+        ).all()
+        present = {(row.domain_id, row.url) for row in found}
+        new = [
+            {"domain_id": domain_id, "url": url, "source": source}
+            for domain_id, url in wanted
+            if (domain_id, url) not in present
+        ]
+        gone = [row.id for row in found if row.source == source and (row.domain_id, row.url) not in wanted]
+        upsert(connection, endpoints, new, key=["domain_id", "url"], set_=[])
+        for ids in batches(gone):
+            connection.execute(delete(endpoints).where(endpoints.c.id.in_(ids)))
+        added += len(new)
+        removed += len(gone)
+    return added, removed

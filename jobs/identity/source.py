@@ -1,0 +1,205 @@
+"""What ``domain_sync`` is fed: a JSON list of domains, from a file or over HTTP(S), checked whole.
+
+Guarantees
+    Nothing is handed on that is malformed, lists an id or a name twice, is larger than the
+    limits, or (unless that is allowed) lists nothing: an upstream that fails must never read
+    as one whose domains are all gone.
+"""
+
+from __future__ import annotations
+
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+import msgspec
+
+from jobs.identity.models import ID_CHARS, NAME_CHARS, SOURCE_CHARS, TENANT_CHARS, URL_CHARS
+
+SOURCE_BYTES_MAX = 32 * 1024 * 1024
+DOMAINS_MAX = 100_000
+ENDPOINTS_MAX = 100  # of one domain
+SHOWN_MAX = 5
+READ_TIMEOUT_S = 30.0
+
+
+class SourceRefusedError(ValueError):
+    """The source cannot be read, or what it holds cannot be trusted to be a list of domains."""
+
+
+class UpstreamDomain(msgspec.Struct, frozen=True):
+    """One domain as the upstream lists it. Fields that it has beside these are none of ours."""
+
+    id: str
+    name: str
+    tenant: str = ""
+    endpoints: tuple[str, ...] | None = None  # None: the upstream says nothing about them
+
+
+class _Document(msgspec.Struct):
+    domains: list[UpstreamDomain]
+
+
+def load(source: str, *, token: str | None, ca_file: str | None, allow_empty: bool) -> list[UpstreamDomain]:
+    """Return the domains that ``source``, an http(s) URL or the path of a file, lists.
+
+    Raises:
+        SourceRefusedError: says what is wrong with it.
+    """
+    label = source_label(source)
+    data = _fetch(source, label, token=token, ca_file=ca_file) if _is_url(source) else _read(Path(source))
+    if len(data) > SOURCE_BYTES_MAX:
+        raise SourceRefusedError(f"source {label} is larger than {SOURCE_BYTES_MAX} bytes; split it")
+    domains = parse(data, label)
+    if not domains and not allow_empty:
+        raise SourceRefusedError(
+            f"source {label} lists no domain, which would disable all of them; if that is meant, set allow_empty"
+        )
+    return domains
+
+
+def source_label(source: str) -> str:
+    """Return how ``source`` is called in messages and in the table; refuse one that holds a password."""
+    parts = urlsplit(source) if _is_url(source) else None
+    if parts is not None and (parts.username is not None or parts.password is not None):
+        raise SourceRefusedError("source must not hold a user or password; name a token in source_token")
+    label = source if parts is None else parts._replace(query="", fragment="").geturl()
+    if not 0 < len(label) <= SOURCE_CHARS:
+        raise SourceRefusedError(f"source must have 1 to {SOURCE_CHARS} characters, it has {len(label)}")
+    return label
+
+
+def parse(data: bytes, label: str) -> list[UpstreamDomain]:
+    """Return the domains of a document: ``{"domains": […]}`` or the bare list.
+
+    Raises:
+        SourceRefusedError: says where it is malformed.
+    """
+    is_list = data.lstrip()[:1] == b"["
+    try:
+        if is_list:
+            domains = msgspec.json.decode(data, type=list[UpstreamDomain])
+        else:
+            domains = msgspec.json.decode(data, type=_Document).domains
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SourceRefusedError(f"source {label} is no list of domains: {error}") from None
+    problems = _problems(domains)
+    if problems:
+        more = f" and {len(problems) - SHOWN_MAX} more" if len(problems) > SHOWN_MAX else ""
+        raise SourceRefusedError(f"source {label}: {'; '.join(problems[:SHOWN_MAX])}{more}")
+    return domains
+
+
+def _problems(domains: Sequence[UpstreamDomain]) -> list[str]:
+    if len(domains) > DOMAINS_MAX:
+        return [f"it lists {len(domains)} domains, more than {DOMAINS_MAX}"]
+    found = [problem for position, domain in enumerate(domains) for problem in _domain_problems(position, domain)]
+    for field in ("id", "name"):
+        seen: set[str] = set()
+        for domain in domains:
+            value = getattr(domain, field)
+            if value in seen:
+                found.append(f"{field} {value!r} is listed twice")
+            seen.add(value)
+    return found
+
+
+def _domain_problems(position: int, domain: UpstreamDomain) -> list[str]:
+    where = f"domains[{position}]"
+    found = [
+        f"{where}.{field} must have {least} to {most} characters, it has {len(value)}"
+        for field, value, least, most in (
+            ("id", domain.id, 1, ID_CHARS),
+            ("name", domain.name, 1, NAME_CHARS),
+            ("tenant", domain.tenant, 0, TENANT_CHARS),
+        )
+        if not least <= len(value) <= most
+    ]
+    if "\0" in domain.id + domain.name + domain.tenant:
+        found.append(f"{where} contains a NUL character")
+    endpoints = domain.endpoints or ()
+    if len(endpoints) > ENDPOINTS_MAX:
+        found.append(f"{where} has {len(endpoints)} endpoints, more than {ENDPOINTS_MAX}")
+    found.extend(f"{where}.endpoints: {url!r} is no http or https URL" for url in endpoints if not _is_endpoint(url))
+    return found
+
+
+def _is_endpoint(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return (
+            len(url) <= URL_CHARS
+            and parts.scheme in {"http", "https"}
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+            and url.isprintable()
+            and " " not in url
+        )
+    except ValueError:
+        return False
+
+
+def _is_url(source: str) -> bool:
+    return source.startswith(("http://", "https://"))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(SOURCE_BYTES_MAX + 1)
+    except OSError as error:
+        raise SourceRefusedError(f"source {path} cannot be read: {error.strerror}") from None
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but never from https to http: a list that anybody on the way may change is no list."""
+
+    def redirect_request(  # noqa: PLR0917 - urllib calls it so
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if req.full_url.startswith("https://") and not newurl.startswith("https://"):
+            raise urllib.error.URLError("it redirects from https to something else")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _fetch(url: str, label: str, *, token: str | None, ca_file: str | None) -> bytes:
+    headers = {"Accept": "application/json", "User-Agent": "tenure"}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was checked
+    if token is not None:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")  # for this server, not where it points
+    try:
+        with _opener(ca_file).open(request, timeout=READ_TIMEOUT_S) as response:
+            data: bytes = response.read(SOURCE_BYTES_MAX + 1)
+            return data
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise SourceRefusedError(f"source {label} answered {error.code}") from None
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise SourceRefusedError(f"source {label} cannot be fetched: {reason}") from None
+
+
+def _opener(ca_file: str | None) -> urllib.request.OpenerDirector:
+    """Return an opener with nothing that could open a file: or ftp: URL."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca_file)),
+        _Redirects(),
+        urllib.request.UnknownHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener

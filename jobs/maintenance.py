@@ -1,0 +1,98 @@
+"""``maintenance.*``: jobs that look after Tenure's own queues.
+
+Guarantees
+    They only drop what has ended: history beyond its cap, and dead runs beyond theirs or older
+    than asked. What is waiting, running or due later is read at most.
+    Each call to Redis is bounded, so that none holds the server for longer than milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from supervisor import Context, Retry, job
+from supervisor.store.producer import current
+from supervisor.store.queue_reads import QueueReads
+from supervisor.store.queues import Queues
+
+CALLS_MAX = 10_000  # of one queue, each dropping up to 500 dead runs
+DAYS_MAX = 3650.0
+RESERVE_S = 5.0
+SHOWN_MAX = 10
+
+
+class TrimResult(TypedDict):
+    """What one clean-up of the queues dropped."""
+
+    queues: int
+    dropped: int
+    complete: bool  # false: stopped at its deadline, and the next run goes on
+
+
+class VerifyResult(TypedDict):
+    """What one verification saw."""
+
+    queues: int
+    violations: list[str]
+
+
+class QueueInvariantError(RuntimeError):
+    """A queue contradicts itself. Runs may be stuck; the message says which."""
+
+
+@job("maintenance.trim_history")
+def trim_history(ctx: Context, *, dead_days: float | None = None) -> TrimResult:
+    """Trim every queue to ``queues.history`` and ``queues.dead`` of the configuration.
+
+    Busy queues are trimmed as they work; this reaches those that nobody uses any more.
+
+    Args:
+        ctx: the run's context.
+        dead_days: drop dead runs that died longer ago as well; default: keep them up to their cap.
+    """
+    if dead_days is not None and not 0 < dead_days <= DAYS_MAX:
+        raise ValueError(f"dead_days must be above 0 and at most {DAYS_MAX:.0f}, got {dead_days}")
+    producer = current()
+    before_ms = 0 if dead_days is None else ctx.clock.wall_ms() - round(dead_days * 86_400_000)
+    queues = Queues(producer.keys)
+    names = producer.run(QueueReads(producer.keys).names())
+    result = TrimResult(queues=len(names), dropped=0, complete=True)
+    for name in names:
+        call = queues.trim(
+            name,
+            history=producer.limits.history,
+            dead_cap=producer.limits.dead,
+            dead_before_ms=max(0, before_ms),
+        )
+        for _ in range(CALLS_MAX):
+            if ctx.remaining_s() < RESERVE_S:
+                result["complete"] = False
+                break
+            dropped = producer.run(call)
+            result["dropped"] += dropped
+            if dropped == 0:
+                break
+    ctx.log.info("queues_trimmed", **result)
+    return result
+
+
+@job("maintenance.verify_queues", retry=Retry(attempts=1))
+def verify_queues(ctx: Context) -> VerifyResult:
+    """Verify the invariants of every queue.
+
+    Args:
+        ctx: the run's context.
+
+    Raises:
+        QueueInvariantError: at least one does not hold; names them. The full list is in the log.
+    """
+    producer = current()
+    reads = QueueReads(producer.keys)
+    names = producer.run(reads.names())
+    violations = [f"{name}: {found}" for name in names for found in producer.run(reads.fsck(name))]
+    for violation in violations:
+        ctx.log.error("queue_invariant_violated", violation=violation)
+    if violations:
+        more = f"\nand {len(violations) - SHOWN_MAX} more" if len(violations) > SHOWN_MAX else ""
+        raise QueueInvariantError("\n".join(violations[:SHOWN_MAX]) + more)
+    return VerifyResult(queues=len(names), violations=[])

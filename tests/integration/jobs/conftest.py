@@ -1,0 +1,72 @@
+"""What the tests of the shipped jobs share: a run's context, databases, and waiting for what must come true."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.pool import NullPool
+
+from jobs.identity.database import open_database
+from jobs.identity.models import metadata
+from supervisor import Context
+from supervisor.clock import SystemClock
+from tests.integration.jobs.databases import Postgres, kinds
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def ctx() -> Context:
+    """A context as a worker makes it, for a run that no schedule made."""
+    return Context(run_id="a-run", job="a.job")
+
+
+def wait_for(fact: Callable[[], bool], what: str) -> None:
+    """Return once ``fact`` holds; fail if it does not within a generous time."""
+    clock = SystemClock()
+    until_ns = clock.elapsed_ns() + int(PATIENCE_S * 1e9)
+    pause = threading.Event()
+    while not fact():
+        assert clock.elapsed_ns() < until_ns, f"{what} did not happen within {PATIENCE_S} s"
+        pause.wait(0.01)
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool], str], None]:
+    """Wait for a fact."""
+    return wait_for
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One PostgreSQL for this xdist worker."""
+    server = Postgres()
+    try:
+        wait_for(server.is_up, "PostgreSQL's start")
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(params=kinds())
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The ``database`` argument of an empty database, of each kind that can be had here."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/folder/identity.db"
+        return
+    url: str = request.getfixturevalue("postgres").url
+    yield url
+    engine = create_engine(url, poolclass=NullPool)
+    metadata.drop_all(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def engine(database: str) -> Iterator[Engine]:
+    """The same database, opened, for looking and for preparing."""
+    with open_database(database) as opened:
+        yield opened

@@ -1,0 +1,134 @@
+"""identity.domain_sync from an upstream over HTTP and HTTPS."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+
+from jobs.identity import domain_sync
+from jobs.identity.models import domains
+from jobs.identity.source import SourceRefusedError
+from supervisor import Context
+
+TLS = Path(__file__).resolve().parents[2] / "data" / "tls"
+
+
+class Upstream(ThreadingHTTPServer):
+    """An upstream that answers with ``document`` and remembers what it was asked with."""
+
+    daemon_threads = True
+    document = b"[]"
+    status = 200
+    location: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.authorizations: list[str | None] = []
+
+
+class Answer(BaseHTTPRequestHandler):
+    """One answer."""
+
+    server: Upstream
+
+    def do_GET(self) -> None:
+        self.server.authorizations.append(self.headers["Authorization"])
+        self.send_response(self.server.status)
+        if self.server.location is not None:
+            self.send_header("Location", self.server.location)
+        self.send_header("Content-Length", str(len(self.server.document)))
+        self.end_headers()
+        self.wfile.write(self.server.document)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def upstream() -> Iterator[Callable[..., tuple[Upstream, str]]]:
+    """Start upstreams; each call returns a server and its URL."""
+    servers: list[Upstream] = []
+
+    def start(*, tls: bool = False) -> tuple[Upstream, str]:
+        server = Upstream()
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(TLS / "server.pem", TLS / "server.key")
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return server, f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}/domains?page=1"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_source_is_read_over_http_with_a_token(
+    ctx: Context, database: str, engine: Engine, upstream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token is named by reference, and goes to the server asked and no other."""
+    monkeypatch.setenv("UPSTREAM_TOKEN", "secret")
+    elsewhere, elsewhere_url = upstream()
+    elsewhere.document = b'[{"id": "a", "name": "A"}]'
+    server, url = upstream()
+    server.status, server.location = 302, elsewhere_url
+
+    result = domain_sync(ctx, database=database, source=url, source_token="env:UPSTREAM_TOKEN")
+
+    assert result["created"] == 1
+    assert server.authorizations == ["Bearer secret"]
+    assert elsewhere.authorizations == [None]
+    with engine.connect() as connection:
+        assert connection.scalars(select(domains.c.source)).all() == [url.partition("?")[0]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((500, None), "answered 500"),
+        ((404, None), "answered 404"),
+        ((302, "file:///etc/passwd"), "answered 302"),
+        ((302, "ftp://127.0.0.1/x"), "cannot be fetched: unknown url type: ftp"),
+    ],
+)
+def test_an_upstream_that_fails_is_refused(
+    ctx: Context, tmp_path: Path, upstream: Any, answer: tuple[int, str | None], message: str
+) -> None:
+    """Before any database is opened; and a redirect opens no file."""
+    server, url = upstream()
+    server.document, (server.status, server.location) = b'[{"id": "a", "name": "A"}]', answer
+
+    with pytest.raises(SourceRefusedError, match=message):
+        domain_sync(ctx, database=f"sqlite:///{tmp_path}/no/identity.db", source=url)
+    assert not (tmp_path / "no").exists()
+
+
+def test_an_upstream_that_is_not_there_is_refused(ctx: Context, tmp_path: Path) -> None:
+    """With the system's reason; so is a file."""
+    with pytest.raises(SourceRefusedError, match=r"cannot be fetched: .*refused"):
+        domain_sync(ctx, source="http://127.0.0.1:1/")
+    with pytest.raises(SourceRefusedError, match="cannot be read: No such file"):
+        domain_sync(ctx, source=f"{tmp_path}/none.json")
+
+
+def test_an_upstreams_certificate_is_verified(ctx: Context, database: str, upstream: Any) -> None:
+    """Whoever can change the list can disable every tenant."""
+    server, url = upstream(tls=True)
+    server.document = b'[{"id": "a", "name": "A"}]'
+
+    with pytest.raises(SourceRefusedError, match="certificate verify failed"):
+        domain_sync(ctx, database=database, source=url)
+    assert domain_sync(ctx, database=database, source=url, ca_file=str(TLS / "ca.pem"))["created"] == 1
+
+    server.status, server.location = 302, "http://127.0.0.1:1/"
+    with pytest.raises(SourceRefusedError, match="from https to something else"):
+        domain_sync(ctx, database=database, source=url, ca_file=str(TLS / "ca.pem"))
