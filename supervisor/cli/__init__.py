@@ -1,0 +1,1 @@
+"""The command line: talks to people, imports heavy things only inside commands."""

@@ -1,0 +1,92 @@
+"""How a command that inspects reaches the cluster: settings, keys, and one client with a clear refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from supervisor.core.errors import StoreUnavailableError
+from supervisor.settings.models import Settings
+from supervisor.store.client import Store
+from supervisor.store.keys import Keys
+from supervisor.store.leases import Leases
+from supervisor.store.queues import Queues
+from supervisor.store.schedules import SchedulePage, Schedules, StoredSchedule
+from supervisor.store.sessions import Sessions
+
+PAGES_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A client and everything that can be asked through it."""
+
+    settings: Settings
+    store: Store
+    keys: Keys
+
+    @property
+    def leases(self) -> Leases:
+        """The election."""
+        return Leases(self.keys)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The stored schedules."""
+        return Schedules(self.keys)
+
+    @property
+    def queues(self) -> Queues:
+        """Queues and runs."""
+        return Queues(self.keys)
+
+    @property
+    def sessions(self) -> Sessions:
+        """Worker processes."""
+        return Sessions(self.keys)
+
+    def all_schedules(self) -> tuple[list[StoredSchedule], int]:
+        """Return every stored schedule, and Redis' time."""
+        found: dict[str, StoredSchedule] = {}
+        cursor = "0"
+        page = SchedulePage(cursor="0", items=[], now_ms=0, unreadable=[])
+        for _ in range(PAGES_MAX):
+            page = self.store.run(self.schedules.page(cursor))
+            found.update((item.definition.id, item) for item in page.items)
+            cursor = page.cursor
+            if cursor == "0":
+                break
+        return sorted(found.values(), key=lambda item: item.definition.id), page.now_ms
+
+
+@contextmanager
+def connected(settings: Settings) -> Iterator[Connection]:
+    """Connect to the cluster of ``settings``.
+
+    Raises:
+        StoreUnavailableError: nobody answers; for the embedded server the message says that no tree runs here.
+    """
+    from supervisor.app import embedded_server, resolve_redis_url
+
+    if embedded_server(settings) is not None and not embedded_server_is_up(settings):
+        raise StoreUnavailableError(
+            f"no tree runs on data_dir {settings.data_dir}: the embedded server does not answer; start one with "
+            f"`tenure run`, or point to the running one by --config, TENURE_DATA_DIR or TENURE_REDIS__URL"
+        )
+    store = Store.connect(resolve_redis_url(settings), settings=settings.redis, name=f"{settings.cluster}:cli")
+    try:
+        yield Connection(settings, store, Keys(settings.cluster))
+    finally:
+        store.close()
+
+
+def embedded_server_is_up(settings: Settings) -> bool:
+    """Return whether the embedded server of the data directory answers."""
+    from supervisor.app import embedded_server
+
+    server = embedded_server(settings)
+    try:
+        return server is not None and server.is_ready()
+    except OSError:
+        return False

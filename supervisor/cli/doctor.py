@@ -1,0 +1,162 @@
+"""``tenure doctor``: everything around the tree that can be wrong, each line with its remedy."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.cli.output import output_option, print_rows
+from supervisor.core.errors import EXIT_NO, TenureError
+from supervisor.settings.models import Settings
+
+CLOCK_SKEW_MS_MAX = 500
+DESCRIPTORS_MIN = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report."""
+
+    check: str
+    seen: str
+    remedy: str = ""  # what to do; empty: nothing is wrong
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.remedy
+
+
+@click.command()
+@config_options
+@output_option
+def doctor(*, output: str, load_settings: LoadSettings) -> int:
+    r"""Check environment, permissions, port, Redis, clock and imports. Exits with 3 if anything is wrong.
+
+    \b
+    Example:
+      tenure doctor --config /etc/tenure
+    """
+    loaded = load_settings()
+    found = list(examine(loaded.settings, loaded.settings.jobs))
+    rows = [
+        {"check": each.check, "state": "ok" if each.is_ok else "FAIL", "seen": each.seen, "remedy": each.remedy}
+        for each in found
+    ]
+    print_rows(rows, columns=("check", "state", "seen", "remedy"), output=output, empty="nothing was checked")
+    return 0 if all(each.is_ok for each in found) else EXIT_NO
+
+
+def examine(settings: Settings, modules: tuple[str, ...]) -> Iterator[Finding]:
+    """Yield every finding, good or bad."""
+    yield _python()
+    yield _linux()
+    yield _import_clash()
+    yield _descriptors()
+    yield _timezones()
+    yield _data_directory(Path(settings.data_dir))
+    yield _port(settings)
+    yield _jobs(modules)
+    yield from _redis(settings)
+
+
+def _python() -> Finding:
+    is_ok = sys.version_info >= (3, 11)
+    return Finding("python", platform.python_version(), "" if is_ok else "use 3.11 or newer")
+
+
+def _linux() -> Finding:
+    is_ok = sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
+    seen = f"{platform.system()} {platform.release()}"
+    return Finding("kernel", seen, "" if is_ok else "Tenure needs Linux 5.3 or newer: memfd, pidfd, PDEATHSIG")
+
+
+def _import_clash() -> Finding:
+    """PyPI's supervisord installs a package of the same import name."""
+    try:
+        version = importlib.metadata.version("supervisor")
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("import name", "package `supervisor` is Tenure's")
+    remedy = "pip uninstall supervisor, then reinstall tenure, or give supervisord an environment of its own"
+    return Finding("import name", f"supervisord {version} shares this environment", remedy)
+
+
+def _descriptors() -> Finding:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_ok = soft >= DESCRIPTORS_MIN or soft == resource.RLIM_INFINITY
+    return Finding("open files", f"limit {soft}", "" if is_ok else f"raise it: ulimit -n {DESCRIPTORS_MIN}")
+
+
+def _timezones() -> Finding:
+    import zoneinfo
+
+    count = len(zoneinfo.available_timezones())
+    return Finding("time zones", f"{count} known", "" if count else "pip install tzdata")
+
+
+def _data_directory(path: Path) -> Finding:
+    nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+    is_ok = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    remedy = "" if is_ok else f"make it writable for uid {os.getuid()}, or set data_dir (TENURE_DATA_DIR)"
+    state = "exists" if nearest == path.absolute() else "will be made"
+    return Finding("data directory", f"{path} ({state})", remedy)
+
+
+def _port(settings: Settings) -> Finding:
+    address = f"{settings.web.host}:{settings.web.port}"
+    try:
+        family = socket.getaddrinfo(settings.web.host, settings.web.port, type=socket.SOCK_STREAM)[0][0]
+        socket.create_server((settings.web.host, settings.web.port), family=family).close()
+    except OSError as error:
+        remedy = "fine if a tree runs here; else stop what uses it, or set web.port"
+        return Finding("http port", f"{address}: {error.strerror or error}", remedy)
+    return Finding("http port", f"{address} is free")
+
+
+def _jobs(modules: tuple[str, ...]) -> Finding:
+    from supervisor.settings.complete import import_jobs
+
+    problems = import_jobs(modules)
+    if problems:
+        text = "; ".join(problem.message for problem in problems)
+        return Finding("jobs", text, problems[0].remedy or "fix the import, or remove it from jobs:")
+    return Finding("jobs", ", ".join(modules) or "no modules are listed")
+
+
+def _redis(settings: Settings) -> Iterator[Finding]:
+    from supervisor.app import embedded_server
+    from supervisor.cli.connection import connected, embedded_server_is_up
+    from supervisor.clock import SystemClock
+    from supervisor.store.preflight import check
+
+    try:
+        if embedded_server(settings) is not None and not embedded_server_is_up(settings):
+            yield Finding("redis", "embedded; its server starts with the tree")
+            return
+        with connected(settings) as connection:
+            connection.store.ping()
+            yield Finding("redis", f"{connection.store.where} answers")
+            problems = check(connection.store, settings)
+            for problem in problems:
+                yield Finding("redis", problem.message, problem.remedy or "correct it, then run this again")
+            if problems:
+                return
+            lease = connection.store.run(connection.leases.view())
+            skew_ms = SystemClock().wall_ms() - lease.now_ms
+            is_ok = abs(skew_ms) <= CLOCK_SKEW_MS_MAX
+            remedy = "" if is_ok else "synchronise the clocks of this machine and of Redis (chrony, systemd-timesyncd)"
+            yield Finding("clock", f"{skew_ms:+d} ms against Redis", remedy)
+    except TenureError as error:
+        text, _, remedy = str(error).partition("; ")
+        yield Finding("redis", text, remedy or "start Redis, or correct redis.url")

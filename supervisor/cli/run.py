@@ -1,0 +1,80 @@
+"""``tenure run`` and ``tenure version``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from supervisor.cli.options import LoadSettings, config_options
+
+
+@click.command()
+@config_options
+@click.option("--host", help="Address of the HTTP endpoint (web.host).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the HTTP endpoint (web.port); 0: the kernel's choice."
+)
+@click.option("--data-dir", help="Directory of the embedded server's data (data_dir).")
+@click.option(
+    "--redis-url",
+    help="embedded, redis://, rediss:// or unix:// (redis.url). Others can see a command line: "
+    "give a password by TENURE_REDIS__PASSWORD or a file.",
+)
+@click.option("--log-format", type=click.Choice(["auto", "json", "console"]), help="How the log looks (log.format).")
+@click.option("--write-config-to", metavar="FILE|-", help="Write the effective configuration and exit.")
+def run(
+    *,
+    host: str | None,
+    port: int | None,
+    data_dir: str | None,
+    redis_url: str | None,
+    log_format: str | None,
+    write_config_to: str | None,
+    load_settings: LoadSettings,
+) -> None:
+    r"""Start this replica: supervisor, agent, scheduler, web, workers and, by default, an embedded server.
+
+    SIGTERM or SIGINT drains and stops it; a second one stops it at once.
+
+    \b
+    Examples:
+      tenure run
+      tenure run --config /etc/tenure --port 9090
+      TENURE_REDIS__URL=redis://redis:6379/0 tenure run
+    """
+    from supervisor.settings.overrides import Flag
+
+    given = {
+        "web.host": Flag("--host", host),
+        "web.port": Flag("--port", port),
+        "data_dir": Flag("--data-dir", data_dir),
+        "redis.url": Flag("--redis-url", redis_url),
+        "log.format": Flag("--log-format", log_format),
+    }
+    loaded = load_settings(flags={path: flag for path, flag in given.items() if flag.value is not None})
+    if write_config_to:
+        from supervisor.cli.config import write_config
+
+        write_config(loaded.settings, write_config_to)
+        return
+    from supervisor import app
+
+    _leave(app.run(loaded))
+
+
+def _leave(code: int) -> NoReturn:
+    # Not sys.exit: interpreter shutdown runs what libraries registered, and the tree is already gone.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+@click.command()
+def version() -> None:
+    """Print the version."""
+    from supervisor.version import __version__
+
+    click.echo(__version__)

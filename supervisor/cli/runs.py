@@ -1,0 +1,230 @@
+"""``tenure runs``, ``queue`` and ``enqueue``: what waits, runs and ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from supervisor.cli.connection import Connection, connected
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, span
+from supervisor.core.errors import TenureError
+from supervisor.store.queue_reads import HistoryEntry, RunView
+
+COUNT_MAX = 10_000
+PAGES_MAX = 1000
+
+
+def _queues(connection: Connection) -> list[str]:
+    names: list[str] = connection.store.run(connection.queues.names())
+    return sorted(names)
+
+
+def queue_rows(connection: Connection) -> list[dict[str, Any]]:
+    """Return one row for each queue that was ever used."""
+    rows = []
+    for name in _queues(connection):
+        counts = connection.store.run(connection.queues.counts(name))
+        rows.append(
+            {
+                "queue": name,
+                "ready": counts.ready_total,
+                "running": counts.running,
+                "later": counts.later,
+                "dead": counts.dead,
+                "paused": counts.paused,
+                "oldest_ready": distance(counts.oldest_ready_ms, counts.now_ms),
+                "next_due": moment(counts.next_due_ms),
+                "totals": counts.stats,
+            }
+        )
+    return rows
+
+
+def latest_runs(connection: Connection, *, count: int, queue: str | None = None) -> list[dict[str, Any]]:
+    """Return attempts that ended, newest first, over all queues or one."""
+    rows: list[dict[str, Any]] = []
+    for name in [queue] if queue else _queues(connection):
+        entries = connection.store.run(connection.queues.recent(name, count))
+        rows += [_history_row(name, entry) for entry in entries]
+    return sorted(rows, key=lambda row: row["ended"] or "", reverse=True)[:count]
+
+
+def _history_row(queue: str, entry: HistoryEntry) -> dict[str, Any]:
+    return {
+        "run": entry.run_id,
+        "queue": queue,
+        "job": entry.job,
+        "outcome": entry.outcome,
+        "attempt": entry.attempt,
+        "started": moment(entry.started_ms),
+        "ended": moment(entry.ended_ms),
+        "duration": span(max(0, entry.ended_ms - entry.started_ms) / 1000),
+        "session": entry.session,
+        "note": entry.note,
+    }
+
+
+@click.group()
+def runs() -> None:
+    """List runs, or show one with its record."""
+
+
+@runs.command("list")
+@click.option("--queue", help="Only this queue.")
+@click.option("--running", "is_running", is_flag=True, help="Runs in work instead of attempts that ended.")
+@click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=20, show_default=True, help="How many.")
+@config_options
+@output_option
+def runs_list(*, queue: str | None, is_running: bool, count: int, output: str, load_settings: LoadSettings) -> None:
+    r"""List attempts that ended, newest first.
+
+    \b
+    Examples:
+      tenure runs list --count 50
+      tenure runs list --running
+    """
+    with connected(load_settings().settings) as connection:
+        rows = _running(connection, queue, count) if is_running else latest_runs(connection, count=count, queue=queue)
+    ended = ("run", "job", "outcome", "attempt", "started", "duration", "session")
+    working = ("run", "job", "queue", "attempt", "fetched", "session")
+    print_rows(rows, columns=working if is_running else ended, output=output, empty="no runs")
+
+
+def _running(connection: Connection, queue: str | None, count: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for name in [queue] if queue else _queues(connection):
+        cursor = "0"
+        for _ in range(PAGES_MAX):
+            page = connection.store.run(connection.queues.running(name, cursor))
+            rows += [
+                {
+                    "run": each.run_id,
+                    "queue": name,
+                    "job": each.envelope.template.job if each.envelope else None,
+                    "attempt": each.attempt,
+                    "fetched": moment(each.fetched_ms),
+                    "session": each.session,
+                }
+                for each in page.items
+            ]
+            cursor = page.cursor
+            if cursor == "0" or len(rows) >= count:
+                break
+    return rows[:count]
+
+
+@runs.command("show")
+@click.argument("run_id", metavar="RUN")
+@config_options
+@output_option
+def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
+    r"""Show one run: where it is, how its attempts ended, its result with the output tail, its error.
+
+    \b
+    Example:
+      tenure runs show nightly-report@1795055400000
+    """
+    with connected(load_settings().settings) as connection:
+        view = connection.store.run(connection.queues.show(run_id, _queues(connection)))
+    if view is None:
+        raise TenureError(f"no run is called {run_id!r}, or its history is gone; `tenure runs list` shows the latest")
+    record = _record(view)
+    print_value(record, output="yaml" if output == "table" else output)
+
+
+def _record(view: RunView) -> dict[str, Any]:
+    envelope = view.envelope
+    record: dict[str, Any] = {
+        "run": view.run_id,
+        "state": view.state,
+        "queue": view.queue,
+        "job": envelope.template.job if envelope else next((each.job for each in view.history), None),
+        "schedule": envelope.schedule if envelope else None,
+        "nominal": moment(envelope.nominal_ms) if envelope else None,
+        "failed_attempts": view.attempts,
+        "crashes": view.crashes,
+        "interruptions": view.interrupts,
+        "session": view.session,
+        "due": moment(view.due_ms),
+        "died": moment(view.died_ms),
+        "error": view.error,
+        "result": json.loads(view.result) if view.result else None,
+        "history": [_history_row(view.queue, entry) for entry in view.history],
+    }
+    return {key: value for key, value in record.items() if value not in (None, "", {}, [])}
+
+
+@click.group()
+def queue() -> None:
+    """List queues and what waits in them."""
+
+
+@queue.command("list")
+@config_options
+@output_option
+def queue_list(*, output: str, load_settings: LoadSettings) -> None:
+    r"""List queues: ready, running, later and dead runs.
+
+    \b
+    Example:
+      tenure queue list -o json
+    """
+    with connected(load_settings().settings) as connection:
+        rows = queue_rows(connection)
+    columns = ("queue", "ready", "running", "later", "dead", "oldest_ready", "paused")
+    print_rows(rows, columns=columns, output=output, empty="no queue was used yet")
+
+
+@click.command()
+@click.argument("job_name", metavar="JOB")
+@click.argument("arguments", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option("--queue", "queue_name", help="Queue; default: the job's.")
+@click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Priority; default: the job's.")
+@click.option("--delay", help="Run it no sooner than after this time, such as 30s or 2h.")
+@click.option("--id", "run_id", help="Identity of the run; enqueued once, however often this is called.")
+@config_options
+def enqueue(
+    *,
+    job_name: str,
+    arguments: Sequence[str],
+    queue_name: str | None,
+    priority: str | None,
+    delay: str | None,
+    run_id: str | None,
+    load_settings: LoadSettings,
+) -> None:
+    r"""Put one run of a job into its queue and print its id.
+
+    A VALUE is read as JSON if it is JSON, else as text.
+
+    \b
+    Examples:
+      tenure enqueue shell.command 'command=["make", "report"]'
+      tenure enqueue identity.token_cleanup batch=100 --delay 5m
+    """
+    from supervisor.app import prepare_jobs
+    from supervisor.store.producer import Producer
+
+    loaded = load_settings()
+    prepare_jobs(loaded)
+    args = _parse_arguments(arguments)
+    with connected(loaded.settings) as connection:
+        producer = Producer(loaded.settings.redis, cluster=loaded.settings.cluster, open_store=lambda: connection.store)
+        click.echo(producer.enqueue(job_name, args, queue=queue_name, priority=priority, delay=delay, run_id=run_id))
+
+
+def _parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:
+    args: dict[str, Any] = {}
+    for argument in arguments:
+        name, sign, text = argument.partition("=")
+        if not sign or not name.isidentifier():
+            raise click.UsageError(f"{argument!r} is not NAME=VALUE, such as batch=100")
+        try:
+            args[name] = json.loads(text)
+        except ValueError:
+            args[name] = text
+    return args

@@ -1,0 +1,109 @@
+"""What the README promises of one command on one machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.trees import ROOT, Tree, tenure, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+DEMO = str(ROOT / "config/demo")
+
+
+def demo(start: Callable[..., Tree], directory: Path) -> Tree:
+    """Start the demo as `make run` does, in a directory of the test's own."""
+    (directory / "config").symlink_to(ROOT / "config")
+    tree = start("demo", "--config", "config/demo", "--port", "0", "--log-format", "json")
+    tree.wait_for("tree_ready")
+    return tree
+
+
+def test_the_demo_runs_identity_jobs_and_says_what_happens(start: Callable[..., Tree], short_directory: Path) -> None:
+    """Embedded server, jobs on a SQLite file, status, metrics, a clean stop."""
+    tree = demo(start, short_directory)
+    for job in ("identity.domain_sync", "identity.token_cleanup", "identity.endpoint_verification"):
+        tree.wait_for("run_finished", job=job, bound_s=90)
+
+    status = tenure(short_directory, "status", "--config", "config/demo", "-o", "json")
+    seen = json.loads(status.stdout)
+    assert status.returncode == 0
+    assert seen["leader"]["holder"] == seen["replicas"][0]["replica"]
+    assert {row["schedule"] for row in seen["schedules"]} >= {"domain-sync", "token-cleanup"}
+    assert any(run["outcome"] == "ok" for run in seen["recent_runs"])
+    table = tenure(short_directory, "status", "--config", "config/demo").stdout
+    assert "Leader: " in table
+    assert "Next fires" in table
+
+    database = sqlite3.connect(short_directory / ".tenure/identity.db")
+    assert database.execute("select count(*) from domains").fetchone()[0] > 0
+    database.close()
+
+    code, metrics = tree.get("/metrics")
+    assert code == 200
+    families = {family.name for family in text_string_to_metric_families(metrics)}
+    assert "tenure_runs_finished" in families
+    assert tree.get("/readyz?verbose")[1].rstrip().endswith("readyz check passed")
+    tree.terminate()
+    assert tree.wait() == 0
+    assert tree.events()[-1]["event"] == "tree_stopped"
+
+
+def test_killing_the_parent_leaves_nothing(start: Callable[..., Tree], short_directory: Path) -> None:
+    """After kill -9 no child, no server, no command that a job started, nor what that started in its group."""
+    tree = demo(start, short_directory)
+    command = 'command=["sh", "-c", "sleep 300 & sleep 300"]'
+    done = tenure(short_directory, "enqueue", "shell.command", command, "--config", "config/demo")
+    assert done.returncode == 0, done.stderr
+
+    def sleepers() -> list[psutil.Process]:
+        return [each for each in tree.descendants() if "sleep" in each.name()]
+
+    wait_until(lambda: len(sleepers()) == 2, what="the command and its child")
+    family = tree.descendants()
+    os.kill(tree.pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(family, timeout=30)
+
+    assert not alive
+
+
+def test_data_survives_the_death_of_the_whole_tree(start: Callable[..., Tree], short_directory: Path) -> None:
+    """The embedded server syncs each write: schedules continue from their watermarks, epochs grow."""
+    tree = demo(start, short_directory)
+    first = tree.wait_for("leader_acquired")
+    tree.wait_for("schedule_fired")
+    tree.kill()
+    tree.process.wait()
+
+    again = start("again", "--config", "config/demo", "--port", "0", "--log-format", "json")
+    second = again.wait_for("leader_acquired")
+    again.wait_for("schedule_fired")
+
+    assert second["epoch"] > first["epoch"]
+    fired = [each["run"] for each in [*tree.events("schedule_fired"), *again.events("schedule_fired")]]
+    assert len(fired) == len(set(fired))
+
+
+def test_a_crontab_is_imported_and_runs(start: Callable[..., Tree], short_directory: Path) -> None:
+    """Environment, standard input after %, and a time zone reach the command as cron would give them."""
+    (short_directory / "crontab").write_text(
+        "GREETING=hello\n# says hello each minute\n* * * * * echo $GREETING $(cat) >> said.txt%from cron\n"
+    )
+    done = tenure(short_directory, "import", "crontab", "crontab", "--output", "imported.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "says hello each minute" in (short_directory / "imported.yaml").read_text()
+
+    tree = start("cron", "--config", "imported.yaml", "--port", "0", "--log-format", "json")
+    tree.wait_for("run_finished", job="shell.command", bound_s=120)
+
+    said = next(path for path in (short_directory / "said.txt", Path.home() / "said.txt") if path.exists())
+    assert said.read_text().startswith("hello from cron")

@@ -1,0 +1,145 @@
+"""Whole trees, started by the command as a user would, against a server of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COMMAND = (sys.executable, "-m", "supervisor")
+WAIT_S_MAX = 60.0
+
+
+def wait_until(predicate: Callable[[], Any], *, what: str, bound_s: float = WAIT_S_MAX) -> Any:
+    """Return the first true value of ``predicate``; fail the test after ``bound_s``."""
+    pause, stop = threading.Event(), threading.Event()
+    timer = threading.Timer(bound_s, stop.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        while not (value := predicate()):
+            assert not stop.is_set(), f"waited {bound_s:g} s for {what}"
+            pause.wait(0.02)
+        return value
+    finally:
+        timer.cancel()
+
+
+class Tree:
+    """One replica: the command, its log, its processes."""
+
+    def __init__(self, directory: Path, name: str, *arguments: str, environ: dict[str, str] | None = None) -> None:
+        self.name = name
+        self.log_path = directory / f"{name}.log"
+        self.environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", **(environ or {})}
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "run", *arguments],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=directory,
+                env=self.environ,
+            )
+        self.pid = self.process.pid
+
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        """Return the log's lines, or those of one event."""
+        found = []
+        for line in self.log_path.read_text(errors="replace").splitlines():
+            if line.startswith("{"):
+                entry = json.loads(line)
+                if name is None or entry["event"] == name:
+                    found.append(entry)
+        return found
+
+    def wait_for(self, name: str, bound_s: float = WAIT_S_MAX, **fields: Any) -> dict[str, Any]:
+        """Return the first event ``name`` with these fields, once it is there."""
+
+        def look() -> dict[str, Any] | None:
+            matching = (each for each in self.events(name) if fields.items() <= each.items())
+            return next(matching, None)
+
+        try:
+            found: dict[str, Any] = wait_until(look, what=f"{self.name} to log {name} {fields}", bound_s=bound_s)
+        except AssertionError:
+            self.show_log()
+            raise
+        return found
+
+    def show_log(self) -> None:
+        """Put the end of the log into the test's report."""
+        sys.stderr.write(self.log_path.read_text(errors="replace")[-6000:])
+
+    def slot_pid(self, slot: str) -> int:
+        """Return the process of a slot's newest generation."""
+        started = [each for each in self.events("child_started") if each["slot"] == slot]
+        return int(started[-1].get("child_pid") or started[-1]["pid_"])
+
+    def kill(self, slot: str | None = None) -> int:
+        """Kill -9 the parent or the process of a slot; return its pid."""
+        pid = self.pid if slot is None else self.slot_pid(slot)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the parent."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self, bound_s: float = WAIT_S_MAX) -> int:
+        """Return the exit code of the tree."""
+        try:
+            return self.process.wait(bound_s)
+        except subprocess.TimeoutExpired:
+            self.show_log()
+            raise
+
+    def descendants(self) -> list[psutil.Process]:
+        """Return every process below the parent, as of now."""
+        try:
+            return psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def address(self) -> str:
+        """Return where its HTTP endpoint listens."""
+        return str(self.wait_for("http_listening")["address"])
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Return status and body of one GET."""
+        try:
+            with urllib.request.urlopen(f"http://{self.address()}{path}", timeout=10) as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever the test did."""
+        left = self.descendants()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(30)
+        psutil.wait_procs(left, timeout=10)
+
+
+def tenure(directory: Path, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", **(environ or {})},
+        timeout=WAIT_S_MAX,
+        check=False,
+    )
