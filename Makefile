@@ -46,7 +46,7 @@ sim: $(VENV)/.dev  ## Simulate elections and fires: make sim SEEDS=10000
 	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) tests/simulation --sim-seeds $(SEEDS)
 
 sim-mutants: $(VENV)/.dev  ## Break scripts and state machine one at a time; each break must be caught
-	$(BIN)/python -m pytest -q tests/simulation --sim-mutants
+	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) tests/simulation --sim-mutants
 
 e2e: $(VENV)/.dev  ## Run whole trees as a user would: kill -9, two replicas, crontab
 	$(BIN)/python -m pytest -q tests/e2e
