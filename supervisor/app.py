@@ -14,7 +14,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,18 +105,20 @@ def run(loaded: Loaded) -> int:
     Raises:
         ConfigError: jobs or schedules do not fit, or Redis refuses to serve (exit 78).
         CannotBindError: the HTTP address is taken (exit 69).
-        CannotCreateError: the data directory cannot be made or written (exit 73).
+        CannotCreateError: the data directory cannot be made or written, or no server can be embedded (exit 73).
     """
     settings = loaded.settings
     replica = _replica_id(settings)
     _configure_logs(settings, replica, role="supervisor")
     definitions = prepare_jobs(loaded)
-    metrics_lock = _open_data_directory(Path(settings.data_dir))
     server = embedded_server(settings)
+    if server is not None:
+        server.prepare()
+    metrics_lock = _open_data_directory(Path(settings.data_dir))
     redis_url = resolve_redis_url(settings)
     listener = _bind(settings)
     if server is None:
-        _preflight(settings, redis_url)
+        _preflight(loaded, redis_url)
     names = _slot_names(settings)
     tree = Tree(
         settings=settings,
@@ -155,7 +157,6 @@ def embedded_server(settings: Settings) -> EmbeddedServer | None:
 
     Raises:
         CannotCreateError: the socket's path is too long.
-        ConfigError: no server binary can be found.
     """
     if settings.redis.url.get_secret_value() != EMBEDDED:
         return None
@@ -278,16 +279,17 @@ def _bind(settings: Settings) -> socket.socket:
     return listener
 
 
-def _preflight(settings: Settings, redis_url: str) -> None:
+def _preflight(loaded: Loaded, redis_url: str) -> None:
     """Ask Redis, in a child, whether it can serve; a Redis that is down is no reason not to start."""
-    code = run_in_child(lambda: _check_redis(settings, redis_url), timeout_s=PREFLIGHT_TIMEOUT_S)
+    code = run_in_child(lambda: _check_redis(loaded, redis_url), timeout_s=PREFLIGHT_TIMEOUT_S)
     if code == EXIT_CONFIG:
         raise SystemExit(EXIT_CONFIG)  # the child has said why
     if code != EXIT_OK:
         _log("redis_not_ready", level="warning", consequence="starting unready; the children retry")
 
 
-def _check_redis(settings: Settings, redis_url: str) -> int:
+def _check_redis(loaded: Loaded, redis_url: str) -> int:
+    settings = loaded.settings
     store = Store.connect(redis_url, settings=settings.redis, name=f"{settings.cluster}:preflight")
     try:
         problems = check(store, settings)
@@ -295,9 +297,10 @@ def _check_redis(settings: Settings, redis_url: str) -> int:
         _log("redis_unreachable", level="warning", error=str(error))
         return EXIT_OK
     except StoreRefusedError as error:
-        problems = [Problem("redis", "redis.url", str(error))]
+        problems = [Problem("", "redis.url", str(error))]
     for problem in problems:
-        os.write(2, f"tenure: {problem}\n".encode())
+        placed = replace(problem, where=loaded.origin(*problem.path.split(".")))
+        os.write(2, f"tenure: {placed}\n".encode())
     return EXIT_CONFIG if problems else EXIT_OK
 
 

@@ -6,7 +6,6 @@ run. So nothing that reaches Redis can make a worker import or execute other cod
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ import msgspec
 from supervisor.core.errors import ArgumentsError, TenureError, UnknownJobError
 from supervisor.core.model import PRIORITIES, Kind, Template
 from supervisor.core.retry import Retry
-from supervisor.core.signatures import kind_of, parameters_of
+from supervisor.core.signatures import kind_of, parameters_of, signature_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 
@@ -264,7 +263,7 @@ def _spec(name: str | None, function: Callable[..., Any], queue: str, options: d
         queue=queue,
         context_parameter=context_parameter,
         arguments=arguments,
-        signature=str(inspect.signature(function)),
+        signature=signature_of(function, context_parameter),
         **options,
     )
 

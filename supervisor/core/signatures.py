@@ -51,6 +51,21 @@ def parameters_of(job_name: str, function: Callable[..., Any]) -> tuple[str | No
     return context_parameter, arguments
 
 
+def signature_of(function: Callable[..., Any], context_parameter: str | None) -> str:
+    """Return what callers may give, as people write it: no context, no quotes around deferred annotations."""
+    shown = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == context_parameter:
+            continue
+        hint, text = parameter.annotation, parameter.name
+        if hint is not parameter.empty:
+            text += f": {hint if isinstance(hint, str) else inspect.formatannotation(hint)}"
+        if parameter.default is not parameter.empty:
+            text += f" = {parameter.default!r}"
+        shown.append(text)
+    return f"({', '.join(shown)})"
+
+
 class _ContextByName:
     """Stands for an annotation that reads ``Context`` but was imported for type checking only."""
 

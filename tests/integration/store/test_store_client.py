@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -247,19 +248,20 @@ def test_a_wrong_password_is_refused_and_never_shown(
 @pytest.mark.server
 def test_a_server_that_comes_back_is_found_again(short_dir: Path) -> None:
     """The connection of before is seen to be dead before the next call, so that call does not fail for it."""
-    first = RealServer(short_dir)
-    store = connect(first.socket)
-    store.ping()
-    first.stop()
-    with pytest.raises(StoreUnavailableError):
+    with ExitStack() as started:
+        first = RealServer(short_dir)
+        started.callback(first.stop)
+        store = connect(first.socket)
+        started.callback(store.close)
         store.ping()
-    second = RealServer(short_dir)
-    store.ping()
-    second.stop()
-    third = RealServer(short_dir)
-    store.ping()
-    third.stop()
-    store.close()
+        first.stop()
+        with pytest.raises(StoreUnavailableError):
+            store.ping()
+        for _ in range(2):
+            again = RealServer(short_dir)
+            started.callback(again.stop)
+            store.ping()
+            again.stop()
 
 
 def test_every_script_is_known_by_the_digest_that_the_server_computes(world: World) -> None:
