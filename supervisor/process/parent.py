@@ -236,7 +236,7 @@ def _describe(live: LiveSlot, now_ns: int) -> dict[str, object]:
     return {
         "slot": live.spec.name,
         "state": slot.state.name.lower(),
-        "pid": live.pid,
+        "child_pid": live.pid,
         "generation": slot.generation,
         "streak": slot.streak,
         "cause": Cause(slot.cause).name.lower(),

@@ -77,7 +77,7 @@ class Tree:
             case Action.FORK:
                 self._fork(live, now_ns)
             case Action.REPORT_UNKILLABLE:
-                self.log("child_unkillable", level="error", slot=live.spec.name, pid=live.pid)
+                self.log("child_unkillable", level="error", slot=live.spec.name, child_pid=live.pid)
             case Action.KILL:
                 self._log_signal(live, Signals.SIGKILL)
                 self.kernel.kill(live.pid)
@@ -88,7 +88,9 @@ class Tree:
     def _log_signal(self, live: LiveSlot, number: Signals) -> None:
         level = "info" if live.slot.cause.was_asked and number is not Signals.SIGKILL else "warning"
         cause = live.slot.cause.name.lower()
-        self.log("child_signalled", level=level, slot=live.spec.name, pid=live.pid, signal=number.name, cause=cause)
+        self.log(
+            "child_signalled", level=level, slot=live.spec.name, child_pid=live.pid, signal=number.name, cause=cause
+        )
 
     def _fork(self, live: LiveSlot, now_ns: int) -> None:
         live.forget_child()
@@ -102,7 +104,7 @@ class Tree:
             return
         self.by_pid[live.pid] = live
         live.mirror(is_wanted=True)
-        self.log("child_started", slot=live.spec.name, pid=live.pid, generation=live.slot.generation)
+        self.log("child_started", slot=live.spec.name, child_pid=live.pid, generation=live.slot.generation)
 
     def start_due(self, now_ns: int) -> None:
         """Start every slot that is due. A restart takes a token; the first starts are free."""
@@ -140,7 +142,7 @@ class Tree:
         for ended in self.kernel.reap(self.by_pid):
             live = self.by_pid.pop(ended.pid, None)
             if live is None:
-                self.log("orphan_collected", level="debug", pid=ended.pid, status=ended.status)
+                self.log("orphan_collected", level="debug", child_pid=ended.pid, status=ended.status)
                 continue
             self._note_exit(live, ended, now_ns)
 
@@ -182,7 +184,7 @@ class Tree:
             "child_exited",
             level="info" if is_expected else "warning",
             slot=live.spec.name,
-            pid=ended.pid,
+            child_pid=ended.pid,
             **fields,
             cause=live.slot.cause.name.lower(),
             uptime_s=round((now_ns - live.slot.started_ns) / NS, 3),

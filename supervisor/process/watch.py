@@ -36,7 +36,7 @@ def _note_ready(tree: Tree, live: LiveSlot, now_ns: int) -> None:
     tree.step(live, Event.READY, now_ns)
     live.was_ready = True
     took_s = round((now_ns - live.slot.started_ns) / NS, 3)
-    tree.log("child_ready", slot=live.spec.name, pid=live.pid, took_s=took_s)
+    tree.log("child_ready", slot=live.spec.name, child_pid=live.pid, took_s=took_s)
 
 
 def _check_deadline(tree: Tree, live: LiveSlot, guard: PauseGuard, now_ns: int) -> None:
@@ -59,7 +59,7 @@ def _check_life(tree: Tree, live: LiveSlot, guard: PauseGuard, now_ns: int) -> N
     silent_s = round(silence_ns(live.slot, live.row, now_ns) / NS, 3)
     name = "child_hung" if event is Event.HUNG else "run_overran"
     if not (event is Event.OVERRAN and live.slot.state is SlotState.KILLING):
-        tree.log(name, level="error", slot=live.spec.name, pid=live.pid, silent_s=silent_s, busy=live.row.busy)
+        tree.log(name, level="error", slot=live.spec.name, child_pid=live.pid, silent_s=silent_s, busy=live.row.busy)
     tree.step(live, event, now_ns)
 
 

@@ -84,7 +84,7 @@ class Tree:
     def slot_pid(self, slot: str) -> int:
         """Return the process of a slot's newest generation."""
         started = [each for each in self.events("child_started") if each["slot"] == slot]
-        return int(started[-1].get("child_pid") or started[-1]["pid_"])
+        return int(started[-1]["child_pid"])
 
     def kill(self, slot: str | None = None) -> int:
         """Kill -9 the parent or the process of a slot; return its pid."""

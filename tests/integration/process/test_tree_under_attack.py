@@ -89,7 +89,7 @@ def test_all_children_killed_at_once_all_come_back(make_tree: Make) -> None:
     """One wave of deaths is one turn of the loop, whatever the kernel merges into one SIGCHLD."""
     tree = make_tree([*FOUR, *([f"w{n}", "worker", "idle"] for n in range(8))])
     tree.wait_for("tree_ready")
-    first = [event["pid"] for event in tree.events("child_started")]
+    first = [event["child_pid"] for event in tree.events("child_started")]
     for pid in first:
         os.kill(pid, signal.SIGKILL)
     tree.wait_for("child_ready", count=24)

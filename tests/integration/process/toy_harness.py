@@ -83,7 +83,7 @@ class ToyTree:
         return found
 
     def pid_of(self, slot: str, generation: int = 1) -> int:
-        return int(self.wait_for("child_started", slot=slot, generation=generation)[0]["pid"])
+        return int(self.wait_for("child_started", slot=slot, generation=generation)[0]["child_pid"])
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
