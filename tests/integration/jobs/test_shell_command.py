@@ -148,7 +148,9 @@ def test_a_command_starts_with_a_clean_slate(ctx: Context) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     status = dict(line.split(":\t", 1) for line in result["output_tail"].splitlines() if ":\t" in line)
-    assert {int(status[name], 16) for name in ("SigBlk", "SigIgn", "SigCgt")} == {0}
+    # libc keeps 32 and 33 to itself; GNU make 4.3 leaves them ignored in all it starts, and nobody can undo that.
+    settable = sum(1 << number - 1 for number in signal.valid_signals())
+    assert {int(status[name], 16) & settable for name in ("SigBlk", "SigIgn", "SigCgt")} == {0}
     assert descriptors == ["0", "1", "2", "3"], "3 is the folder that ls reads"
 
 
