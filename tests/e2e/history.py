@@ -59,9 +59,9 @@ class History:
 def read_history(store: Store, *, cluster: str, schedule: str, period_ms: int, queue: str) -> History:
     """Return what is remembered of ``schedule``."""
     keys = Keys(cluster)
+    prefix = f"{schedule}@"
+    recent = store.run(Queues(keys).recent(queue, COUNT_MAX))  # first: what completed was decided before
     log = store.run(Schedules(keys).log(COUNT_MAX, schedule))
     assert len(log) < COUNT_MAX, "the log is full; the checker would miss its beginning"
-    prefix = f"{schedule}@"
-    recent = store.run(Queues(keys).recent(queue, COUNT_MAX))
     attempts = [each for each in recent if each.run_id.startswith(prefix)]
     return History(schedule=schedule, period_ms=period_ms, decisions=log[::-1], attempts=attempts)

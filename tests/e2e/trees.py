@@ -7,32 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tests.waiting import WAIT_S_MAX, wait_until
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND = (sys.executable, "-m", "supervisor")
-WAIT_S_MAX = 60.0
-
-
-def wait_until(predicate: Callable[[], Any], *, what: str, bound_s: float = WAIT_S_MAX) -> Any:
-    """Return the first true value of ``predicate``; fail the test after ``bound_s``."""
-    pause, stop = threading.Event(), threading.Event()
-    timer = threading.Timer(bound_s, stop.set)
-    timer.daemon = True
-    timer.start()
-    try:
-        while not (value := predicate()):
-            assert not stop.is_set(), f"waited {bound_s:g} s for {what}"
-            pause.wait(0.02)
-        return value
-    finally:
-        timer.cancel()
 
 
 class Tree:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import threading
 import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import fakeredis
 import redis
@@ -18,23 +15,7 @@ from supervisor.embedded.valkey import bundled_server, find_server
 from supervisor.settings.models import RedisSettings
 from supervisor.store.client import AsyncStore, Store
 from supervisor.store.keys import Keys
-
-WAIT_S_MAX = 30.0
-
-
-def wait_until(predicate: Callable[[], Any], *, what: str, bound_s: float = WAIT_S_MAX) -> Any:
-    """Return the first true value of ``predicate``; fail the test after ``bound_s``."""
-    pause, stop = threading.Event(), threading.Event()
-    timer = threading.Timer(bound_s, stop.set)
-    timer.daemon = True
-    timer.start()
-    try:
-        while not (value := predicate()):
-            assert not stop.is_set(), f"waited {bound_s:g} s for {what}"
-            pause.wait(0.01)
-        return value
-    finally:
-        timer.cancel()
+from tests.waiting import wait_until
 
 
 class RealServer:

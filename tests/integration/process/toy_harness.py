@@ -9,34 +9,22 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from supervisor.clock import SystemClock
+from tests.waiting import wait_until
 
 BOUND_S = 30.0  # generous: the machine may be busy with other tests
 SCRIPT = Path(__file__).parent / "toy_tree.py"
 ROOT = Path(__file__).parents[3]
-NS = 1_000_000_000
-CLOCK = SystemClock()
 Event = dict[str, Any]
 
 
 def pause(seconds: float) -> None:
     """Let time pass, where time passing is what the test does."""
     threading.Event().wait(seconds)
-
-
-def wait_until(predicate: Callable[[], Any], what: str = "", *, bound_s: float = BOUND_S) -> Any:
-    """Return what ``predicate`` says once that is true."""
-    until_ns = CLOCK.elapsed_ns() + int(bound_s * NS)
-    while not (found := predicate()):
-        assert CLOCK.elapsed_ns() < until_ns, f"waited {bound_s} s in vain: {what or predicate}"
-        pause(0.01)
-    return found
 
 
 class ToyTree:

@@ -8,9 +8,8 @@ import mmap
 import os
 import signal
 import socket
-import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,12 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.web import main
 from supervisor.settings.models import Settings
 from supervisor.telemetry import logs, metrics
+from tests.waiting import wait_until
 
 SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
 WEB = SLOTS.index("web")
 BOUND_S = 20.0
 Answer = tuple[int, dict[str, str], str]
-
-
-def wait_until(holds: Callable[[], Any], what: str) -> None:
-    """Return once ``holds``; fail after a generous bound."""
-    clock, never = SystemClock(), threading.Event()
-    deadline_ns = clock.elapsed_ns() + int(BOUND_S * 1e9)
-    while not holds():
-        assert clock.elapsed_ns() < deadline_ns, f"gave up waiting: {what}"
-        never.wait(0.005)
 
 
 class Tree:

@@ -15,6 +15,7 @@ import pytest
 from supervisor.core.board import ChildState
 from supervisor.roles.web import gate, overview, pages, reader
 from supervisor.roles.web.gate import CONNECTIONS_MAX
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -39,16 +40,6 @@ def silent_redis(tree: Any) -> Iterator[list[socket.socket]]:
     thread.join()
     for connection in seen:
         connection.close()
-
-
-def wait_until(holds: Any, what: str) -> None:
-    """Return once ``holds``; fail after a generous bound."""
-    never = threading.Event()
-    for _ in range(4000):
-        if holds():
-            return
-        never.wait(0.005)
-    pytest.fail(f"gave up waiting: {what}")
 
 
 def test_it_reports_itself_and_beats(web: Any) -> None:

@@ -21,7 +21,8 @@ from supervisor.settings.models import PoolSettings, Settings, WorkerKind
 from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
-from tests.integration.servers import WAIT_S_MAX, Server
+from tests.integration.servers import Server
+from tests.waiting import WAIT_S_MAX
 
 
 async def until(predicate: Callable[[], Any], *, what: str, bound_s: float = WAIT_S_MAX) -> Any:
