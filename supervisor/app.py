@@ -36,6 +36,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.registry import registry
 from supervisor.core.restart import Group
 from supervisor.embedded.valkey import EmbeddedServer
+from supervisor.process.linux import thread_count
 from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
 from supervisor.process.scoreboard import allocate
 from supervisor.process.systemd import Notifier
@@ -144,9 +145,10 @@ def prepare_jobs(loaded: Loaded) -> tuple[ScheduleDef, ...]:
     problems = import_jobs(loaded.settings.jobs, loaded.origins)
     if problems:
         raise ConfigError(problems)
-    threads = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
-    if threads:
-        message = f"importing the modules under jobs started {len(threads)} thread(s): {', '.join(threads[:5])}"
+    if (count := thread_count() - 1) > 0:
+        # Python may not know one that a library or _thread started; a fork copies its locks all the same.
+        names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+        message = f"importing the modules under jobs started {count} thread(s): {', '.join(names[:5]) or 'unnamed'}"
         remedy = "a process with threads cannot be forked safely; start them when a job first runs"
         raise ConfigError([Problem(loaded.origin("jobs"), "jobs", message, remedy)])
     return complete(loaded, registry)

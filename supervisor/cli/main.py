@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from typing import Any, ClassVar
+import threading
+from typing import Any, ClassVar, NoReturn
 
 import click
 
@@ -73,17 +75,26 @@ def main(argv: list[str] | None = None) -> Any:
     try:
         code = cli.main(args=argv, prog_name="tenure", standalone_mode=False)
     except click.exceptions.Abort:
-        sys.exit(EXIT_FAILED)
+        _leave(EXIT_FAILED)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        _leave(error.exit_code)
     except ConfigError as error:
         print_problems(error.problems)
-        sys.exit(error.exit_code)
+        _leave(error.exit_code)
     except TenureError as error:
         click.echo(f"tenure: {error}", err=True)
-        sys.exit(error.exit_code)
+        _leave(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output left; there is nobody to tell
         sys.exit(EXIT_FAILED)
-    sys.exit(code if isinstance(code, int) else 0)
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit, without waiting for a thread that an imported job module started and that may never end."""
+    if any(not each.daemon for each in threading.enumerate() if each is not threading.main_thread()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
+from types import FrameType
 from typing import NoReturn
 
 import click
 
 from supervisor.cli.options import LoadSettings, config_options
+from supervisor.core.errors import EXIT_OK
 
 
 @click.command()
@@ -45,6 +49,7 @@ def run(
       tenure run --config /etc/tenure --port 9090
       TENURE_REDIS__URL=redis://redis:6379/0 tenure run
     """
+    _end_by_signal_until_the_tree_starts()
     from supervisor.settings.overrides import Flag
 
     given = {
@@ -63,6 +68,22 @@ def run(
     from supervisor import app
 
     _leave(app.run(loaded))
+
+
+def _end_by_signal_until_the_tree_starts() -> None:
+    """Let TERM and INT end the start; the parent blocks them before its first fork, and takes them from then on.
+
+    The kernel drops a signal without a handler when it is meant for process 1, and that is what this
+    process is in most containers: a stop during the start would be lost.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end_the_start)
+
+
+def _end_the_start(number: int, _frame: FrameType | None) -> NoReturn:
+    with contextlib.suppress(OSError):
+        os.write(2, f"tenure: received {signal.Signals(number).name} before anything was started\n".encode())
+    os._exit(EXIT_OK)
 
 
 def _leave(code: int) -> NoReturn:

@@ -1,7 +1,8 @@
 """Runs one function in a child that is thrown away, so that the parent keeps nothing of what it did.
 
 The parent must never hold a connection to Redis or run what might hang; a check that
-needs either runs here, with a deadline, and reports by its exit code alone.
+needs either runs here, with a deadline, and reports by its exit code alone. It dies with
+the parent: it holds what the parent holds, and a bound port must not outlive the tree.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import traceback
 from collections.abc import Callable
 
 from supervisor.core.errors import EXIT_FAILED
+from supervisor.process import linux
 
 KILLED = -signal.SIGKILL
 
@@ -26,11 +28,14 @@ def run_in_child(function: Callable[[], int], *, timeout_s: float) -> int:
         timeout_s: after so many seconds the child is killed, and ``KILLED`` is returned.
     """
     assert timeout_s > 0
+    parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
         code = EXIT_FAILED
         try:
-            code = function()
+            linux.die_with_parent(signal.SIGKILL)
+            if os.getppid() == parent_pid:  # else it died before the line above could tell us
+                code = function()
         except BaseException:  # noqa: BLE001  # the top of a process: the stack of the parent must not run on
             traceback.print_exc()
         finally:

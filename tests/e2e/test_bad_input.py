@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,6 +64,46 @@ def test_a_bad_configuration_names_place_and_remedy(short_directory: Path, case:
     assert "Traceback" not in done.stderr
     for part in expected:
         assert part in done.stderr, done.stderr
+    assert not (short_directory / ".tenure").exists()
+
+
+THREADS = {
+    "a thread": "threading.Thread(target=time.sleep, args=(600,), name='early', daemon=True).start()",
+    "a thread that Python waits for at its end": "threading.Thread(target=time.sleep, args=(600,), name='early').start()",
+    "a thread that Python does not list": "_thread.start_new_thread(time.sleep, (600,))",
+}
+
+
+@pytest.mark.parametrize("case", THREADS)
+def test_a_module_that_starts_a_thread_is_refused(short_directory: Path, case: str) -> None:
+    """A fork would copy its locks. Exit 78, and the thread cannot hold up the end."""
+    lines = ["import _thread, threading, time", "from supervisor import job", THREADS[case]]
+    job = ["@job('early.job')", "def run() -> None: ..."]
+    (short_directory / "early.py").write_text("\n".join([*lines, *job, ""]))
+    (short_directory / "tenure.yaml").write_text("version: 1\njobs: [early]\n")
+
+    done = tenure(short_directory, "run", "--config", "tenure.yaml", "--port", "0")
+
+    assert done.returncode == 78, done.stderr
+    assert "tenure.yaml:2" in done.stderr
+    assert "1 thread(s)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_anything_is_started_ends_the_start(
+    start: Callable[..., Tree], short_directory: Path, number: signal.Signals
+) -> None:
+    """By a handler: as process 1 of a container the default action would be to ignore it."""
+    (short_directory / "slow.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(600)\n")
+    (short_directory / "tenure.yaml").write_text("version: 1\njobs: [slow]\n")
+    tree = start("early", "--config", "tenure.yaml", "--port", "0")
+    wait_until(lambda: "importing" in tree.log_path.read_text(), what="the import to begin")
+
+    tree.process.send_signal(number)
+
+    assert tree.wait(20) == 0
+    assert number.name in tree.log_path.read_text()
     assert not (short_directory / ".tenure").exists()
 
 

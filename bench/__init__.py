@@ -1,0 +1,1 @@
+"""Benchmarks: what the documents claim, measured."""
