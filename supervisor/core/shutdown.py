@@ -71,6 +71,9 @@ FORCED = frozenset(
     {_G.FORCED_WORK, _G.FORCED_AGENT, _G.FORCED_AGENT_KILL, _G.FORCED_WEB, _G.FORCED_SERVER, _G.FORCED_SERVER_KILL}
 )
 
+WORKING = frozenset({_G.DRAINING, _G.CANCELLING})
+"""Stages in which workers may still acknowledge: who carries that for them is replaced if it dies."""
+
 # For each stage that waits: where it goes when all are gone, and when its time is over.
 _NEXT: dict[Stage, tuple[Stage, Stage]] = {
     _G.DRAINING: (_G.STOPPING_AGENT, _G.CANCELLING),
@@ -202,7 +205,7 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the tree stops; then nothing is started any more."""
+        """Whether the tree stops; then nothing is started any more but what draining workers need."""
         return self.stage is not Stage.RUNNING
 
     @property

@@ -171,7 +171,7 @@ class Parent:
             self._header.stop_started_ns = now_ns
             self._log("tree_stopping", level="error" if stop.code else "info", reason=stop.reason)
             self._notify.stopping(f"stopping: {stop.reason}")
-            self._tree.stop_starting(now_ns)
+        self._tree.stop_starting(now_ns, is_draining=stop.stage in shutdown.WORKING)
         self._tree.is_agent_due = True
         self._tree.poke_agent()
         level = "info" if stop.is_clean else "warning"

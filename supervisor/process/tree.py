@@ -35,6 +35,7 @@ from supervisor.process.spawn import ForkBudget
 RECLAIM_WAIT_NS = NS // 4  # how long a worker's successor waits for the agent to read whom to blame
 _EX_OSERR = 71
 _CLEAN_WHEN_ASKED = {0, 75, -Signals.SIGTERM}  # by SIGTERM: it was told before it had anything to drain
+_CARRIERS = frozenset({Group.EMBEDDED, Group.AGENT})  # without them, nobody keeps the sessions of draining workers
 _SIGNALS = {Action.TERM: Signals.SIGTERM, Action.QUIT: Signals.SIGQUIT, Action.ABORT: Signals.SIGABRT}
 
 
@@ -50,7 +51,8 @@ class Tree:
     budget: ForkBudget = field(default_factory=ForkBudget)
     by_pid: dict[int, LiveSlot] = field(default_factory=dict)
     is_ready: bool = False  # every slot was ready once
-    is_stopping: bool = False  # nothing is started any more
+    is_stopping: bool = False  # nothing is started for the first time any more
+    is_draining: bool = False  # and yet workers finish runs, whose sessions must be kept meanwhile
     is_clean: bool = True  # nobody whose work counts was lost while stopping
     is_agent_due: bool = False  # something changed that the agent should look at
     verdict: Verdict | None = None  # the first reason to end the tree
@@ -59,11 +61,15 @@ class Tree:
         """Yield the slots of some groups."""
         return (live for live in self.slots if live.spec.group in groups)
 
+    def is_wanted(self, live: LiveSlot) -> bool:
+        """Return whether the slot is to have a process; while workers drain, those that serve them still are."""
+        return not self.is_stopping or (self.is_draining and live.spec.group in _CARRIERS and live.slot.generation > 0)
+
     def apply(self, live: LiveSlot, change: Step, now_ns: int) -> None:
         """Make a step real: mirror it first, so that a child never sees more than the board says."""
         has_moved = change.slot.state is not live.slot.state
         live.slot = change.slot
-        live.mirror(is_wanted=not self.is_stopping)
+        live.mirror(is_wanted=self.is_wanted(live))
         self.is_agent_due = self.is_agent_due or has_moved
         for action in change.actions:
             self._act(live, action, now_ns)
@@ -119,7 +125,7 @@ class Tree:
     def start_ns(self, live: LiveSlot, now_ns: int) -> int | None:
         """Return when a slot may be started, or None if that depends on something else happening first."""
         slot = live.slot
-        if self.is_stopping or slot.state not in {SlotState.STOPPED, SlotState.BACKOFF, SlotState.FATAL}:
+        if not self.is_wanted(live) or slot.state not in {SlotState.STOPPED, SlotState.BACKOFF, SlotState.FATAL}:
             return None
         if slot.generation == 0:
             return now_ns if live.spec.group is Group.EMBEDDED or self._is_server_up() else None
@@ -151,7 +157,8 @@ class Tree:
         self._log_exit(live, ended, now_ns)
         live.pid = 0
         live.last_status = ended.status
-        if self.is_stopping and live.spec.group is not Group.WEB and ended.status not in _CLEAN_WHEN_ASKED:
+        is_wanted = self.is_wanted(live)
+        if not is_wanted and live.spec.group is not Group.WEB and ended.status not in _CLEAN_WHEN_ASKED:
             self.is_clean = False
         change = exited(
             before,
@@ -159,7 +166,7 @@ class Tree:
             now_ns=now_ns,
             group=live.spec.group,
             policy=live.policy,
-            is_wanted=not self.is_stopping,
+            is_wanted=is_wanted,
             jitter=self.jitter(),
         )
         self.apply(live, change, now_ns)
@@ -198,13 +205,13 @@ class Tree:
             if live.has_process:
                 self.step(live, event, now_ns)
 
-    def stop_starting(self, now_ns: int) -> None:
-        """Start nothing any more; slots that wait for a start stop at once."""
-        self.is_stopping = True
+    def stop_starting(self, now_ns: int, *, is_draining: bool) -> None:
+        """Start nothing any more that is not wanted; slots that wait for such a start stop at once."""
+        self.is_stopping, self.is_draining = True, is_draining
         for live in self.slots:
             if live.has_process:
-                live.mirror(is_wanted=False)
-            else:
+                live.mirror(is_wanted=self.is_wanted(live))
+            elif not self.is_wanted(live):
                 self.step(live, Event.STOP, now_ns)
 
     def any_process(self, groups: frozenset[Group]) -> bool:

@@ -88,6 +88,21 @@ def test_a_drained_leader_hands_over_and_finishes_its_run(pair: Pair) -> None:
     pair.prove()
 
 
+def test_a_drain_without_its_agent_keeps_its_runs(pair: Pair) -> None:
+    """The agent dies while a run goes on for longer than a session's lease: nobody else may start that run."""
+    path = pair.enqueue_slow(8.0)
+    worker = int(path.read_text().split()[3])
+    tree = next(each for each in pair.trees if each.slot_pid("worker-cpu-0") == worker)
+    tree.terminate()
+    tree.wait_for("stop_stage", stage="draining")
+    tree.kill("agent")
+
+    assert tree.wait() == 0
+    assert path.read_text().count("start slow") == 1
+    assert "end slow" in path.read_text()
+    pair.prove()
+
+
 def test_a_second_sigterm_ends_everything_at_once(pair: Pair) -> None:
     """The operator means it: exit 1, nobody left, and the interrupted run goes to another worker."""
     path = pair.enqueue_slow(5.0)
