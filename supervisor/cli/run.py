@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.core.errors import EXIT_OK
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 
 
 @click.command()
@@ -71,19 +71,19 @@ def run(
 
 
 def _end_by_signal_until_the_tree_starts() -> None:
-    """Let TERM and INT end the start; the parent blocks them before its first fork, and takes them from then on.
+    """Let TERM, INT and QUIT end the start; the parent blocks them before its first fork, and takes them from then on.
 
     The kernel drops a signal without a handler when it is meant for process 1, and that is what this
     process is in most containers: a stop during the start would be lost.
     """
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, _end_the_start)
 
 
 def _end_the_start(number: int, _frame: FrameType | None) -> NoReturn:
     with contextlib.suppress(OSError):
         os.write(2, f"tenure: received {signal.Signals(number).name} before anything was started\n".encode())
-    os._exit(EXIT_OK)
+    os._exit(EXIT_FAILED if number == signal.SIGQUIT else EXIT_OK)  # as the parent would say
 
 
 def _leave(code: int) -> NoReturn:

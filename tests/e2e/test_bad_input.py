@@ -90,9 +90,9 @@ def test_a_module_that_starts_a_thread_is_refused(short_directory: Path, case: s
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGQUIT, 1)])
 def test_a_signal_before_anything_is_started_ends_the_start(
-    start: Callable[..., Tree], short_directory: Path, number: signal.Signals
+    start: Callable[..., Tree], short_directory: Path, number: signal.Signals, code: int
 ) -> None:
     """By a handler: as process 1 of a container the default action would be to ignore it."""
     (short_directory / "slow.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(600)\n")
@@ -102,7 +102,7 @@ def test_a_signal_before_anything_is_started_ends_the_start(
 
     tree.process.send_signal(number)
 
-    assert tree.wait(20) == 0
+    assert tree.wait(20) == code
     assert number.name in tree.log_path.read_text()
     assert not (short_directory / ".tenure").exists()
 
