@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 1000
+SECONDS ?= 60
 PYTEST_WORKERS ?= 2
 CONFIG ?= config/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check unit sim sim-mutants e2e bench fuzz-cron clean
+.PHONY: help run test check unit sim sim-mutants e2e chaos bench clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,6 +51,9 @@ sim-mutants: $(VENV)/.dev  ## Break scripts and state machine one at a time; eac
 
 e2e: $(VENV)/.dev  ## Run whole trees as a user would: kill -9, two replicas, crontab
 	$(BIN)/python -m pytest -q tests/e2e
+
+chaos: $(VENV)/.dev  ## Kill, pause and restart everything at random: make chaos SECONDS=120
+	$(BIN)/python -m tests.e2e.chaos --seconds $(SECONDS)
 
 bench: $(VENV)/.dev  ## Measure; prints medians and ratios
 	$(BIN)/python -m bench

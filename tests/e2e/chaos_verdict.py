@@ -1,0 +1,64 @@
+"""The judgement after chaos: everything that was due happened, once, and nobody was blamed unjustly."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from supervisor.store.client import Store
+from supervisor.store.keys import Keys
+from supervisor.store.queues import Queues
+from tests.e2e.history import COUNT_MAX, History, read_history
+
+CLUSTER = "chaos"
+PERIODS_MS = {"tick": 500, "line": 1000, "slow": 10_000}
+QUEUES = {"tick": "default", "line": "default", "slow": "heavy"}
+MAX_CRASHES = 3
+
+
+def say(text: str) -> None:
+    """Tell the person who watches."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def history_of(store: Store, schedule: str) -> History:
+    """Return what is remembered of a schedule."""
+    period_ms, queue = PERIODS_MS[schedule], QUEUES[schedule]
+    return read_history(store, cluster=CLUSTER, schedule=schedule, period_ms=period_ms, queue=queue)
+
+
+def dead(store: Store, queue: str) -> set[str]:
+    """Return the runs that were given up; each must have been killed so often."""
+    found = store.run(Queues(Keys(CLUSTER)).dead(queue, COUNT_MAX))
+    for run in found:
+        assert run.crashes >= MAX_CRASHES, f"{run.run_id} is dead without a reason: {run}"
+    return {run.run_id for run in found}
+
+
+def judge(store: Store, directory: Path, killed_sessions: set[str]) -> None:
+    """Prove what is promised, after every tree has stopped."""
+    lines = [text.split() for text in (directory / "lines.txt").read_text().splitlines()]
+    twice = [what for what, count in Counter((run, fence) for run, _, fence in lines).items() if count > 1]
+    assert not twice, f"run twice under one fence: {twice}"
+    queues = Queues(Keys(CLUSTER))
+    for name, queue in QUEUES.items():
+        assert len(store.run(queues.recent(queue, COUNT_MAX))) < COUNT_MAX, "the history is full"
+        history = history_of(store, name)
+        history.prove()
+        judge_attempts(history, {run for run, *_ in lines} if name != "tick" else None, killed_sessions)
+    for queue in sorted(set(QUEUES.values())):
+        assert (found := store.run(queues.fsck(queue))) == [], f"fsck of {queue}: {found}"
+
+
+def judge_attempts(history: History, written: set[str] | None, killed_sessions: set[str]) -> None:
+    """Fail if a run was completed without being executed, or charged with what it did not do."""
+    done = {each.run_id for each in history.attempts if each.outcome == "ok"}
+    assert written is None or done <= written, f"completed but never executed: {done - written}"
+    charged = {each.session for each in history.attempts if each.outcome == "crashed"}
+    assert charged <= killed_sessions, f"charged with a crash that was none: {charged - killed_sessions}"
+    outcomes = Counter(each.outcome for each in history.attempts)
+    assert set(outcomes) <= {"ok", "crashed", "interrupted"}, f"ended as nothing here should: {outcomes}"
+    missed = sum(each.missed for each in history.decisions)
+    say(f"{history.schedule}: {len(history.fired)} fired, {missed} missed, {dict(outcomes)}")
