@@ -29,13 +29,17 @@ def config_group() -> None:
 @click.option("--no-jobs", is_flag=True, help="Do not import the job modules, so do not check schedules against them.")
 @config_options
 def validate(*, files: tuple[Path, ...], no_jobs: bool, load_settings: LoadSettings) -> None:
-    r"""List everything that is wrong with the configuration.
+    """List everything that is wrong with the configuration.
 
     Reads FILEs as one configuration in the given order, imports the job modules and checks
     every schedule against them. Neither Redis nor anything else is contacted.
 
     \b
     Exit codes: 0 it can be used, 78 it cannot; each problem is one line on standard error.
+
+    \b
+    Example:
+      tenure config validate /etc/tenure
     """
     loaded = load_settings(files=files)
     if not no_jobs:
@@ -72,7 +76,12 @@ def _check_jobs(loaded: Loaded) -> None:
 )
 @config_options
 def show(*, with_sources: bool, output: str, write_config_to: str | None, load_settings: LoadSettings) -> None:
-    """Print the complete configuration that is in effect. Secrets are masked."""
+    """Print the complete configuration that is in effect. Secrets are masked.
+
+    \b
+    Example:
+      tenure config show --config /etc/tenure --sources
+    """
     loaded = load_settings()
     if write_config_to is not None:
         write_config(loaded.settings, write_config_to)

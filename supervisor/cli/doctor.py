@@ -40,7 +40,7 @@ class Finding:
 @config_options
 @output_option
 def doctor(*, output: str, load_settings: LoadSettings) -> int:
-    r"""Check environment, permissions, port, Redis, clock and imports. Exits with 3 if anything is wrong.
+    """Check environment, permissions, port, Redis, clock and imports. Exits with 3 if anything is wrong.
 
     \b
     Example:

@@ -62,7 +62,7 @@ def crontab(
 
     Every problem is listed with its file and line; then nothing is written and the exit
     code is 78, unless --skip-invalid is given. @reboot cannot be converted.
-    """  # noqa: D301 - click wants the character backspace before a block that it must not wrap
+    """
     from supervisor.settings.crontab import read_crontabs
     from supervisor.settings.crontab_yaml import to_yaml
 

@@ -21,7 +21,7 @@ NEXT_MAX = 1000
 @config_options
 @output_option
 def status(*, output: str, load_settings: LoadSettings) -> int:
-    r"""Show who leads, the replicas, the queues, the latest runs and the next fires.
+    """Show who leads, the replicas, the queues, the latest runs and the next fires.
 
     Exits with 3 when nobody leads.
 
@@ -71,7 +71,7 @@ def leader() -> None:
 @config_options
 @output_option
 def leader_show(*, output: str, load_settings: LoadSettings) -> int:
-    r"""Show the lease and who could lead. Exits with 3 when nobody leads.
+    """Show the lease and who could lead. Exits with 3 when nobody leads.
 
     \b
     Example:
@@ -141,7 +141,7 @@ def schedule() -> None:
 @config_options
 @output_option
 def schedule_list(*, output: str, load_settings: LoadSettings) -> None:
-    r"""List the schedules that the cluster runs.
+    """List the schedules that the cluster runs.
 
     \b
     Example:
@@ -182,7 +182,7 @@ def _schedule_rows(schedules: list[StoredSchedule], now_ms: int) -> list[dict[st
 @config_options
 @output_option
 def schedule_next(*, schedule_id: str, count: int, output: str, load_settings: LoadSettings) -> None:
-    r"""Show when a schedule is due next, computed by the code that fires it.
+    """Show when a schedule is due next, computed by the code that fires it.
 
     \b
     Example:
@@ -214,7 +214,7 @@ def job() -> None:
 @config_options
 @output_option
 def job_list(*, output: str, load_settings: LoadSettings) -> None:
-    r"""List the jobs that the modules under ``jobs:`` register. Needs no running tree.
+    """List the jobs that the modules under ``jobs:`` register. Needs no running tree.
 
     \b
     Example:

@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tenure", message="%(prog)s %(version)s")
 def cli() -> None:
-    r"""Periodic and background jobs for replicated Python services.
+    """Periodic and background jobs for replicated Python services.
 
     Start the same command on every machine: one scheduler is active, the others stand by, workers everywhere
     run the jobs.

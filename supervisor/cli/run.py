@@ -39,7 +39,7 @@ def run(
     write_config_to: str | None,
     load_settings: LoadSettings,
 ) -> None:
-    r"""Start this replica: supervisor, agent, scheduler, web, workers and, by default, an embedded server.
+    """Start this replica: supervisor, agent, scheduler, web, workers and, by default, an embedded server.
 
     SIGTERM or SIGINT drains and stops it; a second one stops it at once.
 

@@ -80,7 +80,7 @@ def runs() -> None:
 @config_options
 @output_option
 def runs_list(*, queue: str | None, is_running: bool, count: int, output: str, load_settings: LoadSettings) -> None:
-    r"""List attempts that ended, newest first.
+    """List attempts that ended, newest first.
 
     \b
     Examples:
@@ -122,7 +122,7 @@ def _running(connection: Connection, queue: str | None, count: int) -> list[dict
 @config_options
 @output_option
 def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
-    r"""Show one run: where it is, how its attempts ended, its result with the output tail, its error.
+    """Show one run: where it is, how its attempts ended, its result with the output tail, its error.
 
     \b
     Example:
@@ -167,7 +167,7 @@ def queue() -> None:
 @config_options
 @output_option
 def queue_list(*, output: str, load_settings: LoadSettings) -> None:
-    r"""List queues: ready, running, later and dead runs.
+    """List queues: ready, running, later and dead runs.
 
     \b
     Example:
@@ -197,7 +197,7 @@ def enqueue(
     run_id: str | None,
     load_settings: LoadSettings,
 ) -> None:
-    r"""Put one run of a job into its queue and print its id.
+    """Put one run of a job into its queue and print its id.
 
     A VALUE is read as JSON if it is JSON, else as text.
 
