@@ -4,7 +4,7 @@ Guarantees
     One server for a data directory: the server process itself holds a lock on the directory
     from before it starts until it is gone. A second tree uses the first one's socket, and
     starts its own server once the lock comes free.
-    The server ends with its parent, however that dies, and does not see its terminal.
+    The server ends with its parent, however that dies, unless it was stopped by SIGSTOP, and does not see its terminal.
     Only processes of this user reach it: a unix socket in a private directory, no port.
 
 Does not guarantee
