@@ -265,12 +265,13 @@ def inheritable_descriptors(_: Path) -> None:
 
 def killed_in_prologue(directory: Path) -> None:
     """The first child dies before its prologue is over."""
-    mark = directory / "killed"
 
     def die(_: int) -> None:
-        if not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            (directory / "killed").touch(exist_ok=False)  # in one step: siblings come here at the same time
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
 
     linux.raise_oom_score = die
 
