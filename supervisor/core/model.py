@@ -80,24 +80,79 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     enqueued_ms: int = 0  # wall clock of the producer, for people
     schedule: str | None = None
     nominal_ms: int | None = None  # when the schedule says it was due
+    cause: str = ""  # empty: a scheduled or bare run; else initial, manual, backfill, buffered, child
+    not_after_ms: int | None = None  # a worker must not start it later than this: it then ends expired
+    parent: str = ""  # the run that spawned it
+    maybe_duplicate: bool = False  # fired again after Redis lost what it had acknowledged
+
+
+class When(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One more trigger of a schedule. Exactly one of ``every_ms``, ``cron``, ``at_ms`` and ``after_completion_ms``."""
+
+    every_ms: int | None = None
+    phase_ms: int = 0
+    cron: str | None = None
+    at_ms: int | None = None
+    after_completion_ms: int | None = None
+    timezone: str = ""  # of ``cron``; empty: the schedule's
+
+
+class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Nominal times that are as if they did not exist: a cron's, or those in [from_ms, until_ms)."""
+
+    cron: str | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
 
 
 class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A schedule as Redis keeps it: enough to fire without importing any job.
 
-    Exactly one of ``every_ms`` and ``cron`` is set; the loader refuses anything else.
+    Due at the union of its own trigger (``every_ms``, ``cron``, ``at_ms`` or ``after_completion_ms``)
+    and those in ``when``; at least one there is. The loader refuses anything else.
     """
 
     v: int = 1
     id: str
     template: Template
+    # Timing: a change of any of these starts the schedule anew from now (codec.timing_digest).
     every_ms: int | None = None
     phase_ms: int = 0
     cron: str | None = None
+    at_ms: int | None = None
+    after_completion_ms: int | None = None
+    when: tuple[When, ...] = ()
+    anchor: str = "epoch"  # epoch | start_at: where the grids of ``every`` begin
     timezone: str = "UTC"
-    missed: str = "latest"
-    overlap: str = "skip"  # skip | allow
+    dst_gap: str = "run"  # run | skip | shift
+    dst_overlap: str = "first"  # first | last | both
+    exclude: tuple[Exclusion, ...] = ()
+    start_at_ms: int | None = None  # inclusive, as end_at_ms, on the nominal time
+    end_at_ms: int | None = None
+    # Jitter moves the fire, never the nominal time.
+    jitter_ms: int = 0
+    jitter_mode: str = "fixed"  # fixed | per_fire
+    # Policies: used from the next decision.
+    max_runs: int | None = None  # counts enqueued scheduled runs
+    overlap: str = "skip"  # skip | allow | buffer_one | buffer_all | cancel_other | terminate_other
     max_running: int = 1
+    buffer_limit: int | None = None  # None: 1 for buffer_one, 1000 for buffer_all
+    cancel_grace_ms: int = 30_000
+    missed: str = "latest"  # latest | earliest | all | skip
+    catchup_window_ms: int | None = None
+    max_catchup: int = 1000
+    start_deadline_ms: int | None = None
+    paused: bool = False
+    pause_reason: str = ""
+    on_resume: str = "skip"  # skip | catchup
+    on_change: str = "wait"  # wait | run_now: what a change of the timing does
+    pause_after_failures: int = 0  # 0: never
+    run_on_create: bool = False
+    retain_completed_ms: int = 604_800_000
+    renamed_from: str = ""
+    # For people.
+    labels: dict[str, str] = {}
+    owner: str = ""
     description: str = ""
 
 

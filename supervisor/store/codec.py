@@ -23,7 +23,21 @@ from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, ScheduleDef
 from supervisor.store.keys import KIND_LETTER, LETTER_KIND, check_name
 
 ERROR_BYTES_MAX = 4096
-_TIMING = ("every_ms", "phase_ms", "cron", "timezone")
+_TIMING = (
+    "every_ms",
+    "phase_ms",
+    "cron",
+    "at_ms",
+    "after_completion_ms",
+    "when",
+    "anchor",
+    "timezone",
+    "dst_gap",
+    "dst_overlap",
+    "exclude",
+    "start_at_ms",
+    "end_at_ms",
+)
 _ID = re.compile(r"[!-+\--{}~]{1,255}", re.ASCII)  # printable, without comma, bar and space
 _ENVELOPE = msgspec.json.Decoder(Envelope)
 _DEFINITION = msgspec.json.Decoder(ScheduleDef)

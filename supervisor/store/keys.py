@@ -94,6 +94,18 @@ class Keys:
         """Hash. Schedule to ``queue run`` lines of its unfinished runs, where overlap is skip."""
         self.schedule_sets = f"{self.prefix}schedule:sets"
         """Hash. Digest of a set of schedules to its revision; ``#revision`` and ``#applied`` beside them."""
+        self.schedule_changes = f"{self.prefix}schedule:changes"
+        """Stream, capped. One entry for each change that the leader must look at; it wakes its listener."""
+        self.schedule_paused = f"{self.prefix}schedule:paused"
+        """Hash. Schedule to the JSON of its pause, which outlives any reload: reason, by, at_ms, until_ms."""
+        self.schedule_state = f"{self.prefix}schedule:state"
+        """Hash. Schedule to its counters and its latest decisions, packed."""
+        self.schedule_wait = f"{self.prefix}schedule:wait"
+        """Hash. Schedule to what the end of one of its runs must cause; absent where nothing waits."""
+        self.schedule_gone = f"{self.prefix}schedule:gone"
+        """Hash. Schedule to what is remembered of a removed one for a day, so that re-adding restores it."""
+        self.schedule_backfills = f"{self.prefix}schedule:backfills"
+        """Hash. Backfill to the JSON of its request and how far it got."""
         self.sessions = f"{self.prefix}sessions"
         """Hash. Session of a worker process to its beat counter."""
         self.dying = f"{self.prefix}dying"
@@ -106,6 +118,14 @@ class Keys:
         """Prefix of strings that expire after ten minutes: nonce of an enqueue to its reply."""
         self.queues = f"{self.prefix}queues"
         """Set. Every queue that ever held a run."""
+
+    def schedule_buffer(self, schedule: str) -> str:
+        """List. Nominal times of ``schedule`` that wait for a run of it to end."""
+        return f"{self.prefix}schedule:buf:{schedule}"
+
+    def ran(self, run_id: str) -> str:
+        """String, expires after a week. The run was enqueued by a backfill or a keyed trigger."""
+        return f"{self.prefix}ran:{run_id}"
 
     def session(self, session: str) -> str:
         """Hash, expires one day after its last beat. What this worker process is."""
