@@ -91,6 +91,15 @@ class _StdlibHandler(logging.Handler):
     def createLock(self) -> None:  # noqa: N802 - the name is logging's
         self.lock = None
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        # As the base class does, but without its lock: from Python 3.13 on it no longer copes with None.
+        found = self.filter(record)
+        if isinstance(found, logging.LogRecord):
+            record = found  # 3.12: a filter may replace the record
+        if found:
+            self.emit(record)
+        return bool(found)
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
             message = record.getMessage()
