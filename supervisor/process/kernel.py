@@ -16,6 +16,8 @@ from supervisor.process.reaper import Ended
 from supervisor.process.signals import Received
 from supervisor.process.slots import Launch, Log, SlotSpec
 
+_TO_ACT_ON = frozenset({Signals.SIGTERM, Signals.SIGQUIT, Signals.SIGABRT})
+
 
 class Kernel(Protocol):
     """Processes and signals."""
@@ -72,8 +74,10 @@ class LinuxKernel:
         return spawn.fork(spec, launch, log)
 
     def send(self, pid: int, number: Signals) -> None:
-        """Signal one child."""
+        """Signal one child; a stopped one goes on, because until then it cannot act on what it is told."""
         reaper.send(pid, number)
+        if number in _TO_ACT_ON:
+            reaper.send(pid, Signals.SIGCONT)
 
     def kill(self, pid: int) -> None:
         """SIGKILL one child and its group."""

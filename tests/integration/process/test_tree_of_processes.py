@@ -174,14 +174,24 @@ def test_a_hung_child_shows_its_stack_and_is_replaced(make_tree: Make) -> None:
     assert tree.stop() == 0
 
 
-def test_a_stopped_child_is_killed_and_replaced(make_tree: Make) -> None:
-    """SIGSTOP keeps it from dying of SIGABRT; SIGKILL two seconds later does not ask."""
+def test_a_stopped_child_is_replaced_and_leaves_its_stack(make_tree: Make) -> None:
+    """SIGSTOP would keep it from dying of SIGABRT, so SIGCONT follows."""
     tree = make_tree([["agent", "agent", "idle"], ["web", "web", "idle", {"hang_timeout_s": 1.0}]])
     tree.wait_for("tree_ready")
     os.kill(tree.pid_of("web"), signal.SIGSTOP)
     tree.wait_for("child_ready", slot="web", count=2)
-    assert tree.events("child_exited", slot="web", signal=9, cause="hang")
+    assert tree.events("child_exited", slot="web", signal=6, cause="hang")
+    assert "Fatal Python error: Aborted" in tree.errors
     assert tree.stop() == 0
+
+
+def test_a_stopped_child_drains_when_it_is_told_to(make_tree: Make) -> None:
+    """Somebody who looked at a worker with a debugger must not cost the tree its grace."""
+    tree = make_tree([["agent", "agent", "idle"], ["cpu", "worker", "idle"]])
+    tree.wait_for("tree_ready")
+    os.kill(tree.pid_of("cpu"), signal.SIGSTOP)
+    assert tree.stop() == 0
+    assert tree.events("child_exited", slot="cpu", code=0)
 
 
 def test_a_run_past_its_deadline_takes_its_process_with_it(make_tree: Make) -> None:
