@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -13,10 +14,12 @@ from supervisor.cli.options import LoadSettings, config_options, print_problems
 from supervisor.core.errors import EXIT_CONFIG, CannotCreateError, ConfigError
 
 if TYPE_CHECKING:
+    from supervisor.core.model import ScheduleDef
     from supervisor.settings.loader import Loaded
     from supervisor.settings.models import Settings
 
 STANDARD_OUTPUT = "-"
+NOTES_MAX = 20
 
 
 @click.group("config")
@@ -41,7 +44,7 @@ def validate(*, files: tuple[Path, ...], no_jobs: bool, load_settings: LoadSetti
     Example:
       tenure config validate /etc/tenure
     """
-    loaded = load_settings(files=files)
+    loaded = load_settings(files=files, with_jobs=not no_jobs)
     if not no_jobs:
         _check_jobs(loaded)
     read = ", ".join(str(file) for file in loaded.files) or "defaults"
@@ -56,12 +59,29 @@ def _check_jobs(loaded: Loaded) -> None:
     # A module that is missing would only be reported again, by every schedule that needs it.
     if not problems:
         try:
-            complete(loaded)
+            _print_notes(complete(loaded))
         except ConfigError as error:
             problems = list(error.problems)
     if problems:
         print_problems(problems)
         raise click.exceptions.Exit(EXIT_CONFIG)
+
+
+def _print_notes(definitions: Iterable[ScheduleDef]) -> None:
+    """Say on standard error what is allowed and may surprise."""
+    from supervisor.clock import SystemClock
+    from supervisor.core.schedule_lints import lints
+
+    now_ms = SystemClock().wall_ms()
+    notes = [
+        f"note: schedules.{definition.id}: {note}"
+        for definition in definitions
+        for note in lints(definition, now_ms=now_ms)
+    ]
+    for note in notes[:NOTES_MAX]:
+        click.echo(note, err=True)
+    if len(notes) > NOTES_MAX:
+        click.echo(f"note: and {len(notes) - NOTES_MAX} more", err=True)
 
 
 @config_group.command("show")

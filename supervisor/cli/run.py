@@ -59,7 +59,7 @@ def run(
         "redis.url": Flag("--redis-url", redis_url),
         "log.format": Flag("--log-format", log_format),
     }
-    loaded = load_settings(flags={path: flag for path, flag in given.items() if flag.value is not None})
+    loaded = load_settings(flags={path: flag for path, flag in given.items() if flag.value is not None}, with_jobs=True)
     if write_config_to:
         from supervisor.cli.config import write_config
 

@@ -1,14 +1,25 @@
-"""What to do about the nominal times that passed since the watermark: ``missed: latest``.
+"""What a schedule owes for the nominal times that passed since its watermark.
 
-Exactly one run is due however many times passed, and it carries the newest of them. The
-others are counted, never run: an outage of a week must not end in a flood, and a job that
-runs late is given the time it should have known about.
+Guarantees
+    Every nominal time that passed is either in ``Owed.nominals`` or counted in
+    ``Owed.missed``, once, however the evaluations fall.
+    A single due time within the window is owed however late it is: lateness alone is no
+    reason to lose a run. Several are an outage, and ``missed`` decides.
+    A run whose fire is still ahead, because of jitter, is neither.
+
+Does not guarantee
+    That what is owed is enqueued: overlap is decided in Redis.
+    Exact counts above ``MISSED_MAX``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from supervisor.core.jitter import fire_at_ms
+from supervisor.core.model import ScheduleDef
 from supervisor.core.triggers import Trigger
 
 MISSED_MAX = 10_000
@@ -16,22 +27,119 @@ MISSED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """The run that a schedule owes now."""
+class Owed:
+    """What is to be done at one evaluation."""
 
-    nominal_ms: int  # the one that fires
-    new_mark_ms: int  # watermark once it has
-    next_ms: int | None  # first nominal time after the watermark
-    missed: int  # passed without a run, at most MISSED_MAX
+    nominals: tuple[int, ...]  # to be enqueued, oldest first; may be empty
+    new_mark_ms: int  # watermark afterwards: the newest nominal time that was due
+    next_ms: int | None  # first nominal time after the watermark; may already have passed, its fire has not
+    next_fire_ms: int | None  # when that one is fired
+    missed: Mapping[str, int] = field(default_factory=dict)  # by reason: policy, window, cap; each at most MISSED_MAX
 
 
-def due(trigger: Trigger, mark_ms: int, now_ms: int) -> Due | None:
-    """Return what is due in (mark_ms, now_ms]; None when nothing is.
+class Planned(NamedTuple):
+    """The next run of a schedule."""
 
-    A single due time fires however late it is: lateness alone is no reason to lose a run.
+    nominal_ms: int
+    fire_ms: int
+
+
+def next_fire(definition: ScheduleDef, trigger: Trigger, mark_ms: int) -> Planned | None:
+    """Return the first nominal time after ``mark_ms`` and when it is fired; None when there is none.
+
+    Raises:
+        OverExcludedError: the exclusions leave nothing within reach.
     """
-    latest = trigger.latest_ms(mark_ms, now_ms)
-    if latest is None:
+    nominal = trigger.next_ms(mark_ms)
+    return None if nominal is None else Planned(nominal, _fire_at(definition, trigger, nominal))
+
+
+def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int, on_time_grace_ms: int) -> Owed | None:
+    """Return what is owed for the nominal times after ``mark_ms`` whose fire is due; None when none is.
+
+    Args:
+        definition: whose policies decide.
+        trigger: of this definition.
+        mark_ms: its watermark: the newest nominal time that was decided.
+        now_ms: wall clock.
+        on_time_grace_ms: how late a run of ``missed: skip`` may be and still count as on time.
+
+    Raises:
+        OverExcludedError: the exclusions leave nothing within reach.
+    """
+    newest = _newest_due(definition, trigger, mark_ms, now_ms)
+    if newest is None:
         return None
-    passed = trigger.count(mark_ms, latest, MISSED_MAX + 1)
-    return Due(nominal_ms=latest, new_mark_ms=latest, next_ms=trigger.next_ms(latest), missed=passed - 1)
+    case = _Case(definition, trigger, mark_ms, newest, now_ms, on_time_grace_ms)
+    nominals, missed = case.decide()
+    following = next_fire(definition, trigger, newest)
+    return Owed(
+        nominals=nominals,
+        new_mark_ms=newest,
+        next_ms=following.nominal_ms if following else None,
+        next_fire_ms=following.fire_ms if following else None,
+        missed={reason: count for reason, count in missed.items() if count},
+    )
+
+
+def _fire_at(definition: ScheduleDef, trigger: Trigger, nominal_ms: int) -> int:
+    if not definition.jitter_ms:
+        return nominal_ms
+    return fire_at_ms(definition, nominal_ms, trigger.next_ms(nominal_ms))
+
+
+def _newest_due(definition: ScheduleDef, trigger: Trigger, mark_ms: int, now_ms: int) -> int | None:
+    """Return the newest nominal time after the mark whose fire is due."""
+    newest = trigger.latest_ms(mark_ms, now_ms)
+    if newest is not None and _fire_at(definition, trigger, newest) > now_ms:
+        # Jitter ends before the next nominal time, so all older ones are due.
+        return trigger.latest_ms(mark_ms, newest - 1)
+    return newest
+
+
+class _Case(NamedTuple):
+    """The nominal times in (mark_ms, newest_ms], of which there is one at least."""
+
+    definition: ScheduleDef
+    trigger: Trigger
+    mark_ms: int
+    newest_ms: int
+    now_ms: int
+    grace_ms: int
+
+    def decide(self) -> tuple[tuple[int, ...], dict[str, int]]:
+        """Return what is enqueued, and the others by reason."""
+        definition, newest = self.definition, self.newest_ms
+        window = definition.catchup_window_ms
+        # The newest time that is too old; whatever is younger lies in the window.
+        horizon = self.mark_ms if window is None else max(self.mark_ms, self.now_ms - window - 1)
+        outside = self._count(self.mark_ms, min(horizon, newest), MISSED_MAX)
+        if newest <= horizon:
+            return (), {"window": outside}
+        inside = self._count(horizon, newest, MISSED_MAX + max(definition.max_catchup, 2))
+        if outside + inside == 1:
+            return (newest,), {}
+        nominals = self._chosen(horizon)
+        rest = min(inside - len(nominals), MISSED_MAX)
+        if definition.missed == "all":
+            return nominals, {"window": outside, "cap": rest}
+        if definition.missed == "skip":
+            border = max(horizon, self.now_ms - self.grace_ms)
+            late = self._count(horizon, min(newest, border), MISSED_MAX)
+            on_time = self._count(border, newest, MISSED_MAX + len(nominals))
+            return nominals, {"window": outside, "policy": late, "cap": on_time - len(nominals)}
+        return nominals, {"window": outside, "policy": rest}
+
+    def _chosen(self, horizon: int) -> tuple[int, ...]:
+        """Return which of the times in (horizon, newest] are enqueued."""
+        missed = self.definition.missed
+        if missed == "latest":
+            return (self.newest_ms,)
+        if missed == "earliest":
+            return tuple(self.trigger.nominals(horizon, self.newest_ms, 1))
+        if missed == "skip":  # what is late by the grace or more is left out
+            horizon = max(horizon, self.now_ms - self.grace_ms)
+        return self.trigger.newest(horizon, self.newest_ms, self.definition.max_catchup)
+
+    def _count(self, after_ms: int, until_ms: int, cap: int) -> int:
+        return self.trigger.count(after_ms, until_ms, cap) if until_ms > after_ms else 0

@@ -3,9 +3,10 @@
 Guarantees
     Fire times are Debian cron's, also where the clock changes. An entry whose minute and
     hour are fixed and fall into a gap fires once, at the instant the gap ends; in an overlap
-    it fires on the first pass only. An entry whose minute or hour starts with ``*`` follows
-    real time: nothing is invented in a gap, both passes of an overlap count. A change by more
-    than three hours corrects the zone: what it skipped is not made up for.
+    it fires on the first pass only; ``dst_gap`` and ``dst_overlap`` choose otherwise. An entry
+    whose minute or hour starts with ``*`` follows real time: nothing is invented in a gap, both
+    passes of an overlap count. A change by more than three hours corrects the zone: what it
+    skipped is not made up for. A field of seconds does not change the class.
     ``prev(next(t)) <= t < next(t)``, and ``count`` agrees with ``next``.
 
 Differs from Debian on purpose
@@ -21,16 +22,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from supervisor.core.cron_days import Days, days_of
-from supervisor.core.cron_fields import CronError, Fields, parse
-from supervisor.core.zones import SECOND_MAX, SECOND_MIN, Segment, UnknownZoneError, Zone, zone
+from supervisor.core import cron_hash
+from supervisor.core.cron_days import days_of
+from supervisor.core.cron_dst import DEFAULT, REAL_TIME, Policy, count_in, first_in, last_in
+from supervisor.core.cron_errors import CronError, shown
+from supervisor.core.cron_explain import explain
+from supervisor.core.cron_fields import Fields, parse, split_zone
+from supervisor.core.cron_times import EVERY_SECOND, Times
+from supervisor.core.zones import SECOND_MAX, SECOND_MIN, UnknownZoneError, Zone, zone
 
 __all__ = ["SEARCH_S", "Cron", "CronError", "compile_cron"]
 
 SEARCH_S = 40 * 366 * 86_400
 """How far a search goes: 40 years hold every date that comes back, also across 2100."""
-
-_MINUTES = 1440  # of a day
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,25 +43,37 @@ class Cron:
 
     expression: str
     timezone: str
-    is_wildcard: bool
+    policy: Policy
+    _fields: Fields
     _zone: Zone
-    _days: Days | None  # None: every day
-    _minutes: int  # bit n: minute n of the day
-    _first: int  # lowest minute set
-    _per_day: int
+    _times: Times
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it follows real time across a change of the clock, because minute or hour start with ``*``."""
+        return self._fields.is_wildcard
 
     def next(self, after_s: int) -> int | None:
         """Return the first fire after ``after_s``; None when there is none within 40 years."""
         at = max(after_s, SECOND_MIN) + 1
         limit = min(at + SEARCH_S, SECOND_MAX)
+        policy, times = self.policy, self._times
         while at < limit:
             segment = self._zone.at(at)
-            start, end, offset, _ = segment
-            local = at + offset if self.is_wildcard else _owned_from(segment, at)
-            # Every minute of interest is below the end of the segment, or belongs to the next one.
-            found = self._minute_from(-(-local // 60), (end + offset - 1) // 60)
+            start, end, offset, first_local, _ = segment
+            if policy is REAL_TIME:
+                local = at + offset
+            elif policy is DEFAULT:  # at its start a segment also owns the times that the gap before it skipped
+                local = first_local if at == start else max(at + offset, first_local)
+            else:
+                chosen = first_in(times, policy, segment, at)
+                if chosen is not None:
+                    return chosen
+                at = end
+                continue
+            found = times.first(local, end + offset - 1)
             if found is not None:
-                return max(found * 60 - offset, start)
+                return max(found - offset, start)
             at = end
         return None
 
@@ -67,12 +83,10 @@ class Cron:
         limit = max(at - SEARCH_S, SECOND_MIN)
         while at >= limit:
             segment = self._zone.at(at)
-            start, _, offset, first_local = segment
-            lowest = start + offset if self.is_wildcard else first_local
-            found = self._minute_until((at + offset) // 60, -(-lowest // 60))
+            found = last_in(self._times, self.policy, segment, at)
             if found is not None:
-                return max(found * 60 - offset, start)
-            at = start - 1
+                return found
+            at = segment.start - 1
         return None
 
     def count(self, after_s: int, until_s: int, cap: int) -> int:
@@ -82,7 +96,7 @@ class Cron:
         while at <= until and total < cap:
             segment = self._zone.at(at)
             last = min(until, segment.end - 1)
-            total += self._count_in(segment, at, last, cap - total)
+            total += count_in(self._times, self.policy, segment, at, last=last, cap=cap - total)
             at = last + 1
         return min(total, cap)
 
@@ -93,84 +107,100 @@ class Cron:
             yield at
             at = self.next(at)
 
+    @property
+    def matches_either_day(self) -> bool:
+        """Whether both fields of days are restricted, so that a day is due if either of them matches."""
+        fields = self._fields
+        day_of_month, _, day_of_week = fields.text.split(" ")[-3:]
+        return not fields.needs_both_days and "*" not in (day_of_month, day_of_week)
+
+    def readings(self) -> Times:
+        """Return the readings of a wall clock that match: whole minutes, for an expression without seconds."""
+        fields = self._fields
+        return _times(fields, fields.second if fields.has_seconds else EVERY_SECOND)
+
+    def clock_changes(self, after_s: int, within_s: int) -> Iterator[tuple[int, bool]]:
+        """Yield each instant at which a change of the clock meets a fixed time of this expression.
+
+        And whether it skips that time; else it repeats it. Whatever the policies: they say what follows.
+
+        Args:
+            after_s: where to begin.
+            within_s: how far to look.
+        """
+        at, until = after_s, min(after_s + within_s, SECOND_MAX)
+        while at < until and not self.is_wildcard:
+            segment = self._zone.at(at)
+            opening, passed = segment.start + segment.offset, segment.first_local
+            # A segment may reach back behind where a table begins: then its start was seen before.
+            if segment.start == at > after_s and passed != opening:
+                low, high = min(passed, opening), max(passed, opening) - 1
+                if self._times.first(low, high) is not None:
+                    yield segment.start, passed < opening
+            at = segment.end
+
     def describe(self) -> str:
         """Return the expression and its zone, for people."""
         return f"cron {self.expression} {self.timezone}"
 
-    def _count_in(self, segment: Segment, at: int, last: int, cap: int) -> int:
-        """Count fires at the instants at … last, which lie in ``segment``."""
-        start, _, offset, _ = segment
-        local = at + offset if self.is_wildcard else _owned_from(segment, at)
-        total = 0
-        if local < start + offset:  # the gap, and the instant that ends it: one fire however many fall in
-            opening = (start + offset) // 60
-            total = int(self._minute_from(-(-local // 60), opening) is not None)
-            local = (opening + 1) * 60
-        return total + self._count_minutes(-(-local // 60), (last + offset) // 60, cap)
-
-    def _minute_from(self, low: int, high: int) -> int | None:
-        """Return the first matching local minute in low … high, counted from 1970."""
-        day, minute = divmod(low, _MINUTES)
-        days = self._days
-        rest = self._minutes >> minute
-        if rest and (days is None or days.has(day)):
-            found = low + (rest & -rest).bit_length() - 1
-        else:
-            day += 1
-            if days is not None:
-                later = days.first(day, high // _MINUTES)
-                if later is None:
-                    return None
-                day = later
-            found = day * _MINUTES + self._first
-        return found if found <= high else None
-
-    def _minute_until(self, high: int, low: int) -> int | None:
-        """Return the last matching local minute in low … high."""
-        day, minute = divmod(high, _MINUTES)
-        days = self._days
-        rest = self._minutes & ((2 << minute) - 1)
-        if rest and (days is None or days.has(day)):
-            found = day * _MINUTES + rest.bit_length() - 1
-        else:
-            day -= 1
-            if days is not None:
-                earlier = days.last(day, low // _MINUTES)
-                if earlier is None:
-                    return None
-                day = earlier
-            found = day * _MINUTES + self._minutes.bit_length() - 1
-        return found if found >= low else None
-
-    def _count_minutes(self, low: int, high: int, cap: int) -> int:
-        """Count matching local minutes in low … high; may stop above ``cap``."""
-        if low > high:
-            return 0
-        (first_day, first), (last_day, last) = divmod(low, _MINUTES), divmod(high, _MINUTES)
-        days = self._days
-        upto_last = self._minutes & ((2 << last) - 1)
-        if first_day == last_day:
-            return (upto_last >> first).bit_count() if days is None or days.has(first_day) else 0
-        total = (self._minutes >> first).bit_count() if days is None or days.has(first_day) else 0
-        total += upto_last.bit_count() if days is None or days.has(last_day) else 0
-        whole = (
-            last_day - first_day - 1 if days is None else days.count(first_day + 1, last_day - 1, cap // self._per_day)
-        )
-        return total + whole * self._per_day
+    def explain(self) -> str:
+        """Return it in words: ``At 02:30, on day 1 of the month or on Monday, in Europe/Berlin``."""
+        return explain(self._fields, self.timezone, self.policy)
 
 
-@lru_cache(maxsize=16_384)
-def compile_cron(expression: str, timezone: str = "UTC") -> Cron:
-    """Return the compiled form of ``expression`` in ``timezone``, an IANA name.
+def compile_cron(
+    expression: str,
+    timezone: str | None = None,
+    *,
+    dst_gap: str = "run",
+    dst_overlap: str = "first",
+    seed: str = "",
+) -> Cron:
+    """Return the compiled form of ``expression``.
+
+    Args:
+        expression: five fields, or six with seconds in front; an alias such as ``@daily``. A prefix
+            ``CRON_TZ=`` or ``TZ=`` names the zone, where ``timezone`` does not.
+        timezone: an IANA name; None: that of the prefix, else UTC.
+        dst_gap: what a fixed time does that a change of the clock skips: run, skip or shift.
+        dst_overlap: on which pass a fixed time fires that comes twice: first, last or both.
+        seed: id of the schedule, which ``H`` is drawn from.
 
     Raises:
         CronError: the expression cannot be read, can never match, or the zone is unknown.
     """
+    if "TZ=" in expression:
+        prefix, rest = split_zone(expression)
+        if prefix is not None:
+            if timezone is not None:
+                raise CronError(
+                    f'cron "{shown(expression)}": names a zone, and timezone is {timezone}; '
+                    f"remove one of them, such as the prefix"
+                )
+            expression, timezone = rest, prefix
+    if cron_hash.is_hashed(expression):
+        expression = cron_hash.resolve(expression, seed)
+    return _compile(expression, "UTC" if timezone is None else timezone, dst_gap, dst_overlap)
+
+
+@lru_cache(maxsize=16_384)
+def _compile(expression: str, timezone: str, dst_gap: str, dst_overlap: str) -> Cron:
     fields = parse(expression)
     try:
         in_zone = zone(timezone)
     except UnknownZoneError as error:
         raise CronError(f'cron "{fields.text}": {error}') from error
+    return Cron(
+        expression=fields.text,
+        timezone=timezone,
+        policy=REAL_TIME if fields.is_wildcard else Policy.of(dst_gap, dst_overlap),
+        _fields=fields,
+        _zone=in_zone,
+        _times=_times(fields, fields.second),
+    )
+
+
+def _times(fields: Fields, seconds: int) -> Times:
     days = days_of(
         day_of_month=fields.day_of_month,
         month=fields.month,
@@ -179,32 +209,17 @@ def compile_cron(expression: str, timezone: str = "UTC") -> Cron:
     )
     if days.is_never:
         raise CronError(_never(fields))
-    minutes = _minutes_of_day(fields.minute, fields.hour)
-    return Cron(
-        expression=fields.text,
-        timezone=timezone,
-        is_wildcard=fields.is_wildcard,
-        _zone=in_zone,
-        _days=None if days.is_always else days,
-        _minutes=minutes,
-        _first=(minutes & -minutes).bit_length() - 1,
-        _per_day=minutes.bit_count(),
-    )
+    return Times(days=days, minutes=_minutes_of_day(fields.minute, fields.hour), seconds=seconds)
 
 
-def _owned_from(segment: Segment, at: int) -> int:
-    """Return the first local time that fires at or after ``at`` for a fixed-time entry."""
-    # At its start a segment also owns the times that the gap before it skipped.
-    return segment.first_local if at == segment.start else max(at + segment.offset, segment.first_local)
-
-
+@lru_cache(maxsize=4096)
 def _minutes_of_day(minute: int, hour: int) -> int:
     return sum(minute << 60 * h for h in range(24) if hour >> h & 1)
 
 
 def _never(fields: Fields) -> str:
-    _, _, day_of_month, month, day_of_week = fields.text.split(" ")
-    together = f" and day-of-week {day_of_week!r}" if fields.needs_both_days and day_of_week != "*" else ""
+    day_of_month, month, day_of_week = fields.text.split(" ")[-3:]
+    together = f" and day-of-week {day_of_week!r}" if fields.needs_both_days and day_of_week not in {"*", "?"} else ""
     return (
         f'cron "{fields.text}": never matches: no day-of-month {day_of_month!r}{together} exists in month {month!r}; '
         f"use a day that exists"

@@ -3,12 +3,26 @@
 There are fourteen kinds of year: it starts on one of seven weekdays and has 365 or 366
 days. Whatever an expression says about days holds for all years of a kind, so fourteen
 masks answer for ever, and next, previous and count are operations on integers.
+
+The mask of the field day-of-month holds dates in the bits 1 to 31; from ``FROM_END`` on, bit
+n is the last day but n (``L``, ``L-n``); from ``NEAREST`` on, bit n is the weekday (Monday to
+Friday) nearest to date n within its month (``nW``), and bit 0 the last weekday (``LW``). That
+of day-of-week holds Sunday to Saturday in the bits 0 to 6; from ``NTH_WEEKDAYS`` on, seven bits
+for each of the first to fifth such day of a month (``dow#n``); from ``LAST_WEEKDAYS`` on, the
+last such day (``dowL``). A month that has no date n has no weekday nearest to it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from functools import lru_cache
+
+WEEK = 7
+FROM_END = 32
+NEAREST = 64
+NTH_WEEKDAYS = 8
+LAST_WEEKDAYS = NTH_WEEKDAYS + 5 * WEEK
 
 _ORDINAL_1970 = date(1970, 1, 1).toordinal()
 _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -27,10 +41,13 @@ class Days:
         self._day_of_week = day_of_week
         self._needs_both = needs_both
         self._masks: list[int | None] = [None] * _KINDS  # filled when first asked for
-        all_dates, all_weekdays, all_months = day_of_month == 0xFFFFFFFE, day_of_week == 0x7F, month == 0x1FFE
+        all_dates, all_months = day_of_month & 0xFFFFFFFF == 0xFFFFFFFE, month == 0x1FFE
+        all_weekdays = day_of_week & 0x7F == 0x7F
         every_day = (all_dates and all_weekdays) if needs_both else (all_dates or all_weekdays)
         self.is_always = all_months and every_day
-        self.is_never = not self.is_always and not any(self._mask(kind) for kind in range(_KINDS))
+        # Every month has the dates up to 28, and over the years each falls on every weekday.
+        has_common_date = bool(day_of_month & 0x1FFFFFFE) and bool(day_of_week & 0x7F)
+        self.is_never = not has_common_date and not any(self._mask(kind) for kind in range(_KINDS))
 
     def has(self, day: int) -> bool:
         """Return whether ``day``, counted from 1970-01-01, is allowed."""
@@ -63,6 +80,31 @@ class Days:
             high = start - 1
         return None
 
+    def first_absent(self, low: int, high: int) -> int | None:
+        """Return the first day in low … high that is not allowed."""
+        year = date.fromordinal(low + _ORDINAL_1970).year
+        while low <= high:
+            start, kind = _year(year)
+            following = _year(year + 1)[0]
+            rest = ~self._mask(kind) >> (low - start) & ((1 << (following - low)) - 1)
+            if rest:
+                found = low + (rest & -rest).bit_length() - 1
+                return found if found <= high else None
+            year, low = year + 1, following
+        return None
+
+    def last_absent(self, high: int, low: int) -> int | None:
+        """Return the last day in low … high that is not allowed."""
+        year = date.fromordinal(high + _ORDINAL_1970).year
+        while high >= low:
+            start, kind = _year(year)
+            rest = ~self._mask(kind) & ((2 << (high - start)) - 1)
+            if rest:
+                found = start + rest.bit_length() - 1
+                return found if found >= low else None
+            year, high = year - 1, start - 1
+        return None
+
     def count(self, low: int, high: int, cap: int) -> int:
         """Count the allowed days in low … high; may stop above ``cap``."""
         year = date.fromordinal(low + _ORDINAL_1970).year
@@ -84,16 +126,65 @@ class Days:
 
     def _make(self, kind: int) -> int:
         weekday, is_leap = kind >> 1, bool(kind & 1)  # of 1 January, 0 is Sunday
-        dates = months = start = 0
+        dates = months = weekdays = start = 0
+        has_special_dates, has_special_weekdays = self._day_of_month >> FROM_END, self._day_of_week >> NTH_WEEKDAYS
         for index, length in enumerate(_LENGTHS):
             days = length + (is_leap and index == 1)
             whole = (1 << days) - 1
             dates |= (self._day_of_month >> 1 & whole) << start
+            if has_special_dates:
+                dates |= _special_dates(self._day_of_month, days, (weekday + start) % WEEK) << start
+            if has_special_weekdays:
+                weekdays |= _special_weekdays(self._day_of_week, days, (weekday + start) % WEEK) << start
             if self._month >> (index + 1) & 1:
                 months |= whole << start
             start += days
-        weekdays = self._day_of_week * _WEEKS >> weekday
+        weekdays |= (self._day_of_week & 0x7F) * _WEEKS >> weekday
         return months & (dates & weekdays if self._needs_both else dates | weekdays)
+
+
+def _special_dates(field: int, days: int, weekday: int) -> int:
+    """Return the days, from bit 0, that ``L L-n LW nW`` mean in a month that starts on ``weekday``."""
+    found = 0
+    for before_last in _bits(field >> FROM_END & 0x7FFFFFFF):
+        if before_last < days:
+            found |= 1 << days - 1 - before_last
+    for date_ in _bits(field >> NEAREST):
+        if date_ <= days:
+            found |= 1 << _nearest_weekday(date_ or days, days, weekday) - 1
+    return found
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """Yield the bits that are set in ``mask``."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _nearest_weekday(date_: int, days: int, weekday: int) -> int:
+    """Return the date from Monday to Friday nearest to ``date_``, in the same month."""
+    on = (weekday + date_ - 1) % WEEK
+    if on == 6:  # Saturday: the day before, unless that is in another month
+        return date_ - 1 if date_ > 1 else date_ + 2
+    if on == 0:  # Sunday: the day after
+        return date_ + 1 if date_ < days else date_ - 2
+    return date_
+
+
+def _special_weekdays(field: int, days: int, weekday: int) -> int:
+    """Return the days, from bit 0, that ``dow#n dowL`` mean in a month that starts on ``weekday``."""
+    found = 0
+    for week in range(5):
+        found |= _turned(field >> NTH_WEEKDAYS + week * WEEK & 0x7F, weekday) << week * WEEK
+    found |= _turned(field >> LAST_WEEKDAYS, (weekday + days) % WEEK) << days - WEEK
+    return found & (1 << days) - 1
+
+
+def _turned(weekdays: int, first: int) -> int:
+    """Return ``weekdays``, bit 0 a Sunday, as the days of a week that begins on ``first``."""
+    return (weekdays << WEEK | weekdays) >> first & 0x7F
 
 
 @lru_cache(maxsize=4096)

@@ -33,6 +33,8 @@ class Outcome(StrEnum):
     RETRY = "retry"  # failed, another attempt is due later
     DEAD = "dead"  # given up, kept for inspection
     GIVEBACK = "giveback"  # not started: back to the head of the queue, nothing charged
+    EXPIRED = "expired"  # not started in time: it ends, and nothing failed
+    REPLACED = "replaced"  # asked to stop in favour of a newer run of its schedule
 
 
 class Release(StrEnum):

@@ -1,122 +1,157 @@
-"""Triggers: when a schedule is due, as pure functions of time in milliseconds.
+"""When a schedule is due, as pure functions of its definition and time in milliseconds.
 
 A nominal time depends on the definition alone, never on when something ran or started, so
-every replica computes the same ones and a restart moves nothing.
+every replica computes the same ones and a restart moves nothing. Only ``after_completion``
+is measured from the end of a run: it has no nominal times of its own here, whoever sees a
+run end asks ``after_end_ms``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from typing import NamedTuple
 
-from supervisor.core.cron import Cron, compile_cron
+from supervisor.core import cron_hash
+from supervisor.core.cron import compile_cron
 from supervisor.core.errors import EXIT_CONFIG, TenureError
-from supervisor.core.model import ScheduleDef
+from supervisor.core.exclusions import OverExcludedError, exclusions_of
+from supervisor.core.model import Exclusion, ScheduleDef, When
+from supervisor.core.trigger_kinds import AfterCompletion, At, Bounded, CronTrigger, Every, Excluding, Trigger, Union
 
-_UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+__all__ = [
+    "AfterCompletion", "At", "Bounded", "CronTrigger", "Every", "Excluding", "OverExcludedError", "Trigger",
+    "TriggerError", "Union", "after_completion_ms", "after_end_ms", "trigger_of",
+]  # fmt: skip
 
 
 class TriggerError(TenureError):
-    """A definition that says neither or both of ``every`` and ``cron``, or an impossible interval."""
+    """A definition without any trigger, with two at one place, or with an impossible interval."""
 
     exit_code = EXIT_CONFIG
 
 
-class Trigger(Protocol):
-    """When a schedule is due. Nominal times are milliseconds since 1970."""
-
-    def next_ms(self, after_ms: int) -> int | None:
-        """Return the first nominal time after ``after_ms``; None when there is none in reach."""
-        ...
-
-    def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
-        """Return the newest nominal time in (after_ms, until_ms]."""
-        ...
-
-    def count(self, after_ms: int, until_ms: int, cap: int) -> int:
-        """Return how many nominal times lie in (after_ms, until_ms], or ``cap`` when at least that many."""
-        ...
-
-    def describe(self) -> str:
-        """Return the trigger as people write it: ``every 10m``, ``cron 30 2 * * * Europe/Berlin``."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Every:
-    """Due at ``phase_ms + k * every_ms`` for every whole k: a grid through 1970-01-01T00:00Z, shifted by the phase."""
-
-    every_ms: int
-    phase_ms: int = 0
-
-    def __post_init__(self) -> None:
-        if self.every_ms < 1:
-            raise TriggerError(f"every must be at least 1 ms, got {self.every_ms} ms; use 100ms or more")
-
-    def next_ms(self, after_ms: int) -> int:
-        """Return the first grid point after ``after_ms``."""
-        return self._at_or_before(after_ms) + self.every_ms
-
-    def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
-        """Return the newest grid point in (after_ms, until_ms]."""
-        latest = self._at_or_before(until_ms)
-        return latest if latest > after_ms else None
-
-    def count(self, after_ms: int, until_ms: int, cap: int) -> int:
-        """Return how many grid points lie in (after_ms, until_ms], at most ``cap``."""
-        points = (self._at_or_before(until_ms) - self._at_or_before(after_ms)) // self.every_ms
-        return min(max(points, 0), cap)
-
-    def describe(self) -> str:
-        """Return for example ``every 10m`` or ``every 1h phase 5m``."""
-        phase = f" phase {_duration(self.phase_ms)}" if self.phase_ms else ""
-        return f"every {_duration(self.every_ms)}{phase}"
-
-    def _at_or_before(self, at_ms: int) -> int:
-        return at_ms - (at_ms - self.phase_ms) % self.every_ms
-
-
-@dataclass(frozen=True, slots=True)
-class CronTrigger:
-    """Due when a cron expression says so, on whole seconds."""
-
-    cron: Cron
-
-    def next_ms(self, after_ms: int) -> int | None:
-        """Return the first fire after ``after_ms``; None when there is none within 40 years."""
-        at = self.cron.next(after_ms // 1000)
-        return None if at is None else at * 1000
-
-    def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
-        """Return the newest fire in (after_ms, until_ms]."""
-        at = self.cron.prev(until_ms // 1000)
-        return None if at is None or at * 1000 <= after_ms else at * 1000
-
-    def count(self, after_ms: int, until_ms: int, cap: int) -> int:
-        """Return how many fires lie in (after_ms, until_ms], at most ``cap``."""
-        return self.cron.count(after_ms // 1000, until_ms // 1000, cap)
-
-    def describe(self) -> str:
-        """Return for example ``cron 30 2 * * * Europe/Berlin``."""
-        return self.cron.describe()
-
-
 def trigger_of(definition: ScheduleDef) -> Trigger:
-    """Return the trigger of ``definition``.
+    """Return the trigger of ``definition``: the union of all it names, without what it excludes, within its bounds.
+
+    Equal timings share one trigger.
 
     Raises:
-        TriggerError: it sets neither or both of ``every_ms`` and ``cron``.
-        CronError: its expression or zone cannot be used.
+        TriggerError: it names none, two at one place, or an interval below 1 ms.
+        CronError: an expression or a zone cannot be used.
     """
-    if definition.cron is not None and definition.every_ms is None:
-        return CronTrigger(compile_cron(definition.cron, definition.timezone))
-    if definition.every_ms is not None and definition.cron is None:
-        return Every(definition.every_ms, definition.phase_ms)
-    both = "both every and cron" if definition.cron is not None else "neither every nor cron"
-    raise TriggerError(f"schedule {definition.id!r} sets {both}; set exactly one of them")
+    own = When(
+        every_ms=definition.every_ms,
+        phase_ms=definition.phase_ms,
+        cron=definition.cron,
+        at_ms=definition.at_ms,
+        after_completion_ms=definition.after_completion_ms,
+    )
+    triggers = (own, *definition.when) if _named(own) or not definition.when else definition.when
+    for when in triggers:
+        _check(definition.id, when)
+    timing = _Timing(
+        triggers=triggers,
+        timezone=definition.timezone,
+        dst_gap=definition.dst_gap,
+        dst_overlap=definition.dst_overlap,
+        anchor_ms=definition.start_at_ms or 0 if definition.anchor == "start_at" else 0,
+        exclude=definition.exclude,
+        start_ms=definition.start_at_ms,
+        end_ms=definition.end_at_ms,
+        seed=definition.id if _is_hashed(triggers, definition.exclude) else "",
+    )
+    return _trigger(timing)
 
 
-def _duration(ms: int) -> str:
-    """Return ``ms`` in the largest unit that holds it as a whole number."""
-    unit, size = next((unit, size) for unit, size in _UNITS_MS if ms % size == 0)
-    return f"{ms // size}{unit}"
+def after_completion_ms(definition: ScheduleDef) -> int | None:
+    """Return how long after the end of a run the next one is due; None when that is not asked for."""
+    delays = [when.after_completion_ms for when in definition.when if when.after_completion_ms is not None]
+    if definition.after_completion_ms is not None:
+        delays.append(definition.after_completion_ms)
+    return min(delays) if delays else None
+
+
+def after_end_ms(definition: ScheduleDef, ended_ms: int) -> int | None:
+    """Return the nominal time that the end of a run at ``ended_ms`` makes due.
+
+    That is ``after_completion`` later, moved out of what is excluded and up to ``start_at``; None when
+    it is not asked for, or lies behind ``end_at``.
+
+    Raises:
+        OverExcludedError: the exclusions leave nothing.
+    """
+    delay = after_completion_ms(definition)
+    if delay is None:
+        return None
+    nominal = max(ended_ms + delay, definition.start_at_ms or 0)
+    if definition.exclude:
+        seed = definition.id if _is_hashed((), definition.exclude) else ""
+        nominal = exclusions_of(definition.exclude, definition.timezone, seed).free_from(nominal)
+    return None if definition.end_at_ms is not None and nominal > definition.end_at_ms else nominal
+
+
+def _named(when: When) -> list[str]:
+    return [
+        name
+        for name, value in (
+            ("every", when.every_ms),
+            ("cron", when.cron),
+            ("at", when.at_ms),
+            ("after_completion", when.after_completion_ms),
+        )
+        if value is not None
+    ]
+
+
+def _check(schedule: str, when: When) -> None:
+    named = _named(when)
+    if not named:
+        raise TriggerError(f"schedule {schedule!r} sets neither every nor cron, at nor after_completion; set one")
+    if len(named) > 1:
+        raise TriggerError(
+            f"schedule {schedule!r} sets both {' and '.join(named)}; set one, and list others under when"
+        )
+    if when.every_ms is not None and when.every_ms < 1:
+        raise TriggerError(f"every must be at least 1 ms, got {when.every_ms} ms; use 100ms or more")
+
+
+class _Timing(NamedTuple):
+    """Everything that a trigger depends on."""
+
+    triggers: tuple[When, ...]
+    timezone: str
+    dst_gap: str
+    dst_overlap: str
+    anchor_ms: int
+    exclude: tuple[Exclusion, ...]
+    start_ms: int | None
+    end_ms: int | None
+    seed: str  # empty where nothing is hashed, so that schedules with equal timings share
+
+
+def _is_hashed(triggers: tuple[When, ...], exclude: tuple[Exclusion, ...]) -> bool:
+    expressions = [*(when.cron for when in triggers), *(item.cron for item in exclude)]
+    return any(cron_hash.is_hashed(expression) for expression in expressions if expression is not None)
+
+
+@lru_cache(maxsize=16_384)
+def _trigger(timing: _Timing) -> Trigger:
+    parts = tuple(_part(when, timing) for when in timing.triggers)
+    found: Trigger = parts[0] if len(parts) == 1 else Union(parts)
+    if timing.exclude:
+        found = Excluding(found, exclusions_of(timing.exclude, timing.timezone, timing.seed))
+    if timing.start_ms is not None or timing.end_ms is not None:
+        found = Bounded(found, timing.start_ms, timing.end_ms)
+    return found
+
+
+def _part(when: When, timing: _Timing) -> Trigger:
+    if when.cron is not None:
+        zone = when.timezone or timing.timezone
+        policies = {"dst_gap": timing.dst_gap, "dst_overlap": timing.dst_overlap}
+        return CronTrigger(compile_cron(when.cron, zone, seed=timing.seed, **policies))
+    if when.every_ms is not None:
+        return Every(when.every_ms, timing.anchor_ms + when.phase_ms)
+    if when.at_ms is not None:
+        return At(when.at_ms)
+    return AfterCompletion(when.after_completion_ms or 0)

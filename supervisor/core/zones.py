@@ -3,8 +3,9 @@
 Guarantees
     Offsets and the instants at which they change are those of the tz database that
     ``zoneinfo`` finds, exact to the second.
-    ``first_local`` carries the rule for fixed-time entries across a change: the local
-    times in [first_local, end + offset) belong to this segment, once each.
+    ``first_local`` and ``again_local`` carry what fixed-time entries need to know across a
+    change: which local times a gap before the segment skipped or an overlap repeats in it,
+    and which of its own come again after it. A correction of the zone skips and repeats nothing.
 
 Does not guarantee
     That two changes less than a day apart, which cancel out, are seen. The closest pair in
@@ -56,7 +57,10 @@ class Segment(NamedTuple):
     start: int
     end: int
     offset: int  # local = UTC + offset
-    first_local: int  # earliest local time not yet passed before this segment, see the module docstring
+    first_local: (
+        int  # earliest local time not yet passed before: lies before the start by the gap, after it in an overlap
+    )
+    again_local: int  # from this local time on, the next segment comes back to what this one had; else its end
 
 
 class Zone:
@@ -66,7 +70,7 @@ class Zone:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._recent = Segment(0, 0, 0, 0)  # a memo: one reference, so a race can only cost a lookup
+        self._recent = Segment(0, 0, 0, 0, 0)  # a memo: one reference, so a race can only cost a lookup
 
     def at(self, instant_s: int) -> Segment:
         """Return the segment that holds ``instant_s``.
@@ -122,24 +126,36 @@ def _start_of(segment: Segment) -> int:
 
 @lru_cache(maxsize=8192)
 def _segments(name: str, block: int) -> tuple[Segment, ...]:
-    """Return the segments of one block, in order and without holes."""
+    """Return the segments that hold the instants of one block, in order and without holes.
+
+    A segment that began up to two days before the block keeps its true start, so that what a gap
+    shifted across the border of the block is known behind it. All of them end with the block.
+    """
     info = _info(name)
     begin, end = block << _BLOCK_BITS, (block + 1) << _BLOCK_BITS
-    # Two days earlier, so that an overlap that runs across the border of the block is known.
-    lead_in = begin - 2 * _DAY_S
+    lead_in, lead_out = begin - 2 * _DAY_S, end + 2 * _DAY_S
+    found: list[Segment] = []
     offset = _offset(info, lead_in)
     first_local = lead_in + offset
-    segments: list[Segment] = []
-    for start, stop in pairwise([lead_in, *_changes(info, lead_in, end), end]):
+    for start, stop in pairwise([lead_in, *_changes(info, lead_in, lead_out), lead_out]):
         passed = max(first_local, start + offset)
         offset = _offset(info, start)
-        is_correction = abs(start + offset - passed) > CORRECTION_S
-        first_local = start + offset if is_correction else passed
-        if start < begin < stop:
-            segments.append(Segment(begin, stop, offset, max(first_local, begin + offset)))
-        elif start >= begin:
-            segments.append(Segment(start, stop, offset, first_local))
-    return tuple(segments)
+        opening = start + offset
+        is_correction = abs(opening - passed) > CORRECTION_S
+        first_local = opening if is_correction else passed
+        if found and opening < found[-1].again_local and not is_correction:
+            found[-1] = found[-1]._replace(again_local=opening)
+        found.append(Segment(start, stop, offset, first_local, stop + offset))
+    return tuple(_cut(segment, begin, end) for segment in found if segment.end > begin and segment.start < end)
+
+
+def _cut(segment: Segment, begin: int, end: int) -> Segment:
+    """Return ``segment`` without what lies behind its block, and without a start that is none."""
+    start, stop, offset, first_local, again_local = segment
+    if start == begin - 2 * _DAY_S:  # where the search began: nothing changed there
+        start = begin
+        first_local = begin + offset
+    return Segment(start, min(stop, end), offset, first_local, again_local)
 
 
 def _changes(info: zoneinfo.ZoneInfo, begin: int, end: int) -> list[int]:

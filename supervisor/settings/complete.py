@@ -13,7 +13,6 @@ Does not guarantee
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 import os
@@ -24,14 +23,14 @@ from types import ModuleType
 
 import msgspec
 
-from supervisor.core.errors import ArgumentsError, ConfigError, Problem
-from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Kind, ScheduleDef, Template
-from supervisor.core.registry import JobSpec, Registry, registry
-from supervisor.settings.loader import Loaded
-from supervisor.settings.models import ScheduleSettings, Settings
+from supervisor.core.errors import ConfigError, Problem
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.registry import Registry, registry
+from supervisor.settings.loader import Loaded, UnusableError, in_reading_order
+from supervisor.settings.models import Settings
 from supervisor.settings.nodes import DEFAULT_ORIGIN, format_path
-
-_ENVELOPE_BYTES = 1024  # room for what a run adds to its template: ids, times, counters
+from supervisor.settings.schedule_template import Fault, template_of
+from supervisor.settings.schedules import definition_of, faults_of_definition, owners
 
 
 def import_jobs(modules: Sequence[str], origins: Mapping[str, str] | None = None) -> list[Problem]:
@@ -96,78 +95,46 @@ def complete(loaded: Loaded, known: Registry = registry) -> tuple[ScheduleDef, .
     problems: list[Problem] = []
     definitions: list[ScheduleDef] = []
     for name, schedule in loaded.settings.schedules.items():
-        template = _template(name, schedule, loaded, known, problems)
-        if template is None:
-            continue
-        problems += _unserved_schedule(name, template, loaded)
-        definitions.append(_definition(name, schedule, template))
+        template, faults = template_of(name, schedule, known, has_secrets=_has_secrets(name, loaded))
+        if template is not None:
+            problems += _unserved_schedule(name, template, loaded)
+            definition = definition_of(name, schedule, template)
+            faults = faults_of_definition(definition)
+            definitions.append(definition)
+        problems += (_problem(name, fault, loaded) for fault in faults)
     problems += _unserved_jobs(loaded, known, {definition.template.job for definition in definitions})
     if problems:
         raise ConfigError(problems)
     return tuple(definitions)
 
 
-def _template(
-    name: str, schedule: ScheduleSettings, loaded: Loaded, known: Registry, problems: list[Problem]
-) -> Template | None:
-    path = ("schedules", name)
-    if schedule.job not in known:
-        where = loaded.origin(*path, "job")
-        message, remedy = _unknown_job(schedule.job, known, loaded.settings)
-        problems.append(Problem(where, format_path((*path, "job")), message, remedy))
-        return None
-    spec = known.get(schedule.job)
-    try:
-        template = spec.template(
-            schedule.args,
-            queue=schedule.queue,
-            priority=None if schedule.priority is None else PRIORITIES[schedule.priority],
-            timeout_s=schedule.timeout_s,
-        )
-        size = len(msgspec.json.encode(template)) + _ENVELOPE_BYTES
-    except (ArgumentsError, msgspec.EncodeError) as error:
-        message, remedy = _arguments_message(spec, error, name, loaded)
-        problems.append(Problem(loaded.origin(*path, "args"), format_path((*path, "args")), message, remedy))
-        return None
-    if size > PAYLOAD_BYTES_MAX:
-        message = f"are {size} bytes with the rest of the run, of {PAYLOAD_BYTES_MAX} allowed"
-        remedy = "put them into a file, and pass its path"
-        problems.append(Problem(loaded.origin(*path, "args"), format_path((*path, "args")), message, remedy))
-        return None
-    if template.soft_timeout_s is not None and template.soft_timeout_s > template.timeout_s:
-        # The schedule shortened the hard timeout below the job's soft one: derive that anew.
-        return msgspec.structs.replace(template, soft_timeout_s=None)
-    return template
+def with_late_problems(error: UnusableError, known: Registry = registry) -> ConfigError:
+    """Return ``error`` with what completing would say about the schedules that have no problem yet.
+
+    So that somebody with fifty mistakes of different kinds sees all fifty, and not first one kind and then the other.
+    """
+    loaded = error.partial
+    if loaded is None:
+        return error
+    problems = import_jobs(loaded.settings.jobs, loaded.origins)
+    schedules = {} if problems else loaded.settings.schedules
+    wrong = owners((problem.path for problem in error.problems), schedules)
+    for name, schedule in schedules.items():
+        if name not in wrong:
+            _, faults = template_of(name, schedule, known, has_secrets=_has_secrets(name, loaded))
+            problems += (_problem(name, fault, loaded) for fault in faults)
+    known_paths = {problem.path for problem in error.problems}
+    late = [problem for problem in problems if problem.path not in known_paths]
+    return ConfigError(in_reading_order([*error.problems, *late], loaded.files))
 
 
-def _unknown_job(job: str, known: Registry, settings: Settings) -> tuple[str, str]:
-    close = difflib.get_close_matches(job, known.names(), n=1, cutoff=0.6)
-    if close:
-        return f"no job is called {job!r}", f"did you mean {close[0]}?"
-    if not settings.jobs:
-        return f"no job is called {job!r}: no modules are listed under jobs", "list the module that defines it"
-    return f"no job is called {job!r}", f"known: {', '.join(known.names()) or 'none'}"
+def _has_secrets(name: str, loaded: Loaded) -> bool:
+    return any(path[:3] == ("schedules", name, "args") for path in loaded.settings.references)
 
 
-def _arguments_message(spec: JobSpec, error: Exception, name: str, loaded: Loaded) -> tuple[str, str]:
-    prefix = ("schedules", name, "args")
-    if any(path[:3] == prefix for path in loaded.settings.references):
-        return f"do not fit job {spec.name}{spec.signature} (values from references are not shown)", ""
-    text, _, remedy = str(error).rpartition("; ")
-    return (text, remedy) if text else (str(error), "")
-
-
-def _definition(name: str, schedule: ScheduleSettings, template: Template) -> ScheduleDef:
-    return ScheduleDef(
-        id=name,
-        template=template,
-        every_ms=None if schedule.every_s is None else round(schedule.every_s * 1000),
-        cron=schedule.cron,
-        timezone=schedule.timezone,
-        missed=schedule.missed,
-        overlap=schedule.overlap,
-        description=schedule.description,
-    )
+def _problem(name: str, fault: Fault, loaded: Loaded) -> Problem:
+    path = ("schedules", name, *fault.path)
+    return Problem(loaded.origin(*path), format_path(path), fault.message, fault.remedy)
 
 
 def _is_served(queue: str, kind: Kind, settings: Settings) -> bool:

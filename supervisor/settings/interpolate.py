@@ -16,9 +16,9 @@ from pathlib import Path as FilePath
 
 from supervisor.core.errors import Problem
 from supervisor.settings.masking import REFERENCE
-from supervisor.settings.models import Path
 from supervisor.settings.nodes import Node, format_path
 from supervisor.settings.scalars import Trap, resolve
+from supervisor.settings.section import Path
 from supervisor.settings.shape import Shape, ShapeKind
 
 SECRET_BYTES_MAX = 64 * 1024

@@ -56,6 +56,14 @@ class Loaded:
         return DEFAULT_ORIGIN
 
 
+class UnusableError(ConfigError):
+    """A configuration with problems, and what of it can be used: its jobs and other schedules can still be checked."""
+
+    def __init__(self, problems: Sequence[Problem], partial: Loaded | None) -> None:
+        super().__init__(problems)
+        self.partial = partial
+
+
 def load(*, files: Sequence[Path], environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
     """Return the configuration.
 
@@ -65,7 +73,7 @@ def load(*, files: Sequence[Path], environ: Mapping[str, str], flags: Mapping[st
         flags: values by path, such as ``{"web.port": "8080"}``; texts are read like variables.
 
     Raises:
-        ConfigError: with every problem found.
+        UnusableError: with every problem found.
     """
     shape = settings_shape()
     problems: list[Problem] = []
@@ -83,10 +91,13 @@ def load(*, files: Sequence[Path], environ: Mapping[str, str], flags: Mapping[st
     problems += more
     settings, more = validate(root, shape, [problem.path for problem in problems if problem.path])
     problems += more
-    if problems or settings is None:
-        raise ConfigError(_in_reading_order(problems, found))
-    references = {path: node.source for path, node in root.walk() if node.source is not None}
-    return Loaded(settings.with_references(references), _origins(root), found)
+    loaded = None
+    if settings is not None:
+        references = {path: node.source for path, node in root.walk() if node.source is not None}
+        loaded = Loaded(settings.with_references(references), _origins(root), found)
+    if problems or loaded is None:
+        raise UnusableError(in_reading_order(problems, found), loaded)
+    return loaded
 
 
 def discover(files: Sequence[Path], problems: list[Problem]) -> tuple[Path, ...]:
@@ -132,8 +143,8 @@ def _read_files(files: Sequence[Path], shape: Shape, problems: list[Problem]) ->
     return root
 
 
-def _in_reading_order(problems: Sequence[Problem], files: Sequence[Path]) -> list[Problem]:
-    """Sort by file and line; what comes from variables and flags follows, as it was found."""
+def in_reading_order(problems: Sequence[Problem], files: Sequence[Path]) -> list[Problem]:
+    """Return ``problems`` sorted by file and line; what comes from variables and flags follows, as it was found."""
     order = {str(file): index for index, file in enumerate(files)}
 
     def place(problem: Problem) -> tuple[int, int]:

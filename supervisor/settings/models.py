@@ -11,51 +11,23 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
     SerializerFunctionWrapHandler,
-    StringConstraints,
     field_serializer,
     model_serializer,
 )
 
 from supervisor.settings.durations import Seconds
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
-
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-SCHEDULE_ID = r"^[A-Za-z0-9._:/-]{1,200}$"
-MODULE = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
-
-QueueName = Annotated[str, StringConstraints(pattern=NAME)]
-PoolName = Annotated[str, StringConstraints(pattern=NAME)]
-ScheduleId = Annotated[str, StringConstraints(pattern=SCHEDULE_ID)]
-ModuleName = Annotated[str, StringConstraints(pattern=MODULE)]
-
-Path = tuple[str | int, ...]
-"""Where a setting is in the tree: ``("workers", "io", "queues", 0)``."""
-
-
-def _key(field: str) -> str:
-    return field.removesuffix("_s")
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=_key, populate_by_name=True, use_attribute_docstrings=True
-    )
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        # Values may be secrets: `tenure config show` prints them masked.
-        for name in sorted(self.model_fields_set):
-            yield name, ...
+from supervisor.settings.schedule_settings import SchedulerSettings, ScheduleSettings
+from supervisor.settings.section import NAME, ModuleName, Path, PoolName, QueueName, ScheduleId, Section
 
 
 class Fsync(StrEnum):
@@ -65,17 +37,31 @@ class Fsync(StrEnum):
     EVERYSEC = "everysec"
 
 
-class RedisSettings(_Section):
+class Durability(StrEnum):
+    """What the lease, a fire or an enqueue waits for before it counts."""
+
+    NONE = "none"
+    REPLICA = "replica"
+
+
+class RedisSettings(Section):
     """Where Redis is, and how to speak to it."""
 
     url: SecretStr = SecretStr(EMBEDDED)
-    """``embedded``, or redis://, rediss:// or unix://. A secret, because it may hold a password."""
+    """``embedded``; redis://, rediss:// or unix://; redis+sentinel://a:26379,b:26379/master/db or
+    redis+cluster://a:6379,b:6379 (rediss+… with TLS). A secret, because it may hold a password."""
 
     username: str | None = None
     """ACL user; overrides the one in the URL."""
 
     password: SecretStr | None = None
     """Password; overrides the one in the URL. Use ${file:/run/secrets/redis} or ${env:NAME}."""
+
+    sentinel_username: str | None = None
+    """ACL user at the sentinels, if they ask for one."""
+
+    sentinel_password: SecretStr | None = None
+    """Password at the sentinels, if they ask for one. It is not that of the master."""
 
     connect_timeout_s: Seconds = Field(default=2.0, ge=0.05, le=30)
     """How long to wait for a connection."""
@@ -84,7 +70,7 @@ class RedisSettings(_Section):
     """How long to wait for a reply. The election has its own, shorter one."""
 
     tls_ca_file: str | None = None
-    """CA certificates for rediss://; default: those of the system."""
+    """CA certificates for rediss:// and rediss+…://; default: those of the system."""
 
     tls_cert_file: str | None = None
     """Client certificate for rediss://."""
@@ -95,6 +81,12 @@ class RedisSettings(_Section):
     fsync: Fsync = Fsync.ALWAYS
     """Embedded server only: ``always`` loses nothing, ``everysec`` up to one second when the machine dies."""
 
+    durability: Durability = Durability.NONE
+    """``replica``: grants and renewals of the lease, fires and enqueues count once a replica has them (WAIT 1)."""
+
+    durability_timeout_s: Seconds = Field(default=0.1, ge=0.001, le=10)
+    """How long to wait for that replica; then the call is made again. Below election.renew_timeout."""
+
     allow_eviction: bool = False
     """Start although maxmemory-policy may evict keys. Runs can then vanish."""
 
@@ -102,12 +94,19 @@ class RedisSettings(_Section):
     def _mask_url(self, url: SecretStr) -> str:
         return mask_redis_url(url.get_secret_value())
 
-    @field_serializer("password")
+    @field_serializer("password", "sentinel_password")
     def _mask_password(self, password: SecretStr | None) -> str | None:
         return None if password is None else MASK
 
 
-class ElectionSettings(_Section):
+class DataLoss(StrEnum):
+    """What a leader does after Redis lost data."""
+
+    RESUME = "resume"
+    HOLD = "hold"
+
+
+class ElectionSettings(Section):
     """How the replicas elect one scheduler.
 
     Must hold: ``renew_period + 2 * renew_timeout + margin <= lease_duration`` and
@@ -123,6 +122,21 @@ class ElectionSettings(_Section):
     renew_timeout_s: Seconds = Field(default=0.75, gt=0, le=30)
     """How long one renewal may take before it is tried again; at most renew_period."""
 
+    priority: int = Field(default=0, ge=-1000, le=1000)
+    """Of replicas that could follow a leader that hands over, the one with the highest goes first."""
+
+    participate: bool = True
+    """``false``: this replica only works. It never leads, and shows as no candidate."""
+
+    presence: bool = False
+    """Notice the death of a leader's process by the end of its connection, long before its lease ends."""
+
+    presence_poll_s: Seconds = Field(default=0.5, ge=0.1, le=60)
+    """Time between two looks of a standby at whether the leader's connection is there."""
+
+    on_data_loss: DataLoss = DataLoss.RESUME
+    """When Redis lost data: ``resume`` from what is left, or ``hold`` all fires until a person allows them."""
+
     @property
     def margin_s(self) -> float:
         """How long before its expiry in Redis a holder stops trusting its lease."""
@@ -136,7 +150,7 @@ class WorkerKind(StrEnum):
     SYNC = "sync"
 
 
-class PoolSettings(_Section):
+class PoolSettings(Section):
     """One pool of worker processes."""
 
     kind: WorkerKind
@@ -152,44 +166,7 @@ class PoolSettings(_Section):
     """Which queues it takes runs from."""
 
 
-class ScheduleSettings(_Section):
-    """One schedule. Exactly one of ``every`` and ``cron``."""
-
-    job: str
-    """Name of a job that a module listed under ``jobs`` registers."""
-
-    every_s: Seconds | None = Field(default=None, ge=0.1)
-    """Interval. Anchored to 1970-01-01T00:00Z, so it neither drifts nor restarts its phase."""
-
-    cron: str | None = None
-    """Five fields: minute hour day-of-month month day-of-week."""
-
-    timezone: str = "UTC"
-    """IANA zone that ``cron`` is read in."""
-
-    missed: Literal["latest"] = "latest"
-    """What to do about due times that passed while nobody led: run the latest one."""
-
-    overlap: Literal["skip", "allow"] = "skip"
-    """Whether a due run is skipped while an earlier one of the same schedule is unfinished."""
-
-    queue: QueueName | None = None
-    """Queue; default: the job's."""
-
-    priority: Literal["high", "normal", "low"] | None = None
-    """Priority; default: the job's."""
-
-    args: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the job, by name. They lie in Redis with every run, so let a job read its secrets itself."""
-
-    timeout_s: Seconds | None = Field(default=None, gt=0)
-    """Hard timeout of a run; default: the job's."""
-
-    description: str = ""
-    """For people; shown by ``tenure schedule list``."""
-
-
-class QueueSettings(_Section):
+class QueueSettings(Section):
     """What queues keep, and how worker sessions are judged. Must be equal on all replicas."""
 
     session_lease_s: Seconds = Field(default=15.0, ge=1, le=600)
@@ -205,7 +182,7 @@ class QueueSettings(_Section):
     """How many dead runs each queue keeps."""
 
 
-class SupervisionSettings(_Section):
+class SupervisionSettings(Section):
     """How children are started, watched and stopped."""
 
     grace_s: Seconds = Field(default=20.0, ge=0, le=3600)
@@ -221,7 +198,7 @@ class SupervisionSettings(_Section):
     """Longest pause before a child that keeps dying is started again."""
 
 
-class WebSettings(_Section):
+class WebSettings(Section):
     """The HTTP endpoint: health, metrics, status."""
 
     host: str = "127.0.0.1"
@@ -231,7 +208,7 @@ class WebSettings(_Section):
     """Port to bind; 0 lets the kernel choose, and the log says which."""
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """What the log looks like."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -241,7 +218,7 @@ class LogSettings(_Section):
     """``auto``: readable on a terminal, JSON lines otherwise."""
 
 
-class Settings(_Section):
+class Settings(Section):
     """The whole configuration."""
 
     version: int = Field(default=1, ge=1, le=1)
@@ -274,8 +251,11 @@ class Settings(_Section):
     jobs: tuple[ModuleName, ...] = Field(default=(), max_length=1000)
     """Modules to import at start; their ``@job`` functions become runnable."""
 
-    schedules: dict[ScheduleId, ScheduleSettings] = Field(default_factory=dict, max_length=10_000)
+    schedules: dict[ScheduleId, ScheduleSettings] = Field(default_factory=dict, max_length=100_000)
     """Schedules by id."""
+
+    scheduler: SchedulerSettings = SchedulerSettings()
+    """How the leader plans. Must be equal on all replicas."""
 
     queues: QueueSettings = QueueSettings()
     """What queues keep, and how worker sessions are judged. Must be equal on all replicas."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from supervisor.settings.models import Path
+from supervisor.settings.section import Path
 from supervisor.settings.shape import Shape, ShapeKind
 
 DEFAULT_ORIGIN = "default"

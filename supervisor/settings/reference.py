@@ -88,6 +88,8 @@ def _example() -> Iterator[str]:
             yield f"    {_EXAMPLE_CRON}"
             continue
         default = child.info.get_default(call_default_factory=True) if child.info is not None else None
+        if child.is_duration and default is not None:
+            default = format_duration(default)
         yield from _entry(key, child, _EXAMPLE.get(key, default), "    ")
 
 

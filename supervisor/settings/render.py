@@ -20,9 +20,10 @@ from supervisor.settings.durations import DURATION_PATTERN, format_duration
 from supervisor.settings.interpolate import escape
 from supervisor.settings.loader import Loaded
 from supervisor.settings.masking import EMBEDDED
-from supervisor.settings.models import Path, Settings
+from supervisor.settings.models import Settings
 from supervisor.settings.nodes import DEFAULT_ORIGIN, format_path
 from supervisor.settings.scalars import resolve
+from supervisor.settings.section import Path
 
 _WIDTH = 1_000_000  # never fold: one setting is one line
 _VALUE_COLUMN = 60

@@ -19,11 +19,13 @@ from pydantic_core import ErrorDetails
 from supervisor.core.errors import Problem
 from supervisor.settings.durations import format_duration
 from supervisor.settings.masking import mask_url
-from supervisor.settings.models import MODULE, NAME, SCHEDULE_ID, Path, Settings
+from supervisor.settings.models import Settings
 from supervisor.settings.nodes import Node, format_path, without
-from supervisor.settings.relations import Violation, violations
+from supervisor.settings.relations import violations
 from supervisor.settings.scalars import resolve
+from supervisor.settings.section import MODULE, NAME, SCHEDULE_ID, Path
 from supervisor.settings.shape import Shape, ShapeKind
+from supervisor.settings.violation import Violation
 
 _ECHO_MAX = 60
 _ROUNDS_MAX = 4
@@ -87,7 +89,9 @@ def _unknown_key(origin: str, path: Path, shape: Shape) -> Problem:
 
 
 def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Settings | None, list[Problem]]:
-    """Return the settings, or None and everything that is wrong.
+    """Return the settings without what is wrong, and everything that is; None when nothing is left.
+
+    What a broken rule between settings names is still in them.
 
     Args:
         root: the merged tree, references resolved.
@@ -107,6 +111,8 @@ def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Sett
                 if problem.path not in wrong:
                     problems.append(problem)
                     wrong.add(problem.path)
+                # An element takes its list with it, so nothing is known about that any more.
+                wrong.update(format_path(path[:index]) for index, step in enumerate(path) if isinstance(step, int))
                 remaining = _prune(remaining, path)
     if settings is not None:
         problems += [
@@ -114,7 +120,7 @@ def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Sett
             for violation in violations(settings)
             if not any(_touches(format_path(path), wrong) for path in violation.paths)
         ]
-    return (None if problems or wrong else settings), problems
+    return settings, problems
 
 
 def _touches(path: str, wrong: set[str]) -> bool:
@@ -136,6 +142,9 @@ def _problems_of(error: ValidationError, root: Node, shape: Shape) -> Iterator[t
         is_key = details["loc"][-1:] == (_KEY_MARK,)
         path = details["loc"][:-1] if is_key else details["loc"]
         reached, node = root.nearest(path)
+        if details["type"] == "extra_forbidden" and (parent := shape.at(path[:-1])) is not None:
+            yield path, _unknown_key(node.origin, path, parent)  # in a list: elsewhere conform() came first
+            continue
         message, remedy = _message(details, node, shape.at(path))
         if details["type"] != "missing" and not is_key and reached == path:
             message = f"{message}, got {_seen(node, shape.at(path))}" if message else message
@@ -173,7 +182,12 @@ def _message(details: ErrorDetails, node: Node, shape: Shape | None) -> tuple[st
     if kind in {"too_short", "too_long"}:
         (limit,) = (context[name] for name in ("min_length", "max_length") if name in context)
         return f"must have at {'least' if kind == 'too_short' else 'most'} {limit} entries", ""
-    simple = {"int_type": "must be a whole number", "bool_type": "must be true or false"}
+    simple = {
+        "model_type": "must be a mapping of settings",
+        "model_attributes_type": "must be a mapping of settings",
+        "int_type": "must be a whole number",
+        "bool_type": "must be true or false",
+    }
     if kind in simple:
         return simple[kind], "remove the quotes" if _is_quoted(node) else ""
     return details["msg"].replace("Input should", "should").replace("String should", "should"), ""

@@ -1,87 +1,268 @@
-"""What is due after a gap: one run, the newest, with the others counted."""
+"""What is owed after a gap: by policy, window and cap, against going through every nominal time."""
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.catchup import MISSED_MAX, Due, due
-from supervisor.core.cron import compile_cron
-from supervisor.core.triggers import CronTrigger, Every
+from supervisor.core.catchup import MISSED_MAX, Owed, next_fire, owed
+from supervisor.core.exclusions import OverExcludedError
+from supervisor.core.jitter import fire_at_ms
+from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
+from supervisor.core.triggers import trigger_of
 
-MINUTE_MS = 60_000
+TEMPLATE = Template(job="identity.token_cleanup", kind=Kind.SYNC)
+MINUTE = 60_000
+GRACE = 10_000
+POLICIES = ("latest", "earliest", "all", "skip")
 
 
-def test_nothing_is_due_before_its_time() -> None:
+def schedule(**fields: Any) -> ScheduleDef:
+    return ScheduleDef(id="s", template=TEMPLATE, **({} if "cron" in fields else {"every_ms": MINUTE}) | fields)
+
+
+def ask(definition: ScheduleDef, mark: int, now: int) -> Owed | None:
+    return owed(definition, trigger_of(definition), mark_ms=mark, now_ms=now, on_time_grace_ms=GRACE)
+
+
+def test_nothing_is_owed_before_its_time() -> None:
     """Also not a millisecond early, and not at the watermark again."""
-    assert due(Every(MINUTE_MS), 0, MINUTE_MS - 1) is None
-    assert due(Every(MINUTE_MS), MINUTE_MS, MINUTE_MS) is None
+    assert ask(schedule(), 0, MINUTE - 1) is None
+    assert ask(schedule(), MINUTE, MINUTE) is None
 
 
-def test_a_single_due_time_fires_however_late() -> None:
-    """A hand-over must not lose it."""
-    expected = Due(nominal_ms=MINUTE_MS, new_mark_ms=MINUTE_MS, next_ms=2 * MINUTE_MS, missed=0)
-    assert due(Every(MINUTE_MS), 0, MINUTE_MS) == expected
-    assert due(Every(MINUTE_MS), 0, 2 * MINUTE_MS - 1) == expected
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("late_ms", [0, 1, GRACE, MINUTE - 1])
+def test_a_single_due_time_fires_however_late(policy: str, late_ms: int) -> None:
+    """A hand-over must not lose it, whatever the policy for several."""
+    found = ask(schedule(missed=policy), 0, MINUTE + late_ms)
+    assert found == Owed((MINUTE,), MINUTE, 2 * MINUTE, 2 * MINUTE, {})
 
 
-def test_after_an_outage_the_latest_fires_and_the_others_are_counted() -> None:
-    """No flood, and the operator sees how many runs there were not."""
-    assert due(Every(MINUTE_MS), 0, 10 * MINUTE_MS + 5) == Due(10 * MINUTE_MS, 10 * MINUTE_MS, 11 * MINUTE_MS, missed=9)
-
-
-def test_the_count_of_missed_times_stops_at_its_cap() -> None:
-    """A schedule that slept for a year costs no more than one that slept for a week."""
-    assert due(Every(1), 0, 10_001) == Due(10_001, 10_001, 10_002, missed=MISSED_MAX)
-    assert due(Every(1), 0, 10_000) == Due(10_000, 10_000, 10_001, missed=MISSED_MAX - 1)
-    found = due(Every(1), 0, 10**9)
+def test_a_single_due_time_fires_years_late() -> None:
+    """Nothing gives up on it."""
+    yearly = schedule(cron="0 0 1 1 *", missed="skip")
+    found = ask(yearly, 1_735_689_600_000, 1_767_225_600_000 + 300 * 86_400_000)
     assert found is not None
-    assert found.missed == MISSED_MAX
-    cron = due(CronTrigger(compile_cron("* * * * *")), 1_700_000_000_000, 1_800_000_000_000)
-    assert cron is not None
-    assert cron.missed == MISSED_MAX
+    assert found.nominals == (1_767_225_600_000,)
 
 
-def test_a_clock_that_stepped_back_makes_nothing_due() -> None:
+def test_latest_runs_the_newest_alone() -> None:
+    """No flood, and the operator sees how many runs there were not."""
+    found = ask(schedule(missed="latest"), 0, 10 * MINUTE + 5)
+    assert found == Owed((10 * MINUTE,), 10 * MINUTE, 11 * MINUTE, 11 * MINUTE, {"policy": 9})
+
+
+def test_earliest_runs_the_oldest_inside_the_window() -> None:
+    """What lies outside the window has its own reason."""
+    found = ask(schedule(missed="earliest"), 0, 10 * MINUTE)
+    assert found is not None
+    assert (found.nominals, found.missed, found.new_mark_ms) == ((MINUTE,), {"policy": 9}, 10 * MINUTE)
+    found = ask(schedule(missed="earliest", catchup_window_ms=3 * MINUTE), 0, 10 * MINUTE)
+    assert found is not None
+    assert (found.nominals, found.missed) == ((7 * MINUTE,), {"window": 6, "policy": 3})
+
+
+def test_all_runs_each_oldest_first() -> None:
+    """An outage of a day with an hourly schedule catches up exactly once each."""
+    hourly = schedule(every_ms=60 * MINUTE, missed="all")
+    found = ask(hourly, 0, 24 * 60 * MINUTE)
+    assert found is not None
+    assert found.nominals == tuple(hour * 60 * MINUTE for hour in range(1, 25))
+    assert found.missed == {}
+
+
+def test_all_keeps_the_newest_up_to_its_cap_in_order() -> None:
+    """The rest is counted with a reason of its own."""
+    found = ask(schedule(missed="all", max_catchup=3), 0, 10 * MINUTE)
+    assert found is not None
+    assert (found.nominals, found.missed) == ((8 * MINUTE, 9 * MINUTE, 10 * MINUTE), {"cap": 7})
+
+
+def test_skip_runs_only_what_is_within_the_grace() -> None:
+    """An ordinary hand-over of a fast schedule is not a miss."""
+    fast = schedule(every_ms=1000, missed="skip")
+    found = ask(fast, 0, 4500)
+    assert found is not None
+    assert (found.nominals, found.missed) == ((1000, 2000, 3000, 4000), {})
+    found = ask(fast, 0, 60_500)
+    assert found is not None
+    assert found.nominals == tuple(range(51_000, 61_000, 1000))
+    assert found.missed == {"policy": 50}
+    found = ask(schedule(missed="skip"), 0, 10 * MINUTE + GRACE)
+    assert found is not None
+    assert (found.nominals, found.missed) == ((), {"policy": 10})
+
+
+def test_skip_is_capped_too() -> None:
+    """A schedule of ten a second may not enqueue a hundred at once if its limit is five."""
+    found = ask(schedule(every_ms=100, missed="skip", max_catchup=5), 0, 60_000)
+    assert found is not None
+    assert len(found.nominals) == 5
+    assert found.missed == {"policy": 500, "cap": 95}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_older_than_the_window_is_never_run(policy: str) -> None:
+    """Not even when it is the only one; the watermark passes it all the same."""
+    found = ask(schedule(missed=policy, catchup_window_ms=30_000), 0, MINUTE + 30_001)
+    assert found == Owed((), MINUTE, 2 * MINUTE, 2 * MINUTE, {"window": 1})
+    found = ask(schedule(missed=policy, catchup_window_ms=30_000), 0, MINUTE + 30_000)
+    assert found is not None
+    assert found.nominals == (MINUTE,), "exactly as old as the window is inside"
+
+
+def test_counts_are_exact_up_to_ten_thousand_and_then_at_least() -> None:
+    """A schedule that slept for years costs no more than one that slept for a week."""
+    second = schedule(every_ms=1000)
+    for outage, counted in ((10_001, 10_000), (10_000, 9_999), (10_002, 10_000), (10**9, MISSED_MAX)):
+        found = ask(second, 0, outage * 1000)
+        assert found is not None
+        assert found.missed == {"policy": counted}
+    found = ask(schedule(every_ms=1000, missed="all", catchup_window_ms=5_000_000), 0, 10**12)
+    assert found is not None
+    assert found.missed == {"window": MISSED_MAX, "cap": 4001}
+    assert len(found.nominals) == 1000
+
+
+def test_a_clock_that_stepped_back_owes_nothing() -> None:
     """The watermark lies ahead of now; it is waited for."""
-    assert due(Every(MINUTE_MS), 10 * MINUTE_MS, 3 * MINUTE_MS) is None
-    assert due(CronTrigger(compile_cron("* * * * *")), 10 * MINUTE_MS, 3 * MINUTE_MS) is None
+    assert ask(schedule(), 10 * MINUTE, 3 * MINUTE) is None
+    assert ask(schedule(cron="* * * * *"), 10 * MINUTE, 3 * MINUTE) is None
 
 
-def test_a_gap_of_the_clock_makes_one_run_due() -> None:
+def test_a_run_whose_jitter_has_not_passed_is_not_owed_yet() -> None:
+    """Its nominal time has, but its fire is ahead: the one before it is the newest that is due."""
+    jittered = schedule(jitter_ms=50_000, missed="all")
+    fire = fire_at_ms(jittered, 2 * MINUTE, 3 * MINUTE)
+    assert 2 * MINUTE < fire < 3 * MINUTE
+    early = ask(jittered, 0, fire - 1)
+    assert early is not None
+    assert (early.nominals, early.new_mark_ms) == ((MINUTE,), MINUTE)
+    assert (early.next_ms, early.next_fire_ms) == (2 * MINUTE, fire)
+    assert ask(jittered, MINUTE, fire - 1) is None
+    late = ask(jittered, MINUTE, fire)
+    assert late is not None
+    assert late.nominals == (2 * MINUTE,)
+
+
+def test_the_end_of_a_schedule_leaves_no_next_fire() -> None:
+    """The planner takes it out."""
+    once = ScheduleDef(id="s", template=TEMPLATE, at_ms=5 * MINUTE, jitter_ms=MINUTE)
+    fire = fire_at_ms(once, 5 * MINUTE, None)
+    assert next_fire(once, trigger_of(once), 0) == (5 * MINUTE, fire)
+    assert ask(once, 0, fire) == Owed((5 * MINUTE,), 5 * MINUTE, None, None, {})
+    assert next_fire(once, trigger_of(once), 5 * MINUTE) is None
+
+
+def test_a_gap_of_the_clock_owes_one_run() -> None:
     """02:30 does not exist that day: the run comes as the clock jumps, and none is missed."""
-    trigger = CronTrigger(compile_cron("30 2 * * *", "Europe/Berlin"))
     jump_ms = 1_774_746_000_000  # 2026-03-29T01:00Z
-    found = due(trigger, jump_ms - 3_600_000, jump_ms + 7_200_000)
-    assert found == Due(jump_ms, jump_ms, 1_774_830_600_000, missed=0)
+    found = ask(schedule(cron="30 2 * * *", timezone="Europe/Berlin"), jump_ms - 3_600_000, jump_ms + 7_200_000)
+    assert found == Owed((jump_ms,), jump_ms, 1_774_830_600_000, 1_774_830_600_000, {})
+
+
+def test_a_schedule_that_excludes_everything_says_so() -> None:
+    """The planner marks it, and goes on with the others."""
+    never = schedule(exclude=(Exclusion(cron="* * * * *"),))
+    with pytest.raises(OverExcludedError):
+        ask(never, 0, MINUTE)
+    with pytest.raises(OverExcludedError):
+        next_fire(never, trigger_of(never), 0)
+
+
+definitions = st.builds(
+    lambda timing, policy, window, cap, jitter, bounds: ScheduleDef(
+        id="property", template=TEMPLATE, missed=policy, catchup_window_ms=window, max_catchup=cap, jitter_ms=jitter[0],
+        jitter_mode=jitter[1], end_at_ms=bounds, **timing,
+    ),
+    st.sampled_from([
+        {"every_ms": 7_000}, {"every_ms": 100_000, "phase_ms": 3_000}, {"cron": "*/3 * * * *"},
+        {"cron": "*/5 * * * *", "when": (When(every_ms=7 * MINUTE), When(at_ms=1_774_746_123_456))},
+        {"every_ms": 30_000, "exclude": (Exclusion(cron="0-9 * * * *"), Exclusion(from_ms=1_774_746_000_000, until_ms=1_774_746_900_000))},
+        {"cron": "0,20 2 * * *", "timezone": "Europe/Berlin", "dst_gap": "shift"},
+    ]),
+    st.sampled_from(POLICIES),
+    st.sampled_from([None, 0, 5_000, 20 * MINUTE]),
+    st.sampled_from([1, 3, 1000]),
+    st.tuples(st.sampled_from([0, 2_000, 400_000]), st.sampled_from(["fixed", "per_fire"])),
+    st.sampled_from([None, 1_774_747_000_000]),
+)  # fmt: skip
+
+
+def brute_force(definition: ScheduleDef, mark: int, now: int) -> tuple[list[int], Counter[str], list[int]]:
+    """Go through every nominal time that passed, and judge each by the words of the specification."""
+    trigger = trigger_of(definition)
+    walked = list(islice(trigger.nominals(mark, now + 10**9), 20_000))
+    pairs = zip(walked, [*walked[1:], None][: len(walked)], strict=True)
+    due = [nominal for nominal, after in pairs if fire_at_ms(definition, nominal, after) <= now]
+    window = definition.catchup_window_ms
+    inside = [nominal for nominal in due if window is None or nominal >= now - window]
+    missed = Counter({"window": len(due) - len(inside)})
+    if not inside or len(due) == 1:
+        return inside, missed, due
+    if definition.missed == "latest":
+        chosen = inside[-1:]
+    elif definition.missed == "earliest":
+        chosen = inside[:1]
+    else:
+        wanted = [nominal for nominal in inside if definition.missed == "all" or now - nominal < GRACE]
+        chosen = wanted[-definition.max_catchup :]
+        missed["cap"] += len(wanted) - len(chosen)
+        missed["policy"] += len(inside) - len(wanted)
+        return chosen, missed, due
+    missed["policy"] += len(inside) - len(chosen)
+    return chosen, missed, due
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    definition=definitions,
+    mark=st.integers(1_774_740_000_000, 1_774_748_000_000),
+    span=st.one_of(st.integers(0, 300_000), st.integers(0, 3_600_000 * 30)),
+)
+def test_what_is_owed_is_what_going_through_every_time_finds(definition: ScheduleDef, mark: int, span: int) -> None:
+    """Every policy, window, cap and jitter, unions, exclusions, bounds and a change of the clock."""
+    now = mark + span
+    chosen, missed, due = brute_force(definition, mark, now)
+    found = ask(definition, mark, now)
+    if not due:
+        assert found is None
+        return
+    assert found is not None
+    assert list(found.nominals) == chosen
+    assert found.new_mark_ms == due[-1]
+    assert dict(found.missed) == {reason: min(count, MISSED_MAX) for reason, count in missed.items() if count}
+    following = trigger_of(definition).next_ms(due[-1])
+    assert found.next_ms == following
+    if following is not None:
+        assert found.next_fire_ms is not None
+        assert found.next_fire_ms > now
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    trigger=st.one_of(
-        st.builds(Every, st.integers(100, 10**8), st.integers(0, 10**8)),
-        st.builds(
-            lambda text: CronTrigger(compile_cron(text, "America/New_York")),
-            st.sampled_from(["*/5 * * * *", "30 2 * * *", "0 0 1 * *"]),
-        ),
-    ),
-    mark=st.integers(1_700_000_000_000, 1_800_000_000_000),
-    steps=st.lists(st.integers(0, 10**9), max_size=6),
+    definition=definitions,
+    mark=st.integers(1_774_740_000_000, 1_774_748_000_000),
+    steps=st.lists(st.one_of(st.integers(0, 20_000), st.integers(0, 10**7)), max_size=8),
 )
-def test_every_nominal_time_is_fired_or_counted_once(trigger: Every | CronTrigger, mark: int, steps: list[int]) -> None:
+def test_every_nominal_time_is_owed_or_counted_once(definition: ScheduleDef, mark: int, steps: list[int]) -> None:
     """However the evaluations fall, runs and missed ones add up to the nominal times that passed."""
     now, accounted, start = mark, 0, mark
     for step in steps:
         now += step
-        found = due(trigger, mark, now)
+        found = ask(definition, mark, now)
         if found is None:
-            assert trigger.count(mark, now, 1) == 0
             continue
-        assert mark < found.nominal_ms <= now
-        assert found.next_ms is not None
-        assert found.next_ms > now
-        if found.missed == MISSED_MAX:
+        if MISSED_MAX in found.missed.values():
             return  # "at least": exact sums end here
-        accounted += 1 + found.missed
+        assert all(mark < nominal <= found.new_mark_ms <= now for nominal in found.nominals)
+        assert list(found.nominals) == sorted(set(found.nominals))
+        accounted += len(found.nominals) + sum(found.missed.values())
         mark = found.new_mark_ms
-    assert accounted == trigger.count(start, now, 10**9)
+    assert accounted == trigger_of(definition).count(start, mark, 10**6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,10 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from supervisor.core.cron import CronError, compile_cron
+from tests.cron_oracle import Calendar, instant, local_minutes, walk
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "cron-dst-vectors.json").read_text())["vectors"]
 TRANSITIONS = sorted({(vector["timezone"], vector["after"], vector["until"]) for vector in VECTORS})
-
-
-def instant(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp())
 
 
 # --- vectors ------------------------------------------------------------------------------------------------
@@ -73,56 +70,6 @@ dates = st.sampled_from(["*", "*", "*/2", "1", "29-31", "*/10", "30,31", "1-7"])
 months = st.sampled_from(["*", "*", "*", "1-12/2", "mar-OCT", "2"])
 weekdays = st.sampled_from(["*", "*", "0", "7", "1-5", "SUN", "*/2", "FRI,SAT", "5-7"])
 expressions = st.tuples(minutes, hours, dates, months, weekdays).map(" ".join)
-NAMES = {"SUN": 0, "FRI": 5, "SAT": 6, "mar": 3, "OCT": 10}
-
-
-def values(field: str, low: int, high: int) -> set[int]:
-    found: set[int] = set()
-    for element in field.split(","):
-        span, _, step = element.partition("/")
-        first, _, last = (f"{low}-{high}" if span == "*" else span).partition("-")
-        numbers = [NAMES[part] if part in NAMES else int(part) for part in (first, last or first)]
-        found |= set(range(numbers[0], numbers[1] + 1, int(step or 1)))
-    return found
-
-
-def scan(expression: str, timezone: str, after: int, until: int) -> list[int]:
-    """Walk real time minute by minute beside a virtual clock, as cron's main loop does."""
-    minute, hour, date, month, weekday = expression.split()
-    sets = [
-        values(minute, 0, 59),
-        values(hour, 0, 23),
-        values(date, 1, 31),
-        values(month, 1, 12),
-        values(weekday, 0, 6),
-    ]
-    sets[4] = {day % 7 for day in sets[4]}
-    is_wildcard = minute[0] == "*" or hour[0] == "*"
-    needs_both = date[0] == "*" or weekday[0] == "*"
-
-    def matches(local: int) -> bool:
-        at = datetime(1970, 1, 1) + timedelta(minutes=local)  # noqa: DTZ001 - a reading of a wall clock
-        on_date, on_weekday = at.day in sets[2], at.isoweekday() % 7 in sets[4]
-        on_day = (on_date and on_weekday) if needs_both else (on_date or on_weekday)
-        return at.minute in sets[0] and at.hour in sets[1] and at.month in sets[3] and on_day
-
-    zone = ZoneInfo(timezone)
-    found: list[int] = []
-    virtual: int | None = None
-    for at in range(after - 4 * 3600, until + 60, 60):
-        offset = datetime.fromtimestamp(at, zone).utcoffset()
-        assert offset is not None
-        local = (at + int(offset.total_seconds())) // 60
-        ahead = 1 if virtual is None else local - virtual
-        is_corrected = ahead > 181 or ahead < -179
-        if is_wildcard or is_corrected:
-            due = matches(local)
-        else:
-            due = any(matches(passed) for passed in range(local - ahead + 1, local + 1))
-        if due and after < at <= until:
-            found.append(at)
-        virtual = local if is_corrected or virtual is None else max(virtual, local)
-    return found
 
 
 @settings(max_examples=60, deadline=None)
@@ -140,7 +87,7 @@ def test_fires_are_those_of_a_walk_through_every_minute(
     after = instant(transition) + begin * 3600
     until = after + hours * 3600
     cron = compilable(expression, timezone)
-    expected = scan(expression, timezone, after, until)
+    expected = walk(Calendar(expression), local_minutes(timezone, after, until), after, until)
 
     assert list(cron.fires(after, until)) == expected
     assert backwards(cron, after, until) == expected

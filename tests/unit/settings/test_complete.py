@@ -13,7 +13,8 @@ import pytest
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.registry import Registry, job, registry
-from supervisor.settings.complete import complete, import_jobs, schedules_digest
+from supervisor.settings.complete import complete, import_jobs, schedules_digest, with_late_problems
+from supervisor.settings.loader import UnusableError
 
 
 def sync_job(path: str, count: int = 1) -> None:
@@ -100,6 +101,30 @@ def test_everything_that_does_not_fit_is_said_at_once(desk: Any, known: Registry
     )
     assert found[5].startswith("tenure.yaml:22: schedules.f.job: no job is called 'qqqq'")
     assert len(found) == 6
+
+
+def test_mistakes_of_every_kind_are_listed_together(desk: Any, known: Registry) -> None:
+    """Fifty mistakes in many schedules are one list: those of the text and those against the jobs."""
+    entry = "{job: net.ping, cron: '30 2 * * *', timezone: Europe/Berlin}"
+    wrong = ["{job: net.pnig, every: 1m}", "{job: net.ping, cron: '99 * * * *'}", "{job: net.ping, every: 1m, args: {x: 1}}",
+             "{job: net.ping, every: 1m, ovrlap: skip}", "{job: net.ping, at: tomorrow}"]  # fmt: skip
+    lines = [f"  s{n}: {wrong[n // 40 % 5] if n % 40 == 7 else entry}\n" for n in range(2_000)]
+    desk.add(POOLS + "schedules:\n" + "".join(lines))
+    with pytest.raises(UnusableError) as caught:
+        desk.load()
+    assert len(caught.value.problems) == 30
+    problems = with_late_problems(caught.value, known).problems
+    assert [int(problem.where.rsplit(":", 1)[1]) for problem in problems] == [n + 3 for n in range(7, 2_000, 40)]
+    assert {problem.path.split(".")[2] for problem in problems} == {"job", "cron", "args", "ovrlap", "at"}
+
+
+def test_a_module_that_is_missing_is_said_once_beside_the_other_problems(desk: Any, known: Registry) -> None:
+    """Every schedule that needs it would say so again."""
+    desk.add("jobs: [no.such.module]\nlog: {level: loud}\nschedules:\n  a: {job: no.such.job, every: 1m}\n")
+    with pytest.raises(UnusableError) as caught:
+        desk.load()
+    paths = [problem.path for problem in with_late_problems(caught.value, known).problems]
+    assert paths == ["jobs[0]", "log.level"]
 
 
 def test_a_queue_without_a_pool_for_a_job_is_a_problem_even_without_a_schedule(desk: Any, known: Registry) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from supervisor.settings.crontab import Entry, Host, Imported, Source, read_crontabs
 from supervisor.settings.crontab_lines import Setting, setting, split_command
-from supervisor.settings.models import SCHEDULE_ID
+from supervisor.settings.section import SCHEDULE_ID
 
 CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
 HOST = Host(timezone="Europe/Berlin", user="root", users=frozenset({"root", "mail", "www-data"}))

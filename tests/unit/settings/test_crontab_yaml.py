@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from supervisor.settings.crontab import Entry, Host, Source, read_crontabs
 from supervisor.settings.crontab_yaml import to_yaml
 from supervisor.settings.loader import load
-from supervisor.settings.models import ScheduleSettings
+from supervisor.settings.schedule_settings import ScheduleSettings
 
 CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
 HOST = Host(timezone="Europe/Berlin", user="root")

@@ -40,7 +40,7 @@ def test_every_problem_is_reported_at_once_in_reading_order(problems_of: Problem
         "  io: {kind: asink, processes: 0}\n"
         "schedules:\n"
         "  a: {every: 5m}\n"
-        "  b: {job: x.y, every: 5m, cron: '* * * * *'}\n"
+        "  b: {job: x.y, phase: 5m, cron: '* * * * *'}\n"
         "  c: {job: x.y, cron: '61 * * * *'}\n"
         "  d: {job: x.y, cron: '* * * * *', timezone: Europe/Berln}\n"
         "  e: {job: x.y}\n"
@@ -55,10 +55,10 @@ def test_every_problem_is_reported_at_once_in_reading_order(problems_of: Problem
         "tenure.yaml:8: workers.io.kind: must be async or sync, got 'asink'; did you mean async?",
         "tenure.yaml:8: workers.io.processes: must be at least 1, got 0",
         "tenure.yaml:10: schedules.a.job: is missing; add it",
-        "tenure.yaml:11: schedules.b.cron: cannot stand beside every; remove one of them",
+        "tenure.yaml:11: schedules.b.phase: has no effect without every; remove it",
         'tenure.yaml:12: schedules.c.cron: cron "61 * * * *": minute "61" at character 1: 61 is not within 0-59; use 0-59',
         "tenure.yaml:13: schedules.d.timezone: timezone 'Europe/Berln' is not in the time zone database; did you mean Europe/Berlin?",
-        "tenure.yaml:14: schedules.e: has neither every nor cron; add one, e.g. every: 10m",
+        "tenure.yaml:14: schedules.e: has none of every, cron, at, after_completion and when; add one, e.g. every: 10m",
         "tenure.yaml:15: queues.beat_period: 6s is more than a third of session_lease (15s); a worker must be able to miss two beats and keep its runs; shorten it",
         "tenure.yaml:16: cluster: 'on' is a truth value to some YAML parsers and text to others; write true or false, or quote it",
     ]
@@ -94,7 +94,7 @@ def test_every_problem_is_reported_at_once_in_reading_order(problems_of: Problem
         ("workers: {'a b': {kind: async}}\n", 'workers["a b"]: must be 1 to 64 of letters, digits and . _ -, starting with a letter or digit'),
         ("jobs: [a.b, a.b]\n", "jobs[1]: 'a.b' is listed twice; remove one"),
         ("data_dir: ''\n", "data_dir: should have at least 1 character, got ''"),
-        ("frobnicate: 1\n", "frobnicate: is not a setting; known here: cluster, data_dir, election, jobs, log, queues, redis, replica, schedules, supervision, version, web, workers"),
+        ("frobnicate: 1\n", "frobnicate: is not a setting; known here: cluster, data_dir, election, jobs, log, queues, redis, replica, scheduler, schedules, supervision, version, web, workers"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_one_clear_line(text: str, problem: str, problems_of: Problems) -> None:

@@ -25,6 +25,9 @@ Problems = Callable[[str], list[str]]
         ("{lease_duration: 60s, renew_period: 20s, renew_timeout: 17s}", []),
         ("{lease_duration: 60s, renew_period: 20s, renew_timeout: 17001ms}", ["is too short"]),
         ("{lease_duration: 1s, renew_period: 300ms, renew_timeout: 300ms}", []),
+        ("{presence: true, presence_poll: 2500ms}", []),
+        ("{presence: true, presence_poll: 2501ms}", ["is more than half of lease_duration"]),
+        ("{presence_poll: 4s}", []),
         ("{lease_duration: 1s, renew_period: 300ms, renew_timeout: 301ms}", ["is too short", "is more than renew_period"]),
     ],
 )  # fmt: skip
@@ -122,16 +125,14 @@ def test_a_relation_with_a_wrong_value_is_not_judged(problems_of: Problems) -> N
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ("{job: x}", "schedules.a: has neither every nor cron; add one, e.g. every: 10m"),
-        ("{job: x, every: 1m, cron: '* * * * *'}", "schedules.a.cron: cannot stand beside every"),
+        ("{job: x}", "schedules.a: has none of every, cron, at, after_completion and when; add one, e.g. every: 10m"),
         ("{job: x, every: 50ms}", "schedules.a.every: must be at least 100ms, got '50ms'"),
         ("{job: x, every: 0}", "schedules.a.every: must be at least 100ms, got 0"),
         ("{job: x, every: -5m}", "schedules.a.every: is not a duration, got '-5m'"),
         ("{job: x, cron: '0 0 30 2 *'}", "never matches"),
         ("{job: x, cron: '* * * *'}", "schedules.a.cron: "),
         ("{job: x, every: 1m, timezone: Nowhere}", "schedules.a.timezone: timezone 'Nowhere' is not in the time zone database"),
-        ("{job: x, every: 24h, timezone: Europe/Berlin}", "schedules.a.timezone: has no effect on every"),
-        ("{job: x, every: 1m, overlap: maybe}", "schedules.a.overlap: must be skip or allow, got 'maybe'"),
+        ("{job: x, every: 1m, overlap: maybe}", "schedules.a.overlap: must be skip, allow, buffer_one, buffer_all, cancel_other or terminate_other, got 'maybe'"),
         ("{job: x, every: 1m, timeout: 0}", "schedules.a.timeout: must be above 0s, got 0"),
     ],
 )  # fmt: skip

@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 
 from supervisor.settings.loader import load
 from supervisor.settings.models import (
-    NAME,
-    SCHEDULE_ID,
     ElectionSettings,
     LogSettings,
     PoolSettings,
     RedisSettings,
-    ScheduleSettings,
     Settings,
     WebSettings,
     WorkerKind,
 )
 from supervisor.settings.render import dump_yaml, inline_yaml, schema, sources, sources_text, to_yaml
+from supervisor.settings.schedule_settings import ScheduleSettings
+from supervisor.settings.section import NAME, SCHEDULE_ID
 from supervisor.settings.yaml_source import parse_text
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -1,0 +1,108 @@
+"""What is said about a cron expression that cannot be used: the field, the value, its position, the remedy."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
+
+from supervisor.core.errors import EXIT_CONFIG, TenureError
+
+_SHOWN_CHARACTERS_MAX = 80
+
+
+class CronError(TenureError):
+    """An expression that cannot be used: names the field, the value, its position and the remedy."""
+
+    exit_code = EXIT_CONFIG
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What one position of an expression may hold."""
+
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()  # the first stands for ``first_named``
+    first_named: int = 0
+
+    @property
+    def top(self) -> int:
+        """The largest value that ``*`` means: 7 is Sunday again, so it is no value of its own."""
+        return 6 if self.name == "day-of-week" else self.high
+
+    @property
+    def is_day(self) -> bool:
+        """Whether this is one of the two fields that say which days."""
+        return self.name in {"day-of-month", "day-of-week"}
+
+
+class Place(NamedTuple):
+    """Where in the expression the parser stands."""
+
+    expression: str
+    field: Field
+    column: int  # of the element that is read, from 1
+
+    def refuse(self, element: str, reason: str, remedy: str) -> NoReturn:
+        """Raise what is wrong with ``element``."""
+        raise CronError(
+            f'cron "{shown(self.expression)}": {self.field.name} "{shown(element)}" '
+            f"at character {self.column}: {reason}; {remedy}"
+        )
+
+
+def refuse_name(place: Place, element: str, text: str) -> NoReturn:
+    """Raise that ``text`` is neither a number nor a name of the field."""
+    field = place.field
+    if not field.names:
+        special = {"L": "the last day", "W": "the nearest weekday", "LW": "the last weekday"}.get(text.upper())
+        reason = f"{shown(text)} is not a number" if special is None else f"{text} ({special}) is for day-of-month only"
+        place.refuse(element, reason, f"use {field.low}-{field.high}")
+    if text.upper() == "L" and field.name == "day-of-week":
+        place.refuse(element, "L needs a day of the week", "write 5L for the last Friday of the month")
+    close = difflib.get_close_matches(text.upper(), field.names, n=1, cutoff=0.5)
+    remedy = f"did you mean {close[0]}?" if close else f"use {field.names[0]} to {field.names[-1]} or a number"
+    place.refuse(element, f"{shown(text)} is not a name", remedy)
+
+
+def refuse_syntax(place: Place, element: str) -> NoReturn:
+    """Raise that ``element`` has no form that the field knows."""
+    field = place.field
+    low, high = field.low, field.high
+    if element.startswith("-") or re.search(r"/-|--", element):
+        place.refuse(element, "negative numbers have no meaning here", f"use {low}-{high}")
+    if any(character.isnumeric() and not character.isascii() for character in element):
+        place.refuse(element, "only the digits 0-9 are read", "type it again with plain digits")
+    if re.search(r"[#?]|[0-9][LW]|L[-W]", element, re.IGNORECASE):
+        place.refuse(element, "has no meaning in this field", _special_remedy(field))
+    place.refuse(element, "not a value, range or step", f"write *, */2, {low}, {low}-{high} or {low}-{high}/2")
+
+
+def _special_remedy(field: Field) -> str:
+    if field.name == "day-of-month":
+        return "write L, L-2 (the last day but two), LW, 15W, ? or a number"
+    if field.name == "day-of-week":
+        return "write 5#2 (the second Friday), 5L (the last Friday), ? or a number"
+    return f"L, W, # and ? belong in the fields of days; use {field.low}-{field.high}"
+
+
+def as_list(field: Field, element: str, first: int, last: int) -> str:
+    """Return what the writer of a range such as FRI-MON probably meant."""
+    if field.names and element[0].isalpha():
+        cycle = [*field.names, *field.names]
+        start, stop = first - field.first_named, last - field.first_named
+        return ",".join(cycle[start : stop + len(field.names) + 1])
+    return ",".join([_span(first, field.top), _span(field.low, last)])
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}-{last}" if last > first else str(first)
+
+
+def shown(text: str) -> str:
+    """Return ``text`` short and on one line."""
+    short = text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"
+    return short if short.isprintable() else repr(short)[1:-1]

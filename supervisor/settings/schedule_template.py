@@ -1,0 +1,107 @@
+"""What the runs of a schedule need: the job's own settings, and over them those of the schedule."""
+
+from __future__ import annotations
+
+import difflib
+from typing import NamedTuple
+
+import msgspec
+
+from supervisor.core import templating
+from supervisor.core.errors import ArgumentsError
+from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
+from supervisor.core.registry import JobSpec, Registry
+from supervisor.core.retry import Retry
+from supervisor.settings.schedule_rules import zone_of
+from supervisor.settings.schedule_settings import ScheduleSettings
+from supervisor.settings.section import Path
+
+_ENVELOPE_BYTES = 1024  # room for what a run adds to its template: ids, times, counters
+
+
+class Fault(NamedTuple):
+    """One thing wrong with a schedule: path below it, message, remedy."""
+
+    path: Path
+    message: str
+    remedy: str = ""
+
+
+def template_of(
+    name: str, schedule: ScheduleSettings, known: Registry, *, has_secrets: bool = False
+) -> tuple[Template | None, list[Fault]]:
+    """Return what a run of ``schedule`` needs, or None and why there is no such run.
+
+    Args:
+        name: id of the schedule.
+        schedule: as people wrote it.
+        known: the jobs.
+        has_secrets: its arguments hold values that no message may show.
+    """
+    if schedule.job not in known:
+        return None, [Fault(("job",), *_unknown_job(schedule.job, known))]
+    spec = known.get(schedule.job)
+    faults = _placeholder_faults(schedule, has_secrets=has_secrets)
+    if schedule.retries and spec.at_most_once:
+        remedy = "remove it, or let the job be delivered at least once"
+        faults.append(Fault(("retries",), f"{schedule.retries} cannot be: job {spec.name} runs at most once", remedy))
+    if faults:
+        return None, faults
+    try:
+        template = _template(name, schedule, spec)
+        size = len(msgspec.json.encode(template)) + _ENVELOPE_BYTES
+    except (ArgumentsError, msgspec.EncodeError) as error:
+        return None, [Fault(("args",), *_arguments_message(spec, error, has_secrets=has_secrets))]
+    if size > PAYLOAD_BYTES_MAX:
+        message = f"are {size} bytes with the rest of the run, of {PAYLOAD_BYTES_MAX} allowed"
+        return None, [Fault(("args",), message, "put them into a file, and pass its path")]
+    return template, []
+
+
+def _placeholder_faults(schedule: ScheduleSettings, *, has_secrets: bool) -> list[Fault]:
+    found = templating.check(schedule.args)
+    if has_secrets:
+        return [Fault(("args",), "hold a placeholder that cannot be filled in", "write it without a reference")] * bool(
+            found
+        )
+    return [Fault(("args", *fault.path), fault.message, fault.remedy) for fault in found]
+
+
+def _template(name: str, schedule: ScheduleSettings, spec: JobSpec) -> Template:
+    filled = schedule.args
+    if templating.needs_rendering(filled):
+        # The signature is asked about what a run will get; what is kept has the placeholders.
+        filled = templating.sample(filled, schedule=name, timezone=zone_of(schedule))
+    template = spec.template(
+        filled,
+        queue=schedule.queue,
+        priority=None if schedule.priority is None else PRIORITIES[schedule.priority],
+        timeout_s=schedule.timeout_s,
+        retry=None if schedule.retries is None else _retry(spec.retry, schedule.retries),
+    )
+    soft_s = template.soft_timeout_s
+    return msgspec.structs.replace(
+        template,
+        args=dict(schedule.args),
+        # The schedule may shorten the hard timeout below the job's soft one: derive that anew.
+        soft_timeout_s=None if soft_s is not None and soft_s > template.timeout_s else soft_s,
+    )
+
+
+def _retry(of_job: Retry, retries: int) -> Retry:
+    return msgspec.structs.replace(of_job, attempts=retries + 1)
+
+
+def _unknown_job(job: str, known: Registry) -> tuple[str, str]:
+    names = known.names()
+    if not names:
+        return f"no job is called {job!r}: no modules are listed under jobs", "list the module that defines it"
+    close = difflib.get_close_matches(job, names, n=1, cutoff=0.6)
+    return f"no job is called {job!r}", f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+
+
+def _arguments_message(spec: JobSpec, error: Exception, *, has_secrets: bool) -> tuple[str, str]:
+    if has_secrets:
+        return f"do not fit job {spec.name}{spec.signature} (values from references are not shown)", ""
+    text, _, remedy = str(error).rpartition("; ")
+    return (text, remedy) if text else (str(error), "")

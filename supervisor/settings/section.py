@@ -1,0 +1,37 @@
+"""What every section of the settings is built from: the base model, the names people choose, paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+SCHEDULE_ID = r"^[A-Za-z0-9._:/-]{1,200}$"
+MODULE = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
+
+QueueName = Annotated[str, StringConstraints(pattern=NAME)]
+PoolName = Annotated[str, StringConstraints(pattern=NAME)]
+ScheduleId = Annotated[str, StringConstraints(pattern=SCHEDULE_ID)]
+ModuleName = Annotated[str, StringConstraints(pattern=MODULE)]
+
+Path = tuple[str | int, ...]
+"""Where a setting is in the tree: ``("workers", "io", "queues", 0)``."""
+
+
+def _key(field: str) -> str:
+    return field.removesuffix("_s")
+
+
+class Section(BaseModel):
+    """A mapping with known keys. A field that ends in ``_s`` is written without that: its value has a unit."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=_key, populate_by_name=True, use_attribute_docstrings=True
+    )
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        # Values may be secrets: `tenure config show` prints them masked.
+        for name in sorted(self.model_fields_set):
+            yield name, ...
