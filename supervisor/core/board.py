@@ -18,10 +18,13 @@ from hashlib import blake2b
 from typing import overload
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
-HEADER_WORDS = 32
+HEADER_WORDS = 72
 ROW_WORDS = 32
 INFLIGHT_WORDS = 3
 _SEQLOCK_TRIES = 1000
+_ENDPOINT_WORDS = slice(34, HEADER_WORDS)
+ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 34)
+"""Room for the longest name that DNS allows and a port: 253 + 6."""
 
 
 class Phase(IntEnum):
@@ -113,8 +116,11 @@ class Row(_Block):
     restarts = _Word(6)
     cause = _Word(7)  # of the last kill: core.restart.Cause
     desired = _Word(8)  # 1 up, 0 down
+    crashes = _Word(11)  # how often it failed within a minute, counted back from its last failure
     # written by the agent
     reclaimed_generation = _Word(10)  # newest generation whose runs it has given back
+    unwanted_hash = _Word(25)  # of a run of this worker that must give way (run_hash)
+    unwanted_number = _Word(26)  # written after it; a new number is a new request
     # written by the child
     child_generation = _Word(12)  # which generation wrote the words below
     child_state = _Word(13)
@@ -157,6 +163,16 @@ class Header(_Block):
     next_nonce_high = _Word(21)
     next_nonce_low = _Word(22)
     is_leading = _Word(23)
+    scheduler_generation = _Word(24)  # the term was issued to this process of the slot; a later one gets another term
+    acquired_ns = _Word(25)  # when this epoch was granted to us
+    data_loss_epoch = _Word(26)  # first term after Redis lost its data, as this replica saw it; 0: never
+    doubtful_until_ms = _Word(27)  # wall clock: what was due until then may have fired before Redis went back in time
+    is_held = _Word(28)  # 1: the lease is ours, and nothing may fire until a person clears the hold
+    ineligible_until_ns = _Word(29)  # this replica does not contend until then: its scheduler keeps dying
+    elector_due_ns = _Word(30)  # the elector's loop must turn by then
+    # where Redis is, written by the agent's elector alone, before it sends anything there
+    endpoint_sequence = _Word(32)  # odd while the words after it change
+    endpoint_bytes = _Word(33)  # then the address, eight bytes to a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +188,15 @@ class Term:
         return self.epoch > 0 and now_ns < self.trusted_until_ns
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The Redis that takes writes. Another generation means: drop your connections, it is another one."""
+
+    address: str  # host:port; empty: not known
+    generation: int  # 0: never published
+
+
+NO_ENDPOINT = Endpoint(address="", generation=0)
 NO_TERM = Term(epoch=0, nonce="0" * 32, trusted_until_ns=0)
 
 
@@ -256,6 +281,34 @@ class Board:
         header.nonce_high, header.nonce_low = nonce >> 64, nonce & (1 << 64) - 1
         header.trusted_until_ns = term.trusted_until_ns
         header.term_sequence += 1
+
+    @property
+    def endpoint_generation(self) -> int:
+        """The generation of the endpoint: one word, so that every call can look."""
+        return self.header.endpoint_sequence
+
+    def endpoint(self) -> Endpoint:
+        """Return where Redis is, never torn; ``NO_ENDPOINT`` while it is not known or being written."""
+        header = self.header
+        for _ in range(_SEQLOCK_TRIES):
+            before, size = header.endpoint_sequence, header.endpoint_bytes
+            raw = header.words[_ENDPOINT_WORDS].tobytes()[: min(size, ENDPOINT_BYTES_MAX)]
+            if before % 2 == 0 and header.endpoint_sequence == before:
+                return Endpoint(raw.decode("utf-8", "replace"), before)
+        return NO_ENDPOINT
+
+    def publish_endpoint(self, address: str) -> None:
+        """Say that Redis is at ``address``. Only the agent's elector; nothing changes if it is there already."""
+        raw = address.encode()
+        assert 0 < len(raw) <= ENDPOINT_BYTES_MAX
+        if self.endpoint().address == address:
+            return
+        header = self.header
+        # An agent that died in here left it odd; the next even number is then two further on.
+        header.endpoint_sequence = (header.endpoint_sequence | 1) + (header.endpoint_sequence & 1) * 2
+        header.endpoint_bytes = len(raw)
+        header.words[_ENDPOINT_WORDS].cast("B")[: len(raw)] = raw
+        header.endpoint_sequence += 1
 
     @property
     def next_nonce(self) -> str | None:

@@ -83,6 +83,16 @@ class StoreUnavailableError(TenureError):
     """Redis did not answer: down, refusing, too slow, loading or read-only. Worth a retry."""
 
 
+class NotReplicatedError(StoreUnavailableError):
+    """Redis did it, but no replica has it yet, and ``redis.durability: replica`` asks for one. Make the call again."""
+
+    def __init__(self, *, where: str, operation: str, bound_ms: int) -> None:
+        super().__init__(
+            f"Redis at {where} did {operation}, but no replica had it within {bound_ms} ms; "
+            f"look at the replicas (INFO replication), or set redis.durability: none"
+        )
+
+
 class StoreRefusedError(TenureError):
     """Redis answered no: wrong password, missing ACL right, eviction, too old. A retry will not help."""
 

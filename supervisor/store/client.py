@@ -1,14 +1,19 @@
-"""The clients: one synchronous, one asynchronous, the same calls.
+"""The clients: one synchronous, one asynchronous (store/async_client.py), the same calls.
 
 Guarantees
     A command is sent once. When its reply is lost the caller is told, and decides.
-    Every wait has a bound on this side, also a blocking read on a server that is gone.
+    Every wait has a bound on this side, also a blocking read on a server that is gone, and a
+    reply that comes in drops.
     Errors are ``StoreUnavailableError`` (try again), ``StoreRefusedError`` (a person must
     act) or ``FencedError``, and name the server without its credentials.
+    Behind Sentinel and in a cluster a call goes where the route points at that moment: when it
+    points elsewhere, both connections are dropped before the call is sent.
+    With ``redis.durability: replica``, a reply to a durable call means that a replica has it.
 
 Does not guarantee
     That a call which raised ``StoreUnavailableError`` had no effect. That is why every
     script can be sent twice.
+    A bound on the look-up of a host's name, which is the system's.
 
 Each client has two connections, made when first used and again after any error: one for
 calls, and one for blocking reads, so that an acknowledgement never waits behind a block.
@@ -17,27 +22,40 @@ A client serves one thread, and is made after the fork that it is used in.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 import redis
-import redis.asyncio
-from redis.connection import SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
-from supervisor.clock import Clock
+from supervisor.clock import Clock, SystemClock
 from supervisor.settings.models import RedisSettings
-from supervisor.store.link import BLOCK_MARGIN_S, address, entries, fenced, is_stale_master, options, translate
+from supervisor.settings.redis_url import split_address
+from supervisor.store.async_client import AsyncStore
+from supervisor.store.bounded import parser_class
+from supervisor.store.link import (
+    BLOCK_MARGIN_S,
+    DURABLE,
+    address,
+    answered,
+    durably,
+    entries,
+    fenced,
+    is_stale_master,
+    options,
+    replicated,
+    translate,
+    wait_ms,
+)
+from supervisor.store.resolver import Route, Signpost
+from supervisor.store.routes import route_of
 from supervisor.store.scripts import Call, script
+from supervisor.store.topology import is_master
+
+__all__ = ["AsyncStore", "Store"]
 
 T = TypeVar("T")
-_ASYNC_CLASS = {
-    SSLConnection: redis.asyncio.SSLConnection,
-    UnixDomainSocketConnection: redis.asyncio.UnixDomainSocketConnection,
-}
 
 
 def _is_over(link: Any) -> bool:
@@ -51,13 +69,36 @@ def _is_over(link: Any) -> bool:
 class Store:
     """Synchronous client."""
 
-    def __init__(self, raw: redis.Redis, *, timeout_s: float = 2.0) -> None:
-        """Wrap a client that exists. Does no I/O."""
+    def __init__(
+        self,
+        raw: redis.Redis,
+        *,
+        timeout_s: float = 2.0,
+        connect_s: float | None = None,
+        route: Route | None = None,
+        durable_ms: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Wrap a client that exists. Does no I/O.
+
+        Args:
+            raw: the client; with a route its address is a placeholder.
+            timeout_s: bound of each call.
+            connect_s: bound of the connection, within that of the call; None: ``raw`` has its own.
+            route: where to connect; None: where ``raw`` does.
+            durable_ms: how long durable calls wait for a replica; 0: they do not.
+            clock: for the bounds.
+        """
         self.raw = raw
         self.where = address(raw.connection_pool.connection_kwargs)
         self._timeout_s = timeout_s
+        self._connect_s = connect_s
+        self._route = route
+        self._generation = 0
+        self._durable_ms = durable_ms
+        self._clock = clock or SystemClock()
         self._call_link: Any = raw.connection_pool.make_connection()
-        self._block_link: Any = None
+        self._block_link: Any = raw.connection_pool.make_connection()
 
     @classmethod
     def connect(
@@ -68,20 +109,26 @@ class Store:
         name: str,
         timeout_s: float | None = None,
         clock: Clock | None = None,
+        follow: Signpost | None = None,
+        publish: Callable[[str], None] | None = None,
     ) -> Self:
         """Return a client of the server at ``url``. Connects when first used.
 
         Args:
-            url: redis://, rediss:// or unix://.
-            settings: credentials, TLS files and timeouts.
-            name: shown by CLIENT LIST, as ``tenure:<name>``.
+            url: redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://.
+            settings: credentials, TLS files, timeouts and durability.
+            name: ``<cluster>:<role>``, shown by CLIENT LIST behind ``tenure:``.
             timeout_s: bound of each call; default: ``command_timeout``.
-            clock: unused by this client; kept so that both are made alike.
+            clock: for the bounds.
+            follow: where the agent of this tree says where Redis is; default: search for it, where needed.
+            publish: told where Redis is, before anything is sent there.
         """
-        del clock
         bound = settings.command_timeout_s if timeout_s is None else timeout_s
         kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
-        return cls(redis.Redis(connection_pool=redis.ConnectionPool(**kwargs)), timeout_s=bound)
+        route = route_of(url, settings, name=name, follow=follow, publish=publish, clock=clock)
+        raw = redis.Redis(connection_pool=redis.ConnectionPool(**kwargs, parser_class=parser_class(route)))
+        connect_s = min(bound, settings.connect_timeout_s)
+        return cls(raw, timeout_s=bound, connect_s=connect_s, route=route, durable_ms=wait_ms(settings), clock=clock)
 
     def __repr__(self) -> str:
         """Show the address only: a connection's arguments hold the password."""
@@ -91,22 +138,24 @@ class Store:
         """Send ``call`` and return its parsed reply.
 
         Raises:
-            StoreUnavailableError: no answer, or not now. The call may have had its effect.
+            StoreUnavailableError: no answer, or not now, or no replica has it. The call may have had its effect.
             StoreRefusedError: the server said no.
             FencedError: the call carried a term that is not the current one.
         """
         wait_s = self._timeout_s if timeout_s is None else timeout_s
         item = script(call.script)
         tail = (len(call.keys), *call.keys, *call.args)
+        durable_ms = self._durable_ms if call.script in DURABLE else 0
         try:
             try:
-                reply = self._send(self._call_link, wait_s, "EVALSHA", item.sha, *tail)
+                replies = self._send(self._call_link, wait_s, "EVALSHA", item.sha, *tail, durable_ms=durable_ms)
             except NoScriptError:
-                reply = self._send(self._call_link, wait_s, "EVAL", item.source, *tail)
+                replies = self._send(self._call_link, wait_s, "EVAL", item.source, *tail, durable_ms=durable_ms)
+            reply = replicated(replies, where=self.where, operation=call.script, bound_ms=durable_ms)
         except ResponseError as error:
-            raise (fenced(error, call) or translate(error, where=self.where, operation=call.script)) from error
+            raise (fenced(error, call) or self._meaning(error, call.script)) from error
         except (RedisError, OSError) as error:
-            raise translate(error, where=self.where, operation=call.script) from error
+            raise self._meaning(error, call.script) from error
         return call.parse(reply)
 
     def listen(self, key: str, last_id: str, block_s: float) -> list[tuple[str, dict[str, str]]]:
@@ -126,143 +175,101 @@ class Store:
     def command(self, *parts: str | int) -> Any:
         """Send a plain command and return the raw reply. For start-up checks and diagnosis."""
         try:
-            return self._send(self._call_link, self._timeout_s, *parts)
+            return self._send(self._call_link, self._timeout_s, *parts)[0]
         except (RedisError, OSError) as error:
-            raise translate(error, where=self.where, operation=str(parts[0])) from error
+            raise self._meaning(error, str(parts[0])) from error
+
+    def stays_connected(self, wait_s: float) -> bool:
+        """Wait on the connection for calls, on which nothing is expected; return whether it stands after ``wait_s``."""
+        if self._route is not None and self._route.generation() != self._generation:
+            return False
+        try:
+            return bool(self._call_link.is_connected) and not self._call_link.can_read(wait_s)
+        except (RedisError, OSError):
+            return False
 
     def close(self) -> None:
         """Drop both connections. The client may be used again."""
         for link in (self._call_link, self._block_link):
-            if link is not None:
-                link.disconnect()
+            link.disconnect()
 
     def _block(self, block_s: float, *parts: str | int) -> Any:
-        if self._block_link is None:
-            self._block_link = self.raw.connection_pool.make_connection()
         try:
-            return self._send(self._block_link, block_s + BLOCK_MARGIN_S, *parts)
+            return self._send(self._block_link, block_s + BLOCK_MARGIN_S, *parts)[0]
         except (RedisError, OSError) as error:
-            raise translate(error, where=self.where, operation=str(parts[0])) from error
+            raise self._meaning(error, str(parts[0])) from error
 
-    @staticmethod
-    def _send(link: Any, wait_s: float, *parts: Any) -> Any:
+    def _meaning(self, error: Exception, operation: str) -> Exception:
+        return translate(error, where=self.where, operation=operation, is_routed=self._route is not None)
+
+    def _send(self, link: Any, wait_s: float, *parts: Any, durable_ms: int = 0) -> list[Any]:
+        """Return the reply, and with ``durable_ms`` that to WAIT."""
+        until_ns = self._clock.elapsed_ns() + int(wait_s * 1e9)
         try:
+            self._follow(wait_s)
             if link.is_connected and _is_over(link):
                 link.disconnect()
-            link.send_command(*parts)
-            return link.read_response(timeout=wait_s)
+            if not link.is_connected:
+                self._open(link, until_ns)
+            return self._exchange(link, until_ns, parts, durable_ms)
         except ResponseError as error:
             if is_stale_master(error):
-                link.disconnect()  # the name may lead to another server now
+                self._drop(link)  # the name may lead to another server now
             raise  # else keep it: a whole reply was read, so the connection is in step
         except BaseException:
-            link.disconnect()
+            self._drop(link)
             raise
 
+    def _exchange(self, link: Any, until_ns: int, parts: Sequence[Any], durable_ms: int) -> list[Any]:
+        commands = durably(parts, durable_ms) if durable_ms else [parts]
+        link.send_packed_command(link.pack_commands(commands))
+        replies: list[Any] = []
+        for _ in commands:
+            try:
+                replies.append(link.read_response(timeout=self._left_s(until_ns)))
+            except ResponseError as error:
+                replies.append(error)  # the reply to WAIT comes all the same, and must be read
+        return answered(replies)
 
-class AsyncStore:
-    """Asynchronous client. Calls of several tasks go one after the other."""
-
-    def __init__(self, raw: redis.asyncio.Redis, *, timeout_s: float = 2.0) -> None:
-        """Wrap a client that exists. Does no I/O."""
-        self.raw = raw
-        self.where = address(raw.connection_pool.connection_kwargs)
-        self._timeout_s = timeout_s
-        pool: Any = raw.connection_pool
-        self._call_link: Any = pool.make_connection()
-        self._block_link: Any = pool.make_connection()
-        self._call_turn = asyncio.Lock()
-        self._block_turn = asyncio.Lock()
-
-    @classmethod
-    def connect(
-        cls,
-        url: str,
-        *,
-        settings: RedisSettings,
-        name: str,
-        timeout_s: float | None = None,
-        clock: Clock | None = None,
-    ) -> Self:
-        """Return a client of the server at ``url``; see ``Store.connect``."""
-        del clock
-        bound = settings.command_timeout_s if timeout_s is None else timeout_s
-        kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
-        kind = kwargs.pop("connection_class", None)
-        # Every wait is bounded here by asyncio.timeout; a second timer per read would cost and decide nothing.
-        kwargs |= {"socket_timeout": None}
-        kwargs |= {"connection_class": _ASYNC_CLASS[kind]} if kind is not None else {}
-        return cls(redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(**kwargs)), timeout_s=bound)
-
-    def __repr__(self) -> str:
-        """Show the address only: a connection's arguments hold the password."""
-        return f"<{type(self).__name__} {self.where}>"
-
-    async def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
-        """Send ``call`` and return its parsed reply; see ``Store.run``."""
-        wait_s = self._timeout_s if timeout_s is None else timeout_s
-        item = script(call.script)
-        tail = (len(call.keys), *call.keys, *call.args)
+    def _open(self, link: Any, until_ns: int) -> None:
+        """Connect, within what is left of the call's time, and make sure that this is the master."""
+        if self._connect_s is None:
+            link.connect()
+        else:
+            link.socket_timeout = left_s = self._left_s(until_ns)
+            link.socket_connect_timeout = min(left_s, self._connect_s)
+            link.connect()
+            link.update_current_socket_timeout(self._timeout_s)  # what the handshake had left is not for later calls
+        if self._route is None:
+            return
         try:
-            async with self._call_turn:
-                try:
-                    reply = await self._send(self._call_link, wait_s, "EVALSHA", item.sha, *tail)
-                except NoScriptError:
-                    reply = await self._send(self._call_link, wait_s, "EVAL", item.source, *tail)
-        except ResponseError as error:
-            raise (fenced(error, call) or translate(error, where=self.where, operation=call.script)) from error
-        except (RedisError, OSError) as error:
-            raise translate(error, where=self.where, operation=call.script) from error
-        return call.parse(reply)
+            link.send_command("ROLE")
+            role = link.read_response(timeout=self._left_s(until_ns))
+        except NoPermissionError:
+            return  # then the first write tells
+        if not is_master(role):
+            raise RedisConnectionError("it is a replica now")
 
-    async def listen(self, key: str, last_id: str, block_s: float) -> list[tuple[str, dict[str, str]]]:
-        """Return stream entries after ``last_id``, waiting at most ``block_s`` for the first."""
-        block_ms = max(1, round(block_s * 1000))  # 0 would mean for ever
-        return entries(await self._block(block_s, "XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", key, last_id))
-
-    async def ring(self, keys: Sequence[str], block_s: float) -> str | None:
-        """Take one token from the first of ``keys`` that has one and return its key; None after ``block_s``."""
-        reply = await self._block(block_s, "BLPOP", *keys, f"{max(0.001, block_s):.3f}")
-        return reply[0].decode() if reply else None
-
-    async def ping(self) -> None:
-        """Return if the server answers."""
-        await self.command("PING")
-
-    async def command(self, *parts: str | int) -> Any:
-        """Send a plain command and return the raw reply."""
-        try:
-            async with self._call_turn:
-                return await self._send(self._call_link, self._timeout_s, *parts)
-        except (RedisError, OSError) as error:
-            raise translate(error, where=self.where, operation=str(parts[0])) from error
-
-    async def close(self) -> None:
-        """Drop both connections. The client may be used again."""
+    def _follow(self, bound_s: float) -> None:
+        """Drop both connections if the route points elsewhere since the last call."""
+        if self._route is None or self._route.generation() == self._generation != 0:
+            return
+        endpoint = self._route.find(bound_s)
+        if endpoint.generation == self._generation:
+            return  # a search found the same server again
+        host, port = split_address(endpoint.address)
         for link in (self._call_link, self._block_link):
-            await link.disconnect()
+            link.disconnect()
+            link.host, link.port = host, port
+        self.where, self._generation = endpoint.address, endpoint.generation
 
-    async def _block(self, block_s: float, *parts: str | int) -> Any:
-        try:
-            async with self._block_turn:
-                return await self._send(self._block_link, block_s + BLOCK_MARGIN_S, *parts)
-        except (RedisError, OSError) as error:
-            raise translate(error, where=self.where, operation=str(parts[0])) from error
+    def _drop(self, link: Any) -> None:
+        link.disconnect()
+        if self._route is not None:
+            self._route.lost()
 
-    @staticmethod
-    async def _send(link: Any, wait_s: float, *parts: Any) -> Any:
-        try:
-            async with asyncio.timeout(wait_s):
-                if link.is_connected and await link.can_read():
-                    await link.disconnect(nowait=True)  # see _is_over
-                await link.connect()
-                await link.send_command(*parts)
-                return await link.read_response()
-        except ResponseError as error:
-            if is_stale_master(error):
-                await link.disconnect(nowait=True)  # the name may lead to another server now
-            raise  # else keep it: a whole reply was read, so the connection is in step
-        except BaseException:
-            with suppress(RedisError, OSError):
-                await link.disconnect(nowait=True)
-            raise
+    def _left_s(self, until_ns: int) -> float:
+        left_s = (until_ns - self._clock.elapsed_ns()) / 1e9
+        if left_s <= 0:
+            raise TimeoutError
+        return left_s

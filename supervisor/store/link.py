@@ -6,7 +6,9 @@ Nothing here does I/O.
 from __future__ import annotations
 
 import re
+import socket
 import ssl
+from collections.abc import Sequence
 from typing import Any
 
 import redis.exceptions
@@ -23,31 +25,51 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from supervisor.core.errors import FencedError, StoreRefusedError, StoreUnavailableError, TenureError
-from supervisor.settings.models import RedisSettings
+from supervisor.core.errors import (
+    FencedError,
+    NotReplicatedError,
+    StoreRefusedError,
+    StoreUnavailableError,
+    TenureError,
+)
+from supervisor.settings.models import Durability, RedisSettings
+from supervisor.settings.redis_url import Topology, parse_redis_url
 from supervisor.store.scripts import Call, script
 
 BLOCK_MARGIN_S = 0.25
 """How much longer than the block a blocking read waits: a server that is alive has answered by then."""
 
+KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+"""Seconds and probes: a peer that vanished without a word is noticed after 11 s at most, also while nothing is sent."""
+
+DURABLE = frozenset({"lease_campaign", "lease_promote", "lease_renew", "fire", "enqueue"})
+"""Scripts whose effect must have reached a replica before it counts, with ``redis.durability: replica``.
+
+The renewal is among them because a grant that was not confirmed is found again by reading, and confirmed by renewing.
+"""
+
+NO_RIGHT = "the ACL user lacks a right; see docs/redis-acl.md"
 _UNAVAILABLE = {
     "LOADING": "it is loading its data",
     "READONLY": "it is a read-only replica",
     "MASTERDOWN": "its master is down",
-    "CLUSTERDOWN": "the cluster is down",
+    "CLUSTERDOWN": "the cluster is down, or does not cover every slot; see CLUSTER INFO",
     "TRYAGAIN": "the slot is migrating",
-    "NOREPLICAS": "it has too few replicas to accept writes",
-    "MISCONF": "it cannot save to disk",
-    "BUSY": "a script is blocking it",
-    "OOM": "it is out of memory",
+    "NOREPLICAS": "it has too few replicas to accept writes (min-replicas-to-write)",
+    "MISCONF": "it cannot save to disk; make room, its log says where",
+    "BUSY": "a script is blocking it; SCRIPT KILL ends one that has not written",
+    "OOM": "it is out of memory; raise maxmemory, or remove what is not needed",
+    "UNBLOCKED": "it has become a replica",
 }
 _REFUSED = {
     "NOAUTH": "it wants a password; set redis.password",
     "WRONGPASS": "wrong user name or password; check redis.username and redis.password",
-    "NOPERM": "the ACL user lacks a right; see docs/redis-acl.md",
-    "DENIED": "protected mode refuses this host",
+    "NOPERM": NO_RIGHT,
+    "DENIED": "protected mode refuses this host; give the server a password, and a bind address of its own",
     "WRONGTYPE": "a key of this cluster holds another type; another program may use the same prefix",
 }
+_UNQUOTED = {"DENIED"}  # the server explains itself in a page of text
+_ELSEWHERE = {"READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"}
 # Redis 6.2 wraps the code of a failing command: "ERR Error running script …: -OOM command …".
 _CODE = re.compile(rf"(?:^|[\s-])({'|'.join([*_UNAVAILABLE, *_REFUSED])})\b")
 
@@ -61,13 +83,7 @@ def options(url: str, settings: RedisSettings, *, client_name: str, timeout_s: f
     Raises:
         StoreRefusedError: the URL cannot be read. The message does not quote it: it may hold a password.
     """
-    try:
-        found: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]
-    except ValueError:
-        raise StoreRefusedError(
-            "redis.url cannot be read: write redis://host:port/db, rediss://host:port/db or unix:///path/to/socket, "
-            "and percent-encode special characters in the password"
-        ) from None
+    found = _parsed(url)
     if settings.username is not None:
         found["username"] = settings.username
     if settings.password is not None:
@@ -84,12 +100,45 @@ def options(url: str, settings: RedisSettings, *, client_name: str, timeout_s: f
     }
     kind = found.setdefault("connection_class", None)
     if kind is not UnixDomainSocketConnection:
-        found |= {"socket_connect_timeout": min(timeout_s, settings.connect_timeout_s), "socket_keepalive": True}
+        found |= {"socket_connect_timeout": min(timeout_s, settings.connect_timeout_s), **_kept_alive(timeout_s)}
     if kind is SSLConnection:
         found |= _tls(settings)
     if kind is None:
         del found["connection_class"]
     return found
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    """Return what the URL says, for any topology; where there are several hosts, the first stands for all."""
+    try:
+        if url.partition("://")[0].lower().partition("+")[2]:
+            parsed = parse_redis_url(url)
+            host, port = parsed.nodes[0]
+            found: dict[str, Any] = {"host": host, "port": port, "db": parsed.db}
+            found |= {"username": parsed.username} if parsed.username else {}
+            found |= {"password": parsed.password} if parsed.password else {}
+            return found | ({"connection_class": SSLConnection} if parsed.is_tls else {})
+        return dict(parse_url(url))  # type: ignore[no-untyped-call]
+    except ValueError:
+        raise StoreRefusedError(
+            "redis.url cannot be read: write redis://host:port/db, rediss://host:port/db, unix:///path/to/socket, "
+            "redis+sentinel://host:port,host:port/master/db or redis+cluster://host:port,host:port, "
+            "and percent-encode special characters in the password"
+        ) from None
+
+
+def topology(url: str) -> Topology:
+    """Return how the server behind ``url``, which ``options`` could read, is found."""
+    kind = url.partition("://")[0].lower().partition("+")[2]
+    return Topology(kind) if kind else Topology.STANDALONE
+
+
+def _kept_alive(timeout_s: float) -> dict[str, Any]:
+    """Return the options that notice a peer without a word: what is sent must be acknowledged within the time-out."""
+    found = {getattr(socket, name): value for name, value in KEEPALIVE.items() if hasattr(socket, name)}
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        found[socket.TCP_USER_TIMEOUT] = max(1, round(timeout_s * 1000))
+    return {"socket_keepalive": True, "socket_keepalive_options": found}
 
 
 def _tls(settings: RedisSettings) -> dict[str, Any]:
@@ -108,29 +157,88 @@ def address(kwargs: dict[str, Any]) -> str:
     )
 
 
-def translate(error: Exception, *, where: str, operation: str) -> TenureError:
-    """Return what ``error``, raised by redis-py for ``operation``, means to a caller."""
+def translate(error: Exception, *, where: str, operation: str, is_routed: bool = False) -> TenureError:
+    """Return what ``error``, raised by redis-py for ``operation``, means to a caller.
+
+    ``is_routed``: the client looks for the master again after an error, so a server that serves these
+    keys no longer is a matter of time.
+    """
     seen = str(error)
-    if isinstance(error, AuthenticationError | AuthorizationError):
+    # The asynchronous client of redis-py may tell a refused password as a mere ConnectionError.
+    if isinstance(error, AuthenticationError | AuthorizationError) or "username-password" in seen:
         return _refused(where, operation, _REFUSED["WRONGPASS"] if "NOAUTH" not in _code(error) else _REFUSED["NOAUTH"])
     if isinstance(error, NoPermissionError):
         return _refused(where, operation, f"{_REFUSED['NOPERM']} ({seen})")
     if isinstance(error, MovedError | AskError):
-        return _refused(where, operation, f"it is a cluster node that does not serve these keys ({seen})")
+        return _moved(error, where, operation, is_routed=is_routed)
+    if "non local key" in seen:
+        return _unavailable(where, operation, "the slot of these keys is being moved")
     code = _code(error)
     if code in _UNAVAILABLE:
         return _unavailable(where, operation, _UNAVAILABLE[code])
     if code in _REFUSED:
-        return _refused(where, operation, f"{_REFUSED[code]} ({seen})")
+        return _refused(where, operation, _REFUSED[code] if code in _UNQUOTED else f"{_REFUSED[code]} ({seen})")
     if isinstance(error, ResponseError):
         return _refused(where, operation, seen)
     if isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in seen:
         return _refused(where, operation, "its TLS certificate is not trusted; check redis.tls_ca_file")
+    if "max number of clients" in seen:
+        return _unavailable(where, operation, "it has no room for another connection; raise maxclients")
     if isinstance(error, redis.exceptions.TimeoutError | TimeoutError):
         return _unavailable(where, operation, "no answer in time")
     if isinstance(error, RedisError | OSError):
         return _unavailable(where, operation, seen or type(error).__name__)
     raise error
+
+
+def _moved(error: MovedError | AskError, where: str, operation: str, *, is_routed: bool) -> TenureError:
+    if not is_routed:
+        why = "it is a node of a cluster, which serves some keys only; set redis.url to redis+cluster://host:port,…"
+        return _refused(where, operation, why)
+    if isinstance(error, AskError):
+        # The keys lie on two nodes for now. A script that saw half of them would decide wrongly, so none runs.
+        return _unavailable(where, operation, "the slot of these keys is being moved to another node")
+    return _unavailable(where, operation, f"another node serves these keys now ({error})")
+
+
+def wait_ms(settings: RedisSettings) -> int:
+    """Return for how long a durable call waits for a replica; 0: it does not."""
+    return round(settings.durability_timeout_s * 1000) if settings.durability is Durability.REPLICA else 0
+
+
+def durably(parts: Sequence[Any], bound_ms: int) -> list[Sequence[Any]]:
+    """Return the commands that run a script and wait until a replica has its effect.
+
+    WAIT waits for what its own connection wrote (Valkey 9.1; Redis 7.0 for all that was written before). A call
+    that is made again on a new connection finds its effect there and writes nothing, so something is written for it.
+    """
+    key = str(parts[3])  # EVALSHA, digest, number of keys, first key
+    mark = ("SET", f"{key.partition('}')[0]}}}:copied", 1, "PX", 60_000)
+    return [parts, mark, ("WAIT", 1, bound_ms)]
+
+
+def answered(replies: Sequence[Any]) -> list[Any]:
+    """Return the replies.
+
+    Raises:
+        Exception: the first of them that is an error.
+    """
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return list(replies)
+
+
+def replicated(replies: Sequence[Any], *, where: str, operation: str, bound_ms: int) -> Any:
+    """Return the reply to a call; if more replies came, the last is that to WAIT.
+
+    Raises:
+        NotReplicatedError: no replica has it. The call had its effect, and may be made again.
+    """
+    for count in replies[2:]:
+        if count < 1:
+            raise NotReplicatedError(where=where, operation=operation, bound_ms=bound_ms)
+    return replies[0]
 
 
 def fenced(error: ResponseError, call: Call[Any]) -> FencedError | None:
@@ -143,8 +251,8 @@ def fenced(error: ResponseError, call: Call[Any]) -> FencedError | None:
 
 
 def is_stale_master(error: Exception) -> bool:
-    """Return whether the server said that it takes no writes, as a master does that was replaced."""
-    return _code(error) in {"READONLY", "MASTERDOWN"}
+    """Return whether the server said that it takes no writes of these keys, as one does that was replaced."""
+    return isinstance(error, MovedError | AskError) or _code(error) in _ELSEWHERE
 
 
 def _code(error: Exception) -> str:

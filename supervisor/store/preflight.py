@@ -18,15 +18,16 @@ from supervisor.settings.models import Settings
 from supervisor.store.client import Store
 from supervisor.store.codec import texts
 from supervisor.store.keys import Keys
+from supervisor.store.link import NO_RIGHT, wait_ms
 from supervisor.store.scripts import script
 
 VERSION_MIN = (6, 2)
-CLIENT_COMMANDS = ("eval", "evalsha", "ping", "xread", "blpop", "client|setname", "select")
+CLIENT_COMMANDS = ("eval", "evalsha", "ping", "xread", "blpop", "client|setname", "select", "subscribe", "role", "wait")
 """What clients send beside scripts."""
 SCRIPT_COMMANDS = (
     "time get set setnx del exists pexpire hset hsetnx hget hmget hgetall hdel hlen hkeys hexists hincrby hscan "
-    "lpush rpush lrange ltrim llen lindex sadd srem scard sismember smembers zadd zrem zcard zrank zscore zrange "
-    "zrevrange zrangebyscore xadd xtrim xlen xrevrange"
+    "lpush rpush lpop lrange ltrim llen lindex sadd srem scard sismember smembers zadd zrem zcard zcount zrank zscore "
+    "zmscore zrange zrevrange zrangebyscore xadd xtrim xlen xrevrange pubsub"
 )
 """What scripts call. A test holds this to be what stands in the sources."""
 
@@ -34,7 +35,8 @@ SCRIPT_COMMANDS = (
 def acl_rules(cluster: str) -> list[str]:
     """Return the least that an ACL user needs, as the arguments of ACL SETUSER after the password."""
     commands = [f"+{name}" for name in (*CLIENT_COMMANDS, *SCRIPT_COMMANDS.split())]
-    return ["resetkeys", f"~{Keys(cluster).prefix}*", "resetchannels", "-@all", *commands]
+    prefix = Keys(cluster).prefix
+    return ["resetkeys", f"~{prefix}*", "resetchannels", "-@all", f"&{prefix}alive:*", *commands]
 
 
 def check(store: Store, settings: Settings) -> list[Problem]:
@@ -84,9 +86,25 @@ def _rights(store: Store, settings: Settings) -> list[Problem]:
         refused = store.run(call)
     except StoreRefusedError as error:
         return [_problem("redis.username", str(error), f"allow scripts and the cluster's keys: {user}")]
+    refused += [parts[0].lower() for parts in _beside_scripts(keys, settings) if not _may(store, *parts)]
     if not refused:
         return []
     return [_problem("redis.username", f"the user may not run {', '.join(refused)}", f"allow them: {user}")]
+
+
+def _beside_scripts(keys: Keys, settings: Settings) -> list[tuple[str, ...]]:
+    """Return harmless forms of what clients send beside scripts."""
+    place = f"{keys.prefix}preflight:none"
+    found: list[tuple[str, ...]] = [("XREAD", "COUNT", "1", "STREAMS", place, "0"), ("BLPOP", place, "0.001")]
+    return [*found, ("WAIT", "0", "1")] if wait_ms(settings.redis) else found
+
+
+def _may(store: Store, *parts: str) -> bool:
+    try:
+        store.command(*parts)
+    except StoreRefusedError as error:
+        return NO_RIGHT not in str(error)
+    return True
 
 
 def _info(store: Store, section: str) -> dict[str, str]:

@@ -12,14 +12,16 @@ local tries = {
   { 'HGETALL', P .. 'h' }, { 'HLEN', P .. 'h' }, { 'HKEYS', P .. 'h' }, { 'HEXISTS', P .. 'h', 'f' },
   { 'HINCRBY', P .. 'h', 'f', '1' }, { 'HSCAN', P .. 'h', '0' }, { 'HDEL', P .. 'h', 'f' },
   { 'LPUSH', P .. 'l', '1' }, { 'RPUSH', P .. 'l', '1' }, { 'LRANGE', P .. 'l', '0', '0' }, { 'LLEN', P .. 'l' },
-  { 'LINDEX', P .. 'l', '0' }, { 'LTRIM', P .. 'l', '1', '0' },
+  { 'LINDEX', P .. 'l', '0' }, { 'LPOP', P .. 'l' }, { 'LTRIM', P .. 'l', '1', '0' },
   { 'SADD', P .. 'm', '1' }, { 'SCARD', P .. 'm' }, { 'SISMEMBER', P .. 'm', '1' }, { 'SMEMBERS', P .. 'm' },
   { 'SREM', P .. 'm', '1' },
   { 'ZADD', P .. 'z', '1', 'a' }, { 'ZCARD', P .. 'z' }, { 'ZRANK', P .. 'z', 'a' }, { 'ZSCORE', P .. 'z', 'a' },
+  { 'ZMSCORE', P .. 'z', 'a' }, { 'ZCOUNT', P .. 'z', '0', '1' },
   { 'ZRANGE', P .. 'z', '0', '0' }, { 'ZREVRANGE', P .. 'z', '0', '0' },
   { 'ZRANGEBYSCORE', P .. 'z', '0', '1', 'LIMIT', '0', '1' }, { 'ZREM', P .. 'z', 'a' },
   { 'XADD', P .. 'x', 'MAXLEN', '~', '10', '*', 'f', '1' }, { 'XREVRANGE', P .. 'x', '+', '-', 'COUNT', '1' },
   { 'XTRIM', P .. 'x', 'MAXLEN', '0' }, { 'XLEN', P .. 'x' },
+  { 'PUBSUB', 'NUMSUB', KEYS[1] .. 'alive:0' },
   { 'DEL', P .. 's', P .. 'h', P .. 'l', P .. 'm', P .. 'z', P .. 'x' },
 }
 local refused = {}

@@ -20,6 +20,7 @@ from supervisor.store.client import AsyncStore, Store
 from supervisor.store.keys import Keys
 from supervisor.store.leases import LeaseCode, Leases
 from supervisor.store.queues import Queues
+from supervisor.store.schedule_definitions import Definitions
 from supervisor.store.scripts import script
 from supervisor.store.sessions import Sessions
 from tests.integration.servers import RealServer, Server
@@ -146,8 +147,8 @@ def test_a_script_unknown_to_the_server_is_sent_whole(world: World) -> None:
 def test_a_fence_is_told_from_every_other_error(world: World) -> None:
     """With the operation and both epochs."""
     term = world.lead()
-    with pytest.raises(FencedError, match=f"schedule_declare refused: epoch {term.epoch + 1} .*{term.epoch}"):
-        world.run(world.schedules.declare(epoch=term.epoch + 1, nonce=NONCE, digest="d", definitions=[], next_due={}, lease_ms=1))  # fmt: skip
+    with pytest.raises(FencedError, match=f"declare_remove refused: epoch {term.epoch + 1} .*{term.epoch}"):
+        world.run(Definitions(world.keys).remove(epoch=term.epoch + 1, nonce=NONCE, ids=["s"]))
 
 
 def test_listening_returns_what_came_after_and_nothing_after_its_bound(world: World) -> None:

@@ -92,7 +92,7 @@ def test_the_documented_rights_are_enough_for_every_call(real_server: RealServer
         term = world.lead()
         world.run(world.leases.renew(epoch=term.epoch, nonce=term.nonce, duration_ms=5000))
         world.run(world.declare_call(term, schedule("s"), schedule("t")))
-        world.run(world.declare_call(term, schedule("s"), digest="d2"))
+        world.run(world.remove_call(term, "t"))
         world.run(world.fire_call(term, world.item("s")))
         world.open(S)
         world.enqueue(envelope("x"), envelope("y"), envelope("z"), delays_ms=[0, 0, 5])

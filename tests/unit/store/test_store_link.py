@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 import redis.exceptions as wire
 from redis.connection import SSLConnection, UnixDomainSocketConnection
 
-from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.errors import NotReplicatedError, StoreRefusedError, StoreUnavailableError
 from supervisor.settings.models import RedisSettings
+from supervisor.store import link
 from supervisor.store.client import AsyncStore, Store
 from supervisor.store.keys import Keys
 from supervisor.store.leases import Leases
-from supervisor.store.link import address, entries, fenced, is_stale_master, options, translate
+from supervisor.store.link import (
+    DURABLE,
+    address,
+    answered,
+    durably,
+    entries,
+    fenced,
+    is_stale_master,
+    options,
+    replicated,
+    topology,
+    translate,
+    wait_ms,
+)
+from supervisor.store.scripts import script_names
 
 UNAVAILABLE = [
     wire.ConnectionError("Error 111 connecting"),
@@ -30,6 +47,38 @@ UNAVAILABLE = [
     wire.ResponseError("ERR Error running script (call to f_0): @user_script:7: -READONLY You can't write"),
     wire.ResponseError("ERR Error running script (call to f_0): @user_script: 7: -OOM command not allowed"),
     wire.InvalidResponse("Protocol error"),
+    wire.ConnectionError("max number of clients reached"),
+    wire.ResponseError("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"),
+    wire.ResponseError(
+        "ERR Error running script: @user_script:1: Script attempted to access a non local key in a cluster"
+    ),
+]
+WORDS = [
+    ("lost", wire.ConnectionError(""), "ConnectionError"),
+    ("LOADING", UNAVAILABLE[4], "loading its data"),
+    ("READONLY", UNAVAILABLE[5], "read-only replica"),
+    ("MASTERDOWN", UNAVAILABLE[6], "its master is down"),
+    ("CLUSTERDOWN", UNAVAILABLE[7], "see CLUSTER INFO"),
+    ("TRYAGAIN", UNAVAILABLE[8], "slot is migrating"),
+    ("OOM", UNAVAILABLE[9], "raise maxmemory"),
+    ("NOREPLICAS", UNAVAILABLE[10], "min-replicas-to-write"),
+    ("MISCONF", UNAVAILABLE[11], "cannot save to disk; make room"),
+    ("BUSY", UNAVAILABLE[12], "SCRIPT KILL"),
+    ("maxclients", UNAVAILABLE[16], "raise maxclients"),
+    ("UNBLOCKED", UNAVAILABLE[17], "has become a replica"),
+    ("non local", UNAVAILABLE[18], "slot of these keys is being moved"),
+    ("WRONGPASS", wire.AuthenticationError("x", status_code="WRONGPASS"), "check redis.username and redis.password"),
+    (
+        "WRONGPASS, told as an outage",
+        wire.ConnectionError("invalid username-password pair or user is disabled."),
+        "redis.password",
+    ),
+    ("NOAUTH", wire.AuthenticationError("x", status_code="NOAUTH"), "set redis.password"),
+    ("NOPERM", wire.NoPermissionError("this user has no permissions to run the 'eval' command"), "docs/redis-acl.md"),
+    ("WRONGTYPE", wire.ResponseError("WRONGTYPE Operation against a key"), "another program may use the same prefix"),
+    ("certificate", wire.ConnectionError("CERTIFICATE_VERIFY_FAILED"), "check redis.tls_ca_file"),
+    ("MOVED", wire.MovedError("1 h:1"), "redis+cluster://"),
+    ("DENIED", wire.ResponseError("DENIED Redis is running in protected mode"), "give the server a password"),
 ]
 REFUSED = [
     wire.AuthenticationError("invalid username-password pair or user is disabled.", status_code="WRONGPASS"),
@@ -58,6 +107,48 @@ def test_what_a_person_must_mend_is_refused(error: Exception) -> None:
     meant = translate(error, where="r:1", operation="turn")
     assert isinstance(meant, StoreRefusedError)
     assert "r:1 refused turn: " in str(meant)
+
+
+@pytest.mark.parametrize(("error", "what"), [pytest.param(error, what, id=name) for name, error, what in WORDS])
+def test_every_fault_is_told_in_words_a_person_can_act_on(error: Exception, what: str) -> None:
+    """What it is, and what to do where somebody can do something."""
+    assert what in str(translate(error, where="r:1", operation="turn"))
+
+
+def test_every_code_that_is_known_has_its_words_tested() -> None:
+    """A new one needs a line in the table above."""
+    assert {*link._UNAVAILABLE, *link._REFUSED} <= {name for name, _, _ in WORDS}
+
+
+@pytest.mark.parametrize("error", [wire.MovedError("1 h:1"), wire.AskError("1 h:1")], ids=["MOVED", "ASK"])
+def test_a_slot_that_is_elsewhere_is_an_outage_to_a_client_that_searches(error: Exception) -> None:
+    """Its next call finds the new node; only a client of one server needs a person."""
+    assert isinstance(translate(error, where="r:1", operation="turn", is_routed=True), StoreUnavailableError)
+    assert isinstance(translate(error, where="r:1", operation="turn"), StoreRefusedError)
+    assert is_stale_master(error)
+
+
+def test_a_durable_call_is_followed_by_a_write_of_its_own_and_a_wait() -> None:
+    """In the cluster's slot, and gone by itself."""
+    parts = ("EVALSHA", "ab", 2, "{tenure:c}:lease", "{tenure:c}:fence", "x")
+    assert durably(parts, 100) == [parts, ("SET", "{tenure:c}:copied", 1, "PX", 60_000), ("WAIT", 1, 100)]
+    assert wait_ms(RedisSettings(durability="replica", durability_timeout=0.25)) == 250
+    assert wait_ms(RedisSettings()) == 0
+
+
+def test_a_reply_counts_when_a_replica_has_it() -> None:
+    """Without a wait, always; with one, from the first replica on."""
+    assert replicated([b"x"], where="r", operation="fire", bound_ms=0) == b"x"
+    assert replicated([b"x", b"OK", 1], where="r", operation="fire", bound_ms=100) == b"x"
+    with pytest.raises(NotReplicatedError, match="r did fire, but no replica had it within 100 ms"):
+        replicated([b"x", b"OK", 0], where="r", operation="fire", bound_ms=100)
+    with pytest.raises(wire.NoPermissionError):
+        answered([b"x", b"OK", wire.NoPermissionError("wait")])
+
+
+def test_durable_scripts_exist() -> None:
+    """A name that is none would never wait."""
+    assert set(script_names()) >= DURABLE
 
 
 def test_a_mistake_of_the_program_is_not_dressed_up() -> None:
@@ -102,8 +193,39 @@ def test_settings_override_the_url_and_tls_verifies() -> None:
     assert (local["connection_class"], local["path"], local["db"]) == (UnixDomainSocketConnection, "/run/a b.sock", 3)
 
 
+def test_a_silent_peer_is_noticed_by_the_kernel() -> None:
+    """Idle: 5 s, then two probes at 2 s; with something unacknowledged: the time-out of the call."""
+    found = options("redis://h", RedisSettings(), client_name="x", timeout_s=0.75)
+    named = {
+        name: found["socket_keepalive_options"][getattr(socket, name)] for name in (*link.KEEPALIVE, "TCP_USER_TIMEOUT")
+    }
+    assert named == {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 750}
+    assert found["socket_keepalive"]
+    assert "socket_keepalive" not in options("unix:///s", RedisSettings(), client_name="x", timeout_s=1)
+
+
 @pytest.mark.parametrize(
-    "url", ["http://:s3cret@h/", "redis://:s3cret/x@h:1", "redis://u:s3cret@h:port/0", "s3cret", ""]
+    ("url", "kind"),
+    [("redis://h", "standalone"), ("unix:///s", "standalone"), ("redis+sentinel://h/m", "sentinel"), ("REDISS+CLUSTER://h", "cluster")],
+)  # fmt: skip
+def test_the_topology_stands_in_the_scheme(url: str, kind: str) -> None:
+    """Nothing has to be asked to know it."""
+    assert topology(url).value == kind
+    found = options(url, RedisSettings(), client_name="x", timeout_s=1)
+    assert (found.get("connection_class") is SSLConnection) == url.startswith("REDISS")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://:s3cret@h",
+        "redis+cluster://:s3cret@h/3",
+        "http://:s3cret@h/",
+        "redis://:s3cret/x@h:1",
+        "redis://u:s3cret@h:port/0",
+        "s3cret",
+        "",
+    ],
 )
 def test_a_url_that_cannot_be_read_is_not_quoted(url: str) -> None:
     """Half of a password often ends up where the port should be."""

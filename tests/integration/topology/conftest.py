@@ -1,0 +1,45 @@
+"""Deployments that the tests of a module share: each takes two seconds to come together."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.store.clients import Clients
+from tests.topologies import Cluster, Sentinels
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[Path]:
+    """A directory for the servers' data."""
+    path = Path(tempfile.mkdtemp(prefix="tenure-topology-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def sentinels(directory: Path) -> Iterator[Sentinels]:
+    """A master with two replicas under three sentinels; each test may use up one master."""
+    deployment = Sentinels(directory, replicas=2)
+    yield deployment
+    deployment.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(directory: Path) -> Iterator[Cluster]:
+    """Three masters and a replica."""
+    deployment = Cluster(directory, spare=1)
+    yield deployment
+    deployment.close()
+
+
+@pytest.fixture(params=["blocking", "asynchronous"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Clients]:
+    """Clients of one kind, then of the other."""
+    clients = Clients(request.param)
+    yield clients
+    clients.close()

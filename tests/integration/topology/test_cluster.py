@@ -1,0 +1,154 @@
+"""In a real cluster: the node that serves our slot is found, and followed when the slot moves or its node dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.settings.models import RedisSettings
+from supervisor.store.client import Store
+from supervisor.store.keys import Keys
+from supervisor.store.leases import LeaseCode
+from tests.integration.store.clients import CALL, Clients, works
+from tests.integration.topology.sides import Replica, attempt
+from tests.topologies import Cluster, Node
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("cluster")]
+KEYS = Keys("faults")  # the cluster of ``clients.CALL``
+
+
+@pytest.fixture
+def replica(cluster: Cluster) -> Iterator[Replica]:
+    """A replica of Tenure with children of both kinds."""
+    clients = [Clients("blocking"), Clients("asynchronous")]
+    replica = Replica(cluster.url, *clients, keys=KEYS)
+    for node in cluster.nodes:
+        if node.process.poll() is None and node.ask("ROLE")[0] == b"master":
+            node.ask("FLUSHALL")
+    yield replica
+    replica.close()
+    for each in clients:
+        each.close()
+
+
+def slot_of(cluster: Cluster) -> int:
+    """Return the slot of every key."""
+    return int(cluster.nodes[1].ask("CLUSTER", "KEYSLOT", KEYS.lease))
+
+
+def another(cluster: Cluster, node: Node) -> Node:
+    """Return another master that is up."""
+    return next(
+        each
+        for each in cluster.nodes
+        if each is not node and each.process.poll() is None and each.ask("ROLE")[0] == b"master"
+    )
+
+
+def in_step(owner: Node) -> bool:
+    """Return whether the node's replica has all that it wrote."""
+    _, offset, replicas = owner.ask("ROLE")
+    return bool(replicas) and all(int(replica[2]) >= offset for replica in replicas)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_any_node_leads_to_the_one_that_serves(cluster: Cluster, connect: Clients, seed: int) -> None:
+    """Also a replica, and also with hosts beside it that are gone."""
+    cluster.revive()
+    store = connect(f"redis+cluster://127.0.0.1:1,{cluster.nodes[seed].address}", timeout_s=2.0, name="faults:x")
+    works(store)
+    assert store.where == cluster.owner(slot_of(cluster)).address
+
+
+def test_a_node_reached_as_a_single_server_says_what_to_write(cluster: Cluster, connect: Clients) -> None:
+    """A person must act: the keys of this cluster may lie elsewhere."""
+    cluster.revive()
+    other = another(cluster, cluster.owner(slot_of(cluster)))
+    with pytest.raises(StoreRefusedError, match=r"redis\+cluster://"):
+        works(connect(f"redis://{other.address}"))
+
+
+def test_a_moved_slot_is_followed_and_the_term_goes_on(cluster: Cluster, replica: Replica) -> None:
+    """Elector by MOVED, children by the board: the same epoch, the same runs."""
+    cluster.revive()
+    slot = slot_of(cluster)
+    source = cluster.owner(slot)
+    target = another(cluster, source)
+    term = replica.campaign()
+    replica.enqueue("before")
+
+    cluster.begin_move(slot, target)
+    cluster.end_move(slot, target)
+
+    renewed = replica.renew(term)
+    assert (renewed.code, renewed.epoch) == (LeaseCode.RENEWED, term.epoch)
+    assert replica.elector.where == target.address
+    replica.enqueue("after")
+    assert replica.child.run(replica.queues.show("before0")).state == "queued"
+    assert replica.campaign(nonce="cd" * 16).epoch > term.epoch
+
+
+def test_a_slot_between_two_nodes_runs_no_script_by_halves(cluster: Cluster, replica: Replica) -> None:
+    """ASK: half of the keys lie here, half there. Nothing is done until all are together again, then all of it."""
+    cluster.revive()
+    slot = slot_of(cluster)
+    source = cluster.owner(slot)
+    target = another(cluster, source)
+    replica.campaign()
+    replica.enqueue("before")
+    before = sorted(source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000))
+
+    cluster.begin_move(slot, target)
+    moved = before[: len(before) // 2]
+    source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *moved)
+    for store in (replica.elector, *replica.children):
+        with pytest.raises(StoreUnavailableError, match="slot"):
+            store.run(replica.enqueue_call("between"))
+    left = sorted(source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000))
+    there = sorted(target.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000))
+    assert (left, there) == (sorted(set(before) - set(moved)), moved)
+
+    cluster.end_move(slot, target)
+    replica.renew(replica.leases_view())
+    replica.enqueue("between")
+    assert replica.child.run(replica.queues.counts("default")).stats == {"in": 4}
+    assert replica.child.run(replica.queues.fsck("default")) == []
+
+
+def test_a_killed_node_is_replaced_by_its_replica(cluster: Cluster, replica: Replica) -> None:
+    """Until then the cluster is down, and says so; then the term goes on, and epochs grow."""
+    cluster.revive()
+    owner = cluster.owner(slot_of(cluster))
+    spare = cluster.spare
+    cluster.replicate(spare, owner)
+    term = replica.campaign()
+    replica.enqueue("before")
+    wait_until(lambda: in_step(owner), what="the replica to have it")
+
+    owner.kill()
+    with pytest.raises(StoreUnavailableError):
+        replica.elector.run(replica.leases.view())  # the connection broke
+    with pytest.raises(StoreUnavailableError, match="for now"):
+        replica.elector.run(replica.leases.view())  # nobody serves the slot
+
+    renewed = replica.renew(term)
+    assert (renewed.code, renewed.epoch) == (LeaseCode.RENEWED, term.epoch)
+    assert replica.elector.where == spare.address
+    replica.enqueue("after")
+    assert replica.campaign(nonce="cd" * 16).epoch > term.epoch
+
+
+def test_hosts_of_the_url_may_all_be_gone(cluster: Cluster) -> None:
+    """A search that once succeeded knows the node that it found, too."""
+    cluster.revive()
+    owner = cluster.owner(slot_of(cluster))
+    seed = another(cluster, owner)
+    store = Store.connect(f"redis+cluster://{seed.address}", settings=RedisSettings(), name="faults:x", timeout_s=2.0)
+    works(store)
+    seed.kill()
+    owner.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    assert wait_until(lambda: attempt(store, CALL), what="the node that was found")
+    store.close()
