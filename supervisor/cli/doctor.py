@@ -7,9 +7,11 @@ import os
 import platform
 import socket
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +20,11 @@ from supervisor.cli.output import output_option, print_rows
 from supervisor.core.errors import EXIT_NO, TenureError
 from supervisor.settings.models import Settings
 
+if TYPE_CHECKING:
+    from supervisor.store.leases import CandidateInfo, LeaseView
+
 CLOCK_SKEW_MS_MAX = 500
+FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive, or died just now
 DESCRIPTORS_MIN = 1024
 
 
@@ -157,6 +163,20 @@ def _redis(settings: Settings) -> Iterator[Finding]:
             is_ok = abs(skew_ms) <= CLOCK_SKEW_MS_MAX
             remedy = "" if is_ok else "synchronise the clocks of this machine and of Redis (chrony, systemd-timesyncd)"
             yield Finding("clock", f"{skew_ms:+d} ms against Redis", remedy)
+            candidates = connection.store.run(connection.leases.candidates())
+            yield replica_names(candidates, lease)
     except TenureError as error:
         text, _, remedy = str(error).partition("; ")
         yield Finding("redis", text, remedy or "start Redis, or correct redis.url")
+
+
+def replica_names(candidates: Sequence[CandidateInfo], lease: LeaseView) -> Finding:
+    """Find names that two replicas have, both seen within a few lease durations."""
+    oldest_ms = lease.now_ms - FRESH_LEASES * max(1000, lease.duration_ms)
+    fresh = [candidate.replica for candidate in candidates if candidate.seen_ms >= oldest_ms]
+    counts = Counter(replica.rpartition(".")[0] or replica for replica in fresh)
+    twice = sorted(name for name, count in counts.items() if count > 1)
+    if not twice:
+        return Finding("replica names", f"{len(fresh)} seen lately, each with a name of its own")
+    seen = f"used twice: {', '.join(twice)}"
+    return Finding("replica names", seen, "fine just after a crash; else give each a name of its own: set replica")

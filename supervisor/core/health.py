@@ -19,6 +19,9 @@ from supervisor.core.board import MAGIC, Board, Phase, SlotState
 
 PARENT_BEAT_MAX_S = 5.0
 REDIS_ANSWER_MAX_S = 10.0
+ELECTOR_LATE_MAX_S = 1.0
+"""The deadline on the board has a margin already; this much more is a machine that was asleep."""
+
 OVERDUE_GRACE_S = 20.0
 """How long beyond a whole lease a leader may be without renewal; client-go's own figure."""
 
@@ -47,7 +50,11 @@ class Facts:
     phase: Phase
     parent_beat_ns: int
     is_leading: bool
+    epoch: int
     trusted_until_ns: int
+    elector_due_ns: int
+    ineligible_until_ns: int
+    is_held: bool
     lease_duration_s: float
     pools: tuple[str, ...]
     slots: tuple[SlotFacts, ...]
@@ -116,7 +123,11 @@ def facts(
         phase=Phase(header.phase) if header.phase in _PHASES else Phase.STARTING,
         parent_beat_ns=header.parent_beat_ns,
         is_leading=bool(header.is_leading),
+        epoch=term.epoch,
         trusted_until_ns=term.trusted_until_ns,
+        elector_due_ns=header.elector_due_ns,
+        ineligible_until_ns=header.ineligible_until_ns,
+        is_held=bool(header.is_held),
         lease_duration_s=lease_duration_s,
         pools=tuple(pools),
         slots=tuple(slots),
@@ -131,7 +142,7 @@ def checks(endpoint: Endpoint, of: Facts) -> list[Check]:
         case Endpoint.READYZ:
             return _ready(of)
         case Endpoint.HEALTHZ:
-            return [*_live(of), Check("leaderElection", _overdue(of))]
+            return [*_live(of), Check("leaderElection", _overdue(of)), Check("electionWatchdog", _stuck(of))]
 
 
 def report(
@@ -185,6 +196,7 @@ def _ready(of: Facts) -> list[Check]:
         Check("scheduler", _down(of, "scheduler", _WITH_PROCESS)),  # leading or standing by: both serve
         Check("workers", _idle_pools(of)),
         Check("redis", _redis(of)),
+        Check("election", _stuck(of) or _unfit(of)),
     ]
 
 
@@ -205,6 +217,27 @@ def _redis(of: Facts) -> str:
     # The agent's word alone: it is the child that keeps sessions and the lease alive.
     asked = [slot.redis_ok_ns for slot in of.slots if slot.role == "agent"]
     return _age(of, max(asked, default=0), REDIS_ANSWER_MAX_S, "Redis' last answer to the agent")
+
+
+def _stuck(of: Facts) -> str:
+    """Name an elector whose loop does not turn: it neither renews nor would it take over."""
+    late_s = (of.now_ns - of.elector_due_ns) / 1e9
+    if of.elector_due_ns == 0 or late_s <= ELECTOR_LATE_MAX_S:
+        return ""
+    return f"the elector's loop should have turned {late_s:.1f} s ago"
+
+
+def _unfit(of: Facts) -> str:
+    """Say why this replica, which should lead or could, may not."""
+    if of.is_held:
+        return "it leads, and holds every fire, since Redis lost data; look, then run `tenure leader clear-hold`"
+    wait_s = (of.ineligible_until_ns - of.now_ns) / 1e9
+    if wait_s > 0:
+        return f"its scheduler keeps failing; it contends again in {wait_s:.0f} s"
+    over_s = (of.now_ns - of.trusted_until_ns) / 1e9
+    if of.epoch > 0 and of.trusted_until_ns > 0 and over_s > of.lease_duration_s:
+        return f"it leads by its own record, but its trust ended {over_s:.1f} s ago"
+    return ""
 
 
 def _overdue(of: Facts) -> str:

@@ -298,6 +298,11 @@ def is_failure(slot: Slot, status: int) -> bool:
     return status not in {EXIT_OK, EXIT_RESTART} or slot.ready_ns == 0
 
 
+def recent_failures(slot: Slot) -> int:
+    """Return how often the slot failed within a minute, counted back from its last failure; at most six are known."""
+    return sum(slot.failures[-1] - failed_ns <= STABLE_AFTER_NS for failed_ns in slot.failures)
+
+
 def is_refusal(status: int) -> bool:
     """Return whether a child said that starting it again cannot help."""
     return status in {EXIT_CONFIG, EXIT_NO_PERMISSION}

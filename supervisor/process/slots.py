@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from supervisor.core.board import ChildState, InflightTable, Row
-from supervisor.core.restart import NS, Group, Policy, Slot
+from supervisor.core.restart import NS, Group, Policy, Slot, recent_failures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +98,7 @@ class LiveSlot:
         row.ready_ns = slot.ready_ns
         row.restarts = max(0, slot.generation - 1)
         row.cause = slot.cause
+        row.crashes = recent_failures(slot)
         row.desired = int(is_wanted)
         if self.last_status is not None:
             row.last_exit = self.last_status if self.last_status >= 0 else 256 - self.last_status

@@ -12,6 +12,7 @@ Does not guarantee
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from supervisor.store.codec import number, pairs, text
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
 
-Mode = Literal["cold", "expired", "free"]
+Mode = Literal["cold", "expired", "free", "presence", "register"]
 _NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
@@ -37,6 +38,8 @@ class LeaseCode(StrEnum):
     LOST = "LOST"
     RELEASED = "RELEASED"
     ALREADY = "ALREADY"  # released before
+    REQUESTED = "REQUESTED"
+    CLEARED = "CLEARED"
     VIEW = "VIEW"
 
 
@@ -50,6 +53,7 @@ class CandidateInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     started_ms: int = 0
     priority: int = 0
     draining: bool = False
+    participates: bool = True  # False: it only works, and never asks for the lease
     schedules_digest: str = ""
     seen_ms: int = 0  # Redis' time of its last campaign or renewal
 
@@ -72,6 +76,13 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     acquired_ms: int = 0
     transitions: int = 0
+    hold: str = ""  # why the leader must not fire until a person says so; empty: it may
+    is_resign_requested: bool = False  # of this very term
+    resign_to: str = ""  # who should lead next; empty: any
+    resign_by: str = ""
+    roster: int = 0  # grows whenever a candidate comes or leaves
+    presence: int = -1  # connections that show that the holder lives; -1: not asked, or the server does not say
+    gap_ms: int = -1  # with GRANTED: since the last term ended, by Redis' time; -1: there was none
 
     @property
     def is_ours(self) -> bool:
@@ -79,11 +90,35 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
         return self.code in {LeaseCode.GRANTED, LeaseCode.SAME, LeaseCode.RENEWED, LeaseCode.RECLAIMED}
 
 
+class LeaseEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened to the lease."""
+
+    at_ms: int  # by Redis' clock
+    kind: str
+    epoch: int
+    who: str
+    reason: str
+
+    @classmethod
+    def of(cls, event_id: str, fields: Mapping[str, str]) -> LeaseEvent:
+        """Return the event of a stream entry; what another version wrote differently stays empty."""
+        epoch = fields.get("epoch", "")
+        return cls(
+            at_ms=int(event_id.partition("-")[0]),
+            kind=fields.get("kind", ""),
+            epoch=int(epoch) if epoch.isdecimal() else 0,
+            who=fields.get("who", ""),
+            reason=fields.get("reason", ""),
+        )
+
+
 class Leases:
     """Builds the calls."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Keys, *, has_presence: bool = False) -> None:
+        """Build calls on ``keys``; with ``has_presence`` they ask and say who shows that it lives."""
         self._keys = keys
+        self._alive = keys.alive if has_presence else ""
         self._record = {"lease": keys.lease, "genesis": keys.genesis, "events": keys.events}
 
     def campaign(
@@ -97,6 +132,8 @@ class Leases:
         observed_epoch: int,
         observed_seq: int,
         info: CandidateInfo,
+        genesis: str = "",
+        hold: str = "",
     ) -> Call[LeaseView]:
         """Ask for the lease, and register as a candidate.
 
@@ -106,11 +143,14 @@ class Leases:
             duration_ms: of the term.
             floor: highest epoch the caller has ever seen.
             mode: ``expired`` asserts that (observed_epoch, observed_seq) stood still for a whole duration on the
-                caller's clock; ``cold`` lets Redis' time decide, for a caller without any observation; ``free`` wins
-                only where nobody holds.
+                caller's clock; ``presence`` that the holder is not visible any more, which the script looks at again;
+                ``cold`` lets Redis' time decide, for a caller without any observation; ``free`` wins only where nobody
+                holds; ``register`` never wins.
             observed_epoch: see mode.
             observed_seq: see mode.
             info: what others may know about the caller.
+            genesis: identity of the data set that the caller knew; empty: none yet.
+            hold: why the new term must not fire until a person clears it; empty: it may.
         """
         assert _NONCE.fullmatch(nonce), "a nonce is 32 hex digits"
         assert duration_ms > 0
@@ -126,28 +166,63 @@ class Leases:
             "pid": info.pid,
             "version": info.version,
             "info": msgspec.json.encode(msgspec.structs.replace(info, replica=replica, seen_ms=0)),
+            "genesis_seen": genesis,
+            "hold": hold,
+            "alive": self._alive,
         }
         keys = {**self._record, "fence": self._keys.fence, "candidates": self._keys.candidates}
         return script("lease_campaign").call(keys=keys, args=args, parse=_view)
 
-    def renew(self, *, epoch: int, nonce: str, duration_ms: int) -> Call[LeaseView]:
-        """Extend the caller's own term; never anybody else's."""
+    def renew(
+        self, *, epoch: int, nonce: str, duration_ms: int, hold: str = "", is_present: bool = False
+    ) -> Call[LeaseView]:
+        """Extend the caller's own term; never anybody else's.
+
+        Args:
+            epoch: of the caller's term.
+            nonce: of the caller's term.
+            duration_ms: how long it lasts from now.
+            hold: why it must not fire until a person clears it; empty: nothing new.
+            is_present: the caller shows by a subscription that it lives; the record then says whether that is visible.
+        """
         keys = {**self._record, "candidates": self._keys.candidates}
-        args = {"epoch": epoch, "nonce": nonce, "duration_ms": duration_ms}
+        alive = self._alive if is_present else ""
+        args = {"epoch": epoch, "nonce": nonce, "duration_ms": duration_ms, "hold": hold, "alive": alive}
         return script("lease_renew").call(keys=keys, args=args, parse=_view)
 
-    def release(self, *, epoch: int, nonce: str, reason: str) -> Call[LeaseView]:
+    def promote(self, *, epoch: int, nonce: str, new_nonce: str, duration_ms: int) -> Call[LeaseView]:
+        """Give the caller's own term a later epoch, after the confirmed death of its scheduler."""
+        assert _NONCE.fullmatch(new_nonce), "a nonce is 32 hex digits"
+        keys = {**self._record, "fence": self._keys.fence}
+        args = {"epoch": epoch, "nonce": nonce, "new_nonce": new_nonce, "duration_ms": duration_ms}
+        return script("lease_promote").call(keys=keys, args=args, parse=_view)
+
+    def release(self, *, epoch: int, nonce: str, reason: str, prefer: str = "") -> Call[LeaseView]:
         """Give the caller's own term back; the event that wakes the standbys is part of it."""
-        args = {"epoch": epoch, "nonce": nonce, "reason": reason}
+        args = {"epoch": epoch, "nonce": nonce, "reason": reason, "prefer": prefer}
         return script("lease_release").call(keys=self._record, args=args, parse=_view)
 
-    def view(self) -> Call[LeaseView]:
+    def request_resign(self, *, epoch: int, to: str, by: str) -> Call[LeaseView]:
+        """Ask the holder of ``epoch``, and no other, to hand over to ``to`` (empty: to any)."""
+        args = {"epoch": epoch, "to": to, "by": by}
+        return script("lease_request_resign").call(keys=self._record, args=args, parse=_view)
+
+    def clear_hold(self, *, by: str) -> Call[LeaseView]:
+        """Let the leader fire again after a loss of data."""
+        return script("lease_clear_hold").call(keys=self._record, args={"by": by}, parse=_view)
+
+    def view(self, *, with_presence: bool = False) -> Call[LeaseView]:
         """Read the lease."""
-        return script("lease_view").call(keys=self._record, args={}, parse=_view)
+        alive = self._alive if with_presence else ""
+        return script("lease_view").call(keys=self._record, args={"alive": alive}, parse=_view)
+
+    def history(self, count: int) -> Call[list[LeaseEvent]]:
+        """Read what happened to the lease, newest first, at most ``count`` events."""
+        return script("lease_history").call(keys={"events": self._keys.events}, args={"count": count}, parse=_events)
 
     def withdraw(self, replica: str) -> Call[None]:
         """Stop being a candidate."""
-        keys = {"candidates": self._keys.candidates}
+        keys = {"candidates": self._keys.candidates, "lease": self._keys.lease}
         return script("candidate_withdraw").call(keys=keys, args={"replica": replica}, parse=lambda _: None)
 
     def candidates(self) -> Call[list[CandidateInfo]]:
@@ -157,7 +232,7 @@ class Leases:
 
 def _view(reply: Any) -> LeaseView:
     code, epoch, nonce, holder, seq, remaining, duration, now, genesis, event, *rest = reply
-    host, pid, version, acquired, transitions = rest
+    host, pid, version, acquired, transitions, hold, is_asked, resign_to, resign_by, roster, presence, gap = rest
     return LeaseView(
         code=LeaseCode(text(code)),
         epoch=number(epoch),
@@ -174,7 +249,20 @@ def _view(reply: Any) -> LeaseView:
         version=text(version),
         acquired_ms=number(acquired),
         transitions=number(transitions),
+        hold=text(hold),
+        is_resign_requested=text(is_asked) == "1",
+        resign_to=text(resign_to),
+        resign_by=text(resign_by),
+        roster=number(roster),
+        presence=number(presence),
+        gap_ms=number(gap),
     )
+
+
+def _events(reply: Any) -> list[LeaseEvent]:
+    names = ("kind", "epoch", "who", "reason")
+    rows = [reply[at : at + 5] for at in range(0, len(reply), 5)]
+    return [LeaseEvent.of(text(each[0]), dict(zip(names, map(text, each[1:]), strict=True))) for each in rows]
 
 
 def _candidates(reply: Any) -> list[CandidateInfo]:

@@ -17,7 +17,7 @@ _CALL_SECONDS = (0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1, 5)
 
 RUNS_FINISHED = Counter(
     "tenure_runs_finished_total",
-    "Attempts that ended, by outcome (ok, retry, dead, giveback). Alarm on the rate of dead.",
+    "Attempts that ended, by outcome (ok, retry, dead, giveback, expired, replaced). Alarm on the rate of dead.",
     ["queue", "job", "outcome"],
 )
 RUN_DURATION_SECONDS = Histogram(
@@ -61,8 +61,8 @@ REDIS_ERRORS = Counter(
 )
 FIRES = Counter(
     "tenure_fires_total",
-    "Due times handled by the scheduler, by result (fired, skipped, dup, stale, skewed). "
-    "Alarm on any skewed: a clock is wrong.",
+    "Due times handled by the scheduler, by result (fired, skipped, buffered, dropped, replaced, missed, completed, held, "
+    "dup, stale, paused, skewed). Alarm on any skewed: a clock is wrong; and on dropped: a buffer is full.",
     ["code"],
 )
 SCHEDULE_LATENESS_SECONDS = Histogram(
@@ -72,11 +72,24 @@ SCHEDULE_LATENESS_SECONDS = Histogram(
 )
 MISSED = Counter(
     "tenure_schedule_missed_total",
-    "Due times that passed while nobody led, and were dropped by the missed-run policy.",
+    "Due times that passed without a run, by reason: policy, window or cap (catchup_window, max_catchup), joined by +.",
+    ["reason"],
 )
 SCHEDULES = Gauge(
     "tenure_schedules",
     "Schedules that the scheduler of this replica plans for; 0 on a standby.",
+    multiprocess_mode="mostrecent",
+)
+SCHEDULES_OVERDUE = Gauge(
+    "tenure_schedules_overdue",
+    "Schedules that were to be looked at more than a minute ago, as the leader last saw. Above 0 during catch-up; alarm "
+    "when it lasts.",
+    multiprocess_mode="mostrecent",
+)
+CONFIG_LAST_RELOAD_SUCCESSFUL = Gauge(
+    "tenure_config_last_reload_successful",
+    "1 when the schedules of this replica's configuration are in place, 0 when they were refused because of a clash "
+    "with dynamic ones; told by a leader. Alarm on 0: the former configuration keeps running.",
     multiprocess_mode="mostrecent",
 )
 ELECTION_TRANSITIONS = Counter(
@@ -104,10 +117,62 @@ ELECTION_CANDIDATES = Gauge(
     multiprocess_mode="mostrecent",
 )
 
+ELECTION_CAMPAIGNS = Counter(
+    "tenure_election_campaigns_total",
+    "Questions for the lease, by mode (cold, free, expired, presence) and result (granted, same, denied). A standby "
+    "is denied about once in a lease duration.",
+    ["mode", "result"],
+)
+ELECTION_LAPSES = Counter(
+    "tenure_election_lapses_total",
+    "How often the trust of a leader here ended before a renewal was answered. Alarm on any: Redis is slow or away.",
+)
+ELECTION_RECLAIMS = Counter(
+    "tenure_election_reclaims_total",
+    "Terms that had run out and went on, since nobody had taken them: an outage without a change of leader.",
+)
+ELECTION_PROMOTIONS = Counter(
+    "tenure_election_promotions_total",
+    "Terms given a later epoch because the scheduler of this replica died. Alarm on any.",
+)
+ELECTION_REGRESSIONS = Counter(
+    "tenure_election_regressions_total",
+    "Losses of data that this replica saw in Redis, by kind (data, rolled_back). Alarm on any.",
+    ["kind"],
+)
+ELECTION_SUSPICIONS = Counter(
+    "tenure_election_suspicions_total",
+    "Leaders held to be gone by their presence, by whether the script confirmed it. Alarm on a rate of no.",
+    ["confirmed"],
+)
+ELECTION_LEADERLESS_SECONDS = Counter(
+    "tenure_election_leaderless_seconds_total",
+    "Time without any term before the terms won here, by Redis' clock: since the last one was released or ran out.",
+)
+ELECTION_HANDOFF_SECONDS = Histogram(
+    "tenure_election_handoff_seconds",
+    "From the release of the lease to the grant to this replica, by Redis' clock. Alarm above 0.1.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30),
+)
+ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS = Histogram(
+    "tenure_election_promotion_to_first_fire_seconds",
+    "From the grant of a term to the first fire that Redis accepted in it, where one was due at once or soon after.",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30),
+)
+ELECTION_TWINS = Gauge(
+    "tenure_election_twins",
+    "Other living replicas that have this one's name. Alarm above 0: logs and metrics of the two cannot be told apart.",
+    multiprocess_mode="mostrecent",
+)
+
 STORED = (
     RUNS_FINISHED, RUN_DURATION_SECONDS, RUN_WAIT_SECONDS, RUNS_RECLAIMED, ACKS_STALE, ENQUEUED, TURN_SECONDS,
-    LOOP_LAG_SECONDS, REDIS_ERRORS, FIRES, SCHEDULE_LATENESS_SECONDS, MISSED, SCHEDULES, ELECTION_TRANSITIONS,
-    ELECTION_RENEWALS, ELECTION_RENEW_SECONDS, ELECTION_FENCED, ELECTION_CANDIDATES,
+    LOOP_LAG_SECONDS, REDIS_ERRORS, FIRES, SCHEDULE_LATENESS_SECONDS, MISSED, SCHEDULES, SCHEDULES_OVERDUE,
+    CONFIG_LAST_RELOAD_SUCCESSFUL,
+    ELECTION_TRANSITIONS, ELECTION_RENEWALS, ELECTION_RENEW_SECONDS, ELECTION_FENCED, ELECTION_CANDIDATES,
+    ELECTION_CAMPAIGNS, ELECTION_LAPSES, ELECTION_RECLAIMS, ELECTION_PROMOTIONS, ELECTION_REGRESSIONS,
+    ELECTION_SUSPICIONS, ELECTION_LEADERLESS_SECONDS, ELECTION_HANDOFF_SECONDS,
+    ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS, ELECTION_TWINS,
 )  # fmt: skip
 register(STORED)
 
@@ -122,23 +187,30 @@ class Computed(NamedTuple):
 
 
 IS_LEADER = Computed(
-    "tenure_is_leader",
+    "tenure_election_is_leader",
     "gauge",
     (),
     "1 while this replica trusts its lease, else 0. A sum over replicas of 0 for longer than two leases means that "
     "nobody schedules; above 1 for two scrapes is a split brain.",
 )
 TERM_EPOCH = Computed(
-    "tenure_term_epoch",
+    "tenure_election_epoch",
     "gauge",
     (),
     "Epoch of the term this replica last held or holds; 0: none. Only grows.",
 )
 TERM_TRUST = Computed(
-    "tenure_term_trust_remaining_seconds",
+    "tenure_election_trust_remaining_seconds",
     "gauge",
     (),
     "How long this replica may still act on its lease without a renewal; 0 on a standby.",
+)
+PROGRESS_AGE = Computed(
+    "tenure_election_progress_age_seconds",
+    "gauge",
+    (),
+    "How long ago the scheduler of a leader last turned its loop; absent on a standby. Alarm above 2: it gets no "
+    "renewal meanwhile, and is about to be ended.",
 )
 SLOT_STATE = Computed(
     "tenure_slot_state",
@@ -199,7 +271,7 @@ QUEUE_DEAD = Computed(
 QUEUE_PAUSED = Computed("tenure_queue_paused", "gauge", ("queue",), "1 while workers take nothing from the queue.")
 
 COMPUTED = (
-    IS_LEADER, TERM_EPOCH, TERM_TRUST, SLOT_STATE, SLOT_RESTARTS, SLOT_BEAT_AGE, SLOT_CPU, SLOT_RSS, SLOT_FDS,
-    WORKERS_BUSY, HEALTH, BUILD_INFO, UPTIME, REDIS_UP, QUEUE_READY, QUEUE_RUNNING, QUEUE_LATER, QUEUE_DEAD,
+    IS_LEADER, TERM_EPOCH, TERM_TRUST, PROGRESS_AGE, SLOT_STATE, SLOT_RESTARTS, SLOT_BEAT_AGE, SLOT_CPU, SLOT_RSS,
+    SLOT_FDS, WORKERS_BUSY, HEALTH, BUILD_INFO, UPTIME, REDIS_UP, QUEUE_READY, QUEUE_RUNNING, QUEUE_LATER, QUEUE_DEAD,
     QUEUE_PAUSED,
 )  # fmt: skip

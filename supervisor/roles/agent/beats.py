@@ -8,11 +8,14 @@ Guarantees
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from supervisor.core.blame import Death
-from supervisor.core.board import Board, Inflight, Phase, Row, SlotState
+from supervisor.core.board import Board, Inflight, Phase, Row, RunState, SlotState, run_hash
 from supervisor.core.restart import Cause
 from supervisor.roles.seat import session_name
 
@@ -46,6 +49,31 @@ class LocalWorkers:
             for slot, name in self._slots
             if _has_process(row := self._board.rows[slot])
         ]
+
+    def busy(self) -> dict[str, int]:
+        """Return session and slot of each process that may be alive and executes something."""
+        return {
+            session_name(self._replica, name, row.generation): slot
+            for slot, name in self._slots
+            if _has_process(row := self._board.rows[slot]) and row.busy
+        }
+
+    def end_run(self, slot: int, run_id: str) -> bool:
+        """Ask the process of ``slot`` to end a run; return whether it executes it, as far as the board shows."""
+        wanted = run_hash(run_id)
+        if not any(
+            entry.run_hash == wanted and entry.state is RunState.STARTED
+            for entry in self._board.inflight[slot].entries()
+        ):
+            return False
+        row = self._board.rows[slot]
+        row.unwanted_hash = wanted
+        row.unwanted_number += 1
+        pid = row.pid
+        if pid and _has_process(row):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR2)  # a coroutine pool ignores it, and looks at the board by itself
+        return True
 
     def owns(self, session: str) -> bool:
         """Whether ``session`` is one of this replica's, alive or not."""

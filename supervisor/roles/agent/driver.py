@@ -3,6 +3,7 @@
 Guarantees
     Nothing the agent's main thread does (a slow page of runs, a hung reply) delays a renewal.
     ``wake`` is seen at once while the elector sleeps, and after one reply while it asks.
+    Every step has a deadline on the board while it lasts: a loop that does not turn is seen.
 
 Does not guarantee
     That a standby blocked on the event stream ends when told. It need not: it holds
@@ -18,7 +19,9 @@ from typing import Any
 
 from supervisor.core.lease import State
 from supervisor.roles.agent.elector import Elector
+from supervisor.roles.agent.presence import PresenceThread
 from supervisor.roles.agent.standing import Standing
+from supervisor.roles.agent.watchdog import MARGIN_NS
 from supervisor.roles.steps import Ask, Listen, Step, drive
 from supervisor.store.client import Store
 from supervisor.store.keys import Keys
@@ -27,8 +30,9 @@ from supervisor.store.keys import Keys
 class ElectorThread:
     """The elector, its thread and its connection."""
 
-    def __init__(self, standing: Standing, *, store: Store, keys: Keys) -> None:
+    def __init__(self, standing: Standing, *, store: Store, keys: Keys, presence: PresenceThread | None = None) -> None:
         self._standing = standing
+        self._presence = presence
         self._store = store
         self._events = keys.events
         self._elector = Elector(standing)
@@ -38,7 +42,9 @@ class ElectorThread:
         self._thread = Thread(target=self._run, name="elector", daemon=True)
 
     def start(self) -> None:
-        """Begin to contend."""
+        """Begin to contend. Threads are started here, after the fork, and nowhere earlier."""
+        if self._presence is not None:
+            self._presence.start()
         self._thread.start()
 
     def wake(self) -> None:
@@ -64,10 +70,13 @@ class ElectorThread:
         except BaseException as failure:  # noqa: BLE001 - the main thread reports it and ends the role
             self.failure = failure
         finally:
+            self._standing.board.header.elector_due_ns = 0
             self._store.close()
 
     def _execute(self, step: Step) -> Any:
         clock = self._standing.clock
+        until_ns = clock.elapsed_ns() + step.timeout_ns if isinstance(step, Ask) else step.until_ns
+        self._standing.board.header.elector_due_ns = max(until_ns, clock.elapsed_ns()) + MARGIN_NS
         if isinstance(step, Ask):
             answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9)
             self.answered_ns = clock.elapsed_ns()

@@ -19,6 +19,7 @@ from supervisor.core.lease import MS
 from supervisor.core.registry import Registry
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.reaper import Reaper
+from supervisor.roles.agent.unwanted import Unwanted
 from supervisor.roles.agent.watch import SessionWatch
 from supervisor.roles.steps import Report
 from supervisor.store.scripts import Call
@@ -28,6 +29,7 @@ RETRY_NS = 300 * MS
 DYING_PERIOD_NS = 10_000 * MS
 ORPHAN_PERIOD_NS = 30_000 * MS
 PUBLISH_MAX = 500
+UNWANTED_PERIOD_NS = 1000 * MS  # asked only while something is executed here
 PUBLISH_PERIOD_NS = 300_000 * MS  # again now and then, because Redis may have been emptied
 
 
@@ -50,6 +52,7 @@ class Duties:
         workers: LocalWorkers,
         sessions: Sessions,
         reaper: Reaper,
+        unwanted: Unwanted,
         registry: Registry,
         beat_period_ns: int,
         session_lease_ns: int,
@@ -72,6 +75,7 @@ class Duties:
             _Duty("orphans", self._sweep_orphans, ORPHAN_PERIOD_NS),
             _Duty("watch", self._watch_sessions, beat_period_ns),
             _Duty("publish", self._publish, PUBLISH_PERIOD_NS),
+            _Duty("unwanted", unwanted.look, UNWANTED_PERIOD_NS),
         ]
 
     def next_ns(self) -> int:

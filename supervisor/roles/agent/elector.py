@@ -4,7 +4,9 @@ Guarantees
     The term on the board is trusted only while Redis cannot have given it to another.
     It ends in one way only, when it is asked to stop. Losing the lease makes a follower,
     and a follower always contends again.
-    A scheduler that makes no progress loses the lease by the hand of its own replica.
+    A scheduler that died is followed by one with a later term, so that nothing the dead
+    one sent late is accepted. One that makes no progress gets no renewal: its replica
+    ends it or loses the lease. One that keeps dying costs its replica the lease at once.
 
 Does not guarantee
     That nothing is sent after trust ended: a paused scheduler may still send. The fire
@@ -15,18 +17,22 @@ A generator of steps (supervisor.roles.steps): no thread, socket or clock of its
 
 from __future__ import annotations
 
-from supervisor.core.board import NO_TERM, Term
-from supervisor.core.lease import MS, Event, State, granted
+from supervisor.core.board import Term
+from supervisor.core.lease import MS, Event, Memory, State, granted, is_named
 from supervisor.roles.agent.candidacy import Candidacy, Won
+from supervisor.roles.agent.resignation import Resignation
+from supervisor.roles.agent.roster import Roster
 from supervisor.roles.agent.standing import UNANSWERED, Standing
+from supervisor.roles.agent.tenancy import Tenancy
 from supervisor.roles.steps import Ask, Sleep, Steps
 from supervisor.store.leases import LeaseCode, LeaseView
 
-SCHEDULER_EXIT_NS = 50 * MS  # how long a release waits for the scheduler's last batch
-RELEASE_TRIES_MAX = 3
 COOL_DOWN_FIRST_NS = 10_000 * MS
 COOL_DOWN_LAST_NS = 300_000 * MS
+STABLE_NS = 60_000 * MS  # a term that lasted so long proves that this replica can lead
 LOOK_AGAIN_NS = 1000 * MS
+WITHHELD_LOOK_NS = 200 * MS  # how often a leader that does not renew looks at its scheduler
+CRASHES_MAX = 3  # of the scheduler within a minute: then another replica leads
 
 
 class Elector:
@@ -34,99 +40,166 @@ class Elector:
 
     def __init__(self, standing: Standing) -> None:
         self._at = standing
-        self._candidacy = Candidacy(standing)
-        self._term = NO_TERM
+        self._roster = Roster(standing)
+        self._candidacy = Candidacy(standing, self._roster)
+        self._tenancy = Tenancy(standing)
+        self._resignation = Resignation(standing, self._tenancy, self._candidacy)
         self._renew_at_ns = 0
+        self._is_withheld = False  # renewals, because the scheduler stands still
         self._cool_downs = 0
         self._cool_until_ns = 0
+        self._incarnation = 0  # of the scheduler, when a follower last looked
 
     def run(self) -> Steps[None]:
         """Contend until asked to stop; then give back what is held."""
         at = self._at
         self._resume()
         while not at.around.is_stopping():
-            if at.state in {State.LEADER, State.LAPSED}:
+            if at.state in {State.LEADER, State.PROMOTING, State.LAPSED}:
                 yield from self._hold()
             else:
                 yield from self._follow()
         if at.state is not State.FOLLOWER:
-            yield from self._resign("shutdown")
+            yield from self._resignation.resign("shutdown")
         yield from self._withdraw()
         at.move(Event.STOP)
 
     def _resume(self) -> None:
-        """Take over the term of an agent that died: it is renewed before anything else."""
-        term = self._at.board.term()
+        """Take over the term of an agent that died: it is renewed, or its promotion repeated, before anything else."""
+        at, term = self._at, self._at.board.term()
+        self._cool_until_ns = at.board.header.ineligible_until_ns
         if term.epoch > 0:
-            self._term, self._at.floor = term, term.epoch
+            self._tenancy.resume(term)
+            at.memory = Memory(floor=term.epoch, epoch=term.epoch)
             self._candidacy.forget()
-            self._at.move(Event.RESUMED)
-            self._at.report("leader_resumed", epoch=term.epoch)
+            at.move(Event.RESUMED)
+            at.report("leader_resumed", epoch=term.epoch)
+
+    # As a follower.
 
     def _follow(self) -> Steps[None]:
         at = self._at
+        self._judge_scheduler()
+        if not at.me.participates:
+            yield from self._candidacy.register()
+            return
         if at.now() < self._cool_until_ns or not at.around.can_schedule():
             self._candidacy.forget()
             yield Sleep(max(self._cool_until_ns, at.now() + LOOK_AGAIN_NS))
             return
         won = yield from self._candidacy.contend()
-        if won is None:
-            return
-        if won.asked_at_ns is None:
-            self._adopt(won)
-        else:
-            self._confirm(won.view, won.asked_at_ns)
+        if won is not None:
+            self._adopt(won) if won.asked_at_ns is None else self._confirm(won.view, won.asked_at_ns, mode=won.mode)
+
+    def _judge_scheduler(self) -> None:
+        """Step back for a while when the scheduler of this replica keeps dying."""
+        incarnation = self._at.around.incarnation()
+        has_died, self._incarnation = 0 < self._incarnation < incarnation, incarnation
+        if has_died and self._at.around.crashes() >= CRASHES_MAX:
+            self._cool_down("scheduler_crashes")
 
     def _adopt(self, won: Won) -> None:
         """Hold a term of unknown age: renew before trusting it."""
-        at = self._at
-        self._term = Term(won.view.epoch, won.view.nonce, 0)
-        at.publish(self._term)
-        at.board.next_nonce = None
-        self._renew_at_ns = at.now()
-        at.move(Event.ADOPTED)
+        self._tenancy.adopt(Term(won.view.epoch, won.view.nonce, 0))
+        self._renew_at_ns = self._at.now()
+        self._at.move(Event.ADOPTED)
+
+    # As a holder.
 
     def _hold(self) -> Steps[None]:
         """Wait until the next renewal is due or trust ends, then act on whichever came."""
         at = self._at
         until_ns = self._renew_at_ns
         if at.state is State.LEADER:
-            until_ns = min(until_ns, self._term.trusted_until_ns)
-        if at.now() < until_ns:
+            until_ns = min(until_ns, self._tenancy.term.trusted_until_ns)
+        if at.now() < until_ns and (at.state is State.PROMOTING or not self._tenancy.is_outlived):
             yield Sleep(min(until_ns, at.now() + LOOK_AGAIN_NS))  # the scheduler is looked at in between
         if at.around.is_stopping():
             return
-        if not at.around.can_schedule():
+        if self._tenancy.is_outlived or at.board.next_nonce is not None:
+            yield from self._follow_up_death()
+        elif not at.around.can_schedule() and at.around.is_scheduler_gone():
             yield from self._resign("no_progress")
-            self._cool_down()
+        else:
+            yield from self._keep()
+
+    def _keep(self) -> Steps[None]:
+        """Renew, if that is due and the scheduler makes progress."""
+        at = self._at
+        if at.state is State.LEADER and not self._tenancy.term.is_trusted(at.now()):
+            self._tenancy.lapse()
+        if at.now() < self._renew_at_ns:
             return
-        if at.state is State.LEADER and not self._term.is_trusted(at.now()):
-            self._lapse()
-        if at.now() >= self._renew_at_ns:
-            yield from self._renew()
+        if not at.around.can_schedule():
+            # It may be stopped in the middle of a write, so nothing is given back before the parent has reaped it.
+            if not self._is_withheld:
+                at.report("renewal_withheld", epoch=self._tenancy.term.epoch)
+            self._is_withheld = True
+            self._renew_at_ns = at.now() + WITHHELD_LOOK_NS
+            return
+        self._is_withheld = False
+        yield from self._renew()
+        if at.state is State.LEADER and at.failures == 0 and self._roster.is_due():
+            yield from self._roster.learn(at.roster)
+
+    def _follow_up_death(self) -> Steps[None]:
+        """Promote the term for the scheduler to come; or let another replica lead, when this one keeps dying."""
+        at = self._at
+        if at.around.crashes() >= CRASHES_MAX and self._tenancy.is_outlived:
+            yield from self._resign("scheduler_crashes")
+        elif at.state is not State.PROMOTING or at.now() >= self._renew_at_ns:
+            yield from self._promote()
+
+    def _promote(self) -> Steps[None]:
+        at = self._at
+        asked_at_ns = at.now()
+        call = self._tenancy.promotion()
+        try:
+            view = yield Ask(call, at.timing.timeout_ns)
+        except UNANSWERED as error:
+            self._renew_at_ns = at.now() + at.unanswered("promote", error)
+            return
+        at.answered("promote", view, asked_at_ns)
+        if view.code in {LeaseCode.GRANTED, LeaseCode.SAME}:
+            self._confirm(view, asked_at_ns)
+        else:
+            self._lose(view)
 
     def _renew(self) -> Steps[None]:
-        at, term = self._at, self._term
+        at, term = self._at, self._tenancy.term
         asked_at_ns = at.now()
         timeout_ns = at.timing.timeout_ns
         if at.state is State.LEADER:
             timeout_ns = min(timeout_ns, max(MS, term.trusted_until_ns - asked_at_ns))
-        call = at.leases.renew(epoch=term.epoch, nonce=term.nonce, duration_ms=at.timing.duration_ms)
+        is_present = at.presence.is_shown(term.epoch)
+        call = at.leases.renew(
+            epoch=term.epoch,
+            nonce=term.nonce,
+            duration_ms=at.timing.duration_ms,
+            hold=at.hold,
+            is_present=is_present,
+        )
         try:
             view = yield Ask(call, timeout_ns)
         except UNANSWERED as error:
             self._renew_at_ns = at.now() + at.unanswered("renew", error)
             return
         at.answered("renew", view, asked_at_ns)
-        if view.code in {LeaseCode.RENEWED, LeaseCode.RECLAIMED}:
-            self._confirm(view, asked_at_ns)
-        else:
+        if view.code not in {LeaseCode.RENEWED, LeaseCode.RECLAIMED}:
             self._lose(view)
+            return
+        self._confirm(view, asked_at_ns)
+        if is_present and view.presence == 0:
+            at.presence.refresh()
+            at.report("presence_hidden", epoch=term.epoch)
+        if view.is_resign_requested and not is_named(at.me.replica, view.resign_to):
+            at.report("resign_requested", epoch=view.epoch, to=view.resign_to, by=view.resign_by)
+            yield from self._obey(view.resign_to)
 
-    def _confirm(self, view: LeaseView, asked_at_ns: int) -> None:
+    def _confirm(self, view: LeaseView, asked_at_ns: int, *, mode: str = "") -> None:
         """Publish the term that a reply confirmed; trust counts from the question."""
-        at, was_leader = self._at, self._at.state is State.LEADER
-        self._term = granted(
+        at = self._at
+        term = granted(
             epoch=view.epoch,
             nonce=view.nonce,
             asked_at_ns=asked_at_ns,
@@ -134,76 +207,43 @@ class Elector:
             margin_ns=at.timing.margin_ns,
         )
         self._renew_at_ns = asked_at_ns + int(at.timing.period_ns * (0.9 + 0.2 * at.rng.random()))
-        at.publish(self._term)
-        at.board.next_nonce = None
-        at.move(Event.GRANTED)
-        if not was_leader:
-            at.report("leader_acquired", epoch=view.epoch, reason=view.code.name.lower())
-            at.around.term_changed()
-
-    def _lapse(self) -> None:
-        # The term stays on the board, untrusted: if nobody replaced it, a renewal reclaims it.
-        at = self._at
-        at.move(Event.TRUST_EXPIRED)
-        at.board.header.is_leading = 0
-        at.report("leader_lapsed", epoch=self._term.epoch)
+        if at.now() - at.board.header.acquired_ns > STABLE_NS:
+            self._cool_downs = 0
+        self._tenancy.confirm(term, view, mode=mode)
+        if at.hold:
+            self._renew_at_ns = at.now()  # found with this very answer: Redis must be told
+        self._roster.noticed(view.roster)
 
     def _lose(self, view: LeaseView) -> None:
         at = self._at
-        at.report("leader_lost", epoch=self._term.epoch, reason=view.code.name.lower(), holder=view.holder)
-        self._drop_term()
+        at.report("leader_lost", epoch=self._tenancy.term.epoch, reason=view.code.name.lower(), holder=view.holder)
+        at.board.next_nonce = None  # a promotion that was refused
+        self._incarnation = at.around.incarnation()
+        self._tenancy.drop()
         at.move(Event.REFUSED)
         self._candidacy.observe(view)
 
+    def _obey(self, heir: str) -> Steps[None]:
+        """Hand over because a person asked; then let others lead for a lease duration, if there are any."""
+        yield from self._roster.learn(self._at.roster)
+        is_alone = self._roster.is_alone()
+        yield from self._resignation.resign("requested", prefer=heir)
+        if not is_alone:
+            self._cool_until_ns = self._at.now() + self._at.timing.duration_ns
+
     def _resign(self, reason: str) -> Steps[None]:
-        """Give the term back, after the scheduler's last batch if that comes soon enough."""
-        at, term = self._at, self._term
-        is_unanswered = at.state is State.CAMPAIGNING
-        at.move(Event.RESIGN)
-        if is_unanswered:
-            term = yield from self._candidacy.find_unanswered()
-        elif reason == "shutdown":
-            yield from self._await_scheduler()
-        self._drop_term()
-        if term.epoch > 0:
-            yield from self._release(term, reason)
-        self._candidacy.forget()
-        at.move(Event.RELEASED)
+        """Hand over because the scheduler of this replica does not work, which others need not suffer from."""
+        yield from self._resignation.resign(reason)
+        self._incarnation = self._at.around.incarnation()  # the death that led here is judged
+        self._cool_down(reason)
 
-    def _await_scheduler(self) -> Steps[None]:
-        at = self._at
-        limit_ns = at.now() + SCHEDULER_EXIT_NS
-        while not at.around.is_scheduler_gone() and at.now() < limit_ns:
-            yield Sleep(min(limit_ns, at.now() + 2 * MS))
-
-    def _release(self, term: Term, reason: str) -> Steps[None]:
-        """Tell Redis, so that a standby leads at once. Idempotent, hence tried again."""
-        at = self._at
-        call = at.leases.release(epoch=term.epoch, nonce=term.nonce, reason=reason)
-        for _ in range(RELEASE_TRIES_MAX):
-            asked_at_ns = at.now()
-            try:
-                view = yield Ask(call, at.timing.timeout_ns)
-            except UNANSWERED as error:
-                at.unanswered("release", error)
-                continue
-            at.answered("release", view, asked_at_ns)
-            at.report("leader_released", epoch=term.epoch, reason=reason, answer=view.code.name.lower())
-            return
-        at.report("release_unanswered", epoch=term.epoch, reason=reason)
-
-    def _cool_down(self) -> None:
+    def _cool_down(self, reason: str) -> None:
         """Let others lead: the scheduler of this replica does not schedule."""
         at = self._at
         pause_ns = min(COOL_DOWN_LAST_NS, COOL_DOWN_FIRST_NS << min(self._cool_downs, 10))
         self._cool_downs += 1
-        self._cool_until_ns = at.now() + pause_ns
-        at.report("ineligible", seconds=pause_ns / 1e9)
-
-    def _drop_term(self) -> None:
-        self._term = NO_TERM
-        self._at.publish(NO_TERM)
-        self._at.around.term_changed()
+        self._cool_until_ns = at.board.header.ineligible_until_ns = at.now() + pause_ns
+        at.report("ineligible", reason=reason, seconds=pause_ns / 1e9)
 
     def _withdraw(self) -> Steps[None]:
         try:

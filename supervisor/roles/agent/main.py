@@ -16,7 +16,7 @@ import os
 import secrets
 import signal
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from supervisor.core.board import ChildState
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
@@ -26,10 +26,13 @@ from supervisor.core.registry import registry
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.driver import ElectorThread, elector_rng
 from supervisor.roles.agent.duties import Duties
+from supervisor.roles.agent.presence import PresenceThread
 from supervisor.roles.agent.reaper import Reaper
 from supervisor.roles.agent.reporting import AgentReport
-from supervisor.roles.agent.standing import Standing, Timing
+from supervisor.roles.agent.standing import NoPresence, Standing, Timing
 from supervisor.roles.agent.tree import Tree
+from supervisor.roles.agent.unwanted import Unwanted, exclusive_slots
+from supervisor.roles.agent.watchdog import Watchdog
 from supervisor.roles.seat import Seat
 from supervisor.roles.wakeup import Wakeup
 from supervisor.settings.complete import schedules_digest
@@ -61,19 +64,23 @@ class Agent:
         self._report = AgentReport()
         keys = Keys(seat.settings.cluster)
         self._tree = Tree(seat.board, seat.board.rows[seat.slot_names.index("scheduler")], seat.clock)
+        self._watchdog = Watchdog()
+        presence = self._presence(keys)
         self._elector = ElectorThread(
-            self._standing(keys),
-            store=self._connect("elector", seat.settings.election.renew_timeout_s),
+            self._standing(keys, presence),
+            presence=presence,
+            store=self._connect("elector", seat.settings.election.renew_timeout_s, publish=self._found_redis),
             keys=keys,
         )
-        self._store = self._connect("agent", CALL_TIMEOUT_S)
+        self._store = self._connect("agent", CALL_TIMEOUT_S, follow=seat.board)
         self._call_timeout_s = CALL_TIMEOUT_S
         sessions = Sessions(keys)
         queues = seat.settings.queues
+        workers = LocalWorkers(seat.board, seat.slot_names, seat.replica)
         self._duties = Duties(
             run=self._run_call,
             clock=seat.clock,
-            workers=LocalWorkers(seat.board, seat.slot_names, seat.replica),
+            workers=workers,
             sessions=sessions,
             reaper=Reaper(
                 run=self._run_call,
@@ -81,6 +88,15 @@ class Agent:
                 queues=Queues(keys),
                 dead_cap=queues.dead,
                 history=queues.history,
+                report=self._report,
+            ),
+            unwanted=Unwanted(
+                run=self._run_call,
+                queues=Queues(keys),
+                workers=workers,
+                row=seat.row,
+                wake_parent=self._wake_parent,
+                exclusive=exclusive_slots(seat),
                 report=self._report,
             ),
             registry=registry,
@@ -97,7 +113,7 @@ class Agent:
             self._say(ChildState.READY)
             while not wakeup.is_draining:
                 self._beat()
-                if self._has_elector_ended():
+                if self._has_elector_ended() or self._is_elector_stuck():
                     return EXIT_FAILED
                 retry_ns = 0 if self._duties.perform() else self._clock.elapsed_ns() + BEAT_NS
                 self._wait(wakeup, max(self._duties.next_ns(), retry_ns))
@@ -115,6 +131,14 @@ class Agent:
         if self._elector.is_alive() or self._tree.is_stopping():
             return False
         self._report("elector_crashed", exc_info=self._elector.failure)
+        return True
+
+    def _is_elector_stuck(self) -> bool:
+        """Whether the elector's loop does not turn: a fresh agent resumes its term."""
+        due_ns, now_ns = self._seat.board.header.elector_due_ns, self._clock.elapsed_ns()
+        if not self._watchdog.is_stuck(due_ns=due_ns, now_ns=now_ns):
+            return False
+        self._report("elector_stuck", late_s=round((now_ns - due_ns) / 1e9, 1))
         return True
 
     def _end(self, *, is_abandoning: bool) -> int:
@@ -151,9 +175,21 @@ class Agent:
         row.child_generation = self._seat.generation
         row.child_state = state
         self._beat()
+        self._wake_parent()
+
+    def _wake_parent(self) -> None:
         os.kill(self._seat.parent_pid, signal.SIGURG)
 
-    def _connect(self, name: str, timeout_s: float) -> Store:
+    def _found_redis(self, address: str) -> None:
+        """Tell the tree where Redis is: from the elector's thread, which alone searches."""
+        board = self._seat.board
+        if address == board.endpoint().address:
+            return
+        board.publish_endpoint(address)
+        self._report("redis_found", address=address)
+        self._tree.term_changed()  # the scheduler may be waiting before it tries again
+
+    def _connect(self, name: str, timeout_s: float, **route: Any) -> Store:
         seat = self._seat
         return Store.connect(
             seat.redis_url,
@@ -161,12 +197,30 @@ class Agent:
             name=f"{seat.settings.cluster}:{name}",
             timeout_s=timeout_s,
             clock=seat.clock,
+            **route,
         )
 
-    def _standing(self, keys: Keys) -> Standing:
+    def _presence(self, keys: Keys) -> PresenceThread | None:
+        """Return what shows that this replica lives, if that is asked for."""
         seat = self._seat
+        if not seat.settings.election.presence:
+            return None
+        store = self._connect("presence", CALL_TIMEOUT_S, follow=seat.board)
+        return PresenceThread(store, keys, seat.clock)
+
+    def _started_ms(self) -> int:
+        """Return when the tree started, by the wall clock: an agent that was replaced makes it no younger."""
+        started_ns = self._seat.board.header.started_ns
+        age_ns = self._clock.elapsed_ns() - started_ns if started_ns else 0
+        return self._clock.wall_ms() - age_ns // MS
+
+    def _standing(self, keys: Keys, presence: PresenceThread | None) -> Standing:
+        seat = self._seat
+        election = seat.settings.election
         return Standing(
-            leases=Leases(keys),
+            leases=Leases(keys, has_presence=election.presence),
+            presence=presence or NoPresence(),
+            on_data_loss=election.on_data_loss,
             board=seat.board,
             clock=seat.clock,
             me=CandidateInfo(
@@ -174,10 +228,12 @@ class Agent:
                 host=os.uname().nodename,
                 pid=seat.parent_pid,
                 version=__version__,
-                started_ms=seat.clock.wall_ms(),
+                started_ms=self._started_ms(),
+                priority=election.priority,
+                participates=election.participate,
                 schedules_digest=self._digest,
             ),
-            timing=Timing.of(seat.settings.election),
+            timing=Timing.of(election),
             around=self._tree,
             report=self._report,
             rng=elector_rng(),

@@ -7,10 +7,19 @@ from typing import Any
 import structlog
 
 from supervisor.telemetry.metrics import (
+    ELECTION_CAMPAIGNS,
     ELECTION_CANDIDATES,
+    ELECTION_HANDOFF_SECONDS,
+    ELECTION_LAPSES,
+    ELECTION_LEADERLESS_SECONDS,
+    ELECTION_PROMOTIONS,
+    ELECTION_RECLAIMS,
+    ELECTION_REGRESSIONS,
     ELECTION_RENEW_SECONDS,
     ELECTION_RENEWALS,
+    ELECTION_SUSPICIONS,
     ELECTION_TRANSITIONS,
+    ELECTION_TWINS,
     REDIS_ERRORS,
     RUNS_RECLAIMED,
 )
@@ -22,6 +31,13 @@ _LEVELS = {
     "session_lost": "warning",
     "session_reclaimed": "warning",
     "elector_crashed": "error",
+    "elector_stuck": "error",
+    "redis_lost_data": "error",
+    "fires_held": "error",
+    "leader_promoted": "warning",
+    "leader_suspected": "warning",
+    "renewal_withheld": "warning",
+    "name_used_twice": "warning",
 }
 _RENEWED = {"renewed", "reclaimed"}
 
@@ -41,17 +57,23 @@ class AgentReport:
             self._unanswered(**fields)
         elif event == "candidates":
             ELECTION_CANDIDATES.set(fields["count"])
+        elif event == "twins":
+            ELECTION_TWINS.set(fields["count"])
         else:
             self._count(event, fields)
             getattr(self._log, _LEVELS.get(event, "info"))(event, **fields)
 
-    def _answer(self, *, operation: str, result: str, seconds: float) -> None:
+    def _answer(self, *, operation: str, result: str, seconds: float, mode: str) -> None:
         if self._is_away:
             self._is_away = False
             self._log.info("redis_answers_again", operation=operation)
         if operation == "renew":
             ELECTION_RENEWALS.labels(result="ok" if result in _RENEWED else "lost").inc()
             ELECTION_RENEW_SECONDS.observe(seconds)
+        if operation == "renew" and result == "reclaimed":
+            ELECTION_RECLAIMS.inc()
+        if operation == "campaign":
+            ELECTION_CAMPAIGNS.labels(mode=mode, result=result).inc()
 
     def _unanswered(self, *, operation: str, failures: int, error: str) -> None:
         REDIS_ERRORS.labels(op=operation).inc()
@@ -63,9 +85,28 @@ class AgentReport:
 
     def _count(self, event: str, fields: dict[str, Any]) -> None:
         if event == "leader_acquired":
-            ELECTION_TRANSITIONS.labels(reason=fields["reason"]).inc()
+            if fields["reason"] != "reclaimed":  # the same term goes on
+                ELECTION_TRANSITIONS.labels(reason=fields["reason"]).inc()
+            _count_gap(**fields)
+        elif event == "leader_promoted":
+            ELECTION_PROMOTIONS.inc()
+        elif event == "leader_lapsed":
+            ELECTION_LAPSES.inc()
+        elif event == "leader_suspected":
+            ELECTION_SUSPICIONS.labels(confirmed="yes" if fields["confirmed"] else "no").inc()
+        elif event == "redis_lost_data":
+            ELECTION_REGRESSIONS.labels(kind=fields["kind"]).inc()
         elif event in {"leader_lost", "leader_released"}:
             ELECTION_TRANSITIONS.labels(reason=f"lost_{fields['reason']}").inc()
         elif event == "session_reclaimed":
             for reason, count in fields["reasons"].items():
                 RUNS_RECLAIMED.labels(reason=reason).inc(count)
+
+
+def _count_gap(*, gap_ms: int, mode: str, **_: Any) -> None:
+    """Count how long nobody held the lease; -1: this was no grant, or the first."""
+    if gap_ms < 0:
+        return
+    ELECTION_LEADERLESS_SECONDS.inc(gap_ms / 1000)
+    if mode == "free":
+        ELECTION_HANDOFF_SECONDS.observe(gap_ms / 1000)

@@ -10,13 +10,14 @@ from typing import Protocol
 from supervisor.clock import Clock
 from supervisor.core.board import Board, Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.core.lease import MS, Event, State, retry_delay_ns, step
+from supervisor.core.lease import MS, Event, Loss, Memory, Sight, State, retry_delay_ns, step
 from supervisor.roles.steps import Report
-from supervisor.settings.models import ElectionSettings
-from supervisor.store.leases import CandidateInfo, Leases, LeaseView
+from supervisor.settings.models import DataLoss, ElectionSettings
+from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 
 # A refusal (a password changed under us) is waited out like an outage: no replica ever stops contending.
 UNANSWERED = (StoreUnavailableError, StoreRefusedError)
+_RENEWING = {LeaseCode.RENEWED, LeaseCode.RECLAIMED, LeaseCode.SAME}  # answers to what raised the sequence number
 
 
 class Surroundings(Protocol):
@@ -34,9 +35,51 @@ class Surroundings(Protocol):
         """Whether no scheduler process is left."""
         ...
 
+    def incarnation(self) -> int:
+        """Which process of the scheduler lives; without one, the number of the next."""
+        ...
+
+    def crashes(self) -> int:
+        """How often the scheduler failed within a minute, counted back from its last failure."""
+        ...
+
+    def progress(self) -> int:
+        """A number that grows with each turn of the scheduler."""
+        ...
+
     def term_changed(self) -> None:
         """Wake the scheduler: the term on the board is another one."""
         ...
+
+
+class Presence(Protocol):
+    """Shows others that this process lives, by a connection that ends with it."""
+
+    def show(self, epoch: int) -> None:
+        """Show it for the term ``epoch``, and for no other; 0: for none. Returns at once."""
+        ...
+
+    def is_shown(self, epoch: int) -> bool:
+        """Whether Redis has confirmed that it is shown for ``epoch``."""
+        ...
+
+    def refresh(self) -> None:
+        """Show it anew: Redis says that it sees nothing. Returns at once."""
+        ...
+
+
+class NoPresence:
+    """Shows nothing."""
+
+    def show(self, epoch: int) -> None:
+        """Do nothing."""
+
+    def is_shown(self, epoch: int) -> bool:  # noqa: ARG002 - of the protocol
+        """Return False."""
+        return False
+
+    def refresh(self) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +90,7 @@ class Timing:
     period_ns: int
     timeout_ns: int
     margin_ns: int
+    presence_poll_ns: int = 0  # 0: presence is not looked at
 
     @classmethod
     def of(cls, settings: ElectionSettings) -> Timing:
@@ -56,6 +100,7 @@ class Timing:
             period_ns=int(settings.renew_period_s * 1e9),
             timeout_ns=int(settings.renew_timeout_s * 1e9),
             margin_ns=int(settings.margin_s * 1e9),
+            presence_poll_ns=int(settings.presence_poll_s * 1e9) if settings.presence else 0,
         )
 
     @property
@@ -77,9 +122,16 @@ class Standing:
     report: Report
     rng: Random
     new_nonce: Callable[[], str]
+    presence: Presence = field(default_factory=NoPresence)
+    on_data_loss: DataLoss = DataLoss.RESUME
     state: State = State.FOLLOWER
-    floor: int = 0  # highest epoch ever seen; a campaign must win a higher one
+    memory: Memory = field(default_factory=Memory)
+    loss: Loss | None = None  # found, and no term was granted since
+    lost_genesis: str = ""  # the data set that was there before the loss
+    hold: str = ""  # why the next or the present term must not fire; Redis was not told yet
+    wait_until_ns: int = 0  # after a loss: the highest term may be believed in until then
     last_event: str = field(default="0-0")
+    roster: int = -1  # number of the list of candidates that Redis has
     failures: int = 0  # unanswered questions in a row
 
     def now(self) -> int:
@@ -96,16 +148,57 @@ class Standing:
         self.board.header.is_leading = int(term.is_trusted(self.now()))
 
     def saw(self, view: LeaseView) -> None:
-        """Learn from a reply what every reply teaches."""
-        self.floor = max(self.floor, view.epoch)
+        """Learn from a reply what every reply teaches; find out whether Redis forgot something."""
+        is_ours = view.is_ours or (view.nonce != "" and view.nonce == self.board.term().nonce)
+        before = self.memory
+        sight = Sight(
+            epoch=view.epoch,
+            seq=view.seq,
+            genesis=view.genesis,
+            duration_ns=(view.duration_ms or self.timing.duration_ms) * MS,
+            is_held=view.holder != "",
+            is_ours=is_ours,
+            is_renewal=view.code in _RENEWING,
+        )
+        self.memory, loss = before.learn(sight, now_ns=self.now())
         self.last_event = view.last_event or self.last_event
+        self.roster = view.roster
+        if view.epoch >= before.floor:
+            self.wait_until_ns = 0  # a later term stands: nothing older can be believed in for longer
+            if view.holder and not is_ours:
+                self.recovered()  # another replica went through it
+        if loss is not None:
+            self.lost_genesis = self.lost_genesis or before.genesis
+            self._lost(loss, view)
 
-    def answered(self, operation: str, view: LeaseView, asked_at_ns: int) -> None:
+    @property
+    def known_genesis(self) -> str:
+        """The data set as this replica knew it, before a loss that no term has followed yet."""
+        return self.lost_genesis or self.memory.genesis
+
+    def recovered(self) -> None:
+        """A term was granted since the loss."""
+        self.loss, self.lost_genesis, self.hold = None, "", ""
+
+    def _lost(self, loss: Loss, view: LeaseView) -> None:
+        """Redis forgot something: say so once, and let nobody act on what it says now before that is safe."""
+        self.loss = loss
+        if view.epoch < self.memory.floor:
+            # It may have renewed since this replica last looked, and until a moment ago.
+            is_believed = self.memory.trusted_until_ns > 0
+            self.wait_until_ns = self.now() + self.timing.duration_ns if is_believed else 0
+        self.board.header.doubtful_until_ms = self.clock.wall_ms()
+        if self.on_data_loss is DataLoss.HOLD:
+            self.hold = loss.value
+        self.report("redis_lost_data", kind=loss.value, epoch=view.epoch, floor=self.memory.floor, genesis=view.genesis)
+
+    def answered(self, operation: str, view: LeaseView, asked_at_ns: int, *, mode: str = "") -> None:
         """Count one answer."""
         self.failures = 0
         self.saw(view)
         seconds = (self.now() - asked_at_ns) / 1e9
-        self.report("election_answer", operation=operation, result=view.code.name.lower(), seconds=seconds)
+        result = view.code.name.lower()
+        self.report("election_answer", operation=operation, result=result, seconds=seconds, mode=mode)
 
     def unanswered(self, operation: str, error: Exception) -> int:
         """Count one error; return the pause before the next attempt."""

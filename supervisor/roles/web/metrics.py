@@ -47,6 +47,7 @@ class Scrape(Collector):
         yield _family(metrics.IS_LEADER, [((), float(trusted))])
         yield _family(metrics.TERM_EPOCH, [((), float(term.epoch))])
         yield _family(metrics.TERM_TRUST, [((), (term.trusted_until_ns - now_ns) / 1e9 if trusted else 0.0)])
+        yield _family(metrics.PROGRESS_AGE, list(self._progress_age(now_ns)) if term.epoch else [])
         yield _family(metrics.UPTIME, [((), max(0, now_ns - board.header.started_ns) / 1e9)])
         yield _family(metrics.BUILD_INFO, [((__version__, platform.python_version()), 1.0)])
         yield _family(
@@ -57,6 +58,11 @@ class Scrape(Collector):
                 for check in checks
             ],
         )
+
+    def _progress_age(self, now_ns: int) -> Rows:
+        for name, row in zip(self.seat.slot_names, self.seat.board.rows, strict=False):
+            if name == "scheduler" and row.beat_ns:
+                yield (), max(0, now_ns - row.beat_ns) / 1e9
 
     def _slots(self) -> Iterator[Metric]:
         now_ns = self.seat.clock.elapsed_ns()

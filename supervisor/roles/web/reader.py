@@ -35,6 +35,7 @@ class StoreReader:
             name=f"{seat.settings.cluster}:web",
             timeout_s=WAIT_S,
             clock=seat.clock,
+            follow=seat.board,
         )
         return cls(store, Keys(seat.settings.cluster))
 

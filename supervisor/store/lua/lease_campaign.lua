@@ -2,31 +2,39 @@
 --
 -- KEYS  lease          hash: the current term
 --       genesis        string: identity of this data set, written here once
---       events         stream: acquired and lapsed go in
+--       events         stream: acquired, lapsed, data_loss and regression go in
 --       fence          string: highest epoch ever granted
 --       candidates     hash: who could lead
 -- ARGV  replica        identity of the caller
 --       nonce          32 hex digits, new for each term the caller asks for; kept for its retries
 --       duration_ms    how long the term lasts unless renewed
 --       floor          highest epoch the caller has ever seen
---       mode           cold, expired or free
---       epoch_seen     mode expired: the term that the caller watched for a whole duration without a change
---       seq_seen       mode expired: its sequence number
+--       mode           cold, expired, free, presence or register
+--       epoch_seen     modes expired and presence: the term that the caller watched
+--       seq_seen       modes expired and presence: its sequence number
 --       host           of the caller, for people
 --       pid            of the caller
 --       version        of the caller
 --       info           JSON of the candidate
+--       genesis_seen   identity of the data set that the caller knew; empty: none
+--       hold           the new leader must not fire until a person clears this reason; empty: it may
+--       alive          prefix of the channels by which a holder shows that it lives; empty: not used
 --
 -- Includes  clock
 --           lease
 --
 -- Returns  code, then the lease as it now is
---          GRANTED  the caller holds a new term, with an epoch above every earlier one
+--          GRANTED  the caller holds a new term, with an epoch above every earlier one; the gap is since the last ended
 --          SAME     the nonce is the caller's own: an earlier reply was lost. Renewed, so that trust may count from now
 --          DENIED   nothing changed, except that the caller is a candidate
 --
--- Granted when the record is absent or has no holder; when (epoch, seq) is what the caller watched (expired); or when
--- the server's time is past the record's end and the caller has no observation of its own (cold).
+-- Granted when the record is absent or has no holder; when (epoch, seq) is what the caller watched for a whole duration
+-- without a change (expired), or while the holder, which was visible at its last renewal, is not any more (presence);
+-- when the server's time is past the record's end and the caller has no observation of its own (cold); or when the
+-- record is an older term of the caller itself, which knows a later one: the data went back. Never to register.
+local MODES = { cold = true, expired = true, free = true, presence = true, register = true }
+local FORGET_MS = 86400000 -- a candidate that was not seen for a day left without a word
+
 local replica, nonce, duration, floor, mode = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if not string.match(nonce, '^%x+$') or #nonce ~= 32 then
   return refuse('nonce must be 32 hex digits')
@@ -34,42 +42,76 @@ end
 if not_whole(3, 4) or not_whole(6, 7) or tonumber(duration) <= 0 then
   return refuse('duration, floor and what was observed must be whole numbers')
 end
-if mode ~= 'cold' and mode ~= 'expired' and mode ~= 'free' then
+if not MODES[mode] then
   return refuse('mode ' .. mode)
 end
 
 local now = now_ms()
-local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'seq', 'until', 'transitions')
+local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'seq', 'until', 'transitions', 'released_at',
+  'presence')
 local epoch, holder = tonumber(r[1]) or 0, r[3] or ''
-redis.call('HSET', KEYS[5], replica, whole(now) .. ' ' .. ARGV[11])
+local is_new = redis.call('HSET', KEYS[5], replica, whole(now) .. ' ' .. ARGV[11]) == 1
+if is_new and r[1] then
+  redis.call('HINCRBY', KEYS[1], 'roster', 1)
+end
 
-if r[2] == nonce then
+if r[2] == nonce and holder ~= '' then
   redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(duration)), 'duration', duration, 'renewed', whole(now))
   redis.call('HINCRBY', KEYS[1], 'seq', 1)
   return world('SAME', now)
 end
 
 local reason = nil
-if holder == '' then
+if mode == 'register' then
+  reason = nil
+elseif holder == '' then
   reason = r[1] and 'free' or 'vacant'
 elseif mode == 'expired' and r[1] == ARGV[6] and r[4] == ARGV[7] then
   reason = 'expired'
+elseif mode == 'presence' and r[1] == ARGV[6] and r[4] == ARGV[7] and r[8] == '1'
+  and presence_of(ARGV[14], r[1]) == 0 then
+  reason = 'presence'
 elseif mode == 'cold' and (tonumber(r[5]) or 0) <= now then
   reason = 'cold'
+elseif holder == replica and tonumber(floor) > epoch then
+  reason = 'rolled_back'
 end
 if not reason then
   return world('DENIED', now)
 end
 
-local highest = math.max(epoch, tonumber(redis.call('GET', KEYS[4]) or '0') or 0, tonumber(floor))
+local remembered = math.max(epoch, tonumber(redis.call('GET', KEYS[4]) or '0') or 0)
+local highest = math.max(remembered, tonumber(floor))
 local granted = whole(math.max(highest + 1, now))
+local genesis = redis.call('GET', KEYS[2]) or ''
 redis.call('SET', KEYS[4], granted)
 redis.call('SETNX', KEYS[2], nonce)
 redis.call('HSET', KEYS[1], 'epoch', granted, 'nonce', nonce, 'holder', replica, 'seq', '0', 'duration', duration,
-  'until', whole(now + tonumber(duration)), 'acquired', whole(now), 'renewed', whole(now),
+  'until', whole(now + tonumber(duration)), 'acquired', whole(now), 'renewed', whole(now), 'presence', '0',
   'transitions', whole((tonumber(r[6]) or 0) + 1), 'host', ARGV[8], 'pid', ARGV[9], 'version', ARGV[10])
+if is_new and not r[1] then
+  redis.call('HINCRBY', KEYS[1], 'roster', 1)
+end
+if ARGV[13] ~= '' then
+  redis.call('HSET', KEYS[1], 'hold', ARGV[13])
+end
+
 if holder ~= '' then
   event('lapsed', whole(epoch), holder, reason)
 end
+if ARGV[12] ~= '' and ARGV[12] ~= genesis then
+  event('data_loss', granted, replica, genesis == '' and 'emptied' or 'replaced')
+elseif highest > remembered then
+  event('regression', granted, replica, 'rolled_back')
+end
 event('acquired', granted, replica, reason)
-return world('GRANTED', now)
+
+local known = redis.call('HGETALL', KEYS[5])
+for i = 1, #known, 2 do
+  local seen = tonumber(string.match(known[i + 1], '^%d+') or '')
+  if not seen or seen < now - FORGET_MS then
+    redis.call('HDEL', KEYS[5], known[i])
+  end
+end
+local ended = tonumber(holder == '' and r[7] or r[5])
+return world('GRANTED', now, -1, r[1] and ended and math.max(0, now - ended) or -1)

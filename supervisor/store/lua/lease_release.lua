@@ -6,6 +6,7 @@
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
 --       reason         one word, for people
+--       prefer         who should lead next; empty: any. The others let it pass for a moment
 --
 -- Includes  clock
 --           lease
@@ -18,7 +19,7 @@ if not_whole(1, 1) or ARGV[2] == '' then
   return refuse('epoch must be a whole number and nonce not empty')
 end
 local now = now_ms()
-local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'released')
+local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'released', 'roster')
 if r[1] == ARGV[1] and r[3] == '' and r[4] == ARGV[2] then
   return world('ALREADY', now)
 end
@@ -26,6 +27,6 @@ if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then
   return world('LOST', now)
 end
 -- "released" keeps the nonce, so that a repeated release is told from a stranger's.
-redis.call('HSET', KEYS[1], 'holder', '', 'nonce', '', 'until', '0', 'released', ARGV[2])
-event('released', r[1], r[3], ARGV[3])
+redis.call('HSET', KEYS[1], 'holder', '', 'nonce', '', 'until', '0', 'released', ARGV[2], 'released_at', whole(now))
+event('released', r[1], r[3], ARGV[3], 'prefer', ARGV[4], 'roster', r[5] or '0')
 return world('RELEASED', now)

@@ -7,6 +7,8 @@
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
 --       duration_ms    how long the term lasts from now
+--       hold           the caller must not fire until a person clears this reason; empty: nothing new to hold for
+--       alive          prefix of the channels by which the caller shows that it lives; empty: it does not now
 --
 -- Includes  clock
 --           lease
@@ -17,7 +19,8 @@
 --          MISSING    there is no lease at all: the data set was emptied
 --          LOST       another term was granted, or this one was released
 --
--- Never creates a lease and never touches another holder's.
+-- Never creates a lease and never touches another holder's. Whether the holder was visible at this moment goes into the
+-- record: where a proxy hides subscribers, nobody may conclude anything from their absence.
 if not_whole(1, 1) or not_whole(3, 3) or ARGV[2] == '' then
   return refuse('epoch and duration must be whole numbers and nonce not empty')
 end
@@ -31,14 +34,19 @@ if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then
 end
 
 local lapsed = (tonumber(r[4]) or 0) < now
-redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(ARGV[3])), 'duration', ARGV[3], 'renewed', whole(now))
+local presence = presence_of(ARGV[5], r[1])
+redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(ARGV[3])), 'duration', ARGV[3], 'renewed', whole(now),
+  'presence', presence > 0 and '1' or '0')
 redis.call('HINCRBY', KEYS[1], 'seq', 1)
+if ARGV[4] ~= '' then
+  redis.call('HSET', KEYS[1], 'hold', ARGV[4])
+end
 local info = redis.call('HGET', KEYS[4], r[3])
 if info then
   redis.call('HSET', KEYS[4], r[3], whole(now) .. ' ' .. string.gsub(info, '^%d+ ', '', 1))
 end
 if lapsed then
   event('reclaimed', r[1], r[3], 'renewed')
-  return world('RECLAIMED', now)
+  return world('RECLAIMED', now, presence)
 end
-return world('RENEWED', now)
+return world('RENEWED', now, presence)

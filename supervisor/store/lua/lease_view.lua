@@ -3,9 +3,15 @@
 -- KEYS  lease          hash: the current term
 --       genesis        string: identity of this data set
 --       events         stream: its last id is in the reply, so that a listener misses nothing after it
+-- ARGV  alive          prefix of the channels by which a holder shows that it lives; empty: do not count
 --
 -- Includes  clock
 --           lease
 --
 -- Returns  VIEW, then the lease
-return world('VIEW', now_ms())
+local presence = -1
+if ARGV[1] ~= '' then
+  local epoch = redis.call('HGET', KEYS[1], 'epoch')
+  presence = epoch and presence_of(ARGV[1], epoch) or -1
+end
+return world('VIEW', now_ms(), presence)

@@ -130,6 +130,8 @@ def test_a_release_frees_the_lease_wakes_standbys_and_may_be_repeated(world: Wor
         "epoch": str(held.epoch),
         "who": "a",
         "reason": "shutdown",
+        "prefer": "",
+        "roster": "1",
     }
     assert world.run(world.campaign_call("b", OTHER, mode="free")).code is LeaseCode.GRANTED
 

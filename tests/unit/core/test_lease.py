@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.lease import (
+    IMPOSSIBLE,
     MS,
     RETRY_LAST_NS,
     SLACK_NS,
@@ -16,13 +19,18 @@ from supervisor.core.lease import (
     TRANSITIONS,
     Event,
     ImpossibleTransitionError,
+    Loss,
+    Memory,
     Observation,
     Rank,
+    Sight,
     State,
     granted,
+    is_named,
     retry_delay_ns,
     stagger_ns,
     step,
+    version_key,
 )
 
 S = 1000 * MS
@@ -69,8 +77,10 @@ def test_a_clock_that_stepped_makes_a_follower_wait_a_whole_duration(remaining_m
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
 def test_every_pair_of_state_and_event_is_decided(state: State, event: Event) -> None:
-    """A pair is either in the table or refused: nothing falls through."""
-    if (state, event) in TRANSITIONS:
+    """A pair is in exactly one of the two tables: nothing falls through, and nothing is forbidden by omission."""
+    is_possible = (state, event) in TRANSITIONS
+    assert is_possible != (event in IMPOSSIBLE[state])
+    if is_possible:
         assert step(state, event) in State
     else:
         with pytest.raises(ImpossibleTransitionError, match=event.value):
@@ -84,27 +94,105 @@ def test_nothing_leaves_the_stopped_state() -> None:
 
 def test_every_state_that_may_hold_a_term_can_give_it_back() -> None:
     """A stop must find a way out of each of them that tells Redis."""
-    for state in (State.CAMPAIGNING, State.LEADER, State.LAPSED):
+    for state in (State.CAMPAIGNING, State.LEADER, State.PROMOTING, State.LAPSED):
         assert step(state, Event.RESIGN) is State.RESIGNING
 
 
-def rank(replica: str, *, draining: bool = False, priority: int = 0, started_ms: int = 0) -> Rank:
-    return Rank(draining, priority, started_ms, replica)
+def rank(replica: str, *, draining: bool = False, priority: int = 0, version: str = "1.0", started_ms: int = 0) -> Rank:
+    return Rank(draining, priority, version, started_ms, replica)
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [
         (rank("b", draining=False), rank("a", draining=True, priority=9)),
-        (rank("b", priority=2), rank("a", priority=1, started_ms=9)),
+        (rank("b", priority=2), rank("a", priority=1, version="2.0")),
+        (rank("b", version="1.10.0"), rank("a", version="1.9.9", started_ms=9)),
+        (rank("b", version="2.0"), rank("a", version="2.0rc1", started_ms=9)),
+        (rank("b", version="0.1"), rank("a", version="built by hand", started_ms=9)),
         (rank("b", started_ms=9), rank("a", started_ms=1)),
         (rank("a"), rank("b")),
     ],
 )
 def test_the_better_candidate_goes_first(first: Rank, second: Rank) -> None:
-    """Draining last, then priority, then the youngest: the one that will be there longest."""
+    """Draining last, then priority, then the newest version, then the youngest: whoever will be there longest."""
     assert stagger_ns(first, [second]) == 0
     assert stagger_ns(second, [first]) == STAGGER_NS
+
+
+def test_versions_are_ordered_by_their_numbers() -> None:
+    """As text, 0.10 comes before 0.9, and a release before its own candidates."""
+    ordered = ["?", "0.9", "0.10.dev3", "0.10a2", "0.10b1", "0.10rc1", "0.10rc2", "0.10", "0.10.1", "v1", "1.0.0.1"]
+
+    assert sorted(ordered, key=version_key, reverse=True) == ordered[::-1]
+    assert version_key("1") == version_key("1.0.0") == version_key("1.0+local")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_meant"), [("a", True), ("a.f00", True), ("b", False), ("", False), ("a.f0", False)]
+)
+def test_a_replica_is_meant_by_its_name_or_by_its_full_id(name: str, *, is_meant: bool) -> None:
+    """People know the name; the suffix differs with each start."""
+    assert is_named("a.f00", name) is is_meant
+
+
+def sight(epoch: int, seq: int = 0, **fields: Any) -> Sight:
+    known: dict[str, Any] = {
+        "genesis": "g", "duration_ns": 5 * S, "is_held": True, "is_ours": False, "is_renewal": False
+    }  # fmt: skip
+    return Sight(epoch=epoch, seq=seq, **known | fields)
+
+
+def remembered(*sights: Sight, now_ns: int = 0) -> tuple[Memory, list[Loss | None]]:
+    memory, losses = Memory(), []
+    for each in sights:
+        memory, loss = memory.learn(each, now_ns=now_ns)
+        losses.append(loss)
+    return memory, losses
+
+
+def test_nothing_is_lost_where_everything_grows() -> None:
+    """Grants, renewals, a release, another holder."""
+    grown = [sight(5), sight(5, 3), sight(5, 4, is_renewal=True), sight(5, 4, is_held=False), sight(9), sight(9, 1)]
+
+    assert remembered(*grown)[1] == [None] * len(grown)
+
+
+@pytest.mark.parametrize(
+    ("seen", "loss"),
+    [
+        (sight(0, genesis="", is_held=False), Loss.DATA),
+        (sight(12, genesis="another"), Loss.DATA),
+        (sight(6), Loss.ROLLED_BACK),
+        (sight(0, is_held=False), Loss.ROLLED_BACK),
+        (sight(7, 2), Loss.ROLLED_BACK),
+        (sight(7, 3, is_renewal=True), Loss.ROLLED_BACK),
+        (sight(7, 3), None),
+        (sight(7, 4, is_renewal=True), None),
+        (sight(8), None),
+    ],
+)
+def test_a_loss_shows_in_the_first_reply_after_it_and_is_found_once(seen: Sight, loss: Loss | None) -> None:
+    """An emptied server, another data set, an earlier term, fewer renewals than were seen."""
+    memory, losses = remembered(sight(7, 3), seen, replace(seen, seq=seen.seq + 1))
+
+    assert losses[1:] == [loss, None]
+    assert memory.floor == max(7, seen.epoch)
+
+
+def test_an_agent_that_resumed_a_term_knows_an_emptied_server() -> None:
+    """All it has is the epoch on the board."""
+    assert Memory(floor=7, epoch=7).learn(sight(0, genesis="", is_held=False), now_ns=0)[1] is Loss.DATA
+
+
+def test_the_highest_term_may_be_believed_in_for_its_duration() -> None:
+    """By its holder, who may have renewed it just before the reply; what Redis says after a loss does not count."""
+    memory, _ = remembered(sight(7), sight(0, genesis="", is_held=False), now_ns=10 * S)
+    assert memory.trusted_until_ns == 15 * S
+    assert memory.heard_release(6).trusted_until_ns == 15 * S
+    assert memory.heard_release(7).trusted_until_ns == 0
+    assert remembered(sight(7, is_ours=True), now_ns=10 * S)[0].trusted_until_ns == 0
+    assert remembered(sight(7), sight(7, is_held=False), now_ns=10 * S)[0].trusted_until_ns == 0
 
 
 def test_a_candidate_does_not_wait_for_itself() -> None:

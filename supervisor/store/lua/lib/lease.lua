@@ -2,18 +2,31 @@
 -- teaches the caller the world. KEYS[1] is the lease, KEYS[2] genesis, KEYS[3] events.
 local EVENTS_MAX = 1000
 
-local function event(kind, epoch, who, reason)
+-- What follows the reason are more names and values of the entry.
+local function event(kind, epoch, who, reason, ...)
   redis.call('XADD', KEYS[3], 'MAXLEN', '~', EVENTS_MAX, '*', 'kind', kind, 'epoch', epoch, 'who', who,
-    'reason', reason)
+    'reason', reason, ...)
 end
 
-local function world(code, now)
+-- How many connections show that the holder of a term lives; -1 where the server does not say.
+local function presence_of(prefix, epoch)
+  if prefix == '' then
+    return -1
+  end
+  local reply = redis.pcall('PUBSUB', 'NUMSUB', prefix .. epoch)
+  return type(reply) == 'table' and not reply['err'] and tonumber(reply[2]) or -1
+end
+
+-- presence and gap are answered as given; -1, the default, is: not known.
+local function world(code, now, presence, gap)
   local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'seq', 'until', 'duration', 'host', 'pid',
-    'version', 'acquired', 'transitions')
+    'version', 'acquired', 'transitions', 'hold', 'resign_epoch', 'resign_to', 'resign_by', 'roster')
   local last = redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)
+  local is_asked = r[13] and r[13] == r[1] and (r[3] or '') ~= ''
   return {
     code, r[1] or '0', r[2] or '', r[3] or '', r[4] or '0', whole((tonumber(r[5]) or 0) - now), r[6] or '0', whole(now),
     redis.call('GET', KEYS[2]) or '', last[1] and last[1][1] or '0-0', r[7] or '', r[8] or '', r[9] or '', r[10] or '0',
-    r[11] or '0',
+    r[11] or '0', r[12] or '', is_asked and '1' or '0', is_asked and r[14] or '', is_asked and r[15] or '',
+    r[16] or '0', whole(presence or -1), whole(gap or -1),
   }
 end

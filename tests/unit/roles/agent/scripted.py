@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from supervisor.core.board import Board, board_words
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.lease import MS
@@ -14,6 +16,7 @@ from supervisor.roles.steps import Ask, Step
 from supervisor.settings.models import ElectionSettings
 from supervisor.store.keys import Keys
 from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
+from supervisor.store.scripts import script
 
 S = 1000 * MS
 NONCES = [f"{number:032x}" for number in range(1, 20)]
@@ -40,6 +43,9 @@ class Around:
         self.stopping = False
         self.scheduling = True
         self.scheduler_gone = True
+        self.generation = 1  # of the scheduler
+        self.failures = 0  # of it, within a minute
+        self.turns = 0
         self.wakes = 0
 
     def is_stopping(self) -> bool:
@@ -50,6 +56,16 @@ class Around:
 
     def is_scheduler_gone(self) -> bool:
         return self.scheduler_gone
+
+    def incarnation(self) -> int:
+        return self.generation
+
+    def crashes(self) -> int:
+        return self.failures
+
+    def progress(self) -> int:
+        self.turns += 1
+        return self.turns
 
     def term_changed(self) -> None:
         self.wakes += 1
@@ -64,23 +80,45 @@ def view(code: LeaseCode, **fields: Any) -> LeaseView:
     return LeaseView(code=code, **{**known, **fields})
 
 
+class Shown:
+    """Presence, as the test wants it."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.confirmed = False
+        self.refreshed = 0
+
+    def show(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def is_shown(self, epoch: int) -> bool:
+        return self.confirmed and self.epoch == epoch
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
+
 class Scripted:
     """The generator, and what it asked last."""
 
-    def __init__(self, board: Board | None = None) -> None:
+    def __init__(self, board: Board | None = None, *, me: CandidateInfo = ME, **election: Any) -> None:
         self.board = board or Board(
             memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1
         )
         self.clock = Clock()
         self.around = Around()
+        self.shown = Shown()
+        settings = ElectionSettings(**election)
         self.told: list[tuple[str, dict[str, Any]]] = []
         nonces = iter(NONCES)
         self.standing = Standing(
-            leases=Leases(Keys("test")),
+            leases=Leases(Keys("test"), has_presence=settings.presence),
             board=self.board,
             clock=self.clock,
-            me=ME,
-            timing=Timing.of(ElectionSettings()),
+            me=me,
+            timing=Timing.of(settings),
+            presence=self.shown,
+            on_data_loss=settings.on_data_loss,
             around=self.around,
             report=lambda event, **fields: self.told.append((event, fields)),
             rng=Random(1),
@@ -143,7 +181,26 @@ class Scripted:
 
     def events(self) -> list[str]:
         """Return the names of what it told, without the answers."""
-        return [event for event, _ in self.told if event not in {"election_answer", "candidates"}]
+        return [event for event, _ in self.told if event not in {"election_answer", "candidates", "twins"}]
+
+    def argument(self, name: str) -> Any:
+        """Return one argument of the script it asks for."""
+        assert isinstance(self.step, Ask), self.step
+        return script(self.step.call.script).argument(self.step.call, name)
+
+    def to_renewal(self) -> Scripted:
+        """Let time pass until it asks for a renewal, answering what it asks before."""
+        while not (isinstance(self.step, Ask) and self.script == "lease_renew"):
+            self.answer([]) if isinstance(self.step, Ask) else self.wait()
+        return self
+
+    def stand_by(self, *others: CandidateInfo, **fields: Any) -> Scripted:
+        """Answer the first campaign with a denial, and the question for the candidates."""
+        self.begin()
+        self.answer(view(LeaseCode.DENIED, **fields))
+        assert self.script == "hash_read"
+        self.answer([replace(self.standing.me, seen_ms=100_000), *others])
+        return self
 
     def _advance(self, go: Any) -> Step | None:
         try:

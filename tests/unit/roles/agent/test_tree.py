@@ -14,20 +14,31 @@ def board() -> Board:
     """A board with a scheduler in row 0."""
     made = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
     made.header.phase = Phase.READY
-    made.rows[0].state = SlotState.RUNNING
+    made.rows[0].state, made.rows[0].generation = SlotState.RUNNING, 1
     return made
 
 
-def test_ten_silent_seconds_are_too_many(board: Board) -> None:
-    """Looked at once a second."""
+def test_two_silent_seconds_are_too_many(board: Board) -> None:
+    """Looked at once a second: the parent ends it at the same limit."""
     clock = Clock()
     tree = Tree(board, board.rows[0], clock)
     seen = []
-    for _ in range(11):
+    for _ in range(4):
         seen.append(tree.can_schedule())
         clock.now_ns += S
 
-    assert seen == [True] * 10 + [False]
+    assert seen == [True, True, False, False]
+
+
+def test_the_process_that_a_term_is_for_is_the_living_one_or_the_next(board: Board) -> None:
+    """The parent shows a death only after it has reaped the process, so the next number is a promise."""
+    tree = Tree(board, board.rows[0], Clock())
+    board.rows[0].generation = 4
+    assert tree.incarnation() == 4
+    board.rows[0].state = SlotState.BACKOFF
+    assert tree.incarnation() == 5
+    board.rows[0].generation, board.rows[0].state = 5, SlotState.STARTING
+    assert tree.incarnation() == 5
 
 
 def test_any_progress_clears_it(board: Board) -> None:

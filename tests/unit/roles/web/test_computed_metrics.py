@@ -21,8 +21,8 @@ from supervisor.telemetry import metrics
 
 UNITS = ("_seconds", "_bytes", "_info", "_total")
 COUNTS = re.compile(
-    r"tenure_(is_leader|term_epoch|slot_state|slot_open_fds|workers_busy|healthcheck|redis_up|schedules|"
-    r"election_candidates|queue_(ready|running|later|dead|paused))"
+    r"tenure_(election_(is_leader|epoch|candidates|twins)|slot_state|slot_open_fds|workers_busy|healthcheck|redis_up|"
+    r"schedules|schedules_overdue|config_last_reload_successful|queue_(ready|running|later|dead|paused))"
 )
 
 
@@ -54,9 +54,9 @@ def test_a_leader_and_its_children_are_measured(make_seat: Callable[..., Seat], 
 
     seen = scrape(seat, overview)
 
-    assert value(seen, "tenure_is_leader") == 1
-    assert value(seen, "tenure_term_epoch") == 7
-    assert value(seen, "tenure_term_trust_remaining_seconds") == 4
+    assert value(seen, "tenure_election_is_leader") == 1
+    assert value(seen, "tenure_election_epoch") == 7
+    assert value(seen, "tenure_election_trust_remaining_seconds") == 4
     assert value(seen, "tenure_slot_state", slot="worker-cpu-0", role="worker") == 5
     assert value(seen, "tenure_slot_restarts_total", slot="worker-cpu-0") == 3
     assert value(seen, "tenure_slot_beat_age_seconds", slot="agent") == 0.25
@@ -90,7 +90,7 @@ def test_a_standby_trusts_nothing(make_seat: Callable[..., Seat]) -> None:
     seat = make_seat()
     seat.board.publish_term(NO_TERM)
 
-    assert value(scrape(seat, None), "tenure_is_leader") == 0
+    assert value(scrape(seat, None), "tenure_election_is_leader") == 0
 
 
 def described() -> list[tuple[str, str, tuple[str, ...], str]]:

@@ -1,0 +1,100 @@
+"""Who else could lead, as Redis lists them: for the order after a release, for people, and for a name used twice.
+
+Guarantees
+    It is read when the list has changed, as the replies and the release itself say by a
+    number, and now and then. Whoever was not seen for three lease durations does not count.
+
+Does not guarantee
+    That who is listed will answer. The others wait for a better candidate a few
+    milliseconds, not for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from supervisor.core.lease import MS, PREFER_NS, Rank, State, is_named, stagger_ns
+from supervisor.roles.agent.standing import UNANSWERED, Standing
+from supervisor.roles.steps import Ask, Steps
+from supervisor.store.leases import CandidateInfo
+
+PERIOD_NS = 60_000 * MS  # of the leader, whose count is what alarms look at
+STANDBY_PERIOD_NS = 300_000 * MS  # of the others: less than half a question a second is what a standby may cost
+FRESH_LEASES = 3  # candidates that campaigned within so many lease durations are alive
+
+
+class Roster:
+    """The candidates beside this replica."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._at = standing
+        self._others: list[CandidateInfo] = []
+        self._number = -1  # of the list that was read
+        self._due_ns = 0
+        self._twins: dict[str, int] = {}  # replicas of this one's name, and when each was last seen
+        self._reported: set[str] = set()
+
+    def noticed(self, number: int) -> None:
+        """Take in which list Redis has now."""
+        if number != self._number:
+            self._due_ns = 0
+
+    def is_due(self) -> bool:
+        """Whether the list should be read."""
+        return self._at.now() >= self._due_ns
+
+    def is_alone(self) -> bool:
+        """Whether nobody else would lead."""
+        return not self._others
+
+    def learn(self, number: int) -> Steps[None]:
+        """Read the list, whose number is ``number``."""
+        at = self._at
+        self._due_ns = at.now() + (PERIOD_NS if at.state is State.LEADER else STANDBY_PERIOD_NS)
+        try:
+            listed: list[CandidateInfo] = yield Ask(at.leases.candidates(), at.timing.timeout_ns)
+        except UNANSWERED:
+            return  # only the order of campaigns depends on it
+        self._number = number
+        newest_ms = max((candidate.seen_ms for candidate in listed), default=0)
+        oldest_ms = newest_ms - FRESH_LEASES * at.timing.duration_ms
+        fresh = [candidate for candidate in listed if candidate.seen_ms >= oldest_ms]
+        eligible = [candidate for candidate in fresh if candidate.participates]
+        self._others = [candidate for candidate in eligible if candidate.replica != at.me.replica]
+        at.report("candidates", count=len(eligible))
+        self._look_for_twins(fresh)
+
+    def wait_ns(self, *, holder: str, prefer: str) -> int:
+        """Return how long to let better candidates go first after ``holder`` released the lease.
+
+        ``prefer`` was asked for: it waits for nobody, and everybody waits for it.
+        """
+        if is_named(self._at.me.replica, prefer):
+            return 0
+        others = [_rank(other) for other in self._others if other.replica != holder]
+        return stagger_ns(_rank(self._at.me), others) + (PREFER_NS if prefer else 0)
+
+    def _look_for_twins(self, fresh: Sequence[CandidateInfo]) -> None:
+        """Say once that a replica of this one's name lives: it was seen, and seen again later.
+
+        The predecessor of a tree that was killed looks the same, but is never seen again.
+        """
+        at = self._at
+        name = at.me.replica.rpartition(".")[0]
+        known, self._twins = self._twins, {}
+        for candidate in fresh:
+            if candidate.replica == at.me.replica or candidate.replica.rpartition(".")[0] != name or not name:
+                continue
+            seen_ms = known.get(candidate.replica, candidate.seen_ms)
+            self._twins[candidate.replica] = seen_ms
+            if candidate.seen_ms == seen_ms:
+                self._due_ns = min(self._due_ns, at.now() + 2 * at.timing.duration_ns)
+            elif candidate.replica not in self._reported:
+                self._reported.add(candidate.replica)
+                at.report("name_used_twice", name=name, other=candidate.replica, host=candidate.host)
+        self._reported &= set(self._twins)
+        at.report("twins", count=len(self._reported))
+
+
+def _rank(candidate: CandidateInfo) -> Rank:
+    return Rank(candidate.draining, candidate.priority, candidate.version, candidate.started_ms, candidate.replica)

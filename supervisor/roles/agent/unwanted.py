@@ -1,0 +1,88 @@
+"""Makes runs of this replica give way to newer ones of their schedule, as the scheduler's policy asked.
+
+Guarantees
+    A request is repeated while it stands, so that a worker that missed one gets the next.
+    Only a process that executes the very run is asked or killed, as far as the scoreboard shows.
+
+Does not guarantee
+    That a coroutine that refuses its cancellation ends before its hard timeout: the process is not killed,
+    because its neighbours would die with it. What it reports later is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from supervisor.core.board import Row, Verb
+from supervisor.roles.agent.beats import LocalWorkers
+from supervisor.roles.seat import Seat
+from supervisor.roles.steps import Report
+from supervisor.settings.models import WorkerKind
+from supervisor.store.queues import Queues
+from supervisor.store.scripts import Call
+
+
+def exclusive_slots(seat: Seat) -> list[int]:
+    """Return the worker slots whose processes execute one run at a time."""
+    pools = {name for name, pool in seat.settings.workers.items() if pool.kind is WorkerKind.SYNC}
+    return [
+        slot for slot, name in enumerate(seat.slot_names) if name.removeprefix("worker-").rpartition("-")[0] in pools
+    ]
+
+
+class Unwanted:
+    """Passes requests on from Redis to workers, and to the parent, who alone kills."""
+
+    def __init__(
+        self,
+        *,
+        run: Callable[[Call[Any]], Any],
+        queues: Queues,
+        workers: LocalWorkers,
+        row: Row,
+        wake_parent: Callable[[], None],
+        exclusive: Collection[int],
+        report: Report,
+    ) -> None:
+        """Build it.
+
+        Args:
+            run: sends one call and returns its reply.
+            queues: builds it.
+            workers: of this replica.
+            row: the agent's own, for requests to the parent.
+            wake_parent: makes the parent look at it.
+            exclusive: slots whose process executes one run at a time, so that a kill hits no other.
+            report: what happened.
+        """
+        self._run = run
+        self._queues = queues
+        self._workers = workers
+        self._row = row
+        self._wake_parent = wake_parent
+        self._exclusive = frozenset(exclusive)
+        self._report = report
+
+    def look(self, _now_ns: int) -> None:
+        """Ask Redis, unless nothing is executed here, and pass on what it wants."""
+        slots = self._workers.busy()
+        if not slots:
+            return
+        for request in self._run(self._queues.unwanted(sorted(slots))):
+            slot = slots[request.session]
+            if not self._workers.end_run(slot, request.run_id):
+                continue
+            is_killed = request.is_killed and slot in self._exclusive
+            self._report("run_unwanted", run=request.run_id, session=request.session, kill=is_killed)
+            if is_killed:
+                self._kill(slot, int(request.session.rpartition("/")[2]))
+
+    def _kill(self, slot: int, generation: int) -> None:
+        if self._row.request_number != self._row.handled_number:
+            return  # the parent has not seen the one before; this one comes again
+        self._row.request_verb = Verb.KILL
+        self._row.request_slot = slot
+        self._row.request_generation = generation
+        self._row.request_number += 1
+        self._wake_parent()

@@ -1,0 +1,24 @@
+-- Read what happened to the lease, newest first. Writes nothing.
+--
+-- KEYS  events         stream: what happened
+-- ARGV  count          at most so many
+--
+-- Includes  clock
+--
+-- Returns  id, kind, epoch, who, reason for each
+local FIELDS = { 'kind', 'epoch', 'who', 'reason' }
+if not_whole(1, 1) or tonumber(ARGV[1]) < 1 then
+  return refuse('count must be a whole number above 0')
+end
+local reply = {}
+for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', ARGV[1])) do
+  local fields = {}
+  for i = 1, #entry[2], 2 do
+    fields[entry[2][i]] = entry[2][i + 1]
+  end
+  reply[#reply + 1] = entry[1]
+  for _, name in ipairs(FIELDS) do
+    reply[#reply + 1] = fields[name] or ''
+  end
+end
+return reply

@@ -1,0 +1,48 @@
+-- Give the holder a later epoch of its own: its scheduler died, and what that one sent late must be refused.
+--
+-- KEYS  lease          hash: the current term
+--       genesis        string: identity of this data set
+--       events         stream: acquired goes in
+--       fence          string: highest epoch ever granted
+-- ARGV  epoch          of the caller's term
+--       nonce          of the caller's term
+--       new_nonce      32 hex digits, drawn for this promotion and kept for its retries
+--       duration_ms    how long the new term lasts unless renewed
+--
+-- Includes  clock
+--           lease
+--
+-- Returns  code, then the lease as it now is
+--          GRANTED  the caller holds a new term
+--          SAME     it was promoted to this nonce before: an earlier reply was lost. Renewed: trust counts from now
+--          MISSING  there is no lease at all: the data set was emptied
+--          LOST     another term was granted, or this one was released
+--
+-- The caller asks only after its parent reaped the scheduler. The holder stays, so this is no transition.
+if not_whole(1, 1) or not_whole(4, 4) or ARGV[2] == '' or tonumber(ARGV[4]) <= 0 then
+  return refuse('epoch and duration must be whole numbers and nonce not empty')
+end
+if not string.match(ARGV[3], '^%x+$') or #ARGV[3] ~= 32 or ARGV[3] == ARGV[2] then
+  return refuse('new_nonce must be 32 hex digits, and another than nonce')
+end
+local now = now_ms()
+local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder')
+if not r[1] then
+  return world('MISSING', now)
+end
+if r[2] == ARGV[3] then
+  redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(ARGV[4])), 'duration', ARGV[4], 'renewed', whole(now))
+  redis.call('HINCRBY', KEYS[1], 'seq', 1)
+  return world('SAME', now)
+end
+if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then
+  return world('LOST', now)
+end
+
+local highest = math.max(tonumber(r[1]), tonumber(redis.call('GET', KEYS[4]) or '0') or 0)
+local granted = whole(math.max(highest + 1, now))
+redis.call('SET', KEYS[4], granted)
+redis.call('HSET', KEYS[1], 'epoch', granted, 'nonce', ARGV[3], 'seq', '0', 'duration', ARGV[4],
+  'until', whole(now + tonumber(ARGV[4])), 'renewed', whole(now), 'presence', '0')
+event('acquired', granted, r[3], 'promoted')
+return world('GRANTED', now)

@@ -1,0 +1,27 @@
+"""What the board shows of a slot, for those who decide by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from supervisor.core.board import Board, SlotState, board_words
+from supervisor.core.restart import NS, Group, Policy, Slot
+from supervisor.process.slots import LiveSlot, SlotSpec
+
+POLICY = Policy(boot_timeout_ns=NS, grace_ns=NS, backoff_max_ns=NS)
+
+
+def test_the_deaths_of_the_last_minute_are_on_the_board_and_outlive_a_start() -> None:
+    """The agent decides by them at the third, and an agent that was replaced meanwhile knows them too."""
+    board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
+    spec = SlotSpec(name="scheduler", role="scheduler", run=lambda _: 0, group=Group.SCHEDULER)
+    live = LiveSlot(index=0, spec=spec, row=board.rows[0], inflight=board.inflight[0], policy=POLICY)
+    live.mirror(is_wanted=True)
+    assert board.rows[0].crashes == 0
+    live.slot = Slot(state=SlotState.BACKOFF, generation=3, failures=(1 * NS, 100 * NS, 130 * NS, 159 * NS))
+    live.mirror(is_wanted=True)
+    live.forget_child()
+    live.slot = replace(live.slot, state=SlotState.STARTING, generation=4)
+    live.mirror(is_wanted=True)
+
+    assert board.rows[0].crashes == 3

@@ -1,0 +1,198 @@
+"""What each replica does when Redis lost data: say so once, never go back, wait out what others may believe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from supervisor.core.board import NO_TERM
+from supervisor.core.lease import MS
+from supervisor.roles.steps import Ask, Listen, Sleep
+from supervisor.settings.models import DataLoss
+from supervisor.store.leases import LeaseCode
+from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
+
+EMPTY: dict[str, Any] = {
+    "epoch": 0, "nonce": "", "holder": "", "seq": 0, "duration_ms": 0, "genesis": "", "last_event": "0-0"
+}  # fmt: skip
+
+
+def lost(elector: Scripted) -> list[str]:
+    return [fields["kind"] for event, fields in elector.told if event == "redis_lost_data"]
+
+
+def emptied_leader(**election: Any) -> Scripted:
+    """Return a leader whose renewal met an emptied server."""
+    elector = Scripted(**election).lead(epoch=88).to_renewal()
+    elector.answer(view(LeaseCode.MISSING, **EMPTY))
+    return elector
+
+
+def test_a_leader_on_an_emptied_server_wins_a_later_epoch_at_once() -> None:
+    """The highest term was its own: nobody else can believe in it."""
+    elector = emptied_leader()
+    assert elector.script == "lease_campaign"
+    assert (elector.argument("floor"), elector.argument("genesis_seen"), elector.argument("hold")) == (88, "g", "")
+    nonce = elector.argument("nonce")
+    assert nonce != NONCES[0]
+    elector.answer(view(LeaseCode.GRANTED, epoch=89, nonce=nonce, holder="me", seq=0, genesis=nonce, remaining_ms=5000))
+
+    assert elector.board.header.data_loss_epoch == 89
+    assert elector.board.header.doubtful_until_ms > 0
+    assert lost(elector) == ["data"]
+    assert elector.board.header.is_leading
+
+
+def test_the_next_term_after_that_is_a_usual_one() -> None:
+    """One term is marked, and the loss is told once."""
+    elector = emptied_leader()
+    nonce = elector.argument("nonce")
+    elector.answer(view(LeaseCode.GRANTED, epoch=89, nonce=nonce, holder="me", seq=0, genesis="x", remaining_ms=5000))
+    elector.around.generation = 2
+    elector.answer()
+    assert elector.script == "lease_promote"
+    elector.answer(view(LeaseCode.GRANTED, epoch=90, nonce=NONCES[2], holder="me", seq=0, genesis="x"))
+
+    assert elector.board.header.data_loss_epoch == 89
+    assert lost(elector) == ["data"]
+
+
+def test_a_follower_on_an_emptied_server_waits_out_the_term_it_saw() -> None:
+    """Its holder may have renewed just before, and may believe in it for a whole duration from then."""
+    follower = Scripted().stand_by()
+    follower.wait()
+    follower.answer(view(LeaseCode.DENIED, **EMPTY), after_ns=MS)
+    found_ns = follower.clock.now_ns
+    assert lost(follower) == ["data"]
+    while not isinstance(follower.step, Ask) or follower.script != "lease_campaign":
+        assert follower.clock.now_ns < found_ns + 12 * S
+        if isinstance(follower.step, Ask):
+            follower.answer(view(LeaseCode.VIEW, **EMPTY))
+        else:
+            follower.wait()
+
+    assert follower.clock.now_ns == found_ns + 5 * S
+    assert follower.argument("floor") == 7
+    assert lost(follower) == ["data"]
+
+
+def test_a_follower_that_heard_the_release_has_nothing_to_wait_for() -> None:
+    """The holder itself said that it is over."""
+    follower = Scripted().stand_by()
+    follower.answer([("6-0", {"kind": "released", "epoch": "7", "who": "other", "reason": "x", "roster": "0"})])
+    assert follower.script == "lease_campaign"
+    follower.refuse()
+    assert isinstance(follower.step, Sleep)
+    follower.wait()
+    follower.answer(view(LeaseCode.VIEW, **EMPTY))
+
+    assert follower.script == "lease_campaign"
+
+
+def test_a_follower_that_waits_follows_whoever_wins_meanwhile() -> None:
+    """The leader of the lost term is faster."""
+    follower = Scripted().stand_by()
+    follower.wait()
+    follower.answer(view(LeaseCode.DENIED, **EMPTY), after_ns=MS)
+    assert isinstance(follower.step, Listen)
+    follower.answer([("1-0", {"kind": "acquired", "epoch": "9", "who": "other", "reason": "vacant"})])
+    follower.answer(view(LeaseCode.VIEW, epoch=9, genesis="n"))
+    if isinstance(follower.step, Ask):
+        follower.answer([])
+
+    assert isinstance(follower.step, Listen)
+    assert follower.step.until_ns > follower.clock.now_ns + 2900 * MS
+    assert follower.standing.known_genesis == "n"
+
+
+def test_a_record_of_an_earlier_term_of_this_replica_is_taken_over_at_once() -> None:
+    """Redis went back before a promotion: only a later epoch will do."""
+    elector = Scripted().lead(epoch=88).to_renewal()
+    elector.answer(view(LeaseCode.LOST, epoch=80, nonce="e" * 32, holder="me"))
+
+    assert lost(elector) == ["rolled_back"]
+    assert elector.script == "lease_campaign"
+    assert elector.argument("floor") == 88
+    assert elector.argument("nonce") not in {NONCES[0], "e" * 32}
+
+
+def test_a_term_that_a_late_copy_of_an_old_question_won_is_adopted() -> None:
+    """By the record this replica holds a term that it does not know: its nonce asks again."""
+    follower = Scripted().stand_by()
+    follower.wait()
+    follower.answer(view(LeaseCode.DENIED, epoch=9, nonce="e" * 32, holder="me"))
+    assert follower.script == "lease_campaign"
+    assert follower.argument("nonce") == "e" * 32
+    follower.answer(view(LeaseCode.SAME, epoch=9, nonce="e" * 32, holder="me", seq=4))
+
+    assert follower.script == "lease_renew"
+
+
+def test_a_term_below_the_floor_is_never_adopted() -> None:
+    """Redis went back to a grant of an earlier question; a later term was seen since, and is waited out."""
+    follower = Scripted()
+    follower.begin()
+    follower.refuse()
+    follower.wait()
+    follower.answer(view(LeaseCode.VIEW, epoch=50))
+    while follower.script != "lease_campaign":
+        follower.answer([])
+        follower.wait()
+    follower.answer(view(LeaseCode.SAME, epoch=40, nonce=NONCES[0], holder="me"))
+    assert isinstance(follower.step, Listen)
+    follower.wait()
+    follower.answer(view(LeaseCode.VIEW, epoch=40, nonce=NONCES[0], holder="me"))
+
+    assert follower.script == "lease_campaign"
+    assert follower.argument("floor") == 50
+    assert follower.argument("nonce") != NONCES[0]
+    assert follower.board.term() == NO_TERM
+
+
+def test_fewer_renewals_than_were_made_show_a_loss_within_the_term() -> None:
+    """An asynchronous fail-over: the term goes on, and what fired meanwhile is in doubt."""
+    elector = Scripted().lead(epoch=88).to_renewal()
+    elector.answer(view(LeaseCode.RENEWED, epoch=88, nonce=NONCES[0], holder="me", seq=50))
+    elector.to_renewal()
+    elector.answer(view(LeaseCode.RENEWED, epoch=88, nonce=NONCES[0], holder="me", seq=50))
+
+    assert lost(elector) == ["rolled_back"]
+    assert elector.board.header.doubtful_until_ms == elector.clock.wall_ms()
+    assert elector.board.header.is_leading
+
+
+def test_with_hold_the_new_term_is_kept_and_nothing_may_fire_until_a_person_says_so() -> None:
+    """The hold is part of the grant, so that no crash lets a fire slip in between."""
+    elector = emptied_leader(on_data_loss=DataLoss.HOLD)
+    assert elector.argument("hold") == "data"
+    nonce = elector.argument("nonce")
+    mine: dict[str, Any] = {"epoch": 89, "nonce": nonce, "holder": "me", "genesis": nonce}
+    elector.answer(view(LeaseCode.GRANTED, seq=0, hold="data", **mine))
+    assert elector.board.term().trusted_until_ns == 0
+    assert (elector.board.header.is_held, elector.board.header.is_leading) == (1, 0)
+    elector.to_renewal()
+    assert elector.argument("hold") == ""
+    elector.answer(view(LeaseCode.RENEWED, seq=1, hold="data", **mine))
+    assert elector.board.header.is_held
+    wakes = elector.around.wakes
+    elector.to_renewal()
+    elector.answer(view(LeaseCode.RENEWED, seq=2, **mine))
+
+    assert (elector.board.header.is_held, elector.board.header.is_leading) == (0, 1)
+    assert elector.around.wakes == wakes + 1
+
+
+def test_with_hold_a_loss_within_the_term_stops_the_fires_before_redis_is_told() -> None:
+    """The board first, then the record, by a renewal that does not wait for its time."""
+    elector = Scripted(on_data_loss=DataLoss.HOLD).lead(epoch=88).to_renewal()
+    mine: dict[str, Any] = {"epoch": 88, "nonce": NONCES[0], "holder": "me"}
+    elector.answer(view(LeaseCode.RENEWED, seq=50, **mine))
+    elector.to_renewal()
+    elector.answer(view(LeaseCode.RENEWED, seq=50, **mine))
+    assert elector.board.header.is_held
+    assert elector.script == "lease_renew"
+    assert elector.argument("hold") == "rolled_back"
+    elector.answer(view(LeaseCode.RENEWED, seq=51, hold="rolled_back", **mine))
+    elector.to_renewal()
+
+    assert elector.argument("hold") == ""
+    assert elector.board.header.is_held

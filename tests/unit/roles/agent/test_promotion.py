@@ -1,0 +1,197 @@
+"""What becomes of the term when the scheduler dies, hangs, or keeps dying, and when the agent dies with it."""
+
+from __future__ import annotations
+
+from supervisor.core.board import NO_TERM, Term
+from supervisor.core.lease import MS, State
+from supervisor.roles.steps import Ask, Sleep
+from supervisor.store.leases import LeaseCode
+from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
+
+
+def bereft() -> Scripted:
+    """Return a leader whose scheduler just died; it was told so, and asks for a later epoch."""
+    elector = Scripted().lead()
+    elector.around.generation = 2
+    elector.answer()
+    return elector
+
+
+def promoted(elector: Scripted, code: LeaseCode = LeaseCode.GRANTED, *, epoch: int = 9) -> None:
+    """Answer a promotion."""
+    nonce = elector.board.next_nonce or ""
+    elector.answer(view(code, epoch=epoch, nonce=nonce, holder="me", seq=0), after_ns=MS)
+
+
+def test_a_dead_scheduler_is_followed_by_a_later_term() -> None:
+    """At once, not with the next renewal; the process to come is the one it is issued to."""
+    elector = bereft()
+    assert elector.script == "lease_promote"
+    assert elector.args[:2] == (8, NONCES[0])
+    asked_ns = elector.clock.now_ns
+    promoted(elector)
+
+    assert elector.board.term() == Term(9, NONCES[1], asked_ns + 4500 * MS)
+    assert elector.board.header.scheduler_generation == 2
+    assert elector.standing.state is State.LEADER
+    assert elector.events()[-1] == "leader_promoted"
+    assert elector.around.wakes == 2
+
+
+def test_while_it_asks_the_nonce_is_on_the_board_and_the_term_is_not_trusted() -> None:
+    """Either term may stand in Redis; and an agent that dies now is followed by one that asks the same."""
+    elector = bereft()
+
+    assert elector.board.next_nonce == elector.argument("new_nonce") == NONCES[1]
+    assert elector.board.term() == Term(8, NONCES[0], 0)
+    assert not elector.board.header.is_leading
+    assert elector.standing.state is State.PROMOTING
+
+
+def test_a_promotion_that_is_not_answered_is_asked_again_with_the_same_nonce() -> None:
+    """Another would orphan the term that the first may have won."""
+    elector = bereft()
+    for _ in range(3):
+        elector.refuse(after_ns=750 * MS)
+        assert isinstance(elector.step, Sleep)
+        elector.wait()
+        assert elector.script == "lease_promote"
+        assert elector.argument("new_nonce") == NONCES[1]
+    promoted(elector, LeaseCode.SAME)
+
+    assert elector.standing.state is State.LEADER
+
+
+def test_an_agent_that_died_while_it_asked_is_followed_by_one_that_asks_the_same() -> None:
+    """Before anything else: a renewal of the old term could be refused, and the new one forgotten."""
+    before = bereft()
+    elector = Scripted(before.board)
+    elector.around.generation = 2
+    elector.begin()
+    assert elector.script == "lease_promote"
+    assert (elector.argument("epoch"), elector.argument("new_nonce")) == (8, NONCES[1])
+    promoted(elector, LeaseCode.SAME)
+
+    assert elector.board.term().epoch == 9
+
+
+def test_a_death_that_nobody_saw_because_the_agent_was_dead_is_found_on_the_board() -> None:
+    """The term says which process it was issued to."""
+    before = Scripted().lead()
+    elector = Scripted(before.board)
+    elector.around.generation = 2
+    elector.begin()
+
+    assert elector.script == "lease_promote"
+
+
+def test_a_promotion_that_is_refused_makes_a_follower() -> None:
+    """Another replica leads: the scheduler was dead for too long."""
+    elector = bereft()
+    elector.answer(view(LeaseCode.LOST, epoch=11))
+
+    assert elector.standing.state is State.FOLLOWER
+    assert elector.board.term() == NO_TERM
+    assert elector.board.next_nonce is None
+
+
+def test_a_stop_during_a_promotion_gives_back_whichever_term_stands() -> None:
+    """The one that was promoted, if the answer was lost."""
+    elector = bereft()
+    elector.around.stopping = True
+    elector.refuse(after_ns=750 * MS)
+    assert elector.script == "lease_view"
+    elector.answer(view(LeaseCode.VIEW, epoch=9, nonce=NONCES[1], holder="me"))
+
+    assert elector.script == "lease_release"
+    assert elector.args[:2] == (9, NONCES[1])
+
+
+def test_a_stop_during_a_promotion_that_did_not_win_gives_back_the_old_term() -> None:
+    """And follows the promotion if it arrives just before the release."""
+    elector = bereft()
+    elector.around.stopping = True
+    elector.refuse(after_ns=750 * MS)
+    elector.answer(view(LeaseCode.VIEW, epoch=8, nonce=NONCES[0], holder="me"))
+    assert elector.args[:2] == (8, NONCES[0])
+    elector.answer(view(LeaseCode.LOST, epoch=9, nonce=NONCES[1], holder="me"))
+
+    assert elector.script == "lease_release"
+    assert elector.args[:2] == (9, NONCES[1])
+
+
+def test_the_third_death_within_a_minute_lets_another_replica_lead() -> None:
+    """At once, and not again for a while; its workers go on, so the replica stays."""
+    elector = Scripted().lead()
+    elector.around.generation, elector.around.failures = 4, 3
+    elector.answer()
+    assert elector.script == "lease_release"
+    assert elector.argument("reason") == "scheduler_crashes"
+    elector.answer(view(LeaseCode.RELEASED, holder=""))
+
+    assert isinstance(elector.step, Sleep)
+    assert elector.step.until_ns - elector.clock.now_ns == 10 * S
+    assert elector.board.header.ineligible_until_ns == elector.step.until_ns
+
+
+def test_a_standby_whose_scheduler_keeps_dying_does_not_ask() -> None:
+    """It would have to give the lease back at once."""
+    elector = Scripted().stand_by()
+    elector.around.generation, elector.around.failures = 4, 3
+    elector.answer([])
+
+    assert isinstance(elector.step, Sleep)
+    assert elector.step.until_ns - elector.clock.now_ns == 10 * S
+
+
+def test_an_agent_that_died_meanwhile_does_not_end_the_pause() -> None:
+    """It is on the board: the scheduler that keeps dying is the same."""
+    before = Scripted().stand_by()
+    before.around.generation, before.around.failures = 4, 3
+    before.answer([])
+    elector = Scripted(before.board)
+    elector.begin()
+
+    assert isinstance(elector.step, Sleep)
+    assert elector.step.until_ns == before.board.header.ineligible_until_ns
+
+
+def test_every_further_death_doubles_the_pause() -> None:
+    """Ten seconds, twenty, …, five minutes."""
+    elector = Scripted().stand_by()
+    pauses = []
+    for generation in range(2, 10):
+        elector.around.generation, elector.around.failures = generation, 3
+        elector.answer([])
+        assert isinstance(elector.step, Sleep)
+        pauses.append((elector.board.header.ineligible_until_ns - elector.clock.now_ns) // S)
+
+    assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]
+
+
+def test_a_scheduler_that_stands_still_gets_no_renewal_and_nothing_is_released() -> None:
+    """It may be stopped in the middle of a write: only its confirmed death, or the end of the lease, frees the term."""
+    elector = Scripted().lead()
+    elector.around.scheduling = elector.around.scheduler_gone = False
+    trusted_until_ns = elector.board.term().trusted_until_ns
+    while elector.clock.now_ns < trusted_until_ns + 10 * S:
+        assert isinstance(elector.step, Sleep)
+        elector.wait()
+    assert elector.standing.state is State.LAPSED
+    assert elector.events().count("renewal_withheld") == 1
+    elector.around.scheduling = True
+    elector.wait()
+
+    assert elector.script == "lease_renew"
+
+
+def test_a_hung_scheduler_that_was_ended_is_followed_by_a_later_term() -> None:
+    """The parent killed it and reaped it."""
+    elector = Scripted().lead()
+    elector.around.scheduling = elector.around.scheduler_gone = False
+    elector.wait()
+    elector.around.generation, elector.around.scheduling = 2, True
+    elector.answer()
+
+    assert isinstance(elector.step, Ask)
+    assert elector.script == "lease_promote"
