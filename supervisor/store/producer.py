@@ -35,16 +35,16 @@ from supervisor.core.errors import (
 )
 from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Envelope, Template, fresh_run_id
 from supervisor.core.registry import JobCard, registry
-from supervisor.settings.durations import parse_duration
+from supervisor.settings.durations import delay_to_ms
 from supervisor.settings.models import QueueSettings, RedisSettings
 from supervisor.store.client import AsyncStore, Store
 from supervisor.store.codec import check_run_id
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.queues import Queues
+from supervisor.store.resolver import Signpost
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 
-DELAY_S_MAX = 366 * 86_400.0
 CARDS_AGE_NS_MAX = 60 * 1_000_000_000  # how long a published job is believed before it is read again
 TRIES = 2  # a connection that died while idle fails once; the second try has a fresh one
 
@@ -78,6 +78,7 @@ class Producer:
         limits: QueueSettings | None = None,
         open_store: Callable[[], Store] | None = None,
         open_async_store: Callable[[], AsyncStore] | None = None,
+        follow: Signpost | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._entropy = entropy
@@ -88,8 +89,10 @@ class Producer:
         self._sessions = Sessions(self.keys)
         url = settings.url.get_secret_value()
         name = f"{cluster}:producer"
-        self._open = open_store or (lambda: Store.connect(url, settings=settings, name=name))
-        self._open_async = open_async_store or (lambda: AsyncStore.connect(url, settings=settings, name=name))
+        self._open = open_store or (lambda: Store.connect(url, settings=settings, name=name, follow=follow))
+        self._open_async = open_async_store or (
+            lambda: AsyncStore.connect(url, settings=settings, name=name, follow=follow)
+        )
         self._cards: dict[str, JobCard] = {}
         self._cards_read_ns = 0
         self._forget()
@@ -111,7 +114,7 @@ class Producer:
         run_id: str | None = None,
     ) -> str:
         """Enqueue a run; see ``supervisor.enqueue``."""
-        delay_ms = _delay_ms(delay)
+        delay_ms = delay_to_ms(delay)
         if self._needs_cards(job):
             self._remember(self._run(self._sessions.read_jobs()))
         envelope = self._envelope(job, args, queue=queue, priority=priority, run_id=run_id)
@@ -130,7 +133,7 @@ class Producer:
         run_id: str | None = None,
     ) -> str:
         """Enqueue a run without blocking the event loop; see ``supervisor.enqueue``."""
-        delay_ms = _delay_ms(delay)
+        delay_ms = delay_to_ms(delay)
         if self._needs_cards(job):
             self._remember(await self._run_async(self._sessions.read_jobs()))
         envelope = self._envelope(job, args, queue=queue, priority=priority, run_id=run_id)
@@ -238,15 +241,6 @@ class Producer:
         if store is None:
             store = self._by_loop[loop] = self._open_async()
         return store
-
-
-def _delay_ms(delay: float | str | None) -> int:
-    if delay is None:
-        return 0
-    seconds = parse_duration(delay) if isinstance(delay, str) else float(delay)
-    if not 0 <= seconds <= DELAY_S_MAX:
-        raise ValueError(f"delay must be 0 seconds to 366 days, got {delay!r}")
-    return round(seconds * 1000)
 
 
 def _check_size(envelope: Envelope) -> None:

@@ -11,13 +11,14 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from supervisor.core.model import Envelope, Kind, Outcome, Release
 from supervisor.store.codec import (
+    Packed,
     charges,
     check_run_id,
     chunks,
@@ -37,10 +38,25 @@ from supervisor.store.sessions import check_session
 
 ENQUEUE_MAX = 500
 TURN_MAX = 200
+CHILDREN_MAX = 1000
+"""Most children that the acknowledgements of one turn may carry together, and so most of one run."""
+
+CHILDREN_BYTES_MAX = 4 * 1024 * 1024
+"""Most bytes of them: what one script may keep Redis busy with."""
+
 RELEASE_MAX = 200
 HISTORY = 10_000
 DEAD_CAP = 10_000
 _NOTE_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A run that another one spawned: it comes into being with the acknowledgement of that one."""
+
+    packed: Packed
+    delay_ms: int
+    job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +77,12 @@ class Ack:
     history_note: str = ""
     job: str = ""  # for the history
     kind: Kind | None = None  # with GIVEBACK: the kind that the run really has
+    children: tuple[Child, ...] = ()  # with OK
+
+    @property
+    def children_bytes(self) -> int:
+        """How much its children add to a turn."""
+        return sum(len(child.packed.data) for child in self.children)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +95,7 @@ class FetchedRun:
     crashes: int
     interrupts: int
     suspect: bool  # to be run alone
+    fetched_ms: int = field(default=0, compare=False)  # by Redis' time; a repeated reply has another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +118,16 @@ class TurnReply:
     next_due_ms: int | None  # by Redis' time: when the next delayed run is due
     now_ms: int
     broken: list[BrokenRun]
+
+
+@dataclass(frozen=True, slots=True)
+class UnwantedRun:
+    """A run that must give way to a newer one of its schedule."""
+
+    queue: str
+    run_id: str
+    session: str
+    is_killed: bool  # its time to stop is over: Redis has let go of it already
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +196,18 @@ class Queues(QueueReads):
             queues: where it takes runs from.
             want: how many it can start, at most 200.
             want_suspect: whether it is idle and so can take one suspect run, alone, in place of others.
-            acks: at most 200.
+            acks: at most 200, with at most ``CHILDREN_MAX`` children together.
             history: how many ended attempts each queue remembers.
             dead_cap: how many dead runs each queue keeps.
         """
         assert 0 <= want <= TURN_MAX
         assert len(acks) <= TURN_MAX
+        assert sum(len(ack.children) for ack in acks) <= CHILDREN_MAX
         items: list[Argument] = [check_name("queue", queue) for queue in queues]
         for ack in acks:
             items.extend(_ack(check_session(session), ack))
+        for child in (child for ack in acks for child in ack.children):
+            items += [child.packed.run_id, child.packed.queue, child.delay_ms, child.packed.data]
         args = {
             "session": session,
             "seq": seq,
@@ -181,6 +217,7 @@ class Queues(QueueReads):
             "history": history,
             "dead_cap": dead_cap,
             "queue_count": len(queues),
+            "ack_count": len(acks),
             "items": items,
         }
         return script("turn").call(keys=self._prefix, args=args, parse=_turn)
@@ -217,6 +254,14 @@ class Queues(QueueReads):
         args = {"session": "", "queue": check_name("queue", queue), "cursor": cursor}
         return script("held").call(keys=self._prefix, args=args, parse=_orphans)
 
+    def unwanted(self, sessions: Sequence[str]) -> Call[list[UnwantedRun]]:
+        """Read which runs of ``sessions`` must give way, and forget what was asked of others that are gone."""
+        parse = lambda reply: [  # noqa: E731 - one expression
+            UnwantedRun(text(queue), text(run_id), text(session), how == b"kill")
+            for queue, run_id, how, session in chunks(reply, 4)
+        ]
+        return script("queue_unwanted").call(keys=self._prefix, args={"sessions": list(sessions)}, parse=parse)
+
     def trim(
         self, queue: str, *, history: int = HISTORY, dead_cap: int = DEAD_CAP, dead_before_ms: int = 0
     ) -> Call[int]:
@@ -238,6 +283,7 @@ def _ack(session: str, ack: Ack) -> Iterator[Argument]:
     yield ack.result_ttl_ms if has_result else 0
     yield from (ack.retry_delay_ms, pack_error(ack.error), _line(session, ack))
     yield "" if ack.kind is None else KIND_LETTER[ack.kind]
+    yield len(ack.children)
 
 
 def _line(session: str, ack: Ack) -> str:
@@ -254,6 +300,7 @@ def _turn(reply: Any) -> TurnReply:
     if reply[0] == b"LOST":
         return TurnReply(lost=True, runs=[], stale=[], next_due_ms=None, now_ms=number(reply[1]), broken=[])
     runs, broken = [], []
+    now_ms = number(reply[1])
     for run_id, queue, data, charged, suspect in chunks(reply[4], 5):
         attempts, crashes, interrupts = charges(charged)
         try:
@@ -268,12 +315,11 @@ def _turn(reply: Any) -> TurnReply:
             crashes=crashes,
             interrupts=interrupts,
             suspect=suspect == b"1",
+            fetched_ms=now_ms,
         )
         runs.append(run)
     due = optional_number(reply[2])
-    return TurnReply(
-        lost=False, runs=runs, stale=texts(reply[3]), next_due_ms=due, now_ms=number(reply[1]), broken=broken
-    )
+    return TurnReply(lost=False, runs=runs, stale=texts(reply[3]), next_due_ms=due, now_ms=now_ms, broken=broken)
 
 
 def _held(reply: Any) -> HeldPage:

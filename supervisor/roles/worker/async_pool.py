@@ -81,6 +81,9 @@ class AsyncPool:
         """Follow what the parent wrote on the scoreboard."""
         if self._presence.phase >= Phase.DRAINING:
             self.drain()
+        unwanted = self._presence.unwanted()
+        if unwanted is not None:
+            self._runs.end_unwanted(unwanted)
 
     async def run(self) -> int:
         """Work until told to stop; return the exit code.

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from supervisor.core.board import run_hash
 from supervisor.roles.worker.context import SoftTimeout
 from supervisor.roles.worker.executor import Execution
 from supervisor.roles.worker.workplace import Workplace
@@ -88,6 +89,15 @@ class AsyncRuns:
         """Start nothing more, and give back what waits."""
         self._is_closed = True
         self._start_held()
+
+    def end_unwanted(self, unwanted: int) -> None:
+        """Cancel the run with this hash, if it is here: a newer run of its schedule takes its place."""
+        for run_id, running in self._running.items():
+            if run_hash(run_id) == unwanted and not running.execution.context.is_replaced:
+                context = running.execution.context
+                running.was_asked = context.is_cancelled = context.is_replaced = True
+                if running.task is not None:
+                    running.task.cancel()
 
     async def cut_off(self, within_s: float) -> None:
         """Cancel everything, and wait a bounded time for it to end."""

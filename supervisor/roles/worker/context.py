@@ -15,6 +15,8 @@ import structlog
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.model import Kind
+from supervisor.core.registry import registry
+from supervisor.roles.worker.children import Children
 
 
 class SoftTimeout(BaseException):
@@ -61,6 +63,11 @@ class Context:
 
     schedule: str | None = None
     nominal_ms: int | None = None
+    """When the schedule says the run was due; of a child, when it says so of the run it descends from."""
+
+    parent: str = ""
+    """Id of the run that spawned this one; empty for all others."""
+
     kind: Kind = Kind.SYNC
     deadline_ns: int | None = None
     """When the process is killed, on ``Clock.elapsed_ns``."""
@@ -69,6 +76,12 @@ class Context:
     producer: Enqueuer | None = field(default=None, repr=False)
     is_cancelled: bool = False
     """True once the job was asked to stop, by its soft timeout or because its process must go."""
+
+    is_replaced: bool = False
+    """True once a newer run of the same schedule asked for this one's place; then it ends ``replaced``, not failed."""
+
+    children: Children | None = field(default=None, repr=False)
+    """What was spawned so far; made when the first child is."""
 
     @property
     def nominal(self) -> datetime | None:
@@ -129,6 +142,43 @@ class Context:
         return await self._producer().enqueue_async(
             job, args, queue=queue, priority=priority, delay=delay, run_id=run_id
         )
+
+    def spawn(
+        self,
+        job: str | Callable[..., Any],
+        args: Mapping[str, Any] | None = None,
+        *,
+        key: str | int | None = None,
+        queue: str | None = None,
+        priority: str | None = None,
+        delay: float | str | None = None,
+    ) -> str:
+        """Enqueue another run when, and only if, this one finishes; return its id.
+
+        All children come into being in the step that acknowledges this run, or none does: what a failed,
+        interrupted or killed attempt spawned never existed. Nothing is sent meanwhile, so coroutine jobs call
+        it without ``await``. Its nominal time is this run's; its schedule's overlap does not count it.
+
+        Args:
+            job: the name of a job that this worker knows, or its function.
+            args: its arguments by name.
+            key: tells it from its siblings: its id is this run's, a slash and this. Default: a number, from 0.
+                The same again is the same child.
+            queue: the queue; default: the job's.
+            priority: ``high``, ``normal`` or ``low``; default: the job's.
+            delay: seconds, or a duration, before it may start, counted from when this run is acknowledged.
+
+        Raises:
+            UnknownJobError: no module of this worker registered the job.
+            ArgumentsError: the arguments do not fit it.
+            PayloadTooLargeError: the child is over 64 KiB, or all together are over 4 MiB.
+            SpawnError: over 1,000 children, a key that another child has, or the run has ended.
+        """
+        if self.children is None:
+            self.children = Children(
+                self.run_id, registry=registry, nominal_ms=self.nominal_ms, wall_ms=self.clock.wall_ms
+            )
+        return self.children.spawn(job, args, key=key, queue=queue, priority=priority, delay=delay)
 
     def _producer(self) -> Enqueuer:
         if self.producer is None:

@@ -35,6 +35,7 @@ def main(seat: Seat) -> int:
             clock=seat.clock,
             on_enqueued=_count,
             limits=seat.settings.queues,
+            follow=seat.board,
         )
     )
     try:
@@ -64,7 +65,8 @@ def _redis(seat: Seat) -> RedisSettings:
 
 
 def _sync(seat: Seat) -> int:
-    store = Store.connect(seat.redis_url, settings=_redis(seat), name=_name(seat), clock=seat.clock)
+    settings = _redis(seat)
+    store = Store.connect(seat.redis_url, settings=settings, name=_name(seat), clock=seat.clock, follow=seat.board)
     return SyncPool(furnish(seat, registry, producer.current()), store).run()
 
 
@@ -77,7 +79,8 @@ def _async(seat: Seat) -> int:
 
 
 async def _serve(seat: Seat) -> int:
-    store = AsyncStore.connect(seat.redis_url, settings=_redis(seat), name=_name(seat), clock=seat.clock)
+    settings = _redis(seat)
+    store = AsyncStore.connect(seat.redis_url, settings=settings, name=_name(seat), clock=seat.clock, follow=seat.board)
     pool = AsyncPool(furnish(seat, registry, producer.current()), store)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, pool.drain)

@@ -8,6 +8,9 @@ Decisions about ends
     away: it goes back uncharged for five seconds, and is dead once this process has refused it for
     ten minutes by its own clock. The producer's clock, and how long a run was delayed, play no part.
     A run of the other kind goes back uncharged, with its kind put right.
+    A run that is too late for its first start ends as expired: judged by Redis' time when it was
+    fetched, never again once an attempt has begun.
+    What a run spawned travels with the acknowledgement that it finished, and with no other.
 
 Sans I/O: it logs and counts, and neither waits nor speaks to Redis.
 """
@@ -26,9 +29,10 @@ from supervisor.clock import Clock
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.core.registry import JobSpec, Registry
+from supervisor.roles.worker.children import Children
 from supervisor.roles.worker.context import Context, Enqueuer
 from supervisor.roles.worker.failure import Failure, describe
-from supervisor.store.queues import Ack, BrokenRun, FetchedRun
+from supervisor.store.queues import Ack, BrokenRun, Child, FetchedRun
 from supervisor.telemetry import metrics
 
 UNKNOWN_JOB = "unknown"  # in metrics: names that no module registered are not bounded
@@ -83,6 +87,8 @@ class Executor:
     def prepare(self, fetched: FetchedRun) -> Execution | Ack:
         """Return what to call for ``fetched``, or how it ends without being called."""
         envelope = fetched.envelope
+        if self._is_too_late(fetched):
+            return self._expire(fetched)
         try:
             spec = self._registry.get(envelope.template.job)
         except UnknownJobError as error:
@@ -102,9 +108,13 @@ class Executor:
             fence=fetched.attempt + fetched.crashes + fetched.interrupts,
             schedule=envelope.schedule,
             nominal_ms=envelope.nominal_ms,
+            parent=envelope.parent,
             kind=self._kind,
             clock=self._clock,
             producer=self._producer,
+            children=Children(
+                envelope.id, registry=self._registry, nominal_ms=envelope.nominal_ms, wall_ms=self._clock.wall_ms
+            ),
         )
         if spec.context_parameter is not None:
             arguments[spec.context_parameter] = context
@@ -120,7 +130,8 @@ class Executor:
         execution.hard_ns = execution.started_ns + round(template.timeout_s * 1e9)
         execution.context.deadline_ns = execution.hard_ns
         if execution.context.fence == 1:
-            waited_ms = execution.started_ms - (envelope.nominal_ms or envelope.enqueued_ms)
+            due_ms = None if envelope.parent else envelope.nominal_ms  # a child's is its ancestor's
+            waited_ms = execution.started_ms - (due_ms or envelope.enqueued_ms)
             metrics.RUN_WAIT_SECONDS.labels(template.queue).observe(max(0, waited_ms) / 1000)
         log.debug("run_started", **_identity(execution.fetched))
 
@@ -132,7 +143,8 @@ class Executor:
             result = self._encode(execution, value)
         self._observe(execution, Outcome.OK)
         log.info("run_finished", **_identity(execution.fetched), duration_s=self._duration_s(execution))
-        return self._ack(execution, Outcome.OK, result=result)
+        spawned = execution.context.children
+        return self._ack(execution, Outcome.OK, result=result, children=spawned.take() if spawned else ())
 
     def end(self, execution: Execution, error: BaseException) -> Ack:
         """Return the acknowledgement of a job that ended with ``error``, where ``sys.exit(0)`` means success.
@@ -145,6 +157,8 @@ class Executor:
 
     def fail(self, execution: Execution, error: BaseException) -> Ack:
         """Return the acknowledgement of a job that ended with ``error``: another attempt later, or none."""
+        if execution.context.is_replaced:
+            return self._give_way(execution)
         template = execution.fetched.envelope.template
         attempt = execution.fetched.attempt
         failure = describe(error, worker=self._worker)
@@ -161,6 +175,11 @@ class Executor:
             retry_in_s=None if delay_s is None else round(delay_s, 3),
         )
         return self._ack(execution, outcome, failure=failure, retry_delay_ms=round(1000 * (delay_s or 0)))
+
+    def _give_way(self, execution: Execution) -> Ack:
+        self._observe(execution, Outcome.REPLACED)
+        log.info("run_replaced", **_identity(execution.fetched), duration_s=self._duration_s(execution))
+        return self._ack(execution, Outcome.REPLACED, note="asked to make room for a newer run of its schedule")
 
     def give_back(self, fetched: FetchedRun, *, delay_ms: int = 0, kind: Kind | None = None) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
@@ -192,6 +211,31 @@ class Executor:
             started_ms=now_ms,
             ended_ms=now_ms,
             history_note=failure.note,
+        )
+
+    @staticmethod
+    def _is_too_late(fetched: FetchedRun) -> bool:
+        """Whether it must not be started any more; an attempt that began in time may be repeated later."""
+        limit_ms = fetched.envelope.not_after_ms
+        has_begun = fetched.attempt > 1 or fetched.crashes + fetched.interrupts > 0
+        return limit_ms is not None and fetched.fetched_ms > limit_ms and not has_begun
+
+    def _expire(self, fetched: FetchedRun) -> Ack:
+        envelope = fetched.envelope
+        late_s = (fetched.fetched_ms - (envelope.not_after_ms or 0)) / 1000
+        log.warning("run_expired", **_identity(fetched), late_s=late_s)
+        metrics.RUNS_FINISHED.labels(fetched.queue, envelope.template.job, Outcome.EXPIRED.value).inc()
+        now_ms = self._clock.wall_ms()
+        return Ack(
+            run_id=envelope.id,
+            queue=fetched.queue,
+            attempt=fetched.attempt,
+            outcome=Outcome.EXPIRED,
+            schedule=envelope.schedule,
+            started_ms=now_ms,
+            ended_ms=now_ms,
+            history_note=f"not started within its start deadline, {late_s:g} s too late",
+            job=envelope.template.job,
         )
 
     def _refuse_unknown(self, fetched: FetchedRun, error: UnknownJobError) -> Ack:
@@ -239,6 +283,8 @@ class Executor:
         result: bytes | None = None,
         failure: Failure | None = None,
         retry_delay_ms: int = 0,
+        children: tuple[Child, ...] = (),
+        note: str = "",
     ) -> Ack:
         fetched = execution.fetched
         template = fetched.envelope.template
@@ -255,8 +301,9 @@ class Executor:
             started_ms=execution.started_ms,
             # The wall clock may have been set back meanwhile; a run never ends before it starts.
             ended_ms=max(execution.started_ms, execution.started_ms + round(1000 * self._duration_s(execution))),
-            history_note=failure.note if failure else "",
+            history_note=failure.note if failure else note,
             job=template.job,
+            children=children,
         )
 
     def _encode(self, execution: Execution, value: Any) -> bytes:

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from supervisor.clock import Clock
+from supervisor.core.board import run_hash
 from supervisor.roles.worker.context import Context, Interrupted, SoftTimeout
 
 T = TypeVar("T")
@@ -44,8 +45,15 @@ _NOTHING: frozenset[Demand] = frozenset()
 class Interrupts:
     """The signal handlers of the main thread, and the two kinds of code that they may interrupt."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, unwanted: Callable[[], int | None] = lambda: None) -> None:
+        """Build it.
+
+        Args:
+            clock: of this machine.
+            unwanted: tells the hash of a run that must give way to a newer one, once for each request.
+        """
         self._clock = clock
+        self._unwanted = unwanted
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
         self._context: Context | None = None
@@ -113,6 +121,11 @@ class Interrupts:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _on_soft(self, _number: int, frame: FrameType | None) -> None:
+        unwanted = self._unwanted()
+        if self._context is not None and unwanted == run_hash(self._context.run_id):
+            self._context.is_replaced = True
+        elif unwanted is not None:
+            return  # meant for a run that has ended since
         if Demand.SOFT in self._armed:
             self._demands.add(Demand.SOFT)
         self._deliver(frame)
@@ -140,7 +153,8 @@ class Interrupts:
         self._armed -= due  # each once: what the job does to clean up is not interrupted by the same demand again
         if Demand.QUIT in due or Demand.STOP in due:
             raise Interrupted
-        raise SoftTimeout("still running at its soft timeout")
+        is_replaced = self._context is not None and self._context.is_replaced
+        raise SoftTimeout("a newer run takes its place" if is_replaced else "still running at its soft timeout")
 
 
 _OWN = frozenset({Interrupts.job.__code__, Interrupts.wait.__code__})

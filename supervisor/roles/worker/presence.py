@@ -31,6 +31,7 @@ class Presence:
         self._free = list(reversed(range(self._table.size)))
         self._held: dict[str, tuple[int, int]] = {}  # run id: index, attempt
         self._deadlines: dict[str, int] = {}
+        self._unwanted_number = self._row.unwanted_number
 
     @property
     def phase(self) -> Phase:
@@ -56,6 +57,14 @@ class Presence:
         """Say that the loop turned just now."""
         self._row.loop_lag_us = lag_us
         self._row.beat_ns = self._clock.elapsed_ns()
+
+    def unwanted(self) -> int | None:
+        """Return the hash of the run that the agent asks to end; None if it has asked for none since the last look."""
+        number = self._row.unwanted_number
+        if number == self._unwanted_number:
+            return None
+        self._unwanted_number = number
+        return self._row.unwanted_hash
 
     def redis_answered(self) -> None:
         """Say that Redis answered just now."""

@@ -57,7 +57,7 @@ class SyncPool:
         self._store = store
         self._presence = workplace.presence
         self._call_s = call_s
-        self._interrupts = Interrupts(workplace.clock)
+        self._interrupts = Interrupts(workplace.clock, workplace.presence.unwanted)
         self._interrupted: list[FetchedRun] = []
         self._is_draining = False
         self._look_at_ns = 0  # when to take a turn although no bell rang

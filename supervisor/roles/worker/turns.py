@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from supervisor.core.errors import EXIT_RESTART, TenureError
 from supervisor.core.model import Kind
-from supervisor.store.queues import Ack, Queues, TurnReply
+from supervisor.store.queues import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Queues, TurnReply
 from supervisor.store.scripts import Call
 
 ACKS_MAX = 200
@@ -73,7 +73,7 @@ class Turns:
         """Return the turn to send now: the open one as it was, or else a new one."""
         if self._open is None:
             self._seq += 1
-            self._sent = [self._waiting.popleft() for _ in range(min(ACKS_MAX, len(self._waiting)))]
+            self._sent = self._next_acks()
             self._open = self._queues.turn(
                 session=self._session,
                 seq=self._seq,
@@ -86,6 +86,18 @@ class Turns:
                 dead_cap=self._dead_cap,
             )
         return self._open
+
+    def _next_acks(self) -> list[Ack]:
+        """Take what one turn can carry, oldest first: at least one, and no more children than the script allows."""
+        taken: list[Ack] = []
+        children = size = 0
+        while self._waiting and len(taken) < ACKS_MAX:
+            children += len(self._waiting[0].children)
+            size += self._waiting[0].children_bytes
+            if taken and (children > CHILDREN_MAX or size > CHILDREN_BYTES_MAX):
+                break
+            taken.append(self._waiting.popleft())
+        return taken
 
     def answered(self, reply: TurnReply) -> list[Ack]:
         """Close the open turn and return the acknowledgements that ``reply`` settled.

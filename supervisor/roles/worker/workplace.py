@@ -93,6 +93,9 @@ class Workplace:
         self.outage.answered()
         for ack in self.turns.answered(reply):
             self.presence.settled(ack.run_id)
+            if ack.run_id not in reply.stale:
+                for child in ack.children:
+                    metrics.ENQUEUED.labels(child.packed.queue, child.job).inc()
         if reply.stale:
             # Somebody else has these runs by now: this process was taken for dead while it worked.
             metrics.ACKS_STALE.inc(len(reply.stale))

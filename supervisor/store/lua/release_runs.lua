@@ -48,7 +48,7 @@ end
 local function kill(queue, id, attempt, template, reason)
   local err = cjson.encode({ reason = reason, session = session, attempt = tonumber(attempt) or 0, at_ms = whole(now) })
   give_up(queue, id, now, dead_cap, err)
-  live_remove('', id)
+  live_remove('', id, 'dead')
   count_add(queue, 'dead', 1)
   return reason
 end

@@ -9,8 +9,10 @@
 --       history        how many ended attempts each queue remembers
 --       dead_cap       how many dead runs each queue keeps
 --       queue_count    how many queue names follow
---       items...       queue names, then for each acknowledgement: id, queue, attempt, outcome, schedule, result,
---                      result_ttl_ms, retry_delay_ms, error, line, kind. An empty one means none
+--       ack_count      how many acknowledgements follow them
+--       items...       queue names; then for each acknowledgement: id, queue, attempt, outcome, schedule, result,
+--                      result_ttl_ms, retry_delay_ms, error, line, kind, child_count, where an empty one means none;
+--                      then the children of all of them, in the same order: id, queue, delay_ms, data
 --
 -- Includes  clock
 --           queue
@@ -21,24 +23,41 @@
 --
 -- An acknowledgement counts only if (session, attempt) still owns the run; else its id comes back as stale and it has
 -- no effect. The same (session, seq) again does nothing and gets its runs again.
+-- Children come into being with the acknowledgement that carries them, all of them or none (adr/0018). One whose id
+-- is in its queue already is left alone.
 -- Order of the ready lists: high, normal, low, across all queues; in every tenth turn low comes first, so that it
 -- cannot starve. Queues take turns at being first. An id without data was cancelled: it is dropped and not counted.
 -- A run is written to `run` before it leaves its list, so that no error in between can lose it.
-local ACK, FIRST, PROMOTE_MAX, PASSES_MAX = 11, 9, 64, 10
+local ACK, CHILD, FIRST, PROMOTE_MAX, PASSES_MAX, CHILDREN_MAX = 12, 4, 10, 64, 10, 1000
+local ENDS = { ok = true, expired = true, replaced = true } -- nothing of the run is kept but history and result
+local OUTCOMES = { ok = true, expired = true, replaced = true, retry = true, dead = true, giveback = true }
 local session, letter = ARGV[1], ARGV[3]
-if not_whole(2, 2) or not_whole(4, 4) or not_whole(6, 8) or (letter ~= 'a' and letter ~= 's') then
-  return refuse('seq, want, history, dead_cap and queue_count must be whole numbers, kind a or s')
+if not_whole(2, 2) or not_whole(4, 4) or not_whole(6, 9) or (letter ~= 'a' and letter ~= 's') then
+  return refuse('seq, want, history, dead_cap, queue_count and ack_count must be whole numbers, kind a or s')
 end
 local seq, want, history, dead_cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local queues, first_ack = tonumber(ARGV[8]), FIRST + tonumber(ARGV[8])
-if want > 200 or queues < 0 or (#ARGV - first_ack + 1) % ACK ~= 0 then
-  return refuse('want up to 200, and acknowledgements of 11 fields')
+local queues, acks = tonumber(ARGV[8]), tonumber(ARGV[9])
+local first_ack = FIRST + queues
+local first_child = first_ack + acks * ACK
+if want > 200 or queues < 0 or acks < 0 or first_child > #ARGV + 1 then
+  return refuse('want up to 200, and acknowledgements of 12 fields')
 end
-for i = first_ack, #ARGV, ACK do
-  local o = ARGV[i + 3]
-  if not_whole(i + 2, i + 2) or not_whole(i + 6, i + 7)
-    or not (o == 'ok' or o == 'retry' or o == 'dead' or o == 'giveback') then
+local children = {} -- index of an acknowledgement to that of its first child
+local next_child = first_child
+for i = first_ack, first_child - 1, ACK do
+  if not_whole(i + 2, i + 2) or not_whole(i + 6, i + 7) or not_whole(i + 11, i + 11) or not OUTCOMES[ARGV[i + 3]]
+    or tonumber(ARGV[i + 11]) < 0 then
     return refuse('acknowledgement of ' .. ARGV[i])
+  end
+  children[i] = next_child
+  next_child = next_child + tonumber(ARGV[i + 11]) * CHILD
+end
+if next_child ~= #ARGV + 1 or next_child - first_child > CHILDREN_MAX * CHILD then
+  return refuse('up to 1000 children of 4 fields, as many as the acknowledgements say')
+end
+for i = first_child, #ARGV, CHILD do
+  if not string.match(ARGV[i + 2], '^%d+$') or not is_head(ARGV[i + 3]) then
+    return refuse('delay or data of ' .. ARGV[i])
   end
 end
 
@@ -91,14 +110,36 @@ if last_seq == seq then
 end
 
 -- Acknowledgements.
+local lists, born = {}, {} -- of the children: ready list to ids, queue to counts
+
+local function beget(i)
+  local queue, data = ARGV[i + 1], ARGV[i + 3]
+  if not create(queue, ARGV[i], data) then
+    return
+  end
+  local tally = born[queue] or { a = 0, s = 0, new = 0 }
+  born[queue], tally.new = tally, tally.new + 1
+  if ARGV[i + 2] ~= '0' then
+    delay(queue, ARGV[i], data, now + tonumber(ARGV[i + 2]))
+    return
+  end
+  local list, kind = ready(queue, data), string.sub(data, 1, 1)
+  lists[list] = lists[list] or {}
+  table.insert(lists[list], ARGV[i])
+  tally[kind] = tally[kind] + 1
+end
+
 local function finish(queue, i)
   local id, outcome, schedule = ARGV[i], ARGV[i + 3], ARGV[i + 4]
-  if outcome == 'ok' then
+  if ENDS[outcome] then
     if ARGV[i + 6] ~= '0' then
       redis.call('SET', KEYS[1] .. 'result:' .. id, ARGV[i + 5], 'PX', ARGV[i + 6])
     end
-    live_remove(schedule, id)
-    return 'ok'
+    for child = children[i], children[i] + (tonumber(ARGV[i + 11]) - 1) * CHILD, CHILD do
+      beget(child)
+    end
+    live_remove(schedule, id, outcome)
+    return outcome
   end
   local data = redis.call('HGET', q(queue, 'data'), id)
   if not data then -- cancelled while it ran
@@ -122,7 +163,7 @@ local function finish(queue, i)
   redis.call('HSET', q(queue, 'att'), id, ARGV[i + 2] .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
   if outcome == 'dead' then
     give_up(queue, id, now, dead_cap, ARGV[i + 8])
-    live_remove(schedule, id)
+    live_remove(schedule, id, 'dead')
     return 'dead'
   end
   if ARGV[i + 8] ~= '' then
@@ -132,8 +173,16 @@ local function finish(queue, i)
   return 'retry'
 end
 
+local checked = {}
+for i = first_child, #ARGV, CHILD do -- raises, before the first write, if a key is not ours
+  local head = string.sub(ARGV[i + 3], 1, 2)
+  if not checked[ARGV[i + 1] .. ' ' .. head] then
+    checked[ARGV[i + 1] .. ' ' .. head] = true
+    check_types(ARGV[i + 1], head)
+  end
+end
 local by_queue, ack_queues = {}, {}
-for i = first_ack, #ARGV, ACK do
+for i = first_ack, first_child - 1, ACK do
   local queue = ARGV[i + 1]
   if not by_queue[queue] then
     by_queue[queue] = {}
@@ -172,7 +221,7 @@ for _, queue in ipairs(ack_queues) do
   local running, done = {}, {}
   for _, i in ipairs(owned) do
     running[#running + 1] = ARGV[i]
-    if ARGV[i + 3] == 'ok' then
+    if ENDS[ARGV[i + 3]] then
       done[#done + 1] = ARGV[i]
     end
   end
@@ -192,6 +241,16 @@ for _, queue in ipairs(ack_queues) do
       history_add(queue, history, ARGV[i + 9])
     end
   end
+end
+
+for list, ids in pairs(lists) do
+  redis.call('RPUSH', list, unpack(ids))
+end
+for queue, tally in pairs(born) do
+  redis.call('SADD', KEYS[1] .. 'queues', queue)
+  count_add(queue, 'in', tally.new)
+  ring(queue, 'a', math.min(tally.a, 4)) -- whoever wakes rings on while work is left
+  ring(queue, 's', math.min(tally.s, 4))
 end
 
 -- Promotion of what is due. A retry is older than what waits, so it goes to the head.
@@ -304,12 +363,12 @@ for _, queue in ipairs(open) do
   end
 end
 
-if failed and #runs == 0 and #ARGV < first_ack then
+if failed and #runs == 0 and acks == 0 then
   return redis.error_reply(failed)
 end
 
 -- What a repeated turn needs. A turn that did nothing may simply be done again.
-if #runs > 0 or #ARGV >= first_ack then
+if #runs > 0 or acks > 0 then
   local record = { whole(seq) }
   for _, id in ipairs(stale) do
     record[#record + 1] = 'x - ' .. id

@@ -14,8 +14,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.client import Store
+from supervisor.store.codec import pack
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Ack, Queues, TurnReply
+from supervisor.store.queues import Ack, Child, Queues, TurnReply
 from supervisor.store.sessions import Sessions
 from tests.integration.store.making import envelope
 
@@ -100,11 +101,18 @@ class Life(RuleBasedStateMachine):
         reply: TurnReply = self.call(call, is_repeated=again)
         return reply
 
-    @rule(held=consumes(held_runs), outcome=st.sampled_from(list(Outcome)), again=st.booleans())
-    def acknowledge(self, held: tuple[str, str, int], outcome: Outcome, *, again: bool) -> None:
-        """Also late: the session may be gone, or another may hold the run by now."""
+    @rule(
+        held=consumes(held_runs),
+        outcome=st.sampled_from(list(Outcome)),
+        spawned=st.integers(0, 2),
+        again=st.booleans(),
+    )
+    def acknowledge(self, held: tuple[str, str, int], outcome: Outcome, spawned: int, *, again: bool) -> None:
+        """Also late: the session may be gone, or another may hold the run by now. Children come if it counts."""
         run, session, attempt = held
-        ack = Ack(run_id=run, queue=QUEUE, attempt=attempt, outcome=outcome)
+        born = [f"{run}/{number}" for number in range(spawned)] if outcome is Outcome.OK else []
+        children = tuple(Child(pack(envelope(child)), 0, "tests.noop") for child in born)
+        ack = Ack(run_id=run, queue=QUEUE, attempt=attempt, outcome=outcome, children=children)
         reply = self.turn(session, [ack], want=0, suspect=False, again=again)
         owns = self.holder.get(run) == (session, attempt)
         assert reply.lost == (session not in self.open)
@@ -112,9 +120,10 @@ class Life(RuleBasedStateMachine):
             assert reply.stale == ([] if owns else [run])
         if owns and not reply.lost:
             del self.holder[run]
-            if outcome in {Outcome.OK, Outcome.DEAD}:
+            if outcome not in {Outcome.RETRY, Outcome.GIVEBACK}:
                 self.alive.discard(run)
                 self.ended.append(run)
+                self.alive.update(born)
 
     @rule(worker=NAMES, how=st.sampled_from(list(Release)), reapers=st.integers(1, 2), again=st.booleans())
     def kill(self, worker: str, how: Release, reapers: int, *, again: bool) -> None:

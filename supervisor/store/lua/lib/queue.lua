@@ -46,25 +46,91 @@ local function delay(queue, id, data, due)
   end
 end
 
--- A run of `schedule` ended: its next one may start. The schedule follows from the id when it is not given.
-local function live_remove(schedule, id)
+-- Ask the leader to look at a schedule as soon as it can: a score of 0 or less. Two requests never have the same score,
+-- so that an answer to the first does not silence the second. `kind` tells the leader's listener why.
+local CHANGES_MAX = 1000
+local function evaluate(schedule, kind, now)
+  local next = KEYS[1] .. 'schedule:next'
+  local score = tonumber(redis.pcall('ZSCORE', next, schedule) or '1')
+  redis.pcall('ZADD', next, whole(score and score <= 0 and score - 1 or -now), schedule)
+  redis.pcall('XADD', KEYS[1] .. 'schedule:changes', 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', schedule)
+end
+
+-- The numbers in the first line of a schedule's state, by their places:
+-- 1 fired, 2 skipped, 3 missed, 4 buffered, 5 dropped, 6 replaced: how often
+-- 7 failed runs in a row, 8 how many wait in the buffer, 9 until when the run that is asked to stop may take
+-- 10 when the run after the end of the last one is due, 11 when the schedule was completed, 12 whether its initial run was
+local COUNTERS = 12
+local function counters(state)
+  local found = {}
+  for n in string.gmatch(string.match(state or '', '^[^\n]*'), '%d+') do
+    found[#found + 1] = tonumber(n)
+  end
+  for n = #found + 1, COUNTERS do
+    found[n] = 0
+  end
+  return found
+end
+
+-- The state with its numbers replaced.
+local function with_counters(state, numbers)
+  local words = {}
+  for n = 1, COUNTERS do
+    words[n] = whole(numbers[n])
+  end
+  return table.concat(words, ' ') .. (string.match(state or '', '\n.*$') or '')
+end
+
+-- What the end of a run causes where its schedule waits for that: `c<ms>` another run so much later, `f<n>` a pause
+-- after n failed runs in a row; and what is buffered may start.
+local function live_ended(schedule, outcome)
+  local state, wait = KEYS[1] .. 'schedule:state', redis.pcall('HGET', KEYS[1] .. 'schedule:wait', schedule)
+  local is_asked = redis.pcall('EXISTS', KEYS[1] .. 'schedule:buf:' .. schedule) == 1
+  if type(wait) == 'string' then
+    local packed = redis.pcall('HGET', state, schedule)
+    local numbers = counters(type(packed) == 'string' and packed or '')
+    local delay, failures = string.match(wait, 'c(%d+)'), string.match(wait, 'f(%d+)')
+    if outcome == 'dead' or outcome == 'ok' then
+      numbers[7] = outcome == 'dead' and numbers[7] + 1 or 0
+    end
+    if delay then
+      numbers[10] = now_ms() + tonumber(delay)
+    end
+    redis.pcall('HSET', state, schedule, with_counters(type(packed) == 'string' and packed or '', numbers))
+    is_asked = is_asked or delay ~= nil or (failures ~= nil and numbers[7] >= tonumber(failures))
+  end
+  if is_asked then
+    evaluate(schedule, 'ended', now_ms())
+  end
+end
+
+-- A run of `schedule` ended: its next one may start. The schedule follows from the id when it is not given. Of the
+-- outcomes, ok and dead say something about the job. Like history, what this causes never stops the end itself.
+local function live_remove(schedule, id, outcome)
   if schedule == '' then
-    schedule = string.match(id, '^(.+)@%d+$') or ''
+    schedule = string.match(id, '^([^@!]+)[@!]') or ''
   end
   local lines = schedule ~= '' and redis.pcall('HGET', KEYS[1] .. 'schedule:live', schedule)
   if type(lines) ~= 'string' then
     return
   end
-  local kept = {}
+  local kept, gone = {}, false
   for line in string.gmatch(lines, '[^\n]+') do
-    if string.match(line, '^%S+ (.*)$') ~= id then
+    local queue, run = string.match(line, '^(%S+) (.*)$')
+    if run ~= id then
       kept[#kept + 1] = line
+    else
+      gone = queue
     end
   end
   if #kept == 0 then
     redis.call('HDEL', KEYS[1] .. 'schedule:live', schedule)
   else
     redis.call('HSET', KEYS[1] .. 'schedule:live', schedule, table.concat(kept, '\n'))
+  end
+  if gone then
+    redis.pcall('HDEL', q(gone, 'cancel'), id)
+    live_ended(schedule, outcome)
   end
 end
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -281,3 +281,68 @@ def test_one_line_is_logged_for_an_end(stage: Stage, logs: list[Any]) -> None:
         ("run_finished", "r1", "work", "nightly")
     ]
     assert "secret" not in str(lines)
+
+
+def late(not_after_ms: int | None, **fields: Any) -> FetchedRun:
+    """Return a run that was fetched at 1,700,000,000,000 by Redis' time."""
+    run = fetched()
+    envelope = msgspec.structs.replace(run.envelope, not_after_ms=not_after_ms)
+    return replace(run, envelope=envelope, fetched_ms=1_700_000_000_000, **fields)
+
+
+def test_a_run_that_is_too_late_to_start_ends_expired(stage: Stage) -> None:
+    """Nothing failed: it is told in the history, its schedule may go on, and nobody is paged."""
+    ack = stage.refuse(late(1_699_999_999_000))
+
+    assert (ack.outcome, ack.schedule, ack.error, ack.job) == (Outcome.EXPIRED, "nightly", None, "work")
+    assert ack.history_note == "not started within its start deadline, 1 s too late"
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        late(None),
+        late(1_700_000_000_000),
+        late(1_699_999_999_000, attempt=2),
+        late(1_699_999_999_000, crashes=1),
+        late(1_699_999_999_000, interrupts=1),
+    ],
+)
+def test_a_run_that_is_in_time_or_has_begun_before_is_started(stage: Stage, run: FetchedRun) -> None:
+    """The deadline is for the start; a retry after it is still the run that started in time."""
+    assert isinstance(stage.executor.prepare(run), Execution)
+
+
+def test_what_a_run_spawned_goes_with_its_end_and_only_if_it_finished() -> None:
+    """A failed attempt is repeated, and spawns again then."""
+    registry = Registry()
+
+    def plan(ctx: Context) -> None:
+        ctx.spawn("plan")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("supervisor.core.registry.registry", registry)
+        job("plan")(plan)
+    stage = Stage(registry)
+    for end in (lambda run: stage.executor.succeed(run, None), lambda run: stage.executor.end(run, SystemExit(0))):
+        execution = stage.begin(fetched("plan"))
+        plan(**execution.arguments)
+        assert [child.packed.run_id for child in end(execution).children] == ["r1/0"]
+    execution = stage.begin(fetched("plan"))
+    plan(**execution.arguments)
+    assert stage.executor.fail(execution, ValueError("x")).children == ()
+
+
+def test_a_child_knows_its_parent() -> None:
+    """And may name it in what it writes."""
+    registry = Registry()
+
+    def work(ctx: Context) -> None:
+        """Take its context."""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("supervisor.core.registry.registry", registry)
+        job("work")(work)
+    run = fetched("work")
+    run = replace(run, envelope=msgspec.structs.replace(run.envelope, parent="p", schedule=None))
+    assert Stage(registry).begin(run).context.parent == "p"

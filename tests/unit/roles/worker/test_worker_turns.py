@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.turns import ACKS_MAX, SessionLostError, Turns
+from supervisor.store.codec import Packed
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Ack, Queues, TurnReply
+from supervisor.store.queues import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Child, Queues, TurnReply
 
 
 def turns() -> Turns:
@@ -20,9 +21,10 @@ def turns() -> Turns:
     return Turns(Queues(Keys("test")), session="s", kind=Kind.SYNC, queue_names=("a", "b"), history=10, dead_cap=10)
 
 
-def ack(run_id: str) -> Ack:
-    """Return how a run ended."""
-    return Ack(run_id=run_id, queue="a", attempt=1, outcome=Outcome.OK)
+def ack(run_id: str, *, children: int = 0, size: int = 10) -> Ack:
+    """Return how a run ended, and what it spawned."""
+    spawned = tuple(Child(Packed(f"{run_id}/{n}", "a", b"x" * size), 0, "j") for n in range(children))
+    return Ack(run_id=run_id, queue="a", attempt=1, outcome=Outcome.OK, children=spawned)
 
 
 def reply(*, lost: bool = False) -> TurnReply:
@@ -33,8 +35,8 @@ def reply(*, lost: bool = False) -> TurnReply:
 def sent(call: Any) -> tuple[int, list[str]]:
     """Return the number of a call and the runs that it acknowledges."""
     args = list(call.args)
-    count = int(args[7])
-    return int(args[1]), [str(args[at]) for at in range(8 + count, len(args), 11)]
+    queues, acks = int(args[7]), int(args[8])
+    return int(args[1]), [str(args[9 + queues + 12 * number]) for number in range(acks)]
 
 
 def test_a_turn_without_an_answer_is_asked_again_as_it_was() -> None:
@@ -84,6 +86,28 @@ def test_a_turn_carries_a_bounded_number_of_acknowledgements() -> None:
     subject.answered(reply())
     assert subject.has_work
     assert sent(subject.call(want=0)) == (2, [f"r{ACKS_MAX}"])
+
+
+def test_a_turn_carries_a_bounded_number_of_children() -> None:
+    """Several planners may end at once; each one's children travel whole, and the script stays short."""
+    subject = turns()
+    for name, children in {"r1": 600, "r2": 400, "r3": 1, "r4": CHILDREN_MAX, "r5": 0}.items():
+        subject.acknowledge(ack(name, children=children))
+
+    assert sent(subject.call(want=0)) == (1, ["r1", "r2"])
+    subject.answered(reply())
+    assert sent(subject.call(want=0)) == (2, ["r3"])
+    subject.answered(reply())
+    assert sent(subject.call(want=0)) == (3, ["r4", "r5"])
+
+
+def test_a_turn_carries_a_bounded_weight_of_children() -> None:
+    """A thousand children of 64 KiB would hold Redis up for everybody."""
+    subject = turns()
+    for name in ("r1", "r2", "r3"):
+        subject.acknowledge(ack(name, children=40, size=CHILDREN_BYTES_MAX // 80))
+
+    assert sent(subject.call(want=0)) == (1, ["r1", "r2"])
 
 
 @given(st.lists(st.sampled_from(["end", "ask", "answer"]), max_size=60))

@@ -1,0 +1,125 @@
+"""What a run spawned: collected while it executes, brought into being when it is acknowledged (adr/0018).
+
+Guarantees
+    A child's id follows from its parent's: the parent's id, a slash, and the child's key or number. So an
+    attempt that is repeated spawns the same children, and never a second set beside the first.
+    Arguments and sizes are checked where ``spawn`` is called, so that the job hears of a mistake.
+
+Does not guarantee
+    Anything of an attempt that does not finish: what it spawned never existed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from supervisor.core.durations import delay_to_ms
+from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, TenureError
+from supervisor.core.model import PRIORITIES, Envelope
+from supervisor.core.registry import Registry
+from supervisor.store.codec import pack
+from supervisor.store.queues import CHILDREN_BYTES_MAX, CHILDREN_MAX, Child
+
+KEY = re.compile(r"[!-+\-./0-9:-{}~]{1,200}", re.ASCII)
+RUN_ID_MAX = 255
+
+
+class SpawnError(TenureError):
+    """A child that cannot be: its key is taken or unusable, its run has ended, or there are too many."""
+
+
+class Children:
+    """The children of one attempt, in the order in which it spawned them."""
+
+    def __init__(
+        self, parent: str, *, registry: Registry, nominal_ms: int | None = None, wall_ms: Callable[[], int]
+    ) -> None:
+        self._parent = parent
+        self._registry = registry
+        self._nominal_ms = nominal_ms
+        self._wall_ms = wall_ms
+        self._numbers = count()
+        self._by_id: dict[str, tuple[Child, Envelope]] = {}
+        self._bytes = 0
+        self._is_closed = False
+
+    @property
+    def envelopes(self) -> list[Envelope]:
+        """What was spawned so far, for tests of the job."""
+        return [envelope for _, envelope in self._by_id.values()]
+
+    def spawn(
+        self,
+        job: str | Callable[..., Any],
+        args: Mapping[str, Any] | None,
+        *,
+        key: str | int | None,
+        queue: str | None,
+        priority: str | None,
+        delay: float | str | None,
+    ) -> str:
+        """Add a child and return its id; see ``Context.spawn``."""
+        if self._is_closed:
+            raise SpawnError(f"run {self._parent} has ended: what it spawns now would belong to nobody")
+        if priority is not None and priority not in PRIORITIES:
+            raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
+        spec = self._registry.get(job) if isinstance(job, str) else self._registry.find(job)
+        template = spec.template(args or {}, queue=queue, priority=PRIORITIES[priority] if priority else None)
+        envelope = Envelope(
+            id=self._id(key),
+            template=template,
+            enqueued_ms=self._wall_ms(),
+            nominal_ms=self._nominal_ms,
+            cause="child",
+            parent=self._parent,
+        )
+        self._add(envelope, delay_to_ms(delay))
+        return envelope.id
+
+    def take(self) -> tuple[Child, ...]:
+        """Return every child, and take no more."""
+        self._is_closed = True
+        return tuple(child for child, _ in self._by_id.values())
+
+    def _add(self, envelope: Envelope, delay_ms: int) -> None:
+        known = self._by_id.get(envelope.id)
+        if known is not None:
+            same = msgspec.structs.replace(envelope, enqueued_ms=known[1].enqueued_ms)
+            if same == known[1] and delay_ms == known[0].delay_ms:
+                return
+            raise SpawnError(
+                f"run {self._parent} spawned two different children under {envelope.id}; give each a key of its own"
+            )
+        try:
+            packed = pack(envelope)
+        except (TypeError, OverflowError) as error:
+            job = envelope.template.job
+            raise ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}") from None
+        if len(self._by_id) >= CHILDREN_MAX:
+            raise SpawnError(
+                f"run {self._parent} may spawn {CHILDREN_MAX} children, and this is one more; "
+                f"spawn runs that spawn the rest, each for its part"
+            )
+        if self._bytes + len(packed.data) > CHILDREN_BYTES_MAX:
+            raise PayloadTooLargeError(
+                f"run {self._parent}: its {len(self._by_id) + 1} children have over {CHILDREN_BYTES_MAX} bytes; "
+                f"store the data elsewhere and pass a reference"
+            )
+        self._bytes += len(packed.data)
+        self._by_id[envelope.id] = Child(packed, delay_ms, envelope.template.job), envelope
+
+    def _id(self, key: str | int | None) -> str:
+        if key is not None and not KEY.fullmatch(str(key)):
+            raise SpawnError(
+                f"key {str(key)[:80]!r} must be 1 to 200 printable ASCII characters without space, comma and |; "
+                f"leave it out to number the children"
+            )
+        run_id = f"{self._parent}/{next(self._numbers) if key is None else key}"
+        if len(run_id) > RUN_ID_MAX:
+            raise SpawnError(f"run id {run_id[:80]}… would have {len(run_id)} characters, the limit is {RUN_ID_MAX}")
+        return run_id

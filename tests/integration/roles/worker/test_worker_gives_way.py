@@ -1,0 +1,101 @@
+"""A run that a newer one of its schedule replaces: it is asked to stop, and is neither failed nor tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+
+from supervisor import Context, job
+from supervisor.core.board import RunState, run_hash
+from tests.integration.roles.worker.forked import fork
+from tests.integration.roles.worker.workshop import Workshop, until
+from tests.integration.servers import wait_until
+
+
+def ask(shop: Workshop, run_id: str) -> None:
+    """Ask as the agent does."""
+    row = shop.board.rows[0]
+    row.unwanted_hash = run_hash(run_id)
+    row.unwanted_number += 1
+
+
+async def test_a_coroutine_is_cancelled_and_ends_replaced(shop: Workshop) -> None:
+    """Its neighbour goes on; a request for a run that is not here does nothing."""
+    cleaned = []
+    go = asyncio.Event()
+
+    @job("long")
+    async def long(context: Context) -> None:
+        try:
+            await go.wait()
+        finally:
+            cleaned.append((context.run_id, context.is_cancelled))
+
+    unwanted, neighbour = shop.enqueue("long"), shop.enqueue("long")
+    async with shop.worker():
+        await until(lambda: shop.board.rows[0].busy == 2, what="both to run")
+        ask(shop, "somebody-else")
+        seen_ns = shop.board.rows[0].beat_ns
+        await until(lambda: shop.board.rows[0].beat_ns > seen_ns, what="a look at the board")
+        ask(shop, unwanted)
+        await until(lambda: shop.ended(1), what="the end of the one")
+        assert cleaned == [(unwanted, True)]
+        go.set()
+        await until(lambda: shop.ended(2), what="the end of the other")
+
+    assert shop.history() == [(unwanted, "replaced", 1), (neighbour, "ok", 1)]
+    shop.assert_clean()
+
+
+async def test_a_coroutine_that_returns_all_the_same_has_finished(shop: Workshop) -> None:
+    """It was asked, not told; what it did counts."""
+
+    @job("stubborn")
+    async def stubborn() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "done"
+        return "never"
+
+    run_id = shop.enqueue("stubborn")
+    async with shop.worker():
+        await until(lambda: shop.board.rows[0].busy, what="the run")
+        ask(shop, run_id)
+        await until(lambda: shop.ended(1), what="its end")
+    assert shop.history() == [(run_id, "ok", 1)]
+
+
+def test_a_plain_function_is_interrupted_and_ends_replaced(sync_shop: Workshop) -> None:
+    """Out of whatever it waits for; a signal that was meant for another run leaves it alone."""
+
+    @job("long", timeout=600)
+    def long() -> None:
+        threading.Event().wait(600)
+
+    @job("after")
+    def after() -> None:
+        """Show that the process goes on."""
+
+    run_id = sync_shop.enqueue("long")
+    worker = fork(sync_shop, ended=2)
+
+    def is_running() -> bool:
+        return any(entry.state is RunState.STARTED for entry in sync_shop.board.inflight[0].entries())
+
+    wait_until(is_running, what="the run")
+    ask(sync_shop, "somebody-else")
+    worker.signal(signal.SIGUSR2)
+    wait_until(lambda: is_running() and os.kill(worker.pid, 0) is None, what="it to go on")
+    if sync_shop.server.is_real:
+        follower = sync_shop.enqueue("after")
+    ask(sync_shop, run_id)
+    worker.signal(signal.SIGUSR2)
+    if not sync_shop.server.is_real:  # the worker has a server of its own, and no second run
+        wait_until(lambda: not is_running(), what="its end")
+        worker.signal(signal.SIGTERM)
+        assert worker.report().history == [(run_id, "replaced", 1)]
+        return
+    assert worker.report().history == [(run_id, "replaced", 1), (follower, "ok", 1)]
