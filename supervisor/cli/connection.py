@@ -12,10 +12,8 @@ from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.leases import Leases
 from supervisor.store.queues import Queues
-from supervisor.store.schedules import SchedulePage, Schedules, StoredSchedule
+from supervisor.store.schedules import Schedules
 from supervisor.store.sessions import Sessions
-
-PAGES_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +43,6 @@ class Connection:
     def sessions(self) -> Sessions:
         """Worker processes."""
         return Sessions(self.keys)
-
-    def all_schedules(self) -> tuple[list[StoredSchedule], int]:
-        """Return every stored schedule, and Redis' time."""
-        found: dict[str, StoredSchedule] = {}
-        cursor = "0"
-        page = SchedulePage(cursor="0", items=[], now_ms=0, unreadable=[])
-        for _ in range(PAGES_MAX):
-            page = self.store.run(self.schedules.page(cursor))
-            found.update((item.definition.id, item) for item in page.items)
-            cursor = page.cursor
-            if cursor == "0":
-                break
-        return sorted(found.values(), key=lambda item: item.definition.id), page.now_ms
 
 
 @contextmanager

@@ -21,8 +21,8 @@ class LazyGroup(click.Group):
     sources: ClassVar[dict[str, tuple[str, str]]] = {
         "run": ("supervisor.cli.run:run", "Start this replica: the whole tree of processes."),
         "status": ("supervisor.cli.inspect:status", "Show who leads, what runs, what is next."),
-        "leader": ("supervisor.cli.inspect:leader", "Show the election."),
-        "schedule": ("supervisor.cli.inspect:schedule", "List schedules and their next fires."),
+        "leader": ("supervisor.cli.leader:leader", "Show the election, follow it, ask for a hand-over."),
+        "schedule": ("supervisor.cli.schedule:schedule", "List, explain and control schedules."),
         "job": ("supervisor.cli.inspect:job", "List the jobs that the configuration imports."),
         "runs": ("supervisor.cli.runs:runs", "List runs, or show one with its record."),
         "queue": ("supervisor.cli.runs:queue", "List queues and what waits in them."),

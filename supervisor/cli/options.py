@@ -22,6 +22,26 @@ PROBLEMS_MAX = 100
 LoadSettings = Callable[..., "Loaded"]
 
 
+class DurationType(click.ParamType[float]):
+    """A duration as people write them in the configuration: ``250ms``, ``15s``, ``5m``. Becomes seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds; a usage error names what is wrong."""
+        from supervisor.settings.durations import parse_duration
+
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = DurationType()
+
+
 def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--config`` and ``--set`` to a command, and pass it ``load_settings``.
 
@@ -51,10 +71,12 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @wraps(function)
     def command(*args: Any, config_files: tuple[Path, ...], sets: tuple[str, ...], **options: Any) -> Any:
-        def load_for_command(*, files: Sequence[Path] = (), flags: Mapping[str, object] | None = None) -> Loaded:
+        def load_for_command(
+            *, files: Sequence[Path] = (), flags: Mapping[str, object] | None = None, with_jobs: bool = False
+        ) -> Loaded:
             source = click.get_current_context().get_parameter_source("config_files")
             given = () if files and source is ParameterSource.ENVIRONMENT else config_files
-            return load_settings((*given, *files), sets, flags)
+            return load_settings((*given, *files), sets, flags, with_jobs=with_jobs)
 
         return function(*args, load_settings=load_for_command, **options)
 
@@ -62,7 +84,11 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def load_settings(
-    config_files: Sequence[Path], sets: Sequence[str] = (), flags: Mapping[str, object] | None = None
+    config_files: Sequence[Path],
+    sets: Sequence[str] = (),
+    flags: Mapping[str, object] | None = None,
+    *,
+    with_jobs: bool = False,
 ) -> Loaded:
     """Return the configuration; on problems print them all and end the command with 78.
 
@@ -70,15 +96,18 @@ def load_settings(
         config_files: as given; none: the first default file that exists, or no file.
         sets: ``section.key=value`` texts.
         flags: values of options by path; a ``settings.overrides.Flag`` names its option in problems.
+        with_jobs: when there are problems, import the job modules too and list what they add.
     """
-    from supervisor.settings.loader import load
+    from supervisor.settings.loader import UnusableError, load
 
     files = config_files or [file for file in DEFAULT_FILES if file.exists()][:1]
     given = {**parse_sets(sets), **(flags or {})}
     try:
         return load(files=files, environ=os.environ, flags=given)
-    except ConfigError as error:
-        fail(error)
+    except UnusableError as error:
+        from supervisor.settings.complete import with_late_problems
+
+        fail(with_late_problems(error) if with_jobs else error)
 
 
 def parse_sets(sets: Sequence[str]) -> dict[str, object]:

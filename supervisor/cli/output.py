@@ -37,6 +37,23 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], out
         _print_table(rows, columns)
 
 
+def print_section(title: str, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], empty: str) -> None:
+    """Print one table of several under its title."""
+    click.echo(f"\n{title}")
+    print_rows(rows, columns=columns, output="table", empty=f"  {empty}")
+
+
+def print_record(value: Mapping[str, Any], *, line: str, output: str) -> None:
+    """Print one record of a stream at once: a line for people, a line of JSON, or a YAML document."""
+    if output == "table":
+        click.echo(line)
+    elif output == "json":
+        click.echo(msgspec.json.encode(value).decode())
+    else:
+        click.echo("---")
+        print_value(value, output=output)
+
+
 def print_value(value: Any, *, output: str) -> None:
     """Print one value as JSON or YAML."""
     if output == "json":

@@ -211,13 +211,18 @@ def enqueue(
 
     loaded = load_settings()
     prepare_jobs(loaded)
-    args = _parse_arguments(arguments)
+    args = parse_arguments(arguments)
     with connected(loaded.settings) as connection:
         producer = Producer(loaded.settings.redis, cluster=loaded.settings.cluster, open_store=lambda: connection.store)
         click.echo(producer.enqueue(job_name, args, queue=queue_name, priority=priority, delay=delay, run_id=run_id))
 
 
-def _parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:
+def parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return what ``NAME=VALUE`` words mean: a value is read as JSON if it is JSON, else as text.
+
+    Raises:
+        click.UsageError: a word that is none.
+    """
     args: dict[str, Any] = {}
     for argument in arguments:
         name, sign, text = argument.partition("=")

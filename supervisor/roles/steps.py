@@ -40,7 +40,18 @@ class Sleep:
     until_ns: int
 
 
-Step = Ask | Listen | Sleep
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Wait until ``until_ns``, until somebody says that something changed, or for changes of schedules.
+
+    Answer ``[(id, fields)]`` of the changes after ``last_id``, none when it ended otherwise.
+    """
+
+    last_id: str
+    until_ns: int
+
+
+Step = Ask | Listen | Sleep | Watch
 Steps = Generator[Step, Any, T]
 
 

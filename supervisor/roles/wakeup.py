@@ -30,10 +30,11 @@ class Wakeup:
             number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGURG)
         }
 
-    def wait(self, until_ns: int) -> bool:
-        """Return at ``until_ns``, or at once after a signal; whether there was one."""
+    def wait(self, until_ns: int, also: socket.socket | None = None) -> bool:
+        """Return at ``until_ns``, or at once after a signal or when ``also`` can be read; whether one of them was."""
         left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9)
-        is_woken = bool(select.select([self._reader], [], [], left_s)[0])
+        readers = [self._reader] if also is None else [self._reader, also]
+        is_woken = bool(select.select(readers, [], [], left_s)[0])
         with suppress(BlockingIOError):
             while len(self._reader.recv(4096)) == 4096:
                 pass

@@ -82,6 +82,8 @@ class Keys:
         """Stream, capped. What happened to the lease; standbys block on it."""
         self.candidates = f"{self.prefix}candidates"
         """Hash. Replica to ``seen_ms json``: who could lead."""
+        self.alive = f"{self.prefix}alive:"
+        """Prefix of pub/sub channels, one for each epoch. Its holder is subscribed; nothing is ever published."""
         self.schedule_def = f"{self.prefix}schedule:def"
         """Hash. Schedule to revision, timing digest, set digest and definition, one per line."""
         self.schedule_next = f"{self.prefix}schedule:next"

@@ -10,53 +10,48 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from supervisor.core.model import FIRE_BATCH_MAX, Envelope, ScheduleDef
+from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
 from supervisor.store.codec import (
     chunks,
     number,
     optional_number,
-    pack,
-    pack_definition,
     text,
     texts,
-    timing_digest,
     unpack_definition,
 )
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Argument, Call, script
+from supervisor.store.schedule_items import (
+    DueReply,
+    FireCode,
+    FireItem,
+    FireReply,
+    FireResult,
+    PlanCode,
+    PlanItem,
+    Seen,
+    parse_due,
+    parse_fired,
+    parse_planned,
+)
+from supervisor.store.schedule_state import ScheduleState
+from supervisor.store.scripts import Call, script
+
+__all__ = [
+    "DueReply", "FireCode", "FireItem", "FireReply", "FireResult", "LogEntry", "PlanCode", "PlanItem",
+    "SchedulePage", "ScheduleState", "Schedules", "Seen", "StoredSchedule",
+]  # fmt: skip
 
 DECLARE_MAX = 1000
+READ_MAX = 500
+AUDIT_PAGE = 500
 LOG_CAP = 10_000
 _PAGE = 200
-
-
-class FireCode(StrEnum):
-    """What became of one item."""
-
-    FIRED = "FIRED"
-    SKIPPED = "SKIPPED"  # an earlier run is unfinished: decided, nothing enqueued
-    DUP = "DUP"  # the watermark is not what was expected
-    STALE = "STALE"  # the definition changed or is gone
-    SKEWED = "SKEWED"  # the due time is too far ahead of Redis' time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """What a declaration did. ``applied`` false: a newer set rules, and nothing changed."""
-
-    applied: bool
-    revision: int
-    added: list[str]
-    changed: list[str]
-    removed: list[str]
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,38 +75,6 @@ class SchedulePage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FireItem:
-    """One due time to decide."""
-
-    schedule: str
-    revision: int
-    mark_ms: int  # the watermark that the planner saw
-    nominal_ms: int  # the due time that runs
-    new_mark_ms: int  # the latest due time
-    next_ms: int | None
-    missed: int
-    overlap: str
-    max_running: int
-    envelope: Envelope
-
-
-@dataclass(frozen=True, slots=True)
-class FireResult:
-    """What became of an item, and the watermark now."""
-
-    code: FireCode
-    mark_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class FireReply:
-    """One result for each item, in their order."""
-
-    results: list[FireResult]
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
     """One decision that was made."""
 
@@ -128,49 +91,9 @@ class Schedules:
     """Builds the calls."""
 
     def __init__(self, keys: Keys) -> None:
+        self.keys = keys
         self._keys = keys
         self._prefix = {"prefix": keys.prefix}
-
-    def declare(
-        self,
-        *,
-        epoch: int,
-        nonce: str,
-        digest: str,
-        definitions: Sequence[ScheduleDef],
-        next_due: Mapping[str, int],
-        lease_ms: int,
-        is_last: bool = True,
-    ) -> Call[Declared]:
-        """Make the stored schedules those of the configuration whose digest is ``digest``.
-
-        Args:
-            epoch: of the caller's term.
-            nonce: of the caller's term.
-            digest: of the whole set, the same for all its pages.
-            definitions: at most 1000; more are declared in several calls.
-            next_due: schedule to its next due time, used where a schedule is new or its timing changed.
-            lease_ms: the lease duration; decides which candidates count as live.
-            is_last: what no page of the set named is removed with the last one.
-        """
-        assert len(definitions) <= DECLARE_MAX
-        items: list[Argument] = []
-        for definition in definitions:
-            items += [
-                definition.id,
-                timing_digest(definition),
-                next_due.get(definition.id, ""),
-                pack_definition(definition),
-            ]
-        args = {
-            "epoch": epoch,
-            "nonce": nonce,
-            "digest": digest,
-            "lease_ms": lease_ms,
-            "is_last": int(is_last),
-            "items": items,
-        }
-        return script("schedule_declare").call(keys=self._prefix, args=args, parse=_declared)
 
     def page(self, cursor: str = "0") -> Call[SchedulePage]:
         """Read some of the schedules; begin with "0", end when the reply's cursor is "0"."""
@@ -191,34 +114,95 @@ class Schedules:
         A repeated call answers DUP with ``mark_ms == new_mark_ms`` for what the first one did.
         """
         assert 0 < len(items) <= FIRE_BATCH_MAX
-        flat = [value for item in items for value in _fire_item(item)]
         args = {
             "epoch": epoch,
             "nonce": nonce,
             "skew_limit_ms": skew_limit_ms,
             "log_cap": log_cap,
-            "items": flat,
+            "items": [value for item in items for value in item.arguments()],
         }
-        return script("fire").call(keys=self._prefix, args=args, parse=_fired)
+        return script("fire").call(keys=self._prefix, args=args, parse=parse_fired)
+
+    def due(
+        self,
+        *,
+        after_ms: int,
+        until_ms: int,
+        late_ms: int,
+        after_id: str = "",
+        limit: int = READ_MAX,
+        asked: int = 0,
+        late: int = 0,
+        overdue_ms: int = 0,
+        ids: Sequence[str] = (),
+    ) -> Call[DueReply]:
+        """Read which schedules to look at: those on time first, then those that somebody asked for, then late ones.
+
+        Args:
+            after_ms: due later than this, or at it and behind ``after_id``: where the page before ended.
+            until_ms: due at this or earlier.
+            late_ms: due at this or earlier counts as late.
+            after_id: empty, or the last id of the page before.
+            limit: at most so many that are on time.
+            asked: at most so many that were asked for.
+            late: at most so many late ones, oldest first.
+            overdue_ms: how many are due earlier than this is counted.
+            ids: read these too, whenever they are due.
+        """
+        assert limit + asked + late + len(ids) <= 4 * READ_MAX
+        args = {
+            "after_ms": after_ms,
+            "after_id": after_id,
+            "until_ms": until_ms,
+            "limit": limit,
+            "asked": asked,
+            "late_ms": late_ms,
+            "late": late,
+            "overdue_ms": overdue_ms,
+            "ids": ids,
+        }
+        return script("schedule_due").call(keys=self._prefix, args=args, parse=parse_due)
+
+    def definitions(self, ids: Sequence[str]) -> Call[list[tuple[int, bytes] | None]]:
+        """Read revision and JSON of each of ``ids``; None where there is no such schedule."""
+        assert 0 < len(ids) <= 4 * READ_MAX
+        keys = {"definitions": self._keys.schedule_def}
+        return script("schedule_read").call(keys=keys, args={"ids": ids}, parse=_definitions)
+
+    def plan(self, *, epoch: int, nonce: str, items: Sequence[PlanItem]) -> Call[list[PlanCode]]:
+        """Put schedules into the plan or out of it, where they are still as they were read.
+
+        Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
+        """
+        assert 0 < len(items) <= FIRE_BATCH_MAX
+        flat = [value for item in items for value in item.arguments()]
+        args = {"epoch": epoch, "nonce": nonce, "items": flat}
+        return script("schedule_plan").call(keys=self._prefix, args=args, parse=parse_planned)
+
+    def seed(self, *, epoch: int, nonce: str, marks: Mapping[str, int]) -> Call[int]:
+        """Write watermarks where there are none, after Redis lost them; answers how many there were none of."""
+        assert 0 < len(marks) <= DECLARE_MAX
+        flat = [value for pair in marks.items() for value in pair]
+        args = {"epoch": epoch, "nonce": nonce, "items": flat}
+        return script("schedule_seed").call(keys=self._prefix, args=args, parse=number)
+
+    def audit(self, cursor: str = "0") -> Call[tuple[str, list[str]]]:
+        """Read a page of the schedules that nothing will ever look at; "0" ends, as in ``page``."""
+        args = {"cursor": cursor, "count": AUDIT_PAGE}
+        parse = lambda reply: (text(reply[0]), texts(reply[1:]))  # noqa: E731 - one expression
+        return script("schedule_audit").call(keys=self._prefix, args=args, parse=parse)
+
+    def state(self, schedule: str) -> Call[ScheduleState]:
+        """Read what is remembered of the decisions about ``schedule``."""
+        keys = {"definitions": self._keys.schedule_state}
+        return script("schedule_read").call(
+            keys=keys, args={"ids": [schedule]}, parse=lambda reply: ScheduleState.parse(reply[0])
+        )
 
     def log(self, count: int, schedule: str | None = None) -> Call[list[LogEntry]]:
         """Read the newest decisions, newest first."""
         keys = {"log": self._keys.schedule_log}
         return script("schedule_log").call(keys=keys, args={"count": count, "schedule": schedule or ""}, parse=_log)
-
-
-def _fire_item(item: FireItem) -> Iterator[Argument]:
-    packed = pack(item.envelope)
-    yield from (item.schedule, item.revision, item.mark_ms, item.nominal_ms, item.new_mark_ms)
-    yield "" if item.next_ms is None else item.next_ms
-    yield from (item.missed, item.overlap, item.max_running, packed.run_id, packed.queue, packed.data)
-
-
-def _declared(reply: Any) -> Declared:
-    applied, revision, now, *counts = (number(value) for value in reply[:6])
-    ids = iter(texts(reply[6:]))
-    added, changed, removed = ([next(ids) for _ in range(count)] for count in counts)
-    return Declared(applied=bool(applied), revision=revision, added=added, changed=changed, removed=removed, now_ms=now)
 
 
 def _page(reply: Any) -> SchedulePage:
@@ -237,21 +221,26 @@ def _page(reply: Any) -> SchedulePage:
     return SchedulePage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]), unreadable=unreadable)
 
 
-def _fired(reply: Any) -> FireReply:
-    results = [FireResult(FireCode(text(code)), number(mark)) for code, mark in chunks(reply[1:], 2)]
-    return FireReply(results, number(reply[0]))
+def _definitions(reply: Any) -> list[tuple[int, bytes] | None]:
+    found = []
+    for stored in reply:
+        revision, _, rest = (stored or b"").partition(b"\n")
+        found.append((int(revision), rest.split(b"\n", 2)[-1]) if revision.isdigit() else None)
+    return found
 
 
 def _log(reply: Any) -> list[LogEntry]:
-    return [
-        LogEntry(
-            schedule=text(schedule),
-            nominal_ms=number(nominal),
-            epoch=number(epoch),
-            run_id=text(run),
-            code=FireCode(text(code)),
-            missed=number(missed),
-            at_ms=number(at),
+    found = []
+    for line in texts(reply):
+        schedule, nominal, epoch, run, code, missed, at = line.split(" ")
+        entry = LogEntry(
+            schedule=schedule,
+            nominal_ms=int(nominal),
+            epoch=int(epoch),
+            run_id="" if run == "-" else run,
+            code=FireCode(code),
+            missed=int(missed),
+            at_ms=int(at),
         )
-        for schedule, nominal, epoch, run, code, missed, at in chunks(reply, 7)
-    ]
+        found.append(entry)
+    return found

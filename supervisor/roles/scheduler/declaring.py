@@ -1,35 +1,268 @@
-"""Bringing the schedules of this replica's configuration into Redis."""
+"""Bringing the schedules of this replica's configuration into Redis, step by step, behind everything that is on time.
+
+Guarantees
+    One question to Redis for each call of ``work``. A set that is in place costs one question.
+    Nothing is changed before every stored schedule was compared, so that a clash with a dynamic
+    one refuses the whole set. Only what differs is written. The set counts as applied when its
+    last page is in: a crash in between leaves the rest to the next term, which compares anew.
+    An older replica never removes a newer one's schedules (lua/declare_begin.lua).
+
+Does not guarantee
+    That a schedule fires by its new definition before its page was written.
+
+A configuration without schedules declares nothing, unless that is allowed by name: a replica
+with an empty file would otherwise silence all others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
 
+import msgspec
+
+from supervisor.clock import Clock
 from supervisor.core.board import Term
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
-from supervisor.core.triggers import trigger_of
+from supervisor.core.schedule_diff import kept_mark_ms
+from supervisor.roles.steps import Ask, Report, Steps
 from supervisor.settings.complete import schedules_digest
-from supervisor.store.schedules import DECLARE_MAX, Declared, Schedules
+from supervisor.store.codec import pack_definition
+from supervisor.store.keys import Keys
+from supervisor.store.schedule_definitions import (
+    BATCH_MAX,
+    Begin,
+    BeginCode,
+    Change,
+    DefineCode,
+    Defined,
+    Definitions,
+)
+from supervisor.store.schedule_views import Record, RecordPage, Views
 from supervisor.store.scripts import Call
 
+TOLD_MAX = 20
+"""At most so many ids are told by name."""
 
-def declarations(
-    schedules: Schedules, definitions: Sequence[ScheduleDef], *, term: Term, now_ms: int, lease_ms: int
-) -> Iterator[Call[Declared]]:
-    """Yield the calls that declare the whole set.
+RETRY_NS = 1000 * MS
+REFUSED_NS = 60_000 * MS
+"""How long after a clash the whole is compared again: somebody may have deleted the dynamic schedule."""
 
-    None for an empty set: a replica without schedules would otherwise remove those of all
-    others when it comes to lead. It schedules what is stored.
-    """
-    digest = schedules_digest(definitions)
-    for start in range(0, len(definitions), DECLARE_MAX):
-        page = definitions[start : start + DECLARE_MAX]
-        due = {item.id: trigger_of(item).next_ms(now_ms) for item in page}
-        yield schedules.declare(
-            epoch=term.epoch,
-            nonce=term.nonce,
-            digest=digest,
-            definitions=page,
-            next_due={name: next_ms for name, next_ms in due.items() if next_ms is not None},
-            lease_ms=lease_ms,
-            is_last=start + DECLARE_MAX >= len(definitions),
+_TIMEOUT_NS = 1000 * MS
+
+
+class Phase(Enum):
+    """What is asked next."""
+
+    BEGIN = auto()
+    COMPARE = auto()
+    WRITE = auto()
+    REMOVE = auto()
+    END = auto()
+    DONE = auto()
+
+
+@dataclass(slots=True)
+class _Round:
+    """One comparison of the whole set, under one term."""
+
+    nonce: str
+    phase: Phase = Phase.BEGIN
+    revision: int = 0  # of the set
+    cursor: str = "0"
+    missing: dict[str, int] = field(default_factory=dict)  # ids of the set not met yet, by their place in it
+    differing: list[Change] = field(default_factory=list)
+    surplus: list[str] = field(default_factory=list)
+    clashes: list[str] = field(default_factory=list)
+    done: int = 0  # of ``differing``, then of ``surplus``
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+
+class Declaring:
+    """Declares one configuration under one term after the other."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        definitions: Sequence[ScheduleDef],
+        *,
+        lease_ms: int,
+        clock: Clock,
+        report: Report,
+        allow_empty: bool = False,
+    ) -> None:
+        self._calls = Definitions(keys)
+        self._views = Views(keys)
+        self._definitions = definitions
+        self._lease_ms = lease_ms
+        self._clock = clock
+        self._report = report
+        self._ids = frozenset(each.id for each in definitions)
+        self._is_idle = not definitions and not allow_empty
+        self._digest = "" if self._is_idle else schedules_digest(definitions)
+        self._round = _Round(nonce="")
+        self._free_ns = 0
+        self._refused: tuple[str, ...] = ()  # the clashes that were told
+        self._refused_until_ns = 0
+
+    def is_done(self, term: Term) -> bool:
+        """Return whether nothing is left to do under ``term``, for now."""
+        if self._is_idle:
+            return True
+        is_waiting = not self._refused or self._clock.elapsed_ns() < self._refused_until_ns
+        return self._round.nonce == term.nonce and self._round.phase is Phase.DONE and is_waiting
+
+    @property
+    def wake_ns(self) -> int:
+        """When ``work`` may ask again after Redis did not answer."""
+        return self._free_ns
+
+    def work(self, term: Term) -> Steps[bool]:
+        """Ask Redis one question; True when there is more to do at once.
+
+        Raises:
+            FencedError: ``term`` is not the current one.
+        """
+        if self._round.nonce != term.nonce:
+            self._round, self._free_ns = _Round(nonce=term.nonce), 0
+        if self.is_done(term) or self._clock.elapsed_ns() < self._free_ns:
+            return False
+        if self._round.phase is Phase.DONE:  # it was refused, some time ago
+            self._round = _Round(nonce=term.nonce)
+        try:
+            yield from _PHASES[self._round.phase](self, term)
+        except (StoreUnavailableError, StoreRefusedError) as error:
+            # What was asked may have had its effect; every question can be asked again.
+            self._report("declaring_unanswered", error=str(error))
+            self._free_ns = self._clock.elapsed_ns() + RETRY_NS
+            return False
+        return not self.is_done(term)
+
+    def _begin(self, term: Term) -> Steps[None]:
+        call = self._calls.begin(epoch=term.epoch, nonce=term.nonce, digest=self._digest, lease_ms=self._lease_ms)
+        begin: Begin = yield from _ask(call)
+        now = self._round
+        now.revision = begin.revision
+        if begin.code is BeginCode.NEEDED:
+            now.phase = Phase.COMPARE
+            now.missing = {each.id: place for place, each in enumerate(self._definitions)}
+        else:
+            now.phase, self._refused = Phase.DONE, ()
+            self._tell(applied=begin.code is BeginCode.APPLIED)
+
+    def _compare(self, term: Term) -> Steps[None]:
+        del term
+        now = self._round
+        page: RecordPage = yield from _ask(self._views.browse(now.cursor))
+        for record in page.items:
+            self._meet(record, page.now_ms)
+        now.cursor = page.cursor
+        if now.cursor == "0":
+            now.differing += [Change(definition=self._definitions[place]) for place in now.missing.values()]
+            now.phase = Phase.END if now.clashes else Phase.WRITE
+
+    def _meet(self, record: Record, now_ms: int) -> None:
+        """Compare a stored schedule with the set. One may come twice."""
+        now = self._round
+        place = now.missing.pop(record.id, None)
+        if place is None:
+            if not record.is_dynamic and record.id not in self._ids:
+                now.surplus.append(record.id)
+            return
+        if record.is_dynamic:
+            now.clashes.append(record.id)
+            return
+        definition = self._definitions[place]
+        if record.body == pack_definition(definition):
+            return
+        kept = _kept_mark_ms(record, definition, now_ms)
+        now.differing.append(Change(definition=definition, seen_revision=record.revision, kept_mark_ms=kept))
+
+    def _write(self, term: Term) -> Steps[None]:
+        now = self._round
+        batch = now.differing[now.done : now.done + BATCH_MAX]
+        if batch:
+            wall_ms = self._clock.wall_ms()
+            defined: Defined = yield from _ask(
+                self._calls.page(
+                    epoch=term.epoch, nonce=term.nonce, digest=self._digest, changes=batch, wall_ms=wall_ms
+                )
+            )
+            self._note(batch, defined)
+        if now.done >= len(now.differing):
+            now.phase, now.done = (Phase.END if now.clashes else Phase.REMOVE), 0
+
+    def _note(self, batch: Sequence[Change], defined: Defined) -> None:
+        now = self._round
+        for change, (code, _) in zip(batch, defined.results, strict=True):
+            if code is DefineCode.CREATED:
+                now.added.append(change.definition.id)
+            elif code is DefineCode.CHANGED:
+                now.changed.append(change.definition.id)
+            elif code is DefineCode.CLASH:
+                now.clashes.append(change.definition.id)
+        now.done += len(batch)
+
+    def _remove(self, term: Term) -> Steps[None]:
+        now = self._round
+        batch = now.surplus[now.done : now.done + BATCH_MAX]
+        if batch:
+            removed = yield from _ask(self._calls.remove(epoch=term.epoch, nonce=term.nonce, ids=batch))
+            now.removed += [name for name, was_there in zip(batch, removed, strict=True) if was_there]
+            now.done += len(batch)
+        if now.done >= len(now.surplus):
+            now.phase = Phase.END
+
+    def _end(self, term: Term) -> Steps[None]:
+        now = self._round
+        is_applied = not now.clashes
+        yield from _ask(self._calls.end(epoch=term.epoch, nonce=term.nonce, digest=self._digest, is_applied=is_applied))
+        now.phase = Phase.DONE
+        clashes = tuple(sorted(set(now.clashes)))
+        if clashes != self._refused or is_applied:
+            if clashes:
+                self._report("schedules_refused", clashes=list(clashes[:TOLD_MAX]), count=len(clashes))
+            self._tell(applied=is_applied)
+        self._refused, self._refused_until_ns = clashes, self._clock.elapsed_ns() + REFUSED_NS
+        self._round = _Round(nonce=now.nonce, phase=Phase.DONE)  # let go of what was compared
+
+    def _tell(self, *, applied: bool) -> None:
+        now = self._round
+        lists = {"added": now.added, "changed": now.changed, "removed": now.removed}
+        counts = {f"{name}_count": len(ids) for name, ids in lists.items()}
+        told = {name: ids[:TOLD_MAX] for name, ids in lists.items()}
+        self._report(
+            "schedules_declared",
+            applied=applied,
+            is_refused=bool(now.clashes),
+            revision=now.revision,
+            **told,
+            **counts,
         )
+
+
+_PHASES: dict[Phase, Any] = {
+    Phase.BEGIN: Declaring._begin,  # noqa: SLF001 - its own table
+    Phase.COMPARE: Declaring._compare,  # noqa: SLF001
+    Phase.WRITE: Declaring._write,  # noqa: SLF001
+    Phase.REMOVE: Declaring._remove,  # noqa: SLF001
+    Phase.END: Declaring._end,  # noqa: SLF001
+}
+
+
+def _kept_mark_ms(record: Record, definition: ScheduleDef, now_ms: int) -> int | None:
+    try:
+        old = record.definition()
+    except msgspec.DecodeError:
+        return None  # another version wrote it: nothing is known of its timing
+    return kept_mark_ms(old, definition, mark_ms=record.mark_ms, now_ms=now_ms)
+
+
+def _ask(call: Call[Any]) -> Steps[Any]:
+    return (yield Ask(call, _TIMEOUT_NS))

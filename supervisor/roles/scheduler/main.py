@@ -1,4 +1,4 @@
-"""Runs the scheduler: one thread, one connection, woken by signals.
+"""Runs the scheduler: one thread, a connection for questions and one that listens for changes, woken by signals too.
 
 Guarantees
     It beats at least every half second, also while it waits and while Redis is away.
@@ -17,13 +17,14 @@ from supervisor.core.board import ChildState, Phase
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
+from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.planner import Scheduler
 from supervisor.roles.scheduler.reporting import SchedulerReport
 from supervisor.roles.seat import Seat
-from supervisor.roles.steps import Ask, Step, drive
+from supervisor.roles.steps import Ask, Step, Watch, drive
 from supervisor.roles.wakeup import Wakeup
-from supervisor.store.client import Store
 from supervisor.store.keys import Keys
+from supervisor.store.parked import ParkedStore
 from supervisor.store.schedules import Schedules
 
 BEAT_NS = 400 * MS
@@ -37,23 +38,30 @@ class Driver:
         self._seat = seat
         self._clock = seat.clock
         settings = seat.settings
-        self._store = Store.connect(
+        self._keys = Keys(settings.cluster)
+        self._store = ParkedStore.connect(
             seat.redis_url,
             settings=settings.redis,
             name=f"{settings.cluster}:scheduler",
             timeout_s=CALL_TIMEOUT_S,
             clock=seat.clock,
+            follow=seat.board,
         )
         self._wakeup = Wakeup(seat.clock)
+        report = SchedulerReport()
+        rate = settings.scheduler.catchup_rate
         self._scheduler = Scheduler(
-            schedules=Schedules(Keys(settings.cluster)),
+            schedules=Schedules(self._keys),
             board=seat.board,
             clock=seat.clock,
             definitions=definitions,
             lease_ms=int(settings.election.lease_duration_s * 1000),
             is_stopping=self._is_stopping,
-            report=SchedulerReport(),
+            report=report,
             rng=Random(os.urandom(16)),  # noqa: S311 - it spreads retries
+            catchup_rate=rate,
+            allow_empty=settings.scheduler.allow_empty_static,
+            backfills=Backfills(self._keys, clock=seat.clock, report=report, rate_per_s=rate),
         )
 
     def run(self) -> int:
@@ -76,8 +84,13 @@ class Driver:
             answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9)
             self._seat.row.redis_ok_ns = self._clock.elapsed_ns()
             return answer
+        now_ns = self._clock.elapsed_ns()
+        if isinstance(step, Watch):
+            also = self._store.park(self._keys.schedule_changes, step.last_id)
+            self._wakeup.wait(min(step.until_ns, now_ns + BEAT_NS), also)
+            return self._store.collect()
         # One slice: the scheduler looks at everything again after each wake, and each wake is a beat.
-        self._wakeup.wait(min(step.until_ns, self._clock.elapsed_ns() + BEAT_NS))
+        self._wakeup.wait(min(step.until_ns, now_ns + BEAT_NS))
         return None
 
     def _beat(self) -> None:

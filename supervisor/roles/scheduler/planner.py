@@ -4,38 +4,39 @@ Guarantees
     Nothing is sent without a term that is trusted at that moment, and every write carries
     it, so that Redis can refuse what a pause made late.
     A batch whose answer was lost is sent again unchanged; Redis' watermarks make that safe.
+    What is on time goes before everything else: late runs, backfills, bringing in a configuration.
     Losing the term idles it in place. It ends only when the tree stops, after its batch.
 
 Does not guarantee
     Punctuality while Redis is away: what is due then is due at its return, by catch-up.
 
-A generator of steps (supervisor.roles.steps). It runs no user code.
+A generator of steps (supervisor.roles.steps). It runs no user code. The plan lies in Redis; this is
+a window on it (docs/adr/0016-the-plan-lies-in-redis.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any
 
 from supervisor.clock import Clock
 from supervisor.core.board import Board, Term
-from supervisor.core.errors import FencedError, StoreRefusedError, StoreUnavailableError, TenureError
-from supervisor.core.lease import MS, retry_delay_ns
-from supervisor.core.model import ScheduleDef
-from supervisor.roles.scheduler.catalogue import Catalogue
-from supervisor.roles.scheduler.declaring import declarations
-from supervisor.roles.steps import Ask, Report, Sleep, Steps
-from supervisor.store.schedules import FireItem, FireReply, Schedules, StoredSchedule
-from supervisor.store.scripts import Call
+from supervisor.core.errors import FencedError
+from supervisor.core.lease import MS
+from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
+from supervisor.roles.scheduler.asking import Asking, TermOverError, same
+from supervisor.roles.scheduler.backfill import Backfills
+from supervisor.roles.scheduler.deciding import Moment
+from supervisor.roles.scheduler.declaring import Declaring
+from supervisor.roles.scheduler.firing import Firing
+from supervisor.roles.scheduler.reading import Reading
+from supervisor.roles.steps import Report, Sleep, Steps, Watch
+from supervisor.store.schedules import Schedules
 
-HOLD_NS = 500 * MS
-ASK_TIMEOUT_NS = 1000 * MS  # below the limit after which the parent calls it hung
-ANNOUNCED_MAX = 200  # schedules that get a log line of their own at the start of a term
+LATE_BATCH = 50
+"""Late runs go in small batches: what becomes due meanwhile waits for one of them at most."""
 
-
-class TermOverError(TenureError):
-    """The board has another term than the one being served, or the tree stops."""
+LATE_BURST_S = 0.1
 
 
 class Scheduler:
@@ -46,6 +47,12 @@ class Scheduler:
 
     idle_ns = 500 * MS
     """How often it looks at the board unasked while it must not act."""
+
+    reconcile_ns = 5000 * MS
+    """How often everything due is read again: a message about a change may be lost."""
+
+    audit_ns = 10_000 * MS
+    """How often a page of all schedules is searched for those that nothing would ever look at."""
 
     def __init__(
         self,
@@ -58,25 +65,34 @@ class Scheduler:
         is_stopping: Callable[[], bool],
         report: Report,
         rng: Random,
+        catchup_rate: int = 1000,
+        allow_empty: bool = False,
+        backfills: Backfills | None = None,
     ) -> None:
         self._schedules = schedules
-        self._board = board
         self._clock = clock
-        self._definitions = definitions
         self._lease_ms = lease_ms
-        self._is_stopping = is_stopping
+        self._catchup_rate = catchup_rate
+        self._backfills = backfills
         self._report = report
-        self._rng = rng
-        self._catalogue = Catalogue()
+        self._asking = Asking(
+            board=board, clock=clock, is_stopping=is_stopping, report=report, rng=rng, idle_ns=self.idle_ns
+        )
+        self._reading = Reading(schedules, self._asking, reconcile_ns=self.reconcile_ns)
+        self._firing = Firing(schedules, self._asking, self._reading)
         self._refused: Term | None = None
-        self._held: list[str] = []  # schedules whose due time Redis' clock has not reached
-        self._held_until_ns = 0
-        self._is_skewed = False  # this machine's wall clock is too far ahead of Redis'
+        self._declaring = Declaring(
+            schedules.keys, definitions, lease_ms=lease_ms, clock=clock, report=report, allow_empty=allow_empty
+        )
+        self._late_at_ns = 0  # when the next late batch may be fired
+        self._audit_at_ns = 0
+        self._lost_ms = 0  # when the agent last found that Redis lost data
+        self._seeded = 0  # the term after which watermarks were brought back
 
     def run(self) -> Steps[None]:
         """Serve until asked to stop."""
-        while not self._is_stopping():
-            term = self._board.term()
+        while not self._asking.is_stopping():
+            term = self._asking.board.term()
             if not term.is_trusted(self._clock.elapsed_ns()) or self._is_refused(term):
                 yield Sleep(self._clock.elapsed_ns() + self.idle_ns)
                 continue
@@ -90,149 +106,106 @@ class Scheduler:
                 self._report("fenced", epoch=term.epoch, current_epoch=error.current_epoch)
 
     def _is_refused(self, term: Term) -> bool:
-        return self._refused is not None and _same(term, self._refused)
+        return self._refused is not None and same(term, self._refused)
 
     def _serve(self, term: Term) -> Steps[None]:
-        yield from self._declare(term)
-        yield from self._load(term, is_first=True)
+        self._report("term_begun", acquired_ns=self._asking.board.header.acquired_ns)
+        self._reading.begin()
+        self._firing.begin()
+        self._is_served = False  # whether what is due at its start was looked at
+        self._audit_at_ns = self._clock.elapsed_ns() + self.audit_ns
         while True:
-            yield from self._await_trust(term)
-            yield from self._fire_due(term)
+            yield from self._asking.await_trust(term)
+            if not (yield from self._work(term)):
+                changes = yield Watch(self._reading.last_change, self._wake_ns())
+                if changes:
+                    self._heard(changes)
 
-    def _declare(self, term: Term) -> Steps[None]:
-        """Bring the definitions of this replica's configuration into Redis, if they are the newest."""
-        now_ms = self._clock.wall_ms()
-        calls = declarations(self._schedules, self._definitions, term=term, now_ms=now_ms, lease_ms=self._lease_ms)
-        for call in calls:
-            declared = yield from self._ask(term, call)
-            self._report(
-                "schedules_declared",
-                applied=declared.applied,
-                revision=declared.revision,
-                added=declared.added,
-                changed=declared.changed,
-                removed=declared.removed,
-            )
+    def _heard(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+        self._reading.hear(changes)
+        if self._backfills is not None and any(fields.get("kind") == "backfill" for _, fields in changes):
+            self._backfills.wake()
 
-    def _load(self, term: Term, *, is_first: bool) -> Steps[None]:
-        """Read every definition and watermark."""
-        stored: list[StoredSchedule] = []
-        unreadable: set[str] = set()
-        cursor = "0"
-        while True:
-            page = yield from self._ask(term, self._schedules.page(cursor))
-            stored.extend(page.items)
-            unreadable.update(page.unreadable)
-            cursor = page.cursor
-            if cursor == "0":
-                break
-        self._held = []
-        soonest, refused = self._catalogue.load(stored)
-        for schedule, reason in [*refused, *((name, "written by a newer version") for name in sorted(unreadable))]:
-            self._report("schedule_invalid", schedule=schedule, reason=reason)
-        if is_first:
-            for schedule in soonest[:ANNOUNCED_MAX]:
-                next_ms = self._catalogue.next_ms_of(schedule)
-                self._report(
-                    "schedule_planned", schedule=schedule, trigger=self._catalogue.describe(schedule), next_ms=next_ms
-                )
-            self._report("term_served", epoch=term.epoch, schedules=len(self._catalogue))
+    def _work(self, term: Term) -> Steps[bool]:
+        """Do the most urgent thing there is; False when there is none."""
+        self._notice_loss()
+        moment = self._moment()
+        self._firing.end_hold(moment)
+        due = self._reading.window.due(moment.now_ms, moment.now_ms - moment.grace_ms, FIRE_BATCH_MAX)
+        if due:
+            yield from self._firing.fire(term, due, moment)
+            return True
+        if self._reading.is_due(moment):
+            begin = yield from self._reading.read(term, moment)
+            if begin:
+                yield from self._firing.begin_runs(term, begin)
+            return True
+        if (yield from self._fire_late(term, moment)) or (yield from self._declare(term)):
+            return True
+        if self._backfills is not None and (yield from self._backfills.work(term)):
+            return True
+        return (yield from self._audit(term))
 
-    def _fire_due(self, term: Term) -> Steps[None]:
-        """Fire one batch of what is due, or sleep until something is."""
-        self._end_hold()
-        now_ms = self._clock.wall_ms()
-        schedules = self._catalogue.due(now_ms)
-        if not schedules:
-            yield Sleep(self._wake_ns(now_ms))
-            return
-        items, idle = self._catalogue.decide(schedules, now_ms)
-        self._catalogue.plan(idle)  # the clock went back since they were planned
-        if not items:
-            return
-        skewed, redis_ms = yield from self._fire(term, items)
-        self._note_skew(now_ms - redis_ms, is_skewed=bool(skewed))
-        if skewed:
-            # The one comparison of two clocks: this machine's is ahead of Redis', so Redis' decides. A wall
-            # clock that jumped ahead can thus neither push watermarks into the future nor stop the schedules.
-            items, idle = self._catalogue.decide(skewed, redis_ms)
-            still_skewed, _ = (yield from self._fire(term, items)) if items else ([], 0)
-            self._hold([*idle, *still_skewed])
+    def _fire_late(self, term: Term, moment: Moment) -> Steps[bool]:
+        """Fire a small batch of what is late, as many in a second as is allowed."""
+        now_ns = self._clock.elapsed_ns()
+        if now_ns < self._late_at_ns or not self._reading.window.behind:
+            return False
+        late = self._reading.window.late(min(LATE_BATCH, self._catchup_rate))
+        count = yield from self._firing.fire(term, late, moment)
+        pace_ns = count * 1000 * MS // self._catchup_rate
+        self._late_at_ns = max(self._late_at_ns, now_ns - round(LATE_BURST_S * 1000) * MS) + pace_ns
+        return True
 
-    def _hold(self, schedules: Sequence[str]) -> None:
-        """Leave ``schedules`` unplanned for a moment, counted on the clock that does not jump."""
-        if schedules and not self._held:
-            self._held_until_ns = self._clock.elapsed_ns() + HOLD_NS
-        self._held += schedules
+    def _declare(self, term: Term) -> Steps[bool]:
+        """Take one step of bringing in this replica's configuration; False when there is none to take."""
+        if not self._is_served:
+            self._is_served = True
+            loss = self._asking.board.header.data_loss_epoch
+            if loss and loss != self._seeded:
+                yield from self._reading.seed(term)
+                self._seeded = loss
+            self._report("term_served", epoch=term.epoch)
+        if self._declaring.is_done(term):
+            return False
+        is_more: bool = yield from self._declaring.work(term)
+        if self._declaring.is_done(term):
+            self._reading.expect()
+        return is_more or self._declaring.is_done(term)
 
-    def _end_hold(self) -> None:
-        if self._held and self._clock.elapsed_ns() >= self._held_until_ns:
-            self._catalogue.plan(self._held)
-            self._held = []
+    def _audit(self, term: Term) -> Steps[bool]:
+        if self._clock.elapsed_ns() < self._audit_at_ns:
+            return False
+        self._audit_at_ns = self._clock.elapsed_ns() + self.audit_ns
+        yield from self._reading.audit(term)
+        return True
 
-    def _fire(self, term: Term, items: Sequence[FireItem]) -> Steps[tuple[list[str], int]]:
-        """Fire one batch; return the schedules whose due time is ahead of Redis' time, and that time."""
-        reply = yield from self._ask(term, self._schedules.fire(epoch=term.epoch, nonce=term.nonce, items=items))
-        self._tell(items, reply)
-        applied = self._catalogue.apply(items, reply)
-        if applied.is_stale:
-            yield from self._load(term, is_first=False)
-            return [], reply.now_ms
-        return applied.skewed, reply.now_ms
+    def _notice_loss(self) -> None:
+        """Read everything again after a loss of data: a revision may have come back with another definition."""
+        lost_ms = self._asking.board.header.doubtful_until_ms
+        if lost_ms != self._lost_ms:
+            self._lost_ms = lost_ms
+            self._reading.forget()
+            self._firing.begin()
 
-    def _wake_ns(self, now_ms: int) -> int:
+    def _moment(self) -> Moment:
+        doubtful_ms = self._asking.board.header.doubtful_until_ms
+        return Moment(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms)
+
+    def _wake_ns(self) -> int:
         """Return when to look again. Timers may fire early and the wall clock may step, so look often."""
-        now_ns, next_ms = self._clock.elapsed_ns(), self._catalogue.next_ms()
-        wake_ns = now_ns + self.slice_ns
-        if next_ms is not None:
-            wake_ns = min(wake_ns, now_ns + (next_ms - now_ms) * MS)
-        return min(wake_ns, self._held_until_ns) if self._held else wake_ns
-
-    def _ask(self, term: Term, call: Call[Any]) -> Steps[Any]:
-        """Send ``call`` until it is answered, while the term is trusted."""
-        failures = 0
-        while True:
-            yield from self._await_trust(term)
-            try:
-                return (yield Ask(call, ASK_TIMEOUT_NS))
-            except (StoreUnavailableError, StoreRefusedError) as error:
-                failures += 1
-                self._report("scheduler_unanswered", script=call.script, failures=failures, error=str(error))
-                yield Sleep(self._clock.elapsed_ns() + retry_delay_ns(failures, self._rng.random()))
-
-    def _await_trust(self, term: Term) -> Steps[None]:
-        """Return while ``term`` is trusted; wait out a lapse of it.
-
-        Raises:
-            TermOverError: the board has another term, or the tree stops.
-        """
-        while True:
-            current = self._board.term()
-            if self._is_stopping() or not _same(current, term):
-                raise TermOverError(f"epoch {term.epoch} is over")
-            if current.is_trusted(self._clock.elapsed_ns()):
-                return
-            yield Sleep(self._clock.elapsed_ns() + self.idle_ns)
-
-    def _note_skew(self, ahead_ms: int, *, is_skewed: bool) -> None:
-        if is_skewed and not self._is_skewed:
-            self._report("clock_ahead_of_redis", ahead_ms=ahead_ms)
-        self._is_skewed = is_skewed
-
-    def _tell(self, items: Sequence[FireItem], reply: FireReply) -> None:
-        for item, result in zip(items, reply.results, strict=True):
-            self._report(
-                "fire",
-                schedule=item.schedule,
-                nominal_ms=item.nominal_ms,
-                code=result.code.name.lower(),
-                missed=item.missed,
-                late_ms=reply.now_ms - item.nominal_ms,
-                run=item.envelope.id,
-                queue=item.envelope.template.queue,
-                job=item.envelope.template.job,
-            )
-
-
-def _same(left: Term, right: Term) -> bool:
-    return (left.epoch, left.nonce) == (right.epoch, right.nonce)
+        now_ns, now_ms = self._clock.elapsed_ns(), self._clock.wall_ms()
+        wake_ns = min(now_ns + self.slice_ns, self._reading.reconcile_at_ns, self._audit_at_ns)
+        due_ms = self._reading.window.next_ms()
+        if due_ms is not None:
+            wake_ns = min(wake_ns, now_ns + (due_ms - now_ms) * MS)
+        wake_ns = min(wake_ns, now_ns + (self._reading.read_at_ms - now_ms) * MS)
+        if self._firing.held_until_ns is not None:
+            wake_ns = min(wake_ns, self._firing.held_until_ns)
+        if self._reading.window.behind:
+            wake_ns = min(wake_ns, self._late_at_ns)
+        if not self._declaring.is_done(self._asking.board.term()):
+            wake_ns = min(wake_ns, self._declaring.wake_ns)
+        if self._backfills is not None:
+            wake_ns = min(wake_ns, self._backfills.wake_ns)
+        return max(wake_ns, now_ns)

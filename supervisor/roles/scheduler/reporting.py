@@ -2,58 +2,133 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
+from supervisor.clock import Clock, SystemClock
+from supervisor.roles.scheduler.firing import Decided
+from supervisor.store.schedule_items import FireCode
+from supervisor.store.schedule_state import REASONS
 from supervisor.telemetry.metrics import (
+    CONFIG_LAST_RELOAD_SUCCESSFUL,
     ELECTION_FENCED,
+    ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS,
     ENQUEUED,
     FIRES,
     MISSED,
     REDIS_ERRORS,
     SCHEDULE_LATENESS_SECONDS,
     SCHEDULES,
+    SCHEDULES_OVERDUE,
 )
 
-_DECIDED = {"fired", "skipped"}
-_LEVELS = {"fenced": "warning", "schedule_invalid": "error", "clock_ahead_of_redis": "warning"}
+LINES_PER_S = 50
+"""Decisions that get a line of their own; more in one second are told together."""
+
+_EXPECTED = {
+    FireCode.FIRED, FireCode.SKIPPED, FireCode.BUFFERED, FireCode.REPLACED, FireCode.COMPLETED, FireCode.INITIAL,
+    FireCode.HELD, FireCode.PAUSED,
+}  # fmt: skip
+_LEVELS = {
+    "fenced": "warning",
+    "schedule_invalid": "error",
+    "clock_ahead_of_redis": "warning",
+    "schedule_overdue": "warning",
+    "schedule_paused": "warning",
+    "watermarks_seeded": "warning",
+    "backfill_unanswered": "warning",
+    "declaring_unanswered": "warning",
+    "schedules_refused": "error",
+}
 
 
 class SchedulerReport:
     """Log and metrics of the scheduler."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         self._log = structlog.get_logger()
+        self._clock = clock or SystemClock()
+        self._second = 0
+        self._lines = 0
+        self._acquired_ns = 0  # when the term was granted; 0 once something was fired in it
 
     def __call__(self, event: str, **fields: Any) -> None:
-        """Tell one decision."""
-        if event == "fire":
-            self._fire(**fields)
+        """Tell one decision, or a batch of them."""
+        if event == "fires":
+            self._fires(fields["decided"])
+            return
+        if event == "term_begun":
+            self._acquired_ns = fields["acquired_ns"]
+            return
+        if event == "plan":
+            SCHEDULES.set(fields["defined"])
+            SCHEDULES_OVERDUE.set(fields["overdue"])
+            return
+        if event == "backfilled":
+            ENQUEUED.labels(queue=fields["queue"], job=fields["job"]).inc(fields["count"])
             return
         if event == "scheduler_unanswered":
             REDIS_ERRORS.labels(op=fields["script"]).inc()
             if fields["failures"] > 1:
                 return  # one line for each outage
+        elif event == "schedules_declared":
+            CONFIG_LAST_RELOAD_SUCCESSFUL.set(int(not fields["is_refused"]))
         elif event == "fenced":
             ELECTION_FENCED.inc()
-        elif event == "term_served":
-            SCHEDULES.set(fields["schedules"])
         elif event == "schedule_planned":
             next_ms = fields.pop("next_ms")
             fields["next"] = None if next_ms is None else datetime.fromtimestamp(next_ms / 1000, UTC).isoformat()
         getattr(self._log, _LEVELS.get(event, "info"))(event, **fields)
 
-    def _fire(
-        self, *, schedule: str, nominal_ms: int, code: str, missed: int, late_ms: int, run: str, queue: str, job: str
-    ) -> None:
-        FIRES.labels(code=code).inc()
-        if code == "fired":
-            ENQUEUED.labels(queue=queue, job=job).inc()
-            SCHEDULE_LATENESS_SECONDS.observe(max(0, late_ms) / 1000)
-        if code in _DECIDED and missed:
-            MISSED.inc(missed)
-            self._log.warning("schedule_missed", schedule=schedule, missed=missed)
-        tell = self._log.info if code in _DECIDED else self._log.warning
-        tell(f"schedule_{code}", schedule=schedule, run=run, nominal_ms=nominal_ms, late_ms=late_ms)
+    def _fires(self, decided: Sequence[Decided]) -> None:
+        codes: Counter[str] = Counter()
+        enqueued: Counter[tuple[str, str]] = Counter()
+        for item, code, late_ms in decided:
+            codes[code.value.lower()] += 1
+            if code is FireCode.FIRED:
+                enqueued[item.run.queue, item.job] += 1
+                SCHEDULE_LATENESS_SECONDS.observe(max(0, late_ms) / 1000)
+            if item.missed and code not in {FireCode.DUP, FireCode.STALE, FireCode.PAUSED, FireCode.SKEWED}:
+                self._missed(item.schedule, item.missed, item.why)
+        if enqueued and self._acquired_ns:
+            seconds = (self._clock.elapsed_ns() - self._acquired_ns) / 1e9
+            ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS.observe(seconds)
+            self._acquired_ns = 0
+        for name, count in codes.items():
+            FIRES.labels(code=name).inc(count)
+        for (queue, job), count in enqueued.items():
+            ENQUEUED.labels(queue=queue, job=job).inc(count)
+        room = self._room(len(decided))
+        for each in decided[:room]:
+            self._line(each)
+        if room < len(decided):
+            self._log.info("schedules_decided", decisions=len(decided) - room, **codes)
+
+    def _missed(self, schedule: str, missed: int, why: str) -> None:
+        reasons = [REASONS.get(letter, letter) for letter in why] or ["policy"]
+        MISSED.labels(reason="+".join(reasons)).inc(missed)
+        self._log.warning("schedule_missed", schedule=schedule, missed=missed, reason="+".join(reasons))
+
+    def _room(self, wanted: int) -> int:
+        """Return how many of ``wanted`` lines may still be written in this second."""
+        second = self._clock.elapsed_ns() // 1_000_000_000
+        if second != self._second:
+            self._second, self._lines = second, 0
+        room = min(wanted, max(0, LINES_PER_S - self._lines))
+        self._lines += room
+        return room
+
+    def _line(self, decided: Decided) -> None:
+        item, code, late_ms = decided
+        tell = self._log.info if code in _EXPECTED else self._log.warning
+        tell(
+            f"schedule_{code.value.lower()}",
+            schedule=item.schedule,
+            run=item.run.run_id or f"{item.schedule}@{item.nominal_ms}",
+            nominal_ms=item.nominal_ms,
+            late_ms=late_ms,
+        )

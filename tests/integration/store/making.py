@@ -7,9 +7,12 @@ from typing import Any
 
 from supervisor.core.model import Envelope, Kind, Outcome, ScheduleDef, Template
 from supervisor.store.client import Store
+from supervisor.store.codec import pack
 from supervisor.store.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.queues import Ack, Queues, TurnReply
-from supervisor.store.schedules import FireItem, Schedules
+from supervisor.store.schedule_definitions import Change, Definitions
+from supervisor.store.schedule_items import FireItem, policy_text
+from supervisor.store.schedules import Schedules
 from supervisor.store.sessions import Sessions
 from tests.integration.servers import Server
 
@@ -95,11 +98,21 @@ class World:
         assert view.is_ours, view
         return view
 
-    def declare_call(self, term: LeaseView, *definitions: ScheduleDef, digest: str = "d1", **arguments: Any) -> Any:
-        defaults = {"next_due": {definition.id: 1 for definition in definitions}, "lease_ms": 5000}
-        return self.schedules.declare(
-            epoch=term.epoch, nonce=term.nonce, digest=digest, definitions=definitions, **defaults | arguments
+    def declare_call(self, term: LeaseView, *definitions: ScheduleDef, digest: str = "d1") -> Any:
+        """Bring in a page of a configuration. What it does not name stays; see ``remove_call``."""
+        changes = [Change(definition=each) for each in definitions]
+        return Definitions(self.schedules.keys).page(
+            epoch=term.epoch, nonce=term.nonce, digest=digest, changes=changes, wall_ms=1
         )
+
+    def remove_call(self, term: LeaseView, *ids: str) -> Any:
+        """Take out what a configuration no longer names."""
+        return Definitions(self.schedules.keys).remove(epoch=term.epoch, nonce=term.nonce, ids=ids)
+
+    def planned(self) -> None:
+        """Stand in for the leader: it looked at every schedule, and planned it for long ago."""
+        ids = self.raw.hkeys(self.keys.schedule_def)
+        self.raw.zadd(self.keys.schedule_next, dict.fromkeys(ids, 1))
 
     def stored(self) -> dict[str, Any]:
         found, cursor = {}, None
@@ -113,7 +126,19 @@ class World:
         """Return the item that a planner would send for ``schedule``, due ``ahead_ms`` from now by Redis' time."""
         stored = self.stored()[schedule]
         nominal = max(stored.mark_ms + 1, self.run(self.leases.view()).now_ms + ahead_ms)
-        template = stored.definition.template
+        definition = stored.definition
+        policy = {
+            "overlap": definition.overlap,
+            "max_running": definition.max_running,
+            "buffer_limit": definition.buffer_limit,
+            "cancel_grace_ms": definition.cancel_grace_ms,
+            "max_runs": definition.max_runs,
+            "wait": "",
+            "keep_ms": None,
+        }
+        policy |= {name: fields.pop(name) for name in policy if name in fields}
+        nominal = fields.get("nominal_ms", nominal)
+        run = Envelope(id=f"{schedule}@{nominal}", template=definition.template, schedule=schedule, nominal_ms=nominal)
         defaults = {
             "schedule": schedule,
             "revision": stored.revision,
@@ -121,10 +146,8 @@ class World:
             "nominal_ms": nominal,
             "new_mark_ms": nominal,
             "next_ms": nominal + 1000,
-            "missed": 0,
-            "overlap": stored.definition.overlap,
-            "max_running": stored.definition.max_running,
-            "envelope": Envelope(id=f"{schedule}@{nominal}", template=template, schedule=schedule, nominal_ms=nominal),
+            "run": pack(fields.pop("envelope", run)),
+            "policy": policy_text(**policy),
         }
         return FireItem(**defaults | fields)
 

@@ -165,12 +165,12 @@ def test_a_dead_run_of_a_schedule_frees_it(world: World) -> None:
     world.run(world.fire_call(term, item))
     world.fetch(S)
     for _ in range(3):
-        release(world, (item.envelope.id, Release.CRASHED))
-        if world.state(item.envelope.id) == "later":
-            world.make_due(item.envelope.id)
+        release(world, (item.run.run_id, Release.CRASHED))
+        if world.state(item.run.run_id) == "later":
+            world.make_due(item.run.run_id)
             world.fetch(S)
 
-    assert world.state(item.envelope.id) == "dead"
+    assert world.state(item.run.run_id) == "dead"
     assert not world.raw.exists(world.keys.schedule_live)
 
 

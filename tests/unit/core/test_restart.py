@@ -25,6 +25,7 @@ from supervisor.core.restart import (
     Verdict,
     backoff_ns,
     exited,
+    recent_failures,
     step,
     tree_verdict,
 )
@@ -267,3 +268,14 @@ def test_generations_only_grow_and_each_has_one_fork(events: list[Event], gaps: 
         slot = change.slot
         forked += [slot.generation] * change.actions.count(Action.FORK)
     assert all(after == before + 1 for before, after in pairwise([0, *forked]))
+
+
+@pytest.mark.parametrize(
+    ("failed_s", "count"),
+    [((), 0), ((5,), 1), ((5, 30, 64), 3), ((5, 30, 66), 2), ((0, 1, 2, 3, 4, 5), 6), ((5, 200), 1)],
+)
+def test_deaths_of_one_minute_are_counted_back_from_the_last(failed_s: tuple[int, ...], count: int) -> None:
+    """The agent lets another replica lead at the third of the scheduler's."""
+    slot = Slot(failures=tuple(T + seconds * NS for seconds in failed_s))
+
+    assert recent_failures(slot) == count

@@ -15,7 +15,7 @@ from supervisor.settings.models import RedisSettings
 from supervisor.store.client import AsyncStore
 from supervisor.store.leases import CandidateInfo, Leases
 from supervisor.store.queues import Queues
-from supervisor.store.schedules import Schedules
+from supervisor.store.schedule_definitions import Change, Definitions
 from tests.integration.servers import Server
 
 NONCE = "ab" * 16
@@ -69,11 +69,9 @@ async def test_it_shows_the_leader_the_queues_and_what_is_due(server: Server, re
         )
     )
     definition = ScheduleDef(id="s1", template=Template(job="j", kind=Kind.ASYNC), every_ms=60_000)
-    store.run(
-        Schedules(server.keys).declare(
-            epoch=lease.epoch, nonce=NONCE, digest="d", definitions=[definition], next_due={"s1": 4711}, lease_ms=5000
-        )
-    )
+    store.run(Definitions(server.keys).upsert([Change(definition=definition)], wall_ms=1))
+    with server.raw() as raw:
+        raw.zadd(server.keys.schedule_next, {"s1": 4711})
 
     seen = await reader.read()
 

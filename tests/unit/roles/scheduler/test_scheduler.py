@@ -2,113 +2,17 @@
 
 from __future__ import annotations
 
-from random import Random
-from typing import Any
-
 import pytest
 
-from supervisor.core.board import NO_TERM, Board, Term, board_words
+from supervisor.core.board import NO_TERM, Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.lease import MS
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.scheduler.planner import Scheduler
-from supervisor.roles.steps import Ask, Sleep, Step
-from supervisor.store.keys import Keys
-from supervisor.store.schedules import (
-    Declared,
-    FireCode,
-    FireReply,
-    FireResult,
-    SchedulePage,
-    Schedules,
-    StoredSchedule,
-)
-
-S = 1000 * MS
-START_MS = 1_767_225_600_000
-TERM = Term(8, "a" * 32, 100 * S)
-ITEM_FIELDS = 12
-TICK = ScheduleDef(id="tick", template=Template(job="j", kind=Kind.SYNC), every_ms=10_000, overlap="allow")
-
-
-class Bench:
-    """The generator on a fake clock, under a term that the test publishes."""
-
-    def __init__(self, *definitions: ScheduleDef, term: Term = TERM) -> None:
-        self.board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
-        self.board.publish_term(term)
-        self.now_ns = 50 * S
-        self.wall = START_MS
-        self.stopping = False
-        self.told: list[tuple[str, dict[str, Any]]] = []
-        self.scheduler = Scheduler(
-            schedules=Schedules(Keys("test")),
-            board=self.board,
-            clock=self,
-            definitions=definitions,
-            lease_ms=5000,
-            is_stopping=lambda: self.stopping,
-            report=lambda event, **fields: self.told.append((event, fields)),
-            rng=Random(1),
-        )
-        self.steps = self.scheduler.run()
-        self.step: Step | None = next(self.steps)
-        self.is_over = False
-
-    def elapsed_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ms(self) -> int:
-        return self.wall
-
-    @property
-    def script(self) -> str:
-        assert isinstance(self.step, Ask), self.step
-        return self.step.call.script
-
-    def answer(self, value: Any = None) -> None:
-        try:
-            self.step = self.steps.send(value)
-        except StopIteration:
-            self.step, self.is_over = None, True
-
-    def raise_(self, error: Exception) -> None:
-        self.step = self.steps.throw(error)
-
-    def pass_ms(self, ms: int) -> None:
-        """Let time pass on both clocks, and wake it."""
-        assert isinstance(self.step, Sleep), self.step
-        self.now_ns += ms * MS
-        self.wall += ms
-        self.answer()
-
-    def stored(self, *items: tuple[ScheduleDef, int], revision: int = 1, cursor: str = "0") -> None:
-        """Answer a page."""
-        assert self.script == "schedule_page"
-        page = [StoredSchedule(definition=d, revision=revision, mark_ms=mark, next_ms=None) for d, mark in items]
-        self.answer(SchedulePage(cursor=cursor, items=page, now_ms=self.wall, unreadable=[]))
-
-    def fired(self, *codes: tuple[FireCode, int], now_ms: int | None = None) -> None:
-        """Answer a fire."""
-        assert self.script == "fire"
-        self.answer(FireReply([FireResult(code, mark) for code, mark in codes], now_ms or self.wall))
-
-    def items(self) -> list[tuple[str, int, int]]:
-        """Return (schedule, nominal, missed) of what it fires."""
-        assert self.script == "fire"
-        flat = self.step.call.args[4:]  # type: ignore[union-attr]  # asserted to be an Ask
-        rows = [flat[i : i + ITEM_FIELDS] for i in range(0, len(flat), ITEM_FIELDS)]
-        return [(str(row[0]), int(row[3]), int(row[6])) for row in rows]
-
-    def events(self) -> list[str]:
-        return [event for event, _ in self.told]
-
-
-def serving(*items: tuple[ScheduleDef, int]) -> Bench:
-    """Return a scheduler that has read ``items``."""
-    bench = Bench()
-    bench.stored(*items)
-    return bench
+from supervisor.roles.steps import Ask, Sleep, Watch
+from supervisor.store.codec import pack_definition
+from supervisor.store.schedule_definitions import Begin, BeginCode
+from supervisor.store.schedule_items import FireCode, PlanCode
+from tests.unit.roles.scheduler.questioned import SOON, START_MS, TERM, TICK, Bench, S, serving
 
 
 def test_without_a_trusted_term_nothing_is_sent() -> None:
@@ -119,63 +23,137 @@ def test_without_a_trusted_term_nothing_is_sent() -> None:
     bench.board.publish_term(TERM)
     bench.answer()
 
-    assert bench.script == "schedule_declare"
+    assert bench.script == "schedule_due"
 
 
-def test_a_term_begins_with_a_declaration_and_the_stored_schedules() -> None:
-    """What is stored rules; one line for each schedule says when it is due."""
+def test_while_the_term_is_held_nothing_is_sent() -> None:
+    """After a loss of data a person may have to say that scheduling goes on."""
+    bench = Bench(TICK, term=NO_TERM)
+    bench.board.header.is_held = 1
+    bench.board.publish_term(TERM)
+    bench.answer()
+    assert isinstance(bench.step, Sleep)
+    bench.board.header.is_held = 0
+    bench.answer()
+
+    assert bench.script == "schedule_due"
+
+
+def test_the_first_due_run_is_fired_before_anything_is_declared() -> None:
+    """A hand-over must not make a due run wait for a configuration of 100,000 schedules."""
     bench = Bench(TICK)
-    assert bench.step.call.args[:2] == (8, "a" * 32)  # type: ignore[union-attr]  # it is an Ask
-    bench.answer(Declared(applied=True, revision=1, added=["tick"], changed=[], removed=[], now_ms=START_MS))
-    bench.stored((TICK, START_MS))
+    bench.found((TICK, START_MS - 10_000))
+    bench.defined((TICK, START_MS - 10_000))
+    assert bench.items() == [("tick", START_MS, "0")]
+    bench.fired((FireCode.FIRED, START_MS))
 
-    planned = [fields for event, fields in bench.told if event == "schedule_planned"]
-    assert planned == [{"schedule": "tick", "trigger": "every 10s", "next_ms": START_MS + 10_000}]
+    assert bench.script == "declare_begin"
+    assert bench.step.call.args[:2] == (8, "a" * 32)  # type: ignore[union-attr]  # it is an Ask
+    bench.answer(Begin(BeginCode.APPLIED, 1, START_MS))
+    assert bench.script == "schedule_due"
 
 
 def test_a_replica_without_schedules_declares_nothing() -> None:
     """An empty configuration must not silence the others'."""
-    assert Bench().script == "schedule_page"
-
-
-def test_pages_are_read_to_the_end() -> None:
-    """A schedule on the second page fires too."""
     bench = Bench()
-    bench.stored((TICK, START_MS - 10_000), cursor="7")
-    other = ScheduleDef(id="other", template=TICK.template, every_ms=10_000)
-    bench.stored((other, START_MS - 10_000))
+    bench.found()
 
-    assert sorted(bench.items()) == [("other", START_MS, 0), ("tick", START_MS, 0)]
+    assert isinstance(bench.step, Watch)
+
+
+def test_a_full_page_is_followed_by_the_next() -> None:
+    """Ten thousand at one instant are read in pages, each where the one before ended, and between them what is due fires."""
+    many = [
+        (ScheduleDef(id=f"s{i:03}", template=TICK.template, every_ms=10_000, phase_ms=1000), START_MS - 9000)
+        for i in range(250)
+    ]
+    bench = Bench()
+    bench.found(*many, is_full=True)
+    bench.defined(*many)
+
+    assert bench.script == "schedule_due"
+    assert bench.step.call.args[:2] == (START_MS + 1000, "s249")  # type: ignore[union-attr]  # it is an Ask
 
 
 def test_what_is_due_is_fired_and_planned_again() -> None:
     """On the grid, by the wall clock, after a sleep that ends in time."""
-    bench = serving((TICK, START_MS))
-    while isinstance(bench.step, Sleep):
+    bench = serving((SOON, START_MS - 9000))
+    while isinstance(bench.step, Watch):
         bench.pass_ms((bench.step.until_ns - bench.now_ns) // MS)
-    assert bench.items() == [("tick", START_MS + 10_000, 0)]
-    bench.fired((FireCode.FIRED, START_MS + 10_000))
+    assert bench.items() == [("tick", START_MS + 1000, "0")]
+    assert bench.wall == START_MS + 1000
+    row = bench.step.call.args[4:]  # type: ignore[union-attr]  # it is an Ask
 
-    assert isinstance(bench.step, Sleep)
-    assert bench.scheduler._catalogue.next_ms() == START_MS + 20_000
+    assert row[6] == START_MS + 11_000
 
 
 def test_an_early_timer_fires_nothing() -> None:
     """Timers may end a little before their time: it compares again after each wake."""
-    bench = serving((TICK, START_MS))
-    bench.wall = START_MS + 9_999
+    bench = serving((SOON, START_MS - 9000))
+    bench.wall = START_MS + 999
     bench.answer()
-    assert isinstance(bench.step, Sleep)
+    assert not isinstance(bench.step, Ask)
     bench.pass_ms(1)
 
-    assert bench.items() == [("tick", START_MS + 10_000, 0)]
+    assert bench.items() == [("tick", START_MS + 1000, "0")]
+
+
+def test_a_request_to_look_is_answered_by_a_place_in_the_plan() -> None:
+    """A changed schedule has the score 0; when it is due is worked out from its watermark."""
+    bench = Bench()
+    bench.found((SOON, START_MS - 9000), score=0)
+    bench.defined((SOON, START_MS - 9000))
+    assert bench.script == "schedule_plan"
+    assert bench.step.call.args[2:9] == ("tick", 1, START_MS - 9000, 0, b"", START_MS + 1000, "")  # type: ignore[union-attr]
+    bench.planned(PlanCode.PLANNED)
+
+    assert isinstance(bench.step, Watch)
+    planned = [fields for event, fields in bench.told if event == "schedule_planned"]
+    assert planned == [{"schedule": "tick", "trigger": "every 10s phase 1s", "next_ms": START_MS + 1000}]
+
+
+@pytest.mark.parametrize("code", [PlanCode.MOVED, PlanCode.STALE, PlanCode.DUP])
+def test_a_plan_that_came_too_late_is_made_again(code: PlanCode) -> None:
+    """Somebody changed the schedule between the two questions."""
+    bench = Bench()
+    bench.found((TICK, START_MS - 5000), score=0)
+    bench.defined((TICK, START_MS - 5000))
+    bench.planned(code)
+
+    assert bench.script == "schedule_due"
+    assert bench.step.call.args[-1] == "tick"  # type: ignore[union-attr]  # it is an Ask
+
+
+def test_news_of_a_change_is_followed_at_once() -> None:
+    """The entry in the stream ends the wait."""
+    bench = serving()
+    assert isinstance(bench.step, Watch)
+    bench.answer([("5-0", {"kind": "upsert", "schedule": "tick"})])
+    assert bench.script == "schedule_due"
+    bench.found()
+
+    assert isinstance(bench.step, Watch)
+    assert bench.step.last_id == "5-0"
+
+
+def test_what_no_news_came_of_is_found_within_seconds() -> None:
+    """A message may be lost: requests, late ones and forgotten ones are looked for unasked."""
+    bench = serving()
+    for _ in range(5):
+        assert isinstance(bench.step, Watch)
+        bench.pass_ms(1000)
+
+    assert bench.script == "schedule_due"
+    after, _, until, limit, asked, late_ms, late = bench.step.call.args[:7]  # type: ignore[union-attr]  # it is an Ask
+    assert (after, until, late_ms) == (bench.wall - 10_000, bench.wall - 500, bench.wall - 10_000)
+    assert min(int(limit), int(asked), int(late)) > 0
 
 
 def test_after_a_pause_only_the_latest_due_time_fires() -> None:
     """The others are counted."""
     bench = serving((TICK, START_MS - 100_000))
 
-    assert bench.items() == [("tick", START_MS, 9)]
+    assert bench.items() == [("tick", START_MS, "9p")]
 
 
 def test_an_unanswered_batch_is_sent_again_unchanged() -> None:
@@ -190,20 +168,31 @@ def test_an_unanswered_batch_is_sent_again_unchanged() -> None:
 
 def test_a_duplicate_takes_the_watermark_of_redis() -> None:
     """Its own lost answer, or another term: either way Redis knows."""
-    bench = serving((TICK, START_MS - 10_000))
-    bench.fired((FireCode.DUP, START_MS + 30_000))
+    fast = ScheduleDef(id="fast", template=TICK.template, every_ms=100, overlap="allow")
+    bench = serving((fast, START_MS - 100))
+    bench.fired((FireCode.DUP, START_MS + 300))
+    while isinstance(bench.step, Watch):
+        bench.pass_ms(100)
 
-    assert bench.scheduler._catalogue.next_ms() == START_MS + 40_000
+    assert bench.items() == [("fast", START_MS + 400, "0")]
 
 
-def test_a_changed_definition_makes_it_read_again() -> None:
+def test_a_changed_definition_is_read_again() -> None:
     """A stale plan fires nothing."""
     bench = serving((TICK, START_MS - 10_000))
     bench.fired((FireCode.STALE, START_MS - 10_000))
-    assert bench.script == "schedule_page"
-    bench.stored((TICK, START_MS - 10_000), revision=2)
+    bench.found((TICK, START_MS - 10_000), revision=2)
+    bench.defined((TICK, START_MS - 10_000), revision=2)
 
-    assert bench.step.call.args[5] == 2  # type: ignore[union-attr]  # it is an Ask
+    assert bench.step.call.args[6] == 2  # type: ignore[union-attr]  # it is an Ask
+
+
+def test_a_paused_schedule_leaves_the_window() -> None:
+    """Who paused it has planned when it is looked at again."""
+    bench = serving((TICK, START_MS - 10_000))
+    bench.fired((FireCode.PAUSED, START_MS - 10_000))
+
+    assert isinstance(bench.step, Watch)
 
 
 def test_a_refused_term_is_never_used_again() -> None:
@@ -216,8 +205,17 @@ def test_a_refused_term_is_never_used_again() -> None:
     bench.board.publish_term(Term(9, "b" * 32, 200 * S))
     bench.answer()
 
-    assert bench.script == "schedule_page"
+    assert bench.script == "schedule_due"
     assert "fenced" in bench.events()
+
+
+def test_a_refusal_makes_it_read_the_term_again_before_it_idles() -> None:
+    """The agent may have been given a later epoch just now."""
+    bench = serving((TICK, START_MS - 10_000))
+    bench.board.publish_term(Term(9, "b" * 32, 200 * S))
+    bench.raise_(FencedError(operation="fire", epoch=8, current_epoch=9))
+
+    assert bench.script == "schedule_due"
 
 
 def test_trust_is_checked_right_before_each_write() -> None:
@@ -230,29 +228,29 @@ def test_trust_is_checked_right_before_each_write() -> None:
     bench.board.publish_term(Term(8, "a" * 32, 300 * S))
     bench.answer()
 
-    assert bench.items() == [("tick", START_MS, 0)]
+    assert bench.items() == [("tick", START_MS, "0")]
 
 
 def test_another_term_on_the_board_ends_this_one() -> None:
     """Everything is read anew: another replica may have fired in between."""
-    bench = serving((TICK, START_MS))
+    bench = serving((SOON, START_MS - 9000))
     bench.board.publish_term(Term(9, "b" * 32, 200 * S))
     bench.answer()
 
-    assert bench.script == "schedule_page"
+    assert bench.script == "schedule_due"
 
 
 def test_a_clock_ahead_of_redis_is_held_back_to_it() -> None:
     """A second ahead: due by this machine, not by Redis. What Redis' time owes fires; the rest waits."""
     bench = serving((TICK, START_MS - 20_000))
-    assert bench.items() == [("tick", START_MS, 1)]
+    assert bench.items() == [("tick", START_MS, "1p")]
     bench.fired((FireCode.SKEWED, START_MS - 20_000), now_ms=START_MS - 1000)
-    assert bench.items() == [("tick", START_MS - 10_000, 0)]
+    assert bench.items() == [("tick", START_MS - 10_000, "0")]
     bench.fired((FireCode.FIRED, START_MS - 10_000), now_ms=START_MS - 1000)
-    assert bench.items() == [("tick", START_MS, 0)]
+    assert bench.items() == [("tick", START_MS, "0")]
     bench.fired((FireCode.SKEWED, START_MS - 10_000), now_ms=START_MS - 999)
 
-    assert isinstance(bench.step, Sleep)
+    assert isinstance(bench.step, Watch)
     assert bench.step.until_ns - bench.now_ns == 500 * MS
     assert bench.events().count("clock_ahead_of_redis") == 1
 
@@ -262,12 +260,13 @@ def test_a_held_schedule_is_not_lost_when_the_clock_is_set_right() -> None:
     bench = serving((TICK, START_MS - 10_000))
     bench.wall = START_MS + 3_600_000
     bench.fired((FireCode.SKEWED, START_MS - 10_000), now_ms=START_MS - 5000)
-    assert isinstance(bench.step, Sleep)
+    while isinstance(bench.step, Ask):  # the jump left everything late
+        bench.found()
     bench.wall = START_MS
     bench.now_ns += 500 * MS
     bench.answer()
 
-    assert bench.items() == [("tick", START_MS, 0)]
+    assert bench.items() == [("tick", START_MS, "0")]
 
 
 def test_a_stop_ends_it_after_the_batch_in_flight() -> None:
@@ -285,24 +284,64 @@ def test_a_stop_ends_it_after_the_batch_in_flight() -> None:
         ScheduleDef(id="broken", template=TICK.template, every_ms=1000, cron="* * * * *"),
         ScheduleDef(id="broken", template=TICK.template, cron="61 * * * *"),
         ScheduleDef(id="broken", template=Template(job="j", kind=Kind.SYNC, queue="no good"), every_ms=1000),
-        ScheduleDef(id="broken", template=Template(job="j", kind=Kind.SYNC, args={"x": "y" * 70_000}), every_ms=1000),
+        ScheduleDef(id="broken", template=Template(job="j", kind=Kind.SYNC, args={"x": "y" * 60_000}), every_ms=1000),
     ],
 )
 def test_a_definition_that_cannot_be_used_does_not_stop_the_others(broken: ScheduleDef) -> None:
-    """A newer version may have stored it; it is reported."""
-    bench = serving((broken, START_MS - 10_000), (TICK, START_MS - 10_000))
+    """A newer version may have stored it; it is reported once, left alone for a minute, and never given up."""
+    bench = Bench()
+    bad = (broken, START_MS - 1000)
+    bench.found(bad, (TICK, START_MS - 10_000))
+    if broken.template.args:
+        assert bench.script == "schedule_read"
+        bench.answer([(1, b"{}"), (1, pack_definition(TICK))])
+    else:
+        bench.defined(bad, (TICK, START_MS - 10_000))
+    assert bench.script == "schedule_plan"
+    assert bench.step.call.args[7] == START_MS + 60_000  # type: ignore[union-attr]  # it is an Ask
+    bench.planned(PlanCode.PLANNED)
 
-    assert bench.items() == [("tick", START_MS, 0)]
+    assert bench.items() == [("tick", START_MS, "0")]
     assert [fields["schedule"] for event, fields in bench.told if event == "schedule_invalid"] == ["broken"]
 
 
 def test_many_due_at_once_go_in_bounded_batches() -> None:
     """Two hundred and fifty to a script, so that Redis is never blocked for long."""
-    many = [ScheduleDef(id=f"s{i}", template=TICK.template, every_ms=10_000) for i in range(600)]
-    bench = serving(*((definition, START_MS - 10_000) for definition in many))
+    many = [
+        (ScheduleDef(id=f"s{i:03}", template=TICK.template, every_ms=10_000, phase_ms=1000), START_MS - 9000)
+        for i in range(600)
+    ]
+    bench = Bench()
+    for start in range(0, 600, 250):
+        page = many[start : start + 250]
+        bench.found(*page, is_full=start < 500)
+        bench.defined(*page)
+    bench.pass_ms(1000)
     sizes = []
-    while isinstance(bench.step, Ask):
+    while isinstance(bench.step, Ask) and bench.script == "fire":
         sizes.append(len(bench.items()))
-        bench.fired(*[(FireCode.FIRED, START_MS)] * sizes[-1])
+        bench.fired(*[(FireCode.FIRED, START_MS + 1000)] * sizes[-1])
 
     assert sizes == [250, 250, 100]
+
+
+def test_late_runs_are_paced_and_go_behind_those_on_time() -> None:
+    """A thousand a second by default, fifty at a time: what becomes due meanwhile waits for one small batch at most."""
+    late = [
+        (ScheduleDef(id=f"l{i:03}", template=TICK.template, every_ms=3_600_000, phase_ms=1), START_MS - 3_700_000)
+        for i in range(200)
+    ]
+    bench = serving((TICK, START_MS - 10_000), *late)
+    assert bench.items() == [("tick", START_MS, "0")]
+    bench.fired((FireCode.FIRED, START_MS))
+    sizes = []
+    while isinstance(bench.step, Ask):
+        if bench.script == "schedule_due":
+            bench.found()
+            continue
+        sizes.append(len(bench.items()))
+        bench.fired(*[(FireCode.FIRED, START_MS - 3_599_999)] * sizes[-1])
+
+    assert sizes == [50, 50, 50]  # a burst of a tenth of a second, and then it waits
+    assert isinstance(bench.step, Watch)
+    assert bench.step.until_ns - bench.now_ns <= 50 * MS

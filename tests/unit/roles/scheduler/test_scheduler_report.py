@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from structlog.testing import capture_logs
 
-from supervisor.roles.scheduler.reporting import SchedulerReport
+from supervisor.clock import SystemClock
+from supervisor.roles.scheduler.firing import Decided
+from supervisor.roles.scheduler.reporting import LINES_PER_S, SchedulerReport
+from supervisor.store.codec import Packed
+from supervisor.store.schedule_items import FireCode, FireItem
 from supervisor.telemetry import metrics
 
-FIRE: dict[str, Any] = {
-    "schedule": "tick", "nominal_ms": 10_000, "missed": 0, "late_ms": 3, "run": "tick@10000", "queue": "default", "job": "demo.tick",
-}  # fmt: skip
+
+class Stopped(SystemClock):
+    """A clock that shows one moment."""
+
+    def elapsed_ns(self) -> int:
+        return 5
+
+
+TICK = FireItem("tick", 1, 0, 10_000, 10_000, 20_000, Packed("tick@10000", "default", b""), job="demo.tick")
 
 
 def fires(code: str) -> float:
@@ -22,22 +30,48 @@ def test_a_fire_is_a_line_and_a_count() -> None:
     """By its result; what was not decided is a warning."""
     before = fires("fired")
     with capture_logs() as lines:
-        SchedulerReport()("fire", code="fired", **FIRE)
-        SchedulerReport()("fire", code="skewed", **FIRE)
+        SchedulerReport()("fires", decided=[Decided(TICK, FireCode.FIRED, 3), Decided(TICK, FireCode.SKEWED, 3)])
 
     assert [(line["event"], line["log_level"]) for line in lines] == [
         ("schedule_fired", "info"),
         ("schedule_skewed", "warning"),
     ]
+    assert lines[0]["run"] == "tick@10000"
     assert fires("fired") == before + 1
 
 
-def test_missed_times_are_said() -> None:
-    """They were not run: somebody may have to know."""
+def test_thousands_of_fires_are_counted_and_not_told_one_by_one() -> None:
+    """A line costs more than the fire itself."""
+    before = fires("fired")
     with capture_logs() as lines:
-        SchedulerReport()("fire", code="fired", **{**FIRE, "missed": 9})
+        SchedulerReport(Stopped())("fires", decided=[Decided(TICK, FireCode.FIRED, 3)] * 250)
 
-    assert lines[0] == {"event": "schedule_missed", "schedule": "tick", "missed": 9, "log_level": "warning"}
+    assert len(lines) == LINES_PER_S + 1
+    assert lines[-1] == {"event": "schedules_decided", "decisions": 200, "fired": 250, "log_level": "info"}
+    assert fires("fired") == before + 250
+
+
+def test_missed_times_are_said() -> None:
+    """They were not run: somebody may have to know, and why."""
+    missed = TICK._replace(missed=9, why="cp")
+    with capture_logs() as lines:
+        SchedulerReport()("fires", decided=[Decided(missed, FireCode.FIRED, 3)])
+
+    assert lines[0] == {
+        "event": "schedule_missed",
+        "schedule": "tick",
+        "missed": 9,
+        "reason": "cap+policy",
+        "log_level": "warning",
+    }
+
+
+def test_what_is_overdue_can_be_alarmed_on() -> None:
+    """As the leader last saw it."""
+    SchedulerReport()("plan", defined=12, planned=11, overdue=3)
+
+    assert metrics.SCHEDULES_OVERDUE._value.get() == 3
+    assert metrics.SCHEDULES._value.get() == 12
 
 
 def test_the_next_time_is_readable() -> None:

@@ -1,0 +1,199 @@
+"""``tenure schedule next``, ``preview`` and ``explain``: when it is due, by the code that fires it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli.connection import connected
+from supervisor.cli.options import LoadSettings, config_options, fail
+from supervisor.cli.output import distance, moment, output_option, print_rows, print_value
+from supervisor.cli.schedule_asking import INSTANT, find, run
+from supervisor.clock import SystemClock
+from supervisor.core.catchup import next_fire
+from supervisor.core.errors import ConfigError
+from supervisor.core.model import ScheduleDef
+
+NEXT_MAX = 10_000
+_COLUMNS = ("nominal", "local", "fire", "in")
+_SECOND_MAX = 200
+
+_count_option = click.option(
+    "-n", "--count", type=click.IntRange(1, NEXT_MAX), default=5, show_default=True, help="How many."
+)
+_from_option = click.option("--from", "from_ms", type=INSTANT, help="Count from this instant.  [default: now]")
+
+
+@click.command("next")
+@click.argument("schedule_id", metavar="SCHEDULE")
+@_count_option
+@_from_option
+@config_options
+@output_option
+def next_command(
+    *, schedule_id: str, count: int, from_ms: int | None, output: str, load_settings: LoadSettings
+) -> None:
+    """Show when a schedule is due next, computed by the code that fires it.
+
+    \b
+    Examples:
+      tenure schedule next nightly-report --count 10
+      tenure schedule next nightly-report --from 2027-03-27
+    """
+    with connected(load_settings().settings) as connection:
+        found = find(connection, schedule_id)
+    assert found.record is not None
+    rows = due_rows(found.record.definition(), after_ms=from_ms or found.now_ms, now_ms=found.now_ms, count=count)
+    if found.record.pause is not None:
+        click.echo(f"note: {schedule_id} is paused; these times pass without a run until it is resumed", err=True)
+    print_rows(rows, columns=_COLUMNS, output=output, empty=f"{schedule_id} is never due again")
+
+
+@click.command()
+@click.argument("schedule_id", metavar="[SCHEDULE]", required=False)
+@click.option("--cron", help="An expression, instead of a schedule that exists.")
+@click.option("--every", help="An interval, instead of a schedule that exists.")
+@click.option("--timezone", default=None, help="IANA zone of --cron.  [default: UTC]")
+@click.option("-f", "--file", "file", type=click.Path(path_type=Path, allow_dash=True), help="A file of schedules.")
+@_count_option
+@_from_option
+@config_options
+@output_option
+def preview(
+    *,
+    schedule_id: str | None,
+    cron: str | None,
+    every: str | None,
+    timezone: str | None,
+    file: Path | None,
+    count: int,
+    from_ms: int | None,
+    output: str,
+    load_settings: LoadSettings,
+) -> None:
+    """Show when something would be due that need not be saved yet: an expression, an interval, or a file.
+
+    \b
+    Examples:
+      tenure schedule preview --cron '30 2 * * *' --timezone Europe/Berlin --from 2027-03-27
+      tenure schedule preview --every 90m
+      tenure schedule preview -f schedules.yaml
+    """
+    given = [
+        name for name, value in (("SCHEDULE", schedule_id), ("--cron", cron), ("--every", every), ("-f", file)) if value
+    ]
+    if not given or (len(given) > 1 and set(given) != {"SCHEDULE", "-f"}):
+        raise click.UsageError("give one of SCHEDULE, --cron, --every and -f FILE")
+    if file is None and schedule_id:
+        with connected(load_settings().settings) as connection:
+            record = find(connection, schedule_id).record
+        assert record is not None
+        definitions = [record.definition()]
+    elif file is not None:
+        definitions = [each for each in _from_file(file) if schedule_id in {None, each.id}]
+    else:
+        definitions = [_unsaved(cron=cron, every=every, timezone=timezone)]
+    now_ms = SystemClock().wall_ms()
+    rows: list[dict[str, Any]] = []
+    for definition in definitions:
+        rows += due_rows(definition, after_ms=from_ms or now_ms, now_ms=now_ms, count=count)
+    columns = _COLUMNS if len(definitions) == 1 else ("schedule", *_COLUMNS)
+    print_rows(rows, columns=columns, output=output, empty="never due")
+
+
+@click.command()
+@click.argument("subject", metavar="SCHEDULE|EXPRESSION")
+@click.option("--timezone", default=None, help="IANA zone of an expression.  [default: UTC]")
+@config_options
+@output_option
+def explain(*, subject: str, timezone: str | None, output: str, load_settings: LoadSettings) -> None:
+    """Say in words when a schedule or a cron expression is due, and what to watch out for.
+
+    \b
+    Examples:
+      tenure schedule explain nightly-report
+      tenure schedule explain '0 3 1 * MON' --timezone Europe/Berlin
+    """
+    from supervisor.core.schedule_lints import lints, sentences
+
+    others = 0
+    now_ms = SystemClock().wall_ms()
+    if " " in subject.strip() or subject.startswith("@"):
+        definition = _unsaved(cron=subject, every=None, timezone=timezone)
+    else:
+        with connected(load_settings().settings) as connection:
+            found = find(connection, subject)
+            assert found.record is not None
+            definition, now_ms = found.record.definition(), found.now_ms
+            if found.record.next_ms is not None and found.record.next_ms > 0:
+                second_ms = found.record.next_ms // 1000 * 1000
+                due = connection.schedules.due(
+                    after_ms=second_ms - 1, until_ms=second_ms + 999, late_ms=0, limit=_SECOND_MAX + 1
+                )
+                others = sum(1 for seen in run(connection, due).seen if seen.schedule != subject)
+    value = {"sentences": sentences(definition), "notes": lints(definition, now_ms=now_ms)}
+    if others:
+        more = "at least " if others >= _SECOND_MAX else ""
+        noun = "schedule is" if others == 1 else "schedules are"
+        value["notes"].append(
+            f"{more}{others} other {noun} due in the same second as its next run; jitter or H spreads them"
+        )
+    if output != "table":
+        print_value(value, output=output)
+        return
+    for sentence in value["sentences"]:
+        click.echo(sentence)
+    for note in value["notes"]:
+        click.echo(f"note: {note}")
+
+
+def due_rows(definition: ScheduleDef, *, after_ms: int, now_ms: int, count: int) -> list[dict[str, Any]]:
+    """Return the next ``count`` times at which ``definition`` is due after ``after_ms``."""
+    from supervisor.core.moments import Moment
+    from supervisor.core.triggers import trigger_of
+
+    trigger = trigger_of(definition)
+    rows: list[dict[str, Any]] = []
+    planned = next_fire(definition, trigger, after_ms)
+    while planned is not None and len(rows) < count:
+        rows.append(
+            {
+                "schedule": definition.id,
+                "nominal_ms": planned.nominal_ms,
+                "nominal": moment(planned.nominal_ms),
+                "local": Moment(planned.nominal_ms, definition.timezone).iso(),
+                "fire": moment(planned.fire_ms),
+                "in": distance(planned.fire_ms, now_ms),
+            }
+        )
+        planned = next_fire(definition, trigger, planned.nominal_ms)
+    return rows
+
+
+def _unsaved(*, cron: str | None, every: str | None, timezone: str | None) -> ScheduleDef:
+    entry = {"job": "preview", "cron": cron, "every": every, "timezone": timezone}
+    (definition,) = _validated({"preview": {key: value for key, value in entry.items() if value}}, "the command line")
+    return definition
+
+
+def _from_file(file: Path) -> tuple[ScheduleDef, ...]:
+    from supervisor.cli.schedule_apply import read_raw
+    from supervisor.settings.schedule_files import read_entries
+
+    entries = read_entries(read_raw(file), name=str(file))
+    if entries.problems:
+        fail(ConfigError(entries.problems))
+    return _validated(entries.schedules, str(file))
+
+
+def _validated(entries: Any, where: str) -> tuple[ScheduleDef, ...]:
+    """Return the definitions in ``entries``, of whatever jobs they are: here only their times matter."""
+    from supervisor.settings.schedules import validate_schedules
+    from supervisor.store.published_jobs import AnyJob
+
+    validated = validate_schedules(entries, known=AnyJob(), where=where)
+    if validated.problems:
+        fail(ConfigError(validated.problems))
+    return validated.definitions

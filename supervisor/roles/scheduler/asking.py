@@ -1,0 +1,77 @@
+"""How the scheduler asks: under a term that is trusted at that moment, again until it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from supervisor.clock import Clock
+from supervisor.core.board import Board, Term
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
+from supervisor.core.lease import MS, retry_delay_ns
+from supervisor.roles.steps import Ask, Report, Sleep, Steps
+from supervisor.store.scripts import Call
+
+ASK_TIMEOUT_NS = 1000 * MS  # below the limit after which the parent calls it hung
+
+
+class TermOverError(TenureError):
+    """The board has another term than the one being served, or the tree stops."""
+
+
+class Asking:
+    """Sends calls for whoever decides."""
+
+    def __init__(
+        self,
+        *,
+        board: Board,
+        clock: Clock,
+        is_stopping: Callable[[], bool],
+        report: Report,
+        rng: Random,
+        idle_ns: int,
+    ) -> None:
+        self.board = board
+        self.clock = clock
+        self.is_stopping = is_stopping
+        self.report = report
+        self.idle_ns = idle_ns
+        self._rng = rng
+
+    def ask(self, term: Term, call: Call[Any]) -> Steps[Any]:
+        """Send ``call`` until it is answered, while ``term`` is trusted.
+
+        Raises:
+            TermOverError: the board has another term, or the tree stops.
+            FencedError: Redis has another term.
+        """
+        failures = 0
+        while True:
+            yield from self.await_trust(term)
+            try:
+                return (yield Ask(call, ASK_TIMEOUT_NS))
+            except (StoreUnavailableError, StoreRefusedError) as error:
+                failures += 1
+                self.report("scheduler_unanswered", script=call.script, failures=failures, error=str(error))
+                yield Sleep(self.clock.elapsed_ns() + retry_delay_ns(failures, self._rng.random()))
+
+    def await_trust(self, term: Term) -> Steps[None]:
+        """Return while ``term`` is trusted; wait out a lapse of it, and a hold.
+
+        Raises:
+            TermOverError: the board has another term, or the tree stops.
+        """
+        while True:
+            current = self.board.term()
+            if self.is_stopping() or not same(current, term):
+                raise TermOverError(f"epoch {term.epoch} is over")
+            if current.is_trusted(self.clock.elapsed_ns()) and not self.board.header.is_held:
+                return
+            yield Sleep(self.clock.elapsed_ns() + self.idle_ns)
+
+
+def same(left: Term, right: Term) -> bool:
+    """Return whether both are one term, however long each is trusted."""
+    return (left.epoch, left.nonce) == (right.epoch, right.nonce)

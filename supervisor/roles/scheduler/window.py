@@ -1,0 +1,82 @@
+"""The window: what is due within the next seconds, read ahead, so that at its instant only ``fire`` is sent.
+
+Guarantees
+    Each schedule is in it once, or behind: late, in the order they were due, paced, after what is on time.
+    It is bounded; what does not fit stays in Redis.
+
+Does not guarantee
+    That what it holds is still so: Redis decides at the fire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from supervisor.core.plan import Plan
+from supervisor.roles.scheduler.deciding import Ready
+
+WINDOW_MAX = 20_000
+
+
+class Window:
+    """Schedules by their next due time."""
+
+    def __init__(self) -> None:
+        self._plan = Plan()
+        self._ready: dict[str, Ready] = {}
+        self._behind: dict[str, Ready] = {}  # late ones, in order
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be read ahead."""
+        return len(self._ready) < WINDOW_MAX
+
+    @property
+    def behind(self) -> int:
+        """How many late ones are at hand."""
+        return len(self._behind)
+
+    def put(self, ready: Ready, *, late_ms: int) -> None:
+        """Take in ``ready`` for what was known of its schedule; what is due at ``late_ms`` or earlier is late."""
+        self.drop(ready.schedule)
+        if ready.fire_ms <= late_ms:
+            self._behind[ready.schedule] = ready
+        else:
+            self._ready[ready.schedule] = ready
+            self._plan.put(ready.schedule, ready.fire_ms)
+
+    def drop(self, schedule: str) -> None:
+        """Forget ``schedule``."""
+        self._behind.pop(schedule, None)
+        if self._ready.pop(schedule, None) is not None:
+            self._plan.remove(schedule)
+
+    def next_ms(self) -> int | None:
+        """Return when the next is due that is not late."""
+        return self._plan.next_ms()
+
+    def due(self, now_ms: int, late_ms: int, limit: int) -> list[Ready]:
+        """Take out what is due, earliest first. What became late meanwhile goes behind."""
+        found: list[Ready] = []
+        while len(found) < limit:
+            names = self._plan.due(now_ms, limit - len(found))
+            if not names:
+                break
+            for ready in map(self._ready.pop, names):
+                if ready.fire_ms <= late_ms:
+                    self._behind[ready.schedule] = ready
+                else:
+                    found.append(ready)
+        return found
+
+    def late(self, limit: int) -> list[Ready]:
+        """Take out late ones, the first that came first."""
+        names = list(self._behind)[:limit] if limit >= len(self._behind) else _first(self._behind, limit)
+        return [self._behind.pop(name) for name in names]
+
+
+def _first(names: Iterable[str], count: int) -> list[str]:
+    return [name for _, name in zip(range(count), names, strict=False)]

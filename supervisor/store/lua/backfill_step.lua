@@ -1,0 +1,109 @@
+-- Enqueue the next nominal times of a backfill, and advance its cursor, in one step.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  epoch          of the caller's term
+--       nonce          of the caller's term
+--       backfill       id
+--       seen_ms        the cursor that the caller saw
+--       cursor_ms      the new one
+--       state          active, done or failed: what it is then
+--       note           for people
+--       revision       of the definition that the runs were made from; empty without items
+--       overlap        allow, skip, or buffer_all: each waits until an earlier one has ended
+--       max_running    how many may be unfinished before skip or buffer_all holds one up
+--       memory_ms      how long each run is remembered, apart from forced ones, whose ids hold a #
+--       skipped        how many nominal times in between are known to have run
+--       items...       nominal_ms, run, queue, data, at most 100 times, oldest first
+--
+-- Includes  clock
+--           term
+--           queue
+--           control
+--           backfill
+--
+-- Returns  code, now_ms, record
+--          STEPPED  done as asked
+--          BLOCKED  the first items only: the next waits for an earlier run, or the schedule itself still owes it
+--          OVER     it is not active any more; nothing written
+--          MOVED    the cursor is not the one that was seen: the caller's own earlier call; nothing written
+--          STALE    the definition changed; nothing written
+--          GONE     there is no such backfill
+--          error FENCED <epoch>: the term is not the current one; nothing written
+local FIELDS, FIRST = 4, 13
+local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+if refused then
+  return refused
+end
+if not_whole(4, 5) or not_whole(10, 12) or (#ARGV - FIRST + 1) % FIELDS ~= 0 or string.find(ARGV[7], '\n') then
+  return refuse('cursors, max_running, memory_ms, skipped and items of 4 fields')
+end
+for i = FIRST, #ARGV, FIELDS do
+  if not_whole(i, i) or not is_head(ARGV[i + 3]) then
+    return refuse('item ' .. ARGV[i + 1])
+  end
+  check_types(ARGV[i + 2], string.sub(ARGV[i + 3], 1, 2))
+end
+check_plan()
+local now = now_ms()
+local b = backfill_of(redis.call('HGET', BACKFILLS, ARGV[3]))
+if not b then
+  return { 'GONE', whole(now), '' }
+end
+if b.state ~= 'active' or b.cursor ~= ARGV[4] then
+  return { b.state ~= 'active' and 'OVER' or 'MOVED', whole(now), backfill_text(b) }
+end
+if #ARGV >= FIRST and parts(redis.call('HGET', SCHEDULE .. 'def', b.schedule)) ~= ARGV[8] then
+  return { 'STALE', whole(now), backfill_text(b) }
+end
+
+-- What waits in the buffer, or was started from it, since the caller looked: the only past that still changes.
+local own = {}
+for _, nominal in ipairs(redis.call('LRANGE', SCHEDULE .. 'buf:' .. b.schedule, 0, -1)) do
+  own[nominal] = true
+end
+local started = {}
+for from, span in string.gmatch(redis.call('HGET', SCHEDULE .. 'state', b.schedule) or '', '\nU(%d+) (%d+) ') do
+  started[#started + 1] = { tonumber(from), tonumber(from) + tonumber(span) }
+end
+local function is_own(nominal)
+  for _, stretch in ipairs(started) do
+    if stretch[1] <= tonumber(nominal) and tonumber(nominal) <= stretch[2] then
+      return true
+    end
+  end
+  return own[nominal]
+end
+
+local lines = ARGV[9] ~= 'allow' and unfinished(b.schedule) or {}
+local mark, room = mark_of(b.schedule), tonumber(ARGV[10]) - #lines
+local enqueued, skipped, cursor, is_blocked = 0, 0, ARGV[4], false
+for i = FIRST, #ARGV, FIELDS do
+  local memory = KEYS[1] .. 'ran:' .. ARGV[i + 1]
+  local is_forced = string.find(ARGV[i + 1], '#', 1, true) ~= nil
+  -- What lies after the watermark the schedule itself still decides.
+  if tonumber(ARGV[i]) > mark or (ARGV[9] == 'buffer_all' and room <= 0) then
+    is_blocked = true
+    break
+  end
+  if (ARGV[9] == 'skip' and room <= 0) or redis.call('EXISTS', memory) == 1
+    or (not is_forced and is_own(ARGV[i])) or not start(ARGV[i + 2], ARGV[i + 1], ARGV[i + 3]) then
+    skipped = skipped + 1
+  else
+    enqueued, room = enqueued + 1, room - 1
+    if not is_forced then
+      redis.call('SET', memory, whole(now), 'PX', ARGV[11])
+    end
+    lines[#lines + 1] = ARGV[i + 2] .. ' ' .. ARGV[i + 1]
+  end
+  cursor = ARGV[i]
+end
+if ARGV[9] ~= 'allow' and enqueued > 0 then
+  redis.call('HSET', SCHEDULE .. 'live', b.schedule, table.concat(lines, '\n'))
+end
+if not is_blocked then
+  cursor, b.state, b.note, skipped = ARGV[5], ARGV[6], ARGV[7], skipped + tonumber(ARGV[12])
+end
+b.cursor, b.updated = cursor, whole(now)
+b.enqueued, b.skipped = whole(tonumber(b.enqueued) + enqueued), whole(tonumber(b.skipped) + skipped)
+redis.call('HSET', BACKFILLS, ARGV[3], backfill_text(b))
+return { is_blocked and 'BLOCKED' or 'STEPPED', whole(now), backfill_text(b) }

@@ -1,0 +1,48 @@
+-- Ask whether the schedules of one configuration must be brought in, and keep new dynamic ones away while they are.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  epoch          of the caller's term
+--       nonce          of the caller's term
+--       digest         of the whole set
+--       lease_ms       a candidate counts as live for two of these after it was last seen
+--
+-- Includes  clock
+--           term
+--
+-- Returns  code, revision of the set, now_ms
+--          APPLIED  this set was the last that was brought in whole; nothing written
+--          OLDER    a live candidate holds a set with a higher revision; nothing to do
+--          NEEDED   compare, then send pages, removals and the end
+--          error FENCED <epoch>: the term is not the current one; nothing written
+--
+-- A set gets a revision when it is first seen. While a live candidate holds one with a higher revision, an older set
+-- changes nothing, so that during a rolling update an old replica does not undo what a new one declared.
+local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+if refused then
+  return refused
+end
+if not_whole(4, 4) or ARGV[3] == '' or string.find(ARGV[3], '[#%s]') then
+  return refuse('digest and lease_ms')
+end
+local sets, now, digest = KEYS[1] .. 'schedule:sets', now_ms(), ARGV[3]
+local revision = redis.call('HGET', sets, digest)
+if revision and redis.call('HGET', sets, '#applied') == digest then
+  return { 'APPLIED', revision, whole(now) }
+end
+if not revision then
+  revision = whole(redis.call('HINCRBY', sets, '#revision', 1))
+  redis.call('HSET', sets, digest, revision)
+end
+local candidates = redis.call('HGETALL', KEYS[1] .. 'candidates')
+for i = 2, #candidates, 2 do
+  local seen, info = string.match(candidates[i], '^(%d+) (.*)$')
+  local is_json, candidate = pcall(cjson.decode, info or '')
+  if seen and tonumber(seen) >= now - 2 * tonumber(ARGV[4]) and is_json and type(candidate) == 'table' then
+    local other = redis.call('HGET', sets, tostring(candidate['schedules_digest'] or ''))
+    if other and tonumber(other) > tonumber(revision) then
+      return { 'OLDER', revision, whole(now) }
+    end
+  end
+end
+redis.call('HSET', sets, '#declaring', ARGV[1] .. ' ' .. ARGV[2])
+return { 'NEEDED', revision, whole(now) }

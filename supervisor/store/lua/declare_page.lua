@@ -1,0 +1,40 @@
+-- Bring in some definitions of a configuration.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  epoch          of the caller's term
+--       nonce          of the caller's term
+--       digest         of the whole set
+--       items...       a definition of nine arguments, see lib/define.lua, at most 250 times
+--
+-- Includes  clock
+--           term
+--           queue
+--           control
+--           define
+--
+-- Returns  now_ms, then code and revision for each: CREATED CHANGED UNCHANGED CLASH (a dynamic one has the id)
+--          error FENCED <epoch>: the term is not the current one; nothing written
+local FIRST = 4
+local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+if refused then
+  return refused
+end
+if ARGV[3] == '' or ARGV[3] == 'dynamic' or string.find(ARGV[3], '[#%s]')
+  or (#ARGV - FIRST + 1) % DEFINITION_FIELDS ~= 0 then
+  return refuse('digest and items of ' .. DEFINITION_FIELDS .. ' fields')
+end
+for i = FIRST, #ARGV, DEFINITION_FIELDS do
+  local wrong = fault(i)
+  if wrong then
+    return refuse(wrong)
+  end
+end
+check_plan()
+local now = now_ms()
+local reply = { whole(now) }
+for i = FIRST, #ARGV, DEFINITION_FIELDS do
+  local code, revision = define(i, ARGV[3], now)
+  reply[#reply + 1] = code
+  reply[#reply + 1] = revision
+end
+return reply

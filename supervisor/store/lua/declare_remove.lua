@@ -1,0 +1,32 @@
+-- Take out schedules that a configuration no longer names.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  epoch          of the caller's term
+--       nonce          of the caller's term
+--       ids...         at most 250
+--
+-- Includes  clock
+--           term
+--           queue
+--           control
+--
+-- Returns  one digit for each: 1 removed, 0 it was not there, or is dynamic
+--          error FENCED <epoch>: the term is not the current one; nothing written
+local FIRST = 3
+local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+if refused then
+  return refused
+end
+check_plan()
+local now, reply = now_ms(), {}
+for i = FIRST, #ARGV do
+  local revision, _, set = parts(redis.call('HGET', SCHEDULE .. 'def', ARGV[i]))
+  local is_static = revision ~= nil and set ~= 'dynamic'
+  if is_static then
+    bury(ARGV[i], now)
+    tell('remove', ARGV[i])
+  end
+  reply[#reply + 1] = is_static and '1' or '0'
+end
+purge(now, 3)
+return table.concat(reply)

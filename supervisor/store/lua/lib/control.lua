@@ -1,0 +1,165 @@
+-- Library: what every change of a schedule does alike. KEYS[1] is the prefix that all keys of the cluster begin with.
+-- A change writes its data, then asks the leader to look (`evaluate` in lib/queue.lua). Only the leader computes when a
+-- schedule is due next.
+local SCHEDULE = KEYS[1] .. 'schedule:'
+local REMEMBERED_MS, PURGE_COUNT = 86400000, 100
+
+-- Raise, before the first write, if a key that a change writes holds another type.
+local function check_plan()
+  for _, name in ipairs({ 'def', 'mark', 'paused', 'state', 'wait', 'gone', 'live', 'sets' }) do
+    redis.call('HLEN', SCHEDULE .. name)
+  end
+  redis.call('ZCARD', SCHEDULE .. 'next')
+  redis.call('XLEN', SCHEDULE .. 'changes')
+end
+
+-- Revision, timing digest, set and JSON of a stored definition; nothing for one that cannot be read.
+local function parts(record)
+  return string.match(record or '', '^(%d+)\n(%x+)\n([^\n]*)\n(.*)$')
+end
+
+local function tell(kind, id)
+  redis.call('XADD', SCHEDULE .. 'changes', 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', id)
+end
+
+local function is_top_level(json, name, wanted)
+  local is_read, value = pcall(cjson.decode, json or '')
+  return is_read and type(value) == 'table' and value[name] == wanted
+end
+
+-- Let the leader look at a schedule: at once, or when its pause ends by itself, or not at all.
+local function look_at(id, kind, now)
+  local paused = redis.call('HGET', SCHEDULE .. 'paused', id)
+  local until_ms = paused and string.match(paused, '"until_ms":(%d+)')
+  if not paused then
+    return evaluate(id, kind, now)
+  elseif until_ms then
+    redis.call('ZADD', SCHEDULE .. 'next', until_ms, id)
+  else
+    redis.call('ZREM', SCHEDULE .. 'next', id)
+  end
+  tell(kind, id)
+end
+
+local function mark_of(id)
+  return tonumber(redis.call('HGET', SCHEDULE .. 'mark', id) or '0') or 0
+end
+
+-- The time that passed in a pause does not count as missed, unless the schedule asks for it.
+local function end_pause(id, json, at)
+  redis.call('HDEL', SCHEDULE .. 'paused', id)
+  if not is_top_level(json, 'on_resume', 'catchup') then
+    redis.call('HSET', SCHEDULE .. 'mark', id, whole(math.max(mark_of(id), at)))
+  end
+end
+
+local function pause(id, reason, by, until_ms, now)
+  redis.call('HSET', SCHEDULE .. 'paused', id, '{"reason":' .. cjson.encode(reason) .. ',"by":' .. cjson.encode(by)
+    .. ',"at_ms":' .. whole(now) .. (until_ms == '' and '' or ',"until_ms":' .. until_ms) .. '}')
+end
+
+-- Unfinished runs of a schedule, each checked against its record: what is gone or dead holds nothing up.
+local function unfinished(id)
+  local found = {}
+  for line in string.gmatch(redis.call('HGET', SCHEDULE .. 'live', id) or '', '[^\n]+') do
+    local queue, run = string.match(line, '^(%S+) (.*)$')
+    if queue and redis.call('HEXISTS', q(queue, 'data'), run) == 1
+      and not redis.call('ZSCORE', q(queue, 'dead'), run) then
+      found[#found + 1] = line
+    end
+  end
+  return found
+end
+
+-- Enqueue a run beside the plan; false if a run of this id is unfinished or dead.
+local function start(queue, run, data)
+  if not create(queue, run, data) then
+    return false
+  end
+  redis.call('SADD', KEYS[1] .. 'queues', queue)
+  redis.call('RPUSH', ready(queue, data), run)
+  count_add(queue, 'in', 1)
+  ring(queue, string.sub(data, 1, 1), 1)
+  return true
+end
+
+-- Take a schedule out, and remember for a day what adding it again restores. Runs that are unfinished go on.
+-- A memory: at, revision, watermark, timing digest and the length of the pause; then the pause and the state.
+local function bury(id, now)
+  local revision, timing = parts(redis.call('HGET', SCHEDULE .. 'def', id))
+  local paused = redis.call('HGET', SCHEDULE .. 'paused', id) or ''
+  local state = redis.call('HGET', SCHEDULE .. 'state', id) or ''
+  if state ~= '' then
+    local numbers = counters(state)
+    numbers[9], numbers[10], numbers[11] = 0, 0, 0 -- what it waited for, and that it was completed: no fact of a new life
+    state = with_counters(state, numbers)
+  end
+  local memory = whole(now) .. ' ' .. (revision or '0') .. ' ' .. whole(mark_of(id)) .. ' ' .. (timing or '0') .. ' '
+    .. whole(#paused) .. '\n' .. paused .. state
+  redis.call('HSET', SCHEDULE .. 'gone', id, memory)
+  for _, name in ipairs({ 'def', 'mark', 'paused', 'state', 'wait' }) do
+    redis.call('HDEL', SCHEDULE .. name, id)
+  end
+  redis.call('ZREM', SCHEDULE .. 'next', id)
+  redis.call('DEL', SCHEDULE .. 'buf:' .. id)
+  return memory
+end
+
+local function recall(memory)
+  local at, revision, mark, timing, size, rest = string.match(memory or '', '^(%d+) (%d+) (%d+) (%x+) (%d+)\n(.*)$')
+  if not at then
+    return nil
+  end
+  local length = tonumber(size)
+  return { at = tonumber(at), revision = tonumber(revision), mark = tonumber(mark), timing = timing,
+    paused = string.sub(rest, 1, length), state = string.sub(rest, length + 1) }
+end
+
+-- Forget some of what was remembered for longer than a day: as many as one removal adds, so that they never pile up.
+local function purge(now, rounds)
+  local sets, gone = SCHEDULE .. 'sets', SCHEDULE .. 'gone'
+  local cursor = redis.call('HGET', sets, '#purge') or '0'
+  for _ = 1, rounds do
+    local page = redis.call('HSCAN', gone, cursor, 'COUNT', PURGE_COUNT)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local memory = recall(page[2][i + 1])
+      if not memory or memory.at < now - REMEMBERED_MS then
+        redis.call('HDEL', gone, page[2][i])
+      end
+    end
+    if cursor == '0' then
+      break
+    end
+  end
+  redis.call('HSET', sets, '#purge', cursor)
+end
+
+-- What a new schedule takes over: from its own former life, or from the one that it was called before.
+local function inherit(id, renamed, is_dynamic, now)
+  if renamed ~= '' and renamed ~= id then
+    local _, _, set = parts(redis.call('HGET', SCHEDULE .. 'def', renamed))
+    local is_direct = set ~= nil and (set == 'dynamic') == is_dynamic
+    if is_direct then
+      local nominals = redis.call('LRANGE', SCHEDULE .. 'buf:' .. renamed, 0, -1)
+      for _, nominal in ipairs(nominals) do
+        redis.call('RPUSH', SCHEDULE .. 'buf:' .. id, nominal)
+      end
+      local lines = redis.call('HGET', SCHEDULE .. 'live', renamed)
+      if lines then
+        redis.call('HSET', SCHEDULE .. 'live', id, lines)
+        redis.call('HDEL', SCHEDULE .. 'live', renamed)
+      end
+      bury(renamed, now)
+    end
+    local memory = recall(redis.call('HGET', SCHEDULE .. 'gone', renamed))
+    if memory then
+      redis.call('HDEL', SCHEDULE .. 'gone', renamed)
+      memory.is_direct = is_direct
+      return memory
+    end
+  end
+  local memory = recall(redis.call('HGET', SCHEDULE .. 'gone', id))
+  redis.call('HDEL', SCHEDULE .. 'gone', id)
+  return memory
+end

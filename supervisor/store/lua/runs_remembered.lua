@@ -1,0 +1,11 @@
+-- Tell which runs were enqueued by a backfill or a keyed trigger and are remembered. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  ids...         run ids, at most 1000
+--
+-- Returns  one digit for each: 1 remembered
+local reply = {}
+for i = 1, #ARGV do
+  reply[i] = redis.call('EXISTS', KEYS[1] .. 'ran:' .. ARGV[i]) == 1 and '1' or '0'
+end
+return table.concat(reply)

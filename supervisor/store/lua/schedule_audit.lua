@@ -1,0 +1,22 @@
+-- Find schedules that nothing will ever look at: in no plan, and neither paused nor completed. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  cursor         0 at first, then the one of the previous page
+--       count          roughly how many are examined
+--
+-- Includes  clock
+--           queue
+--
+-- Returns  cursor (0 at the end), then the ids. There are none unless something is wrong.
+local S = KEYS[1] .. 'schedule:'
+local page = redis.call('HSCAN', S .. 'mark', ARGV[1], 'COUNT', ARGV[2])
+local reply = { page[1] }
+for i = 1, #page[2], 2 do
+  local id = page[2][i]
+  if not redis.call('ZSCORE', S .. 'next', id) and redis.call('HEXISTS', S .. 'def', id) == 1
+    and redis.call('HEXISTS', S .. 'paused', id) == 0
+    and counters(redis.call('HGET', S .. 'state', id) or '')[11] == 0 then
+    reply[#reply + 1] = id
+  end
+end
+return reply

@@ -1,0 +1,21 @@
+-- Read a page of the schedules as they are stored. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  cursor         0 at first, then the one of the previous page
+--       count          roughly how many
+--
+-- Includes  clock
+--
+-- Returns  cursor (0 at the end), now_ms, then id, record, watermark, next_ms and pause for each. One may come twice.
+local S = KEYS[1] .. 'schedule:'
+local page = redis.call('HSCAN', S .. 'def', ARGV[1], 'COUNT', ARGV[2])
+local reply = { page[1], whole(now_ms()) }
+for i = 1, #page[2], 2 do
+  local id, n = page[2][i], #reply
+  reply[n + 1] = id
+  reply[n + 2] = page[2][i + 1]
+  reply[n + 3] = redis.call('HGET', S .. 'mark', id) or '0'
+  reply[n + 4] = redis.call('ZSCORE', S .. 'next', id) or ''
+  reply[n + 5] = redis.call('HGET', S .. 'paused', id) or ''
+end
+return reply

@@ -1,0 +1,40 @@
+-- Delete dynamic schedules. What they counted and how they were paused is remembered for a day; runs go on.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  items...       id and expected revision (or empty), at most 250 times
+--
+-- Includes  clock
+--           queue
+--           control
+--
+-- Returns  now_ms, then code and revision for each
+--          DELETED   it is gone
+--          GONE      it was deleted within the last day; a repeated call answers so
+--          UNKNOWN   there is none
+--          CONFLICT  its revision is not the expected one; nothing written
+--          CLASH     it is static: only a configuration without it removes it; nothing written
+if #ARGV == 0 or #ARGV % 2 ~= 0 then
+  return refuse('id and expected revision')
+end
+check_plan()
+local now = now_ms()
+local reply = { whole(now) }
+for i = 1, #ARGV, 2 do
+  local id, code = ARGV[i], 'DELETED'
+  local record = redis.call('HGET', SCHEDULE .. 'def', id)
+  local revision, _, set = parts(record)
+  if not record then
+    code = redis.call('HEXISTS', SCHEDULE .. 'gone', id) == 1 and 'GONE' or 'UNKNOWN'
+  elseif set ~= 'dynamic' then
+    code = 'CLASH'
+  elseif ARGV[i + 1] ~= '' and ARGV[i + 1] ~= revision then
+    code = 'CONFLICT'
+  else
+    bury(id, now)
+    tell('delete', id)
+  end
+  reply[#reply + 1] = code
+  reply[#reply + 1] = revision or '0'
+end
+purge(now, 3)
+return reply

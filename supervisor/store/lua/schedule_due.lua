@@ -1,0 +1,106 @@
+-- Find the schedules to look at now or soon. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  after_ms       due later than this, or then and behind `after_id`; so a window is read in pages
+--       after_id       empty, or where the previous page ended
+--       until_ms       due at this or earlier
+--       limit          at most so many of these
+--       asked          at most so many of those that somebody asked to look at (a score of 0 or less)
+--       late_ms        due at this or earlier counts as late
+--       late           at most so many of these, oldest first
+--       overdue_ms     how many are due earlier than this is counted
+--       ids...         schedules to read whatever their score is
+--
+-- Includes  clock
+--           queue
+--
+-- Returns  now_ms, how many are in the plan, how many definitions there are, how many are overdue, first due time after `until_ms` (or empty), 1 if there may be more of the soon ones, the
+--          last entry of the stream of changes, 1 if there may be more late ones,
+--          then for each: id, score (or empty), revision (empty: no definition), set digest, watermark, state, pause
+--          (or empty), number of live runs, how many follow, waiting nominal times
+--          Order: on time, then asked for, then late, then by id.
+local WAITING_MAX = 16
+local FIRST = 9
+if not_whole(1, 1) or not_whole(3, 8) then
+  return refuse('whole numbers')
+end
+local S = KEYS[1] .. 'schedule:'
+local next, limit = S .. 'next', tonumber(ARGV[4])
+local ids, scores, is_listed = {}, {}, {}
+
+local function list(found)
+  for i = 1, #found, 2 do
+    if not is_listed[found[i]] then
+      is_listed[found[i]] = true
+      ids[#ids + 1] = found[i]
+      scores[#ids] = found[i + 1]
+    end
+  end
+end
+
+-- A page of what is on time. Many may share one score, so a page goes on behind the last id of the one before.
+local function soon()
+  if limit == 0 then
+    return {}
+  end
+  local score = ARGV[2] ~= '' and redis.call('ZSCORE', next, ARGV[2])
+  if score and tonumber(score) == tonumber(ARGV[1]) then
+    local rank = redis.call('ZRANK', next, ARGV[2]) + 1
+    local found = redis.call('ZRANGE', next, rank, rank + limit - 1, 'WITHSCORES')
+    while #found > 0 and tonumber(found[#found]) > tonumber(ARGV[3]) do
+      found[#found], found[#found - 1] = nil, nil
+    end
+    return found
+  end
+  local after = (ARGV[2] == '' and '(' or '') .. ARGV[1]
+  return redis.call('ZRANGEBYSCORE', next, after, ARGV[3], 'WITHSCORES', 'LIMIT', 0, ARGV[4])
+end
+
+local on_time = soon()
+local is_full = limit > 0 and #on_time >= 2 * limit
+list(on_time)
+if ARGV[5] ~= '0' then
+  list(redis.call('ZRANGEBYSCORE', next, '-inf', 0, 'WITHSCORES', 'LIMIT', 0, ARGV[5]))
+end
+local older = {}
+if ARGV[7] ~= '0' then
+  older = redis.call('ZRANGEBYSCORE', next, '(0', ARGV[6], 'WITHSCORES', 'LIMIT', 0, ARGV[7])
+  list(older)
+end
+for i = FIRST, #ARGV do
+  list({ ARGV[i], redis.call('ZSCORE', next, ARGV[i]) or '' })
+end
+
+local change = redis.call('XREVRANGE', S .. 'changes', '+', '-', 'COUNT', 1)
+local head = redis.call('ZRANGEBYSCORE', next, '(' .. ARGV[3], '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local reply = {
+  whole(now_ms()), whole(redis.call('ZCARD', next)), whole(redis.call('HLEN', S .. 'def')),
+  whole(redis.call('ZCOUNT', next, '(0', '(' .. ARGV[8])),
+  head[2] or '', is_full and '1' or '0',
+  change[1] and change[1][1] or '0-0', #older >= 2 * math.max(tonumber(ARGV[7]), 1) and '1' or '0',
+}
+if #ids == 0 then
+  return reply
+end
+local defs = redis.call('HMGET', S .. 'def', unpack(ids))
+local marks = redis.call('HMGET', S .. 'mark', unpack(ids))
+local states = redis.call('HMGET', S .. 'state', unpack(ids))
+local pauses = redis.call('HMGET', S .. 'paused', unpack(ids))
+local lives = redis.call('HMGET', S .. 'live', unpack(ids))
+for n, id in ipairs(ids) do
+  local revision, set = string.match(defs[n] or '', '^(%d+)\n%x*\n([^\n]*)\n')
+  local state = string.match(states[n] or '', '^[^\n]*')
+  local _, running = string.gsub(lives[n] or '', '[^\n]+', '')
+  local waiting = {}
+  if state ~= '' and counters(state)[8] > 0 then
+    waiting = redis.call('LRANGE', S .. 'buf:' .. id, 0, WAITING_MAX - 1)
+  end
+  local at = #reply
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, scores[n], revision or '', set or ''
+  reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = marks[n] or '0', state, pauses[n] or '', whole(running)
+  reply[at + 9] = whole(#waiting)
+  for k, nominal in ipairs(waiting) do
+    reply[at + 9 + k] = nominal
+  end
+end
+return reply

@@ -1,0 +1,30 @@
+-- Read everything about some schedules. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  buffered       at most so many of the nominal times that wait
+--       ids...         at most 250
+--
+-- Includes  clock
+--
+-- Returns  now_ms, then id, record (empty: there is none), watermark, next_ms, pause, state, unfinished runs, how many
+--          nominal times wait, the first of them separated by blanks, and when it was removed (within the last day)
+if not_whole(1, 1) then
+  return refuse('buffered')
+end
+local S = KEYS[1] .. 'schedule:'
+local reply = { whole(now_ms()) }
+for i = 2, #ARGV do
+  local id, n = ARGV[i], #reply
+  local buffer = S .. 'buf:' .. id
+  reply[n + 1] = id
+  reply[n + 2] = redis.call('HGET', S .. 'def', id) or ''
+  reply[n + 3] = redis.call('HGET', S .. 'mark', id) or '0'
+  reply[n + 4] = redis.call('ZSCORE', S .. 'next', id) or ''
+  reply[n + 5] = redis.call('HGET', S .. 'paused', id) or ''
+  reply[n + 6] = redis.call('HGET', S .. 'state', id) or ''
+  reply[n + 7] = redis.call('HGET', S .. 'live', id) or ''
+  reply[n + 8] = whole(redis.call('LLEN', buffer))
+  reply[n + 9] = table.concat(redis.call('LRANGE', buffer, 0, tonumber(ARGV[1]) - 1), ' ')
+  reply[n + 10] = string.match(redis.call('HGET', S .. 'gone', id) or '', '^%d+') or ''
+end
+return reply

@@ -1,0 +1,124 @@
+-- Put schedules into the plan, or out of it, as the leader decided from what it read.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  epoch          of the caller's term
+--       nonce          of the caller's term
+--       items...       schedule, revision, mark_ms, score, pause, next_ms, new_mark_ms, wait, set_pause, completed:
+--                      once for each item. The first five are what the caller saw; the others what shall be:
+--                      next_ms      when to look again; empty: not by time
+--                      new_mark_ms  empty: as it is; never later than this server's now
+--                      wait         what the end of a run causes; empty: nothing
+--                      set_pause    empty: as it is; - to end it; else the pause
+--                      completed    empty: as it is; since when in ms; 0: not; - to delete the schedule
+--
+-- Includes  clock
+--           term
+--           queue
+--
+-- Returns  now_ms, then for each item
+--          PLANNED  done
+--          MOVED    somebody asked to look again, or planned it, since it was read; nothing written
+--          DUP      the watermark is not what the caller saw; nothing written
+--          STALE    the definition or the pause changed; nothing written
+--          GONE     there is no definition: it is out of the plan
+--          error FENCED <epoch>: the term is not the current one; nothing written
+local FIELDS, FIRST = 10, 3
+local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+if refused then
+  return refused
+end
+if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
+  return refuse('items of 10 fields')
+end
+for i = FIRST, #ARGV, FIELDS do
+  local line = table.concat({ ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 5], ARGV[i + 6] }, ' ')
+  if not string.match(line, '^%d* %d+ %-?%d* %d* %d*$') then
+    return refuse('item ' .. ARGV[i])
+  end
+end
+local S = KEYS[1] .. 'schedule:'
+redis.call('ZCARD', S .. 'next') -- these raise, before the first write, if a key is not ours
+for _, part in ipairs({ 'def', 'mark', 'state', 'wait', 'paused', 'live' }) do
+  redis.call('HLEN', S .. part)
+end
+local now = now_ms()
+
+local function delete(id)
+  for _, part in ipairs({ 'def', 'mark', 'state', 'wait', 'paused', 'live' }) do
+    redis.call('HDEL', S .. part, id)
+  end
+  redis.call('ZREM', S .. 'next', id)
+  redis.call('DEL', S .. 'buf:' .. id)
+end
+
+local function put(id, part, value)
+  if value == '' then
+    redis.call('HDEL', S .. part, id)
+  elseif redis.call('HGET', S .. part, id) ~= value then
+    redis.call('HSET', S .. part, id, value)
+  end
+end
+
+-- The numbers that planning decides: since when it is completed, and that a new pause starts the count of failures anew.
+local function note(id, completed, is_new_pause)
+  local state = redis.call('HGET', S .. 'state', id) or ''
+  local numbers = counters(state)
+  local before = with_counters(state, numbers)
+  if completed ~= '' then
+    numbers[11] = completed == '0' and 0 or numbers[11] > 0 and numbers[11] or tonumber(completed)
+  end
+  if is_new_pause then
+    numbers[7] = 0
+  end
+  local after = with_counters(state, numbers)
+  if after ~= before then
+    redis.call('HSET', S .. 'state', id, after)
+  end
+end
+
+local function plan(i)
+  local id, next_ms, set_pause, completed = ARGV[i], ARGV[i + 5], ARGV[i + 8], ARGV[i + 9]
+  local revision = string.match(redis.call('HGET', S .. 'def', id) or '', '^%d+')
+  local score = redis.call('ZSCORE', S .. 'next', id)
+  if not revision then
+    redis.call('ZREM', S .. 'next', id)
+    return 'GONE'
+  end
+  if revision ~= ARGV[i + 1] or (redis.call('HGET', S .. 'paused', id) or '') ~= ARGV[i + 4] then
+    return 'STALE'
+  end
+  if (redis.call('HGET', S .. 'mark', id) or '0') ~= ARGV[i + 2] then
+    return 'DUP'
+  end
+  if tonumber(score or '') ~= tonumber(ARGV[i + 3]) then
+    return 'MOVED'
+  end
+  if completed == '-' then
+    delete(id)
+    return 'PLANNED'
+  end
+  if ARGV[i + 6] ~= '' then
+    -- The caller's clock may be ahead: by this one's, a watermark is never in the future.
+    local mark = math.max(tonumber(ARGV[i + 2]), math.min(tonumber(ARGV[i + 6]), now))
+    redis.call('HSET', S .. 'mark', id, whole(mark))
+  end
+  put(id, 'wait', ARGV[i + 7])
+  if set_pause ~= '' then
+    put(id, 'paused', set_pause == '-' and '' or set_pause)
+  end
+  if completed ~= '' or set_pause ~= '' then
+    note(id, completed, set_pause ~= '' and set_pause ~= '-')
+  end
+  if next_ms == '' then
+    redis.call('ZREM', S .. 'next', id)
+  else
+    redis.call('ZADD', S .. 'next', next_ms, id)
+  end
+  return 'PLANNED'
+end
+
+local reply = { whole(now) }
+for i = FIRST, #ARGV, FIELDS do
+  reply[#reply + 1] = plan(i)
+end
+return reply

@@ -1,0 +1,38 @@
+-- End the pause of schedules: due times that passed in it are not made up for, unless on_resume is catchup.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  ids...         at most 250
+--
+-- Includes  clock
+--           queue
+--           control
+--
+-- Returns  now_ms, then code and watermark for each
+--          RESUMED    the pause is over
+--          RUNNING    it was not paused; nothing written. A repeated call answers so
+--          UNKNOWN    there is none
+if #ARGV == 0 then
+  return refuse('ids')
+end
+check_plan()
+local now = now_ms()
+local reply = { whole(now) }
+for i = 1, #ARGV do
+  local id, code = ARGV[i], 'RUNNING'
+  local record = redis.call('HGET', SCHEDULE .. 'def', id)
+  local paused = redis.call('HGET', SCHEDULE .. 'paused', id)
+  local until_ms = tonumber(paused and string.match(paused, '"until_ms":(%d+)') or '')
+  local is_over = until_ms ~= nil and until_ms <= now
+  if not record then
+    code = 'UNKNOWN'
+  elseif paused then
+    local _, _, _, json = parts(record)
+    -- A pause that ended by itself ended then, however late the leader comes: what is due since is owed.
+    end_pause(id, json, is_over and until_ms or now)
+    look_at(id, 'resume', now)
+    code = 'RESUMED'
+  end
+  reply[#reply + 1] = code
+  reply[#reply + 1] = whole(mark_of(id))
+end
+return reply

@@ -1,0 +1,51 @@
+-- Run a schedule now, beside its plan: the watermark, the counters and a pause stay as they are.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  schedule       its id
+--       revision       of the definition that the run was made from
+--       overlap        allow, or skip: not while an earlier run of it is unfinished
+--       max_running    how many may be unfinished before skip refuses
+--       memory_ms      how long the same run is not enqueued again
+--       run            id of the run
+--       queue          where it goes
+--       data           the run
+--
+-- Includes  clock
+--           queue
+--           control
+--
+-- Returns  code and now_ms
+--          TRIGGERED  enqueued
+--          DUPLICATE  this run was enqueued before; nothing written. A repeated call answers so
+--          SKIPPED    an earlier run is unfinished; nothing written
+--          STALE      the definition changed; nothing written, make the run anew
+--          UNKNOWN    there is no such schedule
+if not_whole(2, 2) or not_whole(4, 5) or not is_head(ARGV[8]) or tonumber(ARGV[5]) < 1
+  or not (ARGV[3] == 'allow' or ARGV[3] == 'skip') then
+  return refuse('revision, overlap, max_running, memory_ms and data')
+end
+check_plan()
+check_types(ARGV[7], string.sub(ARGV[8], 1, 2))
+local now, id, run = now_ms(), ARGV[1], ARGV[6]
+local memory = KEYS[1] .. 'ran:' .. run
+if redis.call('EXISTS', memory) == 1 then
+  return { 'DUPLICATE', whole(now) }
+end
+local record = redis.call('HGET', SCHEDULE .. 'def', id)
+if not record then
+  return { 'UNKNOWN', whole(now) }
+end
+if parts(record) ~= ARGV[2] then
+  return { 'STALE', whole(now) }
+end
+if ARGV[3] == 'skip' then
+  local lines = unfinished(id)
+  if #lines >= tonumber(ARGV[4]) then
+    return { 'SKIPPED', whole(now) }
+  end
+  lines[#lines + 1] = ARGV[7] .. ' ' .. run
+  redis.call('HSET', SCHEDULE .. 'live', id, table.concat(lines, '\n'))
+end
+redis.call('SET', memory, whole(now), 'PX', ARGV[5])
+start(ARGV[7], run, ARGV[8])
+return { 'TRIGGERED', whole(now) }

@@ -1,0 +1,68 @@
+"""Schedules as an operator changes them beside a running tree: apply, watch it fire, pause, trigger, backfill, delete."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.trees import Tree, tenure, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+CONFIG = """\
+version: 1
+jobs: [jobs.shell]
+web: {port: 0}
+log: {format: json}
+workers: {cpu: {kind: sync, processes: 1, queues: [default, shell]}}
+schedules:
+  fixed: {job: shell.command, every: 7d, args: {command: ["true"]}}
+"""
+DYNAMIC = 'tick: {job: shell.command, every: 1s, overlap: allow, args: {command: ["echo", "at {{ nominal_ms }}"]}}\n'
+
+
+def test_an_operator_changes_schedules_while_the_tree_runs(start: Callable[..., Tree], short_directory: Path) -> None:
+    """No reload, no restart: each change is seen in what runs."""
+    (short_directory / "tenure.yaml").write_text(CONFIG)
+    (short_directory / "s.yaml").write_text(DYNAMIC)
+    tree = start("one")
+    tree.wait_for("schedules_declared", applied=True)
+
+    def schedule(*arguments: str, code: int = 0) -> str:
+        done = tenure(short_directory, "schedule", *arguments)
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    def finished(run: str) -> dict[str, Any]:
+        return tree.wait_for("run_finished", run=run)
+
+    assert "1 created" in schedule("apply", "-f", "s.yaml")
+    first = tree.wait_for("schedule_fired", schedule="tick")
+    finished(first["run"])
+
+    schedule("pause", "tick", "--reason", "the test says so")
+    paused = json.loads(schedule("list", "--paused", "-o", "json"))
+    assert [row["paused"]["reason"] for row in paused] == ["the test says so"]
+    by_hand = schedule("trigger", "tick", "--key", "k").strip()
+    finished(by_hand)
+    schedule("resume", "tick")
+    shown = json.loads(schedule("show", "tick", "-o", "json"))
+    before = shown["counters"]["fired"]
+    wait_until(lambda: json.loads(schedule("show", "tick", "-o", "json"))["counters"]["fired"] > before, "more fires")
+
+    window = ("--from", "-2h", "--to", "-119m")
+    planned = json.loads(schedule("backfill", "tick", *window, "--dry-run", "-o", "json"))
+    assert 55 <= len(planned) <= 65
+    told = schedule("backfill", "tick", "--from", planned[0]["nominal"], "--to", planned[-1]["nominal"], "--yes")
+    assert told == f"done: {len(planned)} enqueued, 0 left out\n"
+    finished(planned[-1]["run"])
+
+    schedule("delete", "tick", "--yes")
+    assert [row["schedule"] for row in json.loads(schedule("list", "-o", "json"))] == ["fixed"]
+    assert "fixed" in schedule("delete", "fixed", "--yes", code=1)
+    tree.terminate()
+    assert tree.wait() == 0

@@ -1,0 +1,115 @@
+"""``tenure schedule`` as a user types it, in this process, against a real server on which the test plays the leader."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from supervisor.cli.main import main
+from supervisor.core.model import Kind, Template
+from supervisor.core.registry import JobCard
+from supervisor.roles.scheduler.backfill import Backfills
+from supervisor.store.backfills import Backfills as BackfillCalls
+from supervisor.store.backfills import BackfillState
+from supervisor.store.schedule_views import Inspection, Views
+from tests.integration.servers import RealServer, Server
+from tests.integration.store.making import World
+from tests.integration.store.stepping import Stepper, term_of
+
+
+class Result(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+class Desk:
+    """A cluster in which two jobs are published, and the command beside it."""
+
+    def __init__(self, world: World, directory: Path, invoke: Callable[..., Result]) -> None:
+        self.world = world
+        self.directory = directory
+        self._invoke = invoke
+        cards = {
+            "mail.send": JobCard(
+                template=Template(job="mail.send", kind=Kind.ASYNC), required=["to"], optional=["day"]
+            ),
+            "report.make": JobCard(template=Template(job="report.make", kind=Kind.SYNC, queue="reports")),
+        }
+        published = {name: msgspec.json.encode(card).decode() for name, card in cards.items()}
+        world.run(world.sessions.publish_jobs(published))
+
+    def tenure(self, *arguments: str, stdin: str = "") -> Result:
+        return self._invoke("schedule", *arguments, stdin=stdin)
+
+    def write(self, name: str, text: str) -> str:
+        (self.directory / name).write_text(text)
+        return name
+
+    def show(self, name: str) -> Inspection:
+        return self.world.run(Views(self.world.keys).inspect([name]))[0]
+
+    def decided(self, name: str, *, mark_ms: int, state: str = "") -> None:
+        """Stand in for the leader: it decided until ``mark_ms``, and planned the schedule for later."""
+        keys, raw = self.world.keys, self.world.raw
+        raw.hset(keys.schedule_mark, name, mark_ms)
+        raw.zadd(keys.schedule_next, {name: 4_000_000_000_000})
+        if state:
+            raw.hset(keys.schedule_state, name, state)
+
+    def serve_backfills(self) -> None:
+        """Do as the leader does until no backfill is under way."""
+        stepper, calls = Stepper(self.world), BackfillCalls(self.world.keys)
+        term = term_of(self.world.lead())
+        role = Backfills(self.world.keys, clock=stepper, report=stepper.report)
+
+        def is_idle() -> bool:
+            return all(each.state is not BackfillState.ACTIVE for each in self.world.run(calls.all()))
+
+        stepper.until(is_idle, role, term)
+
+
+@pytest.fixture
+def invoke(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Result]:
+    """Run the command here; it ends as a process would, by SystemExit."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str, stdin: str = "") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, err = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Result(ended.value.code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def desk(real_server: RealServer, tmp_path: Path, invoke: Callable[..., Result]) -> Iterator[Desk]:
+    """An empty cluster."""
+    server = Server(real_server)
+    world = World(server)
+    world.raw.flushall()
+    config = f'version: 1\ncluster: {server.keys.cluster}\nredis: {{url: "{real_server.url}"}}\n'
+    (tmp_path / "tenure.yaml").write_text(config)
+    yield Desk(world, tmp_path, invoke)
+    world.raw.close()
+    server.close()

@@ -1,0 +1,295 @@
+"""``tenure schedule list|show|next|preview|explain|trigger|pause|resume|backfill|delete``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from supervisor.cli import schedule_backfill
+from supervisor.core.triggers import trigger_of
+from supervisor.store.schedule_definitions import Change, Definitions
+from tests.integration.cli.conftest import Desk
+from tests.integration.store.making import schedule
+
+pytestmark = [pytest.mark.server]
+
+HOUR_MS = 3_600_000
+START_MS = 1_793_491_200_000  # 2026-11-01T00:00Z
+YAML = """\
+nightly:
+  job: mail.send
+  cron: "30 2 * * *"
+  timezone: Europe/Berlin
+  args: {to: kim, day: "{{ date }}"}
+  labels: {team: mail}
+  description: Mail of the night
+hourly: {job: report.make, every: 1h, labels: {team: reports}}
+reports/daily: {job: report.make, every: 1d, jitter: 1h, labels: {team: reports}}
+"""
+
+
+@pytest.fixture
+def applied(desk: Desk) -> Desk:
+    """A cluster with three schedules."""
+    assert desk.tenure("apply", "-f", desk.write("s.yaml", YAML)).code == 0
+    return desk
+
+
+def listed(desk: Desk, *arguments: str) -> list[str]:
+    return [row["schedule"] for row in desk.tenure("list", "-o", "json", *arguments).json()]
+
+
+def queued(desk: Desk) -> list[str]:
+    return sorted(each.decode() for each in desk.world.raw.hkeys(desk.world.keys.queue("reports").data))
+
+
+def test_list_filters_by_label_prefix_kind_and_pause(applied: Desk) -> None:
+    """And shows an override."""
+    assert listed(applied) == ["hourly", "nightly", "reports/daily"]
+    assert listed(applied, "--label", "team=reports") == ["hourly", "reports/daily"]
+    assert listed(applied, "--prefix", "reports/") == ["reports/daily"]
+    assert listed(applied, "--kind", "static") == []
+    assert listed(applied, "--paused") == []
+    applied.tenure("pause", "nightly", "--reason", "moving", "--for", "2h")
+    (row,) = applied.tenure("list", "--paused", "-o", "json").json()
+    assert (row["schedule"], row["kind"], row["paused"]["reason"], row["next"]) == (
+        "nightly",
+        "dynamic",
+        "moving",
+        None,
+    )
+    table = applied.tenure("list").out
+    assert "paused: moving, ends in 1h 59m" in table
+    assert "Mail of the night" in table
+
+
+def test_show_tells_why_runs_were_skipped_and_missed(applied: Desk) -> None:
+    """In words, newest first, with counters, unfinished runs and what waits."""
+    hours = [START_MS + n * HOUR_MS for n in range(10)]
+    lines = [
+        f"F{hours[9]} 0 1 12 1",
+        f"S{hours[6]} {2 * HOUR_MS} 3 12 1",
+        f"Mp{hours[1]} {5 * HOUR_MS} 4 12 1",
+        f"F{hours[0]} {HOUR_MS} 2 12 1",
+    ]
+    applied.decided("hourly", mark_ms=hours[9], state="3 3 4 0 0 0 0 0 0 0 0 1\n" + "\n".join(lines))
+    applied.world.raw.hset(applied.world.keys.schedule_live, "hourly", f"reports hourly@{hours[9]}")
+    applied.world.raw.rpush(applied.world.keys.schedule_buffer("hourly"), hours[8])
+    shown = applied.tenure("show", "hourly", "-o", "json").json()
+
+    assert shown["decisions"][1:3] == [
+        "skipped 3 runs from 2026-11-01T06:00:00.000Z to 2026-11-01T08:00:00.000Z because an earlier one was running (decided 2026-11-01T08:00:00.012Z)",
+        "missed 4 runs after 2026-11-01T01:00:00.000Z until 2026-11-01T06:00:00.000Z: several were due at once, and the missed policy runs fewer (decided 2026-11-01T06:00:00.012Z)",
+    ]
+    assert shown["counters"] == {"fired": 3, "skipped": 3, "missed": 4}
+    assert shown["live_runs"] == [f"hourly@{hours[9]}"]
+    assert shown["buffered"] == ["2026-11-01T08:00:00.000Z"]
+    assert len(shown["next"]) == 5
+    assert shown["definition"]["template"]["job"] == "report.make"
+    assert "skipped 3 runs" in applied.tenure("show", "hourly").out
+
+
+def test_next_is_what_then_fires_across_a_change_of_the_clock(applied: Desk) -> None:
+    """``next`` asks the trigger that the leader asks; the local time shows the change."""
+    rows = applied.tenure("next", "nightly", "--count", "3", "--from", "2027-03-27T00:00Z", "-o", "json").json()
+
+    definition = applied.world.stored()["nightly"].definition
+    fires = list(trigger_of(definition).nominals(rows[0]["nominal_ms"] - 1, 1 << 60, 3))
+    assert [row["nominal_ms"] for row in rows] == fires
+    assert [row["local"][:16] for row in rows] == ["2027-03-27T02:30", "2027-03-28T03:00", "2027-03-29T02:30"]
+
+
+def test_next_shows_the_fire_apart_from_the_nominal_time_where_there_is_jitter(applied: Desk) -> None:
+    """Identity and moment are two things."""
+    (row,) = applied.tenure("next", "reports/daily", "-n", "1", "-o", "json").json()
+    assert row["nominal"] < row["fire"]
+
+
+def test_preview_of_something_unsaved_uses_the_same_code(applied: Desk) -> None:
+    """An expression, an interval, a file; mistakes are those of a configuration."""
+    arguments = ("--from", "2027-03-27T00:00Z", "-n", "3", "-o", "json")
+    saved = applied.tenure("next", "nightly", *arguments).json()
+    unsaved = applied.tenure("preview", "--cron", "30 2 * * *", "--timezone", "Europe/Berlin", *arguments).json()
+    filed = applied.tenure("preview", "-f", "s.yaml", "nightly", *arguments).json()
+    every = applied.tenure("preview", "--every", "90m", "--from", "2026-11-01", "-n", "2", "-o", "json").json()
+
+    assert [row["nominal"] for row in saved] == [row["nominal"] for row in unsaved] == [row["nominal"] for row in filed]
+    assert [row["nominal"] for row in every] == ["2026-11-01T01:30:00.000Z", "2026-11-01T03:00:00.000Z"]
+    wrong = applied.tenure("preview", "--cron", "61 * * * *")
+    assert (wrong.code, "61 is not within 0-59" in wrong.err) == (78, True)
+    assert applied.tenure("preview").code == 2
+
+
+def test_explain_says_it_in_words_and_what_to_watch_out_for(applied: Desk) -> None:
+    """The rule of two day fields, the gap of the clock with its date, and how many others are due in that second."""
+    spoken = applied.tenure("explain", "0 3 1 * MON").out
+    assert "on day 1 of the month or on Monday" in spoken
+    assert "day-of-month 1 OR day-of-week MON" in spoken
+    gap = applied.tenure("explain", "nightly").out
+    assert "falls into a gap of the clock on" in gap
+    assert "dst_gap run, so it runs as the gap ends" in gap
+    applied.decided("hourly", mark_ms=START_MS)
+    applied.decided("nightly", mark_ms=START_MS)
+    assert "1 other schedule is due in the same second" in applied.tenure("explain", "hourly").out
+
+
+def test_a_pause_needs_no_reload_and_names_who_asked(applied: Desk) -> None:
+    """Static or dynamic; by label after a question."""
+    result = applied.tenure("pause", "hourly", "nobody", "--reason", "why not")
+    assert result.code == 1
+    assert "no schedule is called 'nobody'" in result.err
+    record = applied.show("hourly").record
+    assert record is not None
+    assert record.pause is not None
+    assert record.pause.reason == "why not"
+    assert "@" in record.pause.by
+    assert applied.tenure("pause", "--label", "team=reports", stdin="n\n").code == 1
+    assert listed(applied, "--paused") == ["hourly"]
+    assert applied.tenure("pause", "--label", "team=reports", "--yes").code == 0
+    assert listed(applied, "--paused") == ["hourly", "reports/daily"]
+    assert applied.tenure("resume", "--all", "--yes").code == 0
+    assert listed(applied, "--paused") == []
+    for wrong in (["pause"], ["pause", "a", "--all"], ["pause", "a", "--for", "1h", "--until", "2027-01-01"]):
+        assert applied.tenure(*wrong).code == 2
+
+
+def test_a_trigger_prints_the_run_and_a_key_makes_it_the_same_run(applied: Desk) -> None:
+    """Placeholders are filled in from the moment it is asked for; arguments may be replaced."""
+    first = applied.tenure("trigger", "hourly")
+    assert first.out.startswith("hourly!manual!")
+    keyed = [applied.tenure("trigger", "hourly", "--key", "rerun") for _ in range(2)]
+    assert [each.out for each in keyed] == ["hourly!manual!rerun\n"] * 2
+    assert "used within the last 24 h" in keyed[1].err
+    assert queued(applied) == sorted([first.out.strip(), "hourly!manual!rerun"])
+
+    run = applied.tenure("trigger", "nightly", "to=lee", "--key", "k").out.strip()
+    view = applied.world.run(applied.world.queues.show(run, ["default"]))
+    assert view.envelope.template.args["to"] == "lee"
+    assert view.envelope.template.args["day"][:2] == "20"
+    assert applied.tenure("trigger", "nightly", "tow=lee").code == 1
+    assert applied.tenure("trigger", "nightly", "--key", "a b").code == 1
+
+
+def test_a_trigger_that_heeds_overlap_says_no_by_its_exit_code(applied: Desk) -> None:
+    """3: asked, and the answer is no."""
+    assert applied.tenure("trigger", "hourly", "--overlap", "skip").code == 0
+    again = applied.tenure("trigger", "hourly", "--overlap", "skip")
+    assert (again.code, again.out) == (3, "")
+    assert "an earlier run of hourly is unfinished" in again.err
+
+
+def test_a_backfill_is_shown_first_then_run_then_known(applied: Desk) -> None:
+    """Dry run, request, the leader's work, and the same request again."""
+    applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
+    window = ("--from", "2026-11-01", "--to", "2026-11-01T05:00Z")
+    planned = applied.tenure("backfill", "hourly", *window, "--dry-run", "-o", "json").json()
+    assert [row["run"] for row in planned] == [f"hourly@{START_MS + n * HOUR_MS}" for n in range(6)]
+    assert queued(applied) == []
+    refused = applied.tenure("backfill", "hourly", *window, "--no-wait", stdin="n\n")
+    assert (refused.code, applied.world.raw.hlen(applied.world.keys.schedule_backfills)) == (1, 0)
+    name = applied.tenure("backfill", "hourly", *window, "--no-wait", "--yes").out.strip()
+    applied.serve_backfills()
+    assert queued(applied) == sorted(row["run"] for row in planned)
+
+    (row,) = applied.tenure("backfill", "--list", "-o", "json").json()
+    assert (row["backfill"], row["state"], row["enqueued"]) == (name, "done", 6)
+    again = applied.tenure("backfill", "hourly", *window, "--dry-run", "-o", "json").json()
+    assert {row["does"] for row in again} == {"already enqueued: left out"}
+    assert applied.tenure("backfill", "hourly", *window, "--yes").out.startswith("nothing to run: 6 due times ran")
+    assert "had ended: done, 6 enqueued" in applied.tenure("backfill", "--cancel", name).out
+    assert applied.tenure("backfill", "--cancel", "nobody").code == 1
+
+
+def test_ctrl_c_stops_following_and_says_how_to_stop_the_backfill(
+    applied: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on without its watcher."""
+    applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(schedule_backfill, "moment_of_patience", interrupted)
+    result = applied.tenure("backfill", "hourly", "--from", "2026-11-01", "--to", "2026-11-02", "--yes")
+    (row,) = applied.tenure("backfill", "--list", "-o", "json").json()
+
+    assert (result.code, row["state"]) == (0, "active")
+    assert f"it goes on; stop it with: tenure schedule backfill --cancel {row['backfill']}" in result.err
+    applied.serve_backfills()
+    assert len(queued(applied)) == 25
+
+
+def test_a_backfill_can_be_cancelled(applied: Desk) -> None:
+    """What was not enqueued then never is."""
+    applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
+    name = applied.tenure("backfill", "hourly", "--from", "2026-11-01", "--no-wait", "--yes").out.strip()
+    assert "after 0 runs" in applied.tenure("backfill", "--cancel", name).out
+    applied.serve_backfills()
+    assert queued(applied) == []
+
+
+def test_a_backfill_says_what_it_leaves_out(applied: Desk) -> None:
+    """Too long ago to know, unless forced; after the watermark never; and what ran."""
+    hours = [START_MS + n * HOUR_MS for n in range(60)]
+    stretches = [f"{'FS'[n % 2]}{hours[n]} 0 1 5 1" for n in range(49, 29, -1)]
+    applied.decided("hourly", mark_ms=hours[49], state="0 0 0 0 0 0 0 0 0 0 0 1\n" + "\n".join(stretches))
+    window = ("--from", "2026-11-01", "--to", "2026-11-03T10:00Z")
+    told = applied.tenure("backfill", "hourly", *window, "--dry-run", "-o", "json")
+    assert len(told.json()) == 10
+    assert "10 listed, 10 known to have run or waiting, 30 too long ago to know" in told.err
+    forced = applied.tenure("backfill", "hourly", *window, "--dry-run", "--force", "-o", "json").json()
+    assert len(forced) == 50
+    assert sum(row["run"].endswith("#n") for row in forced) == 40
+    asked = applied.tenure("backfill", "hourly", *window, "--no-wait", "--yes")
+    assert "30 due times are left out: too long ago to know" in asked.err
+    assert "are left to the schedule" in asked.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["backfill"],
+        ["backfill", "hourly"],
+        ["backfill", "hourly", "--from", "2026-11-02", "--to", "2026-11-01"],
+        ["backfill", "hourly", "--from", "soon"],
+        ["backfill", "--list", "--cancel", "x"],
+        ["delete"],
+        ["next", "hourly", "--count", "0"],
+        ["list", "--label", "team"],
+        ["trigger", "hourly", "novalue"],
+    ],
+)
+def test_wrong_usage_is_told_as_such(applied: Desk, arguments: list[str]) -> None:
+    """Exit 2, and no traceback."""
+    result = applied.tenure(*arguments)
+    assert result.code == 2
+    assert "Traceback" not in result.err
+
+
+def test_deleting_asks_and_a_static_one_is_refused(applied: Desk) -> None:
+    """Only a configuration removes what a configuration defines."""
+    assert applied.tenure("delete", "hourly", stdin="n\n").code == 1
+    assert applied.tenure("delete", "hourly", "--yes").out.count("deleted") == 1
+    assert applied.tenure("delete", "hourly", "--yes").code == 0
+    gone = applied.tenure("show", "hourly")
+    assert (gone.code, "was removed at" in gone.err) == (1, True)
+    assert applied.tenure("delete", "nightly", "--revision", "7", "--yes").code == 1
+    applied.world.raw.hset(applied.world.keys.schedule_def, "static", b"4\nab\nsomedigest\n{}")
+    refused = applied.tenure("delete", "static", "--yes")
+    assert (refused.code, "a configuration defines it: remove it there, or pause it" in refused.out) == (1, True)
+
+
+@pytest.mark.parametrize("command", ["show", "next", "trigger", "explain"])
+def test_an_unknown_schedule_gets_a_suggestion(applied: Desk, command: str) -> None:
+    """A typing mistake costs one look."""
+    result = applied.tenure(command, "nightyl")
+    assert (result.code, "did you mean nightly?" in result.err) == (1, True)
+
+
+def test_status_shows_dynamic_schedules_too(applied: Desk, invoke: Any) -> None:
+    """One place for who leads and what is next."""
+    applied.world.run(Definitions(applied.world.keys).upsert([Change(definition=schedule("extra"))], wall_ms=1))
+    result = invoke("status")
+    assert "extra" in result.out
+    assert "Traceback" not in result.err

@@ -1,0 +1,165 @@
+"""What people change while a leader plans: it follows within a moment, and nothing is fired in retrospect."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.core.model import Outcome
+from tests.integration.roles.scheduler.planned import EPOCH_MS, every, planned
+
+
+def test_a_pause_stops_what_is_due_and_its_end_makes_nothing_up() -> None:
+    """The time of a pause is not missed."""
+    with planned(every(10, overlap="allow", missed="all")) as plan:
+        plan.until(12)
+        plan.run(plan.control.pause(["s"], reason="maintenance"))
+        plan.until(45)
+        plan.run(plan.control.resume(["s"]))
+        plan.world.executed()
+        plan.until(62)
+        assert plan.fired() == [10, 50, 60]
+        assert plan.state().counters.missed == 0
+
+
+def test_a_pause_may_count_as_an_outage() -> None:
+    """on_resume: catchup."""
+    with planned(every(10, overlap="allow", missed="all", on_resume="catchup")) as plan:
+        plan.until(12)
+        plan.run(plan.control.pause(["s"]))
+        plan.until(45)
+        plan.run(plan.control.resume(["s"]))
+        plan.world.executed()
+        plan.until(52)
+        assert plan.fired() == [10, 20, 30, 40, 50]
+
+
+def test_a_pause_with_an_end_ends_by_itself() -> None:
+    """And what came due since then is owed."""
+    with planned(every(10, overlap="allow")) as plan:
+        plan.until(12)
+        plan.run(plan.control.pause(["s"], until_ms=EPOCH_MS + 35_000))
+        plan.world.executed()
+        plan.until(52)
+        assert plan.fired() == [10, 40, 50]
+
+
+def test_a_pause_stops_buffered_starts() -> None:
+    """They start when it is over."""
+    with planned(every(10, overlap="buffer_one")) as plan:
+        plan.until(23)
+        plan.run(plan.control.pause(["s"]))
+        plan.finish()
+        plan.advance(2)
+        assert plan.fired() == [10]
+        plan.run(plan.control.resume(["s"]))
+        plan.world.executed()
+        plan.advance(0.5)
+        assert plan.fired() == [10, 20]
+
+
+def test_a_change_is_effective_at_once() -> None:
+    """The listener hears of it; a hundred milliseconds are enough."""
+    with planned() as plan:
+        plan.until(9.7)
+        plan.upsert(every(10, overlap="allow"))
+        plan.until(10.2)
+        assert plan.fired() == [10]
+        plan.until(15)
+        plan.upsert(every(3, overlap="allow"))
+        plan.until(21.2)
+        assert plan.fired() == [10, 18, 21]
+
+
+def test_changing_arguments_does_not_restart_the_clock() -> None:
+    """Only a change of the timing begins anew."""
+    with planned() as plan:
+        plan.upsert(every(10, overlap="allow"))
+        plan.until(19)
+        plan.upsert(every(10, overlap="allow", description="new"))
+        plan.until(21)
+        assert plan.fired() == [10, 20]
+
+
+def test_failures_in_a_row_pause_the_schedule() -> None:
+    """With the reason; a success in between starts the count anew."""
+    with planned(every(10, overlap="skip", pause_after_failures=2)) as plan:
+        for second, outcome in ((11, Outcome.DEAD), (21, Outcome.OK), (31, Outcome.DEAD), (41, Outcome.DEAD)):
+            plan.until(second)
+            plan.finish(outcome=outcome)
+        plan.until(75)
+        assert plan.fired() == [10, 20, 30, 40]
+        pause = plan.server.store.raw.hget(plan.keys.schedule_paused, "s")
+        assert pause is not None
+        assert b"2 runs failed in a row" in pause
+        plan.run(plan.control.resume(["s"]))
+        plan.world.executed()
+        plan.until(81)
+        assert plan.fired()[-1] == 80
+
+
+def test_max_runs_completes_the_schedule() -> None:
+    """It counts what was enqueued, not what was skipped."""
+    with planned(every(10, overlap="skip", max_runs=2)) as plan:
+        plan.until(25)
+        plan.finish()
+        plan.until(75)
+        assert plan.decided() == [("FIRED", 10), ("SKIPPED", 20), ("FIRED", 30)]
+        assert plan.state().counters.completed_ms > 0
+
+
+def test_a_completed_schedule_that_may_run_on_does() -> None:
+    """An edit that raises max_runs opens it again."""
+    with planned() as plan:
+        plan.upsert(every(10, overlap="allow", max_runs=1))
+        plan.until(25)
+        plan.upsert(every(10, overlap="allow", max_runs=3))
+        plan.until(55)
+        assert plan.fired() == [10, 30, 40]
+
+
+def test_a_completed_dynamic_schedule_is_deleted_in_the_end() -> None:
+    """retain_completed later; static ones stay listed."""
+    with planned(every(10, "static", max_runs=1, retain_completed_ms=20_000)) as plan:
+        plan.upsert(every(10, overlap="allow", max_runs=1, retain_completed_ms=20_000))
+        plan.until(25)
+        assert plan.server.store.raw.hexists(plan.keys.schedule_def, "s")
+        plan.until(40)
+        assert not plan.server.store.raw.hexists(plan.keys.schedule_def, "s")
+        assert plan.server.store.raw.hexists(plan.keys.schedule_def, "static")
+
+
+def test_a_new_schedule_may_begin_with_a_run() -> None:
+    """Once for the cluster: not at a restart, not with another leader, not after an edit."""
+    with planned(every(1000, overlap="allow", run_on_create=True)) as plan:
+        plan.advance(1)
+        assert plan.fetch() == ["s!initial"]
+        plan.leader.kill()
+        plan.leader.start()
+        plan.advance(10)
+        assert plan.fetch() == []
+        assert [code for code, _ in plan.decided()] == ["INITIAL"]
+
+
+def test_a_forgotten_schedule_is_found_again() -> None:
+    """A chain that could break would stop for ever: a page of all schedules is searched every ten seconds."""
+    with planned(every(10, overlap="allow")) as plan:
+        plan.until(12)
+        plan.server.store.raw.zrem(plan.keys.schedule_next, "s")
+        plan.leader.kill()
+        plan.leader.start()
+        plan.until(45)
+        assert plan.fired()[-1] == 40
+        assert any(told.event == "schedule_overdue" for told in plan.world.history)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "buffer_one"])
+def test_a_lost_message_costs_seconds_at_most(overlap: str) -> None:
+    """The request stands in the plan; the stream only tells of it."""
+    with planned(every(10, overlap=overlap)) as plan:
+        plan.until(12)
+        plan.leader.is_cut = True
+        plan.upsert(every(1, "new", overlap="allow"))
+        plan.server.store.raw.delete(plan.keys.schedule_changes)
+        plan.leader.is_cut = False
+        plan.until(20)
+        assert plan.fired("new")

@@ -1,0 +1,134 @@
+"""A fault at every position: a lost question or answer, one that comes twice or late, a leader that dies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from supervisor.core.board import Term
+from supervisor.core.model import Outcome, ScheduleDef
+from supervisor.testing.world import Fate, Network
+from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
+
+POSITIONS = range(0, 36, 2)
+MS = 1_000_000
+
+
+class OneFault(Network):
+    """Works, but for the call at one position."""
+
+    def __init__(self, position: int, fault: str) -> None:
+        super().__init__(Random(1))
+        self.left = position
+        self.fault = fault
+
+    def fate(self) -> Fate:
+        self.left -= 1
+        fate = super().fate()
+        if self.left != -1:
+            return fate
+        if self.fault == "stalled":  # decided, and written much later
+            return replace(fate, stall_ns=4000 * MS)
+        if self.fault == "repeated":
+            return replace(fate, repeated_after_ns=2500 * MS)
+        return replace(fate, is_request_lost=self.fault == "question", is_reply_lost=self.fault == "answer")
+
+
+def definitions() -> tuple[ScheduleDef, ...]:
+    return (
+        every(3, "all", overlap="allow", missed="all"),
+        every(5, "buffered", overlap="buffer_all", missed="all"),
+        every(1000, "first", run_on_create=True),
+        every(4, "few", overlap="allow", missed="all", max_runs=2),
+    )
+
+
+def course(plan: Planned) -> None:
+    """Two runs of the buffered schedule end, at times at which nothing else happens."""
+    plan.until(7.3)
+    plan.fetch()
+    for second in (7.4, 11.2, 13.1):
+        plan.until(second)
+        running = [run for run in plan.fetch() if run.startswith("buffered")]
+        plan.end(*running, outcome=Outcome.OK)
+    plan.until(24.5)
+
+
+def outcome(plan: Planned) -> dict[str, list[float]]:
+    return {name: plan.fired(name) for name in ("all", "few")} | {"initial": [len(plan.decided("first"))]}
+
+
+def owed(plan: Planned, schedule: str, seconds: int) -> list[float]:
+    """Return the due times since the schedule was first seen: a fault may hit that as well."""
+    created = (plan.server.created_ms[schedule] - EPOCH_MS) / 1000
+    return [second for second in range(seconds, 25, seconds) if second > created]
+
+
+def sound(plan: Planned) -> None:
+    """Assert what must be true after any course."""
+    assert outcome(plan) == {"all": owed(plan, "all", 3), "few": owed(plan, "few", 4)[:2], "initial": [1]}
+    decided = plan.decided("buffered")
+    assert sorted({second for code, second in decided if code != "DUP"}) == owed(plan, "buffered", 5)
+    fired = [second for code, second in decided if code == "FIRED"]
+    assert fired == sorted(set(fired))
+    counters = plan.state("buffered").counters
+    waiting = plan.server.store.raw.llen(plan.keys.schedule_buffer("buffered"))
+    assert counters.waiting == waiting
+    assert counters.fired == len(fired)
+    assert plan.run(plan.queues.fsck("default")) == []
+
+
+@pytest.mark.parametrize("fault", ["question", "answer", "repeated", "stalled"])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_one_fault_changes_nothing(position: int, fault: str) -> None:
+    """Whatever call it hits, of whichever role: each due time is decided once, in order."""
+    with planned(*definitions(), network=OneFault(position, fault)) as plan:
+        course(plan)
+        sound(plan)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_a_leader_that_dies_between_two_calls_is_followed_without_a_trace(position: int) -> None:
+    """Its replacement knows nothing but what Redis holds."""
+    with planned(*definitions()) as plan:
+        left = position
+
+        def count() -> None:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                plan.leader.kill_scheduler()
+                plan.world.after(200 * MS, plan.leader.start_scheduler)
+
+        plan.world.on_executed.append(count)
+        course(plan)
+        sound(plan)
+
+
+def test_two_evaluations_at_once_decide_once() -> None:
+    """A second scheduler under the same term, as after a fork that went wrong: the watermark tells them apart."""
+    with planned(*definitions()) as plan:
+        term: Term = plan.leader.board.term()
+        twin = type(plan.leader)(
+            plan.world, plan.keys, "twin", timing=plan.leader._timing, definitions=definitions(), clock=plan.clock
+        )
+        twin.board.publish_term(Term(term.epoch, term.nonce, 10**18))
+        twin.start_scheduler()
+        course(plan)
+        sound(plan)
+
+
+def test_a_loss_of_data_neither_loses_nor_repeats_a_due_time() -> None:
+    """What this leader decided it remembers: its watermarks go back before anything is declared anew."""
+    with planned(every(10, overlap="allow", missed="all")) as plan:
+        plan.until(19.8)
+        plan.server.empty()
+        plan.until(45)
+        assert plan.fired() == [10, 20, 30, 40]
+        assert any(told.event == "watermarks_seeded" for told in plan.world.history)
+        doubtful = [
+            plan.run(plan.queues.show(f"s@{EPOCH_MS + second * 1000}")).envelope.maybe_duplicate for second in (20, 30)
+        ]
+        assert doubtful == [True, False]

@@ -1,0 +1,248 @@
+"""``tenure leader`` as a user runs it, against a real server on which the test plays the replicas."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.core.errors import EXIT_NO
+from supervisor.settings.models import RedisSettings
+from supervisor.store.client import Store
+from supervisor.store.keys import Keys
+from supervisor.store.leases import CandidateInfo, Leases, LeaseView
+from tests.integration.servers import RealServer
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.server]
+ROOT = Path(__file__).resolve().parents[2]
+NONCES = {"one": "1" * 32, "two": "2" * 32}
+Process = subprocess.Popen[str]
+
+
+class Election:
+    """Two replicas that campaign when the test says so, and the command beside them."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self.directory = directory
+        self.store = Store.connect(url, settings=RedisSettings(), name="test", timeout_s=20)
+        self.keys = Keys("leadertest")
+        self.leases = Leases(self.keys)
+        self.started: list[Process] = []
+        config = f'version: 1\ncluster: leadertest\nredis: {{url: "{url}"}}\n'
+        (directory / "tenure.yaml").write_text(config)
+
+    def campaign(self, name: str) -> LeaseView:
+        """Let ``name`` ask for the lease, and be a candidate."""
+        call = self.leases.campaign(
+            replica=f"{name}.aaaaaa", nonce=NONCES[name], duration_ms=5000, floor=0, mode="free", observed_epoch=0,
+            observed_seq=0, info=CandidateInfo(replica=f"{name}.aaaaaa", host="h", pid=1, version="1"),
+        )  # fmt: skip
+        return self.store.run(call)
+
+    def release(self, name: str, epoch: int) -> None:
+        """Let ``name`` give its term back."""
+        self.store.run(self.leases.release(epoch=epoch, nonce=NONCES[name], reason="test"))
+
+    def begin(self, *arguments: str) -> Process:
+        """Start ``tenure leader`` with these arguments."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "supervisor", "leader", *arguments],
+            cwd=self.directory, env={**environ, "PYTHONPATH": str(ROOT)}, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def tenure(self, *arguments: str) -> tuple[int, str, str]:
+        """Run ``tenure leader`` to its end; return exit code and both streams."""
+        process = self.begin(*arguments)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def close(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.communicate()
+        self.store.raw.flushall()
+        self.store.close()
+
+
+@pytest.fixture
+def election(real_server: RealServer, tmp_path: Path) -> Iterator[Election]:
+    """An empty cluster."""
+    found = Election(tmp_path, real_server.url)
+    yield found
+    found.close()
+
+
+def first_line(process: Process) -> str:
+    """Return the first line that a command prints, once it has."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_show_says_who_leads_and_who_could(election: Election) -> None:
+    """Exit 3 while nobody leads, so that a script need not read anything."""
+    assert election.tenure("show")[0] == EXIT_NO
+    won = election.campaign("one")
+    election.campaign("two")
+    code, out, _ = election.tenure("show", "-o", "json")
+    shown = json.loads(out)
+
+    assert code == 0
+    assert (shown["holder"], shown["epoch"], shown["hold"]) == ("one.aaaaaa", won.epoch, None)
+    assert {each["replica"]: each["role"] for each in shown["candidates"]} == {
+        "one.aaaaaa": "leader", "two.aaaaaa": "standby",
+    }  # fmt: skip
+    assert "Leader: one.aaaaaa" in election.tenure("show")[1]
+
+
+def test_history_tells_the_newest_change_first(election: Election) -> None:
+    """What happened, to whom, why, and when by Redis' clock."""
+    won = election.campaign("one")
+    election.release("one", won.epoch)
+    election.campaign("two")
+    code, out, _ = election.tenure("history", "-o", "json")
+    rows = json.loads(out)
+
+    assert code == 0
+    assert [(row["change"], row["who"], row["reason"]) for row in rows] == [
+        ("acquired", "two.aaaaaa", "free"), ("released", "one.aaaaaa", "test"), ("acquired", "one.aaaaaa", "vacant"),
+    ]  # fmt: skip
+    assert len(json.loads(election.tenure("history", "--count", "1", "-o", "json")[1])) == 1
+    assert "released" in election.tenure("history")[1]
+
+
+def test_watch_prints_the_state_and_then_each_change(election: Election) -> None:
+    """One JSON object for each, flushed at once; it ends after so many."""
+    won = election.campaign("one")
+    process = election.begin("watch", "--count", "2", "-o", "json")
+    assert json.loads(first_line(process))["holder"] == "one.aaaaaa"
+    election.release("one", won.epoch)
+    election.campaign("two")
+    out, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    changes: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
+    assert [each["change"] for each in changes] == ["released", "acquired"]
+    assert changes[1]["epoch"] > won.epoch
+
+
+def test_watch_ends_when_its_time_is_over(election: Election) -> None:
+    """For scripts that want to know whether anything changed within a time."""
+    election.campaign("one")
+    code, out, err = election.tenure("watch", "--timeout", "100ms")
+
+    assert (code, err) == (0, "")
+    assert out.startswith("Leader: one.aaaaaa")
+    assert len(out.splitlines()) == 1
+
+
+def test_watch_ends_cleanly_on_ctrl_c(election: Election) -> None:
+    """It is how a person ends it, so it is no failure and shows no traceback."""
+    election.campaign("one")
+    process = election.begin("watch")
+    first_line(process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+
+    assert (process.returncode, err) == (0, "")
+
+
+def test_resign_waits_until_another_leads(election: Election) -> None:
+    """The request names the term and the heir; the leader obeys with its next renewal."""
+    won = election.campaign("one")
+    election.campaign("two")
+    process = election.begin("resign", "--to", "two", "--yes")
+    view: LeaseView = wait_until(lambda: _asked(election), what="the request to arrive")
+    assert view.resign_to == "two.aaaaaa"
+    election.release("one", won.epoch)
+    heir = election.campaign("two")
+    out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, err) == (0, "")
+    assert out == f"two.aaaaaa leads now (epoch {heir.epoch}).\n"
+
+
+def _asked(election: Election) -> LeaseView | None:
+    view = election.store.run(election.leases.view())
+    return view if view.is_resign_requested else None
+
+
+def test_resign_says_why_nobody_followed(election: Election) -> None:
+    """A leader that does not answer is not waited for longer than asked; exit 3."""
+    election.campaign("one")
+    election.campaign("two")
+    code, _, err = election.tenure("resign", "--yes", "--timeout", "100ms")
+
+    assert code == EXIT_NO
+    assert "one.aaaaaa still leads after 100ms" in err
+
+
+@pytest.mark.parametrize(
+    ("names", "arguments", "says"),
+    [
+        ((), (), "nobody leads"),
+        (("one",), (), "only candidate"),
+        (("one", "two"), ("--to", "three"), "no replica that could lead is called 'three'"),
+    ],
+)
+def test_resign_refuses_what_cannot_be(
+    election: Election, names: tuple[str, ...], arguments: tuple[str, ...], says: str
+) -> None:
+    """Nothing is asked of anybody, and the message says what to do; exit 3."""
+    for name in names:
+        election.campaign(name)
+    code, _, err = election.tenure("resign", "--yes", *arguments)
+
+    assert code == EXIT_NO
+    assert says in err
+
+
+def test_resign_to_the_leader_itself_is_done_already(election: Election) -> None:
+    """A script that wants a certain leader may say so twice."""
+    election.campaign("one")
+    code, out, _ = election.tenure("resign", "--to", "one", "--yes")
+
+    assert code == 0
+    assert out.startswith("one.aaaaaa leads already")
+
+
+def test_resign_asks_before_it_acts(election: Election) -> None:
+    """No answer on standard input is a no: nothing is requested."""
+    election.campaign("one")
+    election.campaign("two")
+    code, out, _ = election.tenure("resign")
+
+    assert code == 1
+    assert "Ask it to hand over to another replica?" in out
+    assert _asked(election) is None
+
+
+def test_clear_hold_says_that_nothing_is_held(election: Election) -> None:
+    """And changes nothing then."""
+    election.campaign("one")
+
+    assert election.tenure("clear-hold", "--yes")[:2] == (0, "Nothing is held.\n")
+
+
+def test_a_hold_is_shown_and_cleared(election: Election) -> None:
+    """After a loss of data, with on_data_loss: hold, a person lets the fires go on."""
+    won = election.campaign("one")
+    election.store.run(
+        election.leases.renew(epoch=won.epoch, nonce=NONCES["one"], duration_ms=5000, hold="Redis lost data")
+    )
+    assert "fires nothing until `tenure leader clear-hold`: Redis lost data" in election.tenure("show")[1]
+    code, out, _ = election.tenure("clear-hold", "--yes")
+
+    assert (code, out) == (0, "The leader fires again.\n")
+    assert election.store.run(election.leases.view()).hold == ""

@@ -1,0 +1,68 @@
+"""A schedule in words, and what to watch out for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
+from supervisor.core.schedule_lints import lints, sentences
+
+NOW = 1_793_491_200_000  # 2026-11-01T00:00Z
+
+
+def make(**fields: Any) -> ScheduleDef:
+    return ScheduleDef(**{"id": "s", "template": Template(job="j", kind=Kind.SYNC)} | fields)
+
+
+def test_each_trigger_of_a_union_is_a_sentence() -> None:
+    """With what bounds and excludes it."""
+    found = sentences(
+        make(cron="30 2 * * *", when=(When(every_ms=60_000),), exclude=(Exclusion(cron="* * 25 12 *"),), end_at_ms=NOW)
+    )
+    assert found[0].startswith("At 02:30, in UTC.")
+    assert found[1:] == ["Every 1m.", "Except 1 exclusion(s).", "Not after 2026-11-01T00:00:00+00:00."]
+
+
+@pytest.mark.parametrize(
+    ("cron", "is_warned"),
+    [
+        ("0 3 1 * MON", True),
+        ("0 0 3 1 * MON", True),
+        ("0 3 * * MON", False),
+        ("0 3 */2 * MON", False),
+        ("0 3 1 * ?", False),
+        ("@daily", False),
+    ],
+)
+def test_two_restricted_day_fields_are_warned_of(cron: str, is_warned: bool) -> None:  # noqa: FBT001 - a table
+    """Cron takes either day, which surprises most people once."""
+    assert any(" OR " in note for note in lints(make(cron=cron), now_ms=NOW)) is is_warned
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ({}, "falls into a gap of the clock on 2027-03-28 in Europe/Berlin: dst_gap run, so it runs as the gap ends"),
+        (
+            {"dst_gap": "skip"},
+            "falls into a gap of the clock on 2027-03-28 in Europe/Berlin: dst_gap skip, so it does not run",
+        ),
+        ({}, "comes twice on 2027-10-31 in Europe/Berlin: dst_overlap first, so it runs on the first pass"),
+        (
+            {"dst_overlap": "both"},
+            "comes twice on 2027-10-31 in Europe/Berlin: dst_overlap both, so it runs on both passes",
+        ),
+    ],
+)
+def test_changes_of_the_clock_are_told_with_their_date(policy: dict[str, str], told: str) -> None:
+    """Within two years."""
+    notes = lints(make(cron="30 2 * * *", timezone="Europe/Berlin", **policy), now_ms=NOW)
+    assert any(note.endswith(told) for note in notes), notes
+
+
+@pytest.mark.parametrize("timing", [{"cron": "30 5 * * *"}, {"cron": "*/15 * * * *"}, {"every_ms": 60_000}])
+def test_what_no_change_of_the_clock_meets_is_not_warned_of(timing: dict[str, Any]) -> None:
+    """A warning that is not true teaches people to read none."""
+    assert lints(make(timezone="Europe/Berlin", **timing), now_ms=NOW) == []

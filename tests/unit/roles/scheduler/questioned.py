@@ -1,0 +1,121 @@
+"""The scheduler's generator on a fake clock, answered question by question."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from supervisor.core.board import Board, Term, board_words
+from supervisor.core.lease import MS
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.roles.scheduler.planner import Scheduler
+from supervisor.roles.steps import Ask, Sleep, Step, Watch
+from supervisor.store.codec import pack_definition
+from supervisor.store.keys import Keys
+from supervisor.store.schedule_items import DueReply, FireCode, FireReply, FireResult, PlanCode, Seen
+from supervisor.store.schedules import Schedules
+
+S = 1000 * MS
+START_MS = 1_767_225_600_000
+TERM = Term(8, "a" * 32, 100 * S)
+ITEM_FIELDS = 12
+TICK = ScheduleDef(id="tick", template=Template(job="j", kind=Kind.SYNC), every_ms=10_000, overlap="allow")
+SOON = ScheduleDef(id="tick", template=TICK.template, every_ms=10_000, phase_ms=1000, overlap="allow")
+Stored = tuple[ScheduleDef, int]  # definition and watermark
+
+
+class Bench:
+    """The generator on a fake clock, under a term that the test publishes."""
+
+    def __init__(self, *definitions: ScheduleDef, term: Term = TERM) -> None:
+        self.board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
+        self.board.publish_term(term)
+        self.now_ns = 50 * S
+        self.wall = START_MS
+        self.stopping = False
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.scheduler = Scheduler(
+            schedules=Schedules(Keys("test")),
+            board=self.board,
+            clock=self,
+            definitions=definitions,
+            lease_ms=5000,
+            is_stopping=lambda: self.stopping,
+            report=lambda event, **fields: self.told.append((event, fields)),
+            rng=Random(1),
+        )
+        self.steps = self.scheduler.run()
+        self.step: Step | None = next(self.steps)
+        self.is_over = False
+
+    def elapsed_ns(self) -> int:
+        return self.now_ns
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+    @property
+    def script(self) -> str:
+        assert isinstance(self.step, Ask), self.step
+        return self.step.call.script
+
+    def answer(self, value: Any = None) -> None:
+        try:
+            self.step = self.steps.send(value)
+        except StopIteration:
+            self.step, self.is_over = None, True
+
+    def raise_(self, error: Exception) -> None:
+        self.step = self.steps.throw(error)
+
+    def pass_ms(self, ms: int) -> None:
+        """Let time pass on both clocks, and wake it."""
+        assert isinstance(self.step, Sleep | Watch), self.step
+        self.now_ns += ms * MS
+        self.wall += ms
+        self.answer()
+
+    def found(self, *items: Stored, revision: int = 1, score: int | None = None, **reply: Any) -> None:
+        """Answer what is due; each is planned for its first due time after its watermark, or at ``score``."""
+        assert self.script == "schedule_due"
+        seen = [
+            Seen(d.id, score if score is not None else mark + (d.every_ms or 0), revision, "d", mark, b"", b"", 0, ())
+            for d, mark in items
+        ]
+        defaults = {"now_ms": self.wall, "planned": len(seen), "defined": len(seen), "overdue": 0, "next_ms": None}
+        defaults |= {"is_full": False, "last_change": "0-0", "is_late_full": False}
+        self.answer(DueReply(seen=seen, **defaults | reply))
+
+    def defined(self, *items: Stored, revision: int = 1) -> None:
+        """Answer definitions."""
+        assert self.script == "schedule_read"
+        self.answer([(revision, pack_definition(definition)) for definition, _ in items])
+
+    def planned(self, *codes: PlanCode) -> None:
+        """Answer a plan."""
+        assert self.script == "schedule_plan"
+        self.answer(list(codes))
+
+    def fired(self, *codes: tuple[FireCode, int], now_ms: int | None = None) -> None:
+        """Answer a fire."""
+        assert self.script == "fire"
+        self.answer(FireReply([FireResult(code, mark) for code, mark in codes], now_ms or self.wall))
+
+    def items(self) -> list[tuple[str, int, str]]:
+        """Return (schedule, nominal, missed) of what it fires."""
+        assert self.script == "fire"
+        flat = self.step.call.args[4:]  # type: ignore[union-attr]  # asserted to be an Ask
+        rows = [flat[i : i + ITEM_FIELDS] for i in range(0, len(flat), ITEM_FIELDS)]
+        return [(str(row[1]), int(row[4]), str(row[7])) for row in rows]
+
+    def events(self) -> list[str]:
+        return [event for event, _ in self.told]
+
+
+def serving(*items: Stored) -> Bench:
+    """Return a scheduler that has read ``items``."""
+    bench = Bench()
+    bench.found(*items)
+    if items:
+        bench.defined(*items)
+    return bench

@@ -1,0 +1,46 @@
+"""How long after a grant the first fire is accepted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from supervisor.roles.scheduler.reporting import SchedulerReport
+from supervisor.store.schedule_items import FireCode
+from supervisor.telemetry.metrics import ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS
+
+MS = 1_000_000
+
+
+class Clock:
+    """Time as the test sets it."""
+
+    now_ns = 1000 * MS
+
+    def elapsed_ns(self) -> int:
+        return self.now_ns
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+def decided(code: FireCode) -> Any:
+    run = SimpleNamespace(queue="default", run_id="tick@1")
+    return SimpleNamespace(schedule="tick", run=run, job="tests.noop", missed=0, why="", nominal_ms=1), code, 0
+
+
+def test_the_first_fire_of_each_term_is_measured_from_its_grant() -> None:
+    """Once a term; a decision that enqueued nothing does not count."""
+    clock, before = Clock(), ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS._sum.get()
+    report = SchedulerReport(clock)
+    with capture_logs():
+        report("term_begun", acquired_ns=990 * MS)
+        report("fires", decided=[decided(FireCode.SKIPPED)])
+        clock.now_ns += 5 * MS
+        report("fires", decided=[decided(FireCode.FIRED)])
+        clock.now_ns += 500 * MS
+        report("fires", decided=[decided(FireCode.FIRED)])
+
+    assert abs(ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS._sum.get() - before - 0.015) < 1e-9
