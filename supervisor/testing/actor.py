@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.lease import MS
-from supervisor.roles.steps import Ask, Listen, Sleep, Step, Steps
+from supervisor.roles.steps import Ask, Listen, Sleep, Step, Steps, Watch
 from supervisor.store.scripts import Call
 from supervisor.testing.world import ReplicaClock, World
 
@@ -54,6 +54,11 @@ class Actor:
         """Whether it runs or is paused."""
         return self._steps is not None
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        return self._paused_until_ns > self._world.now_ns
+
     def start(self, steps: Steps[None]) -> None:
         """Begin to execute ``steps``."""
         assert not self.is_alive
@@ -78,13 +83,17 @@ class Actor:
 
     def wake(self) -> None:
         """Tell a sleeping actor that something changed."""
-        if isinstance(self._step, Sleep):
-            self._deliver(self._number, None, None)
+        if isinstance(self._step, Sleep | Watch):
+            self._deliver(self._number, [], None)
 
     def hear(self) -> None:
         """Tell a listening actor that the stream may have grown."""
-        if isinstance(self._step, Listen) and self._world.is_server_up and not self._link.is_cut:
-            heard = self._world.server.events_after(self._step.last_id)
+        step = self._step
+        if isinstance(step, Listen | Watch) and self._world.is_server_up and not self._link.is_cut:
+            server = self._world.server
+            heard: list[Any] = (
+                server.events_after(step.last_id) if isinstance(step, Listen) else server.changes_after(step.last_id)
+            )
             if heard:
                 number, fate = self._number, self._world.network.fate()
                 self._world.after(fate.reply_ns, lambda: self._deliver(number, heard, None))
@@ -121,11 +130,11 @@ class Actor:
             self._ask(step, number)
             return
         until_ns = self._clock.true_ns(step.until_ns)
-        answer: list[Any] | None = [] if isinstance(step, Listen) else None
+        answer: list[Any] = []
         world.after(until_ns - world.now_ns, lambda: self._deliver(number, answer, None))
-        if isinstance(step, Listen):
-            if not world.is_server_up:
-                world.after(REFUSED_NS, lambda: self._deliver(number, None, _away("down")))
+        if isinstance(step, Listen) and not world.is_server_up:
+            world.after(REFUSED_NS, lambda: self._deliver(number, None, _away("down")))
+        if isinstance(step, Listen | Watch):
             self.hear()
 
     def _ask(self, step: Ask, number: int) -> None:

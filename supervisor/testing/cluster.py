@@ -18,29 +18,38 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from supervisor.core.model import PRIORITIES, Kind, ScheduleDef, Template
+from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.registry import registry
-from supervisor.core.triggers import trigger_of
 from supervisor.roles.agent.standing import Timing
 from supervisor.roles.scheduler.planner import Scheduler
 from supervisor.settings.durations import parse_duration
-from supervisor.settings.models import ElectionSettings, RedisSettings, ScheduleSettings
+from supervisor.settings.models import ElectionSettings, RedisSettings
+from supervisor.settings.nodes import format_path
+from supervisor.settings.schedule_rules import faults_of
+from supervisor.settings.schedule_settings import ScheduleSettings
+from supervisor.settings.schedule_template import template_of
+from supervisor.settings.schedules import definition_of
 from supervisor.store.keys import Keys
+from supervisor.store.leases import Leases
 from supervisor.store.producer import Producer
 from supervisor.store.schedules import FireCode
+from supervisor.testing import assertions
 from supervisor.testing.replica import Replica
 from supervisor.testing.runs import Finished, InlineWorker
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World
 
 DEFAULT_START = "2026-01-01T00:00:00+00:00"
+RESIGN_STEPS_MAX = 8  # of a twentieth of the lease: a renewal period and a moment
 PAUSE_NS_MAX = 10**9 * S
 
 
 class _PatientScheduler(Scheduler):
-    """Looks less often: here no wall clock steps, and whatever changes wakes it."""
+    """Looks less often: here no message is lost, and whatever changes wakes it."""
 
-    slice_ns = idle_ns = 5 * S
+    slice_ns = 60 * S
+    idle_ns = 5 * S
+    reconcile_ns = audit_ns = 3600 * S
 
 
 class Fired(NamedTuple):
@@ -86,6 +95,7 @@ class Cluster:
         begin = datetime.fromisoformat(start) if isinstance(start, str) else start
         assert begin.tzinfo is not None, "start needs a time zone"
         self._world = World(Server(Keys("test")), seed=seed, start_ms=round(begin.timestamp() * 1000))
+        self._lease_s = parse_duration(lease)
         self._exits = ExitStack()
         self._exits.enter_context(driven_time(self._world.server_time_s))
         definitions = tuple(_definition(name, dict(entry)) for name, entry in (schedules or {}).items())
@@ -95,7 +105,7 @@ class Cluster:
                 self._world,
                 self._world.server.keys,
                 name,
-                timing=_timing(parse_duration(lease)),
+                timing=_timing(self._lease_s),
                 definitions=definitions,
                 clock=ReplicaClock(self._world),
                 scheduler_class=_PatientScheduler,
@@ -160,6 +170,35 @@ class Cluster:
         """End ``pause``."""
         self._named(replica).unpause()
 
+    def resign(self, *, to: str | None = None) -> None:
+        """Ask the leader to hand over, as ``tenure leader resign`` does, and wait until it did.
+
+        Args:
+            to: who should lead next; None: whoever comes first.
+        """
+        before = self.leader
+        assert before is not None, "there is no leader; advance the clock first"
+        epoch = self._named(before).board.term().epoch
+        call = Leases(self._world.server.keys).request_resign(
+            epoch=epoch, to="" if to is None else self._named(to).name, by="test"
+        )
+        self._world.server.execute(call)
+        self._world.executed()
+        for _ in range(RESIGN_STEPS_MAX):  # the leader learns it with its next renewal
+            if self.leader not in {before, None}:
+                return
+            self.advance(self._lease_s / 20)
+
+    def kill_scheduler(self, replica: str | None) -> None:
+        """End a replica's scheduler process, as ``kill -9`` does. Its parent starts another one within 0.1 s."""
+        self._named(replica).replace_scheduler()
+
+    def step_wall_clock(self, replica: str | None, seconds: float) -> None:
+        """Set a replica's wall clock forward, or back with a negative number. Other clocks stay as they are."""
+        stepped = self._named(replica)
+        stepped.clock.wall_offset_ms += round(seconds * 1000)
+        stepped.scheduler.wake()
+
     def partition(self, replica: str | None) -> None:
         """Cut a replica off from Redis until ``heal``: nothing gets through, nothing is refused."""
         self._named(replica).is_cut = True
@@ -177,6 +216,38 @@ class Cluster:
         """End ``stop_redis``."""
         self._world.is_server_up = True
         self._world.executed()
+
+    def empty_redis(self) -> None:
+        """Lose everything that Redis holds, as a restart without persistence does."""
+        self._world.server.empty()
+        self._world.executed()
+
+    # What must be true.
+
+    def assert_single_leader(self) -> None:
+        """Fail unless exactly one replica leads now, and never two did at the same time."""
+        assertions.single_leader(self._world, self._replicas.values())
+
+    def assert_fired_once(self, schedule: str, *at: datetime) -> None:
+        """Fail unless ``schedule`` fired, no due time twice, and each due time in ``at`` is among them.
+
+        Args:
+            schedule: its id.
+            at: due times, with their zone.
+        """
+        assertions.fired_once(self._world, schedule, at)
+
+    def assert_no_gap(self, schedule: str, *, missed: int = 0) -> None:
+        """Fail unless every due time of ``schedule`` until now was decided.
+
+        Decided is what fired, and what the overlap policy skipped or made to wait. What came due while nobody could
+        lead is made up for, or counted as missed, as the schedule's ``missed`` policy says.
+
+        Args:
+            schedule: its id.
+            missed: how many may have been counted as missed.
+        """
+        assertions.no_gap(self._world, self._world.server.definitions(), schedule, missed)
 
     # Schedules and runs.
 
@@ -201,7 +272,7 @@ class Cluster:
 
     def history(self) -> str:
         """Return what the replicas did, one line each, for the message of a failed assertion."""
-        return "\n".join(str(told) for told in self._world.history if told.event != "election_answer")
+        return "\n".join(assertions.history(self._world))
 
     def close(self) -> None:
         """Give the clock back."""
@@ -248,22 +319,12 @@ def _timing(lease_s: float) -> Timing:
 def _definition(name: str, entry: dict[str, Any]) -> ScheduleDef:
     """Read a schedule as people write it. A job that no imported module registers may be fired, but not run."""
     settings = ScheduleSettings.model_validate(entry)
-    priority = None if settings.priority is None else PRIORITIES[settings.priority]
+    found = [f"{format_path(fault.paths[0])}: {fault.message}; {fault.remedy}" for fault in faults_of(name, settings)]
     if settings.job in registry:
-        template = registry.get(settings.job).template(
-            settings.args, queue=settings.queue, priority=priority, timeout_s=settings.timeout_s
-        )
+        template, faults = template_of(name, settings, registry)
+        found += [f"{format_path(('schedules', name, *fault.path))}: {fault.message}" for fault in faults]
     else:
         template = Template(job=settings.job, kind=Kind.SYNC, queue=settings.queue or "default", args=settings.args)
-    definition = ScheduleDef(
-        id=name,
-        template=template,
-        every_ms=None if settings.every_s is None else round(settings.every_s * 1000),
-        cron=settings.cron,
-        timezone=settings.timezone,
-        missed=settings.missed,
-        overlap=settings.overlap,
-        description=settings.description,
-    )
-    trigger_of(definition)
-    return definition
+    if found or template is None:
+        raise ValueError("\n".join(found))
+    return definition_of(name, settings, template)

@@ -12,15 +12,19 @@ from supervisor.core.model import ScheduleDef
 from supervisor.roles.agent.elector import Elector
 from supervisor.roles.agent.standing import Standing, Timing
 from supervisor.roles.agent.tree import Tree
+from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.planner import Scheduler
 from supervisor.settings.complete import schedules_digest
 from supervisor.store.keys import Keys
 from supervisor.store.leases import CandidateInfo, Leases
 from supervisor.store.schedules import Schedules
 from supervisor.testing.actor import Actor
-from supervisor.testing.world import ReplicaClock, World
+from supervisor.testing.world import ReplicaClock, S, World
 
 SCHEDULER_SLOT = 0
+CRASHES_WITHIN_NS = 60 * S  # as the parent counts them
+HANG_LIMIT_NS = 2 * S  # as the parent's own limit for the scheduler
+RESTART_NS = S // 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Replica:
         self.world = world
         self.clock = clock
         self.definitions = definitions
+        self.version = ""
+        self.priority = 0
         self.is_cut = False  # a partition: nothing gets through, nothing is refused
         self.trusts: list[Trust] = []
         self._keys = keys
@@ -85,6 +91,7 @@ class Replica:
         self._classes = (elector_class, scheduler_class)
         self._rng = Random(f"{world.seed}/{name}")  # noqa: S311 - a simulation must repeat itself
         self._incarnation = 0
+        self._crashes_ns: list[int] = []
         self.board = self._new_board()
         self.elector = Actor(world, clock, self, f"{name}/elector")
         self.scheduler = self._scheduler_actor()
@@ -111,12 +118,14 @@ class Replica:
         self._incarnation += 1
         self.board = self._new_board()
         self.board.header.phase = Phase.READY
+        self._crashes_ns.clear()
         self.start_scheduler()
         self.start_elector()
 
     def start_elector(self) -> None:
         """Start an agent's elector on the board as it is."""
         tree = _SimulatedTree(self.board, self.clock, lambda: self.scheduler.wake())  # noqa: PLW0108 - may be replaced
+        tree.progress_limit_ns = max(tree.progress_limit_ns, 2 * self._classes[1].slice_ns)
         standing = Standing(
             leases=Leases(self._keys),
             board=self.board,
@@ -124,6 +133,8 @@ class Replica:
             me=CandidateInfo(
                 replica=self.id,
                 host=self.name,
+                version=self.version,
+                priority=self.priority,
                 started_ms=self.clock.wall_ms(),
                 schedules_digest=schedules_digest(self.definitions) if self.definitions else "",
             ),
@@ -150,6 +161,7 @@ class Replica:
             is_stopping=lambda: board.header.phase >= Phase.DRAINING,
             report=self._reporter(self.scheduler.name),
             rng=self._rng,
+            backfills=Backfills(self._keys, clock=self.clock, report=self._reporter(self.scheduler.name)),
         )
         self.scheduler.start(scheduler.run())
 
@@ -167,7 +179,40 @@ class Replica:
     def kill_scheduler(self) -> None:
         """End the scheduler process; the board and the agent go on."""
         self.scheduler.kill()
-        self.board.rows[SCHEDULER_SLOT].state = SlotState.BACKOFF
+        row, now_ns = self.board.rows[SCHEDULER_SLOT], self.world.now_ns
+        self._crashes_ns = [at for at in self._crashes_ns if now_ns - at < CRASHES_WITHIN_NS] + [now_ns]
+        row.crashes = len(self._crashes_ns)
+        row.state = SlotState.BACKOFF
+        self.elector.wake()  # as the parent wakes the agent
+
+    def replace_scheduler(self) -> None:
+        """End the scheduler process and let the parent start another one, as it does after a crash."""
+        self.kill_scheduler()
+        self._later_start_scheduler()
+
+    def hang_scheduler(self, for_ns: int) -> None:
+        """Let the scheduler stand still; the parent kills it after its limit, unless the tree is stopped too."""
+        self._tell("scheduler_hangs", seconds=for_ns / 1e9)
+        self.scheduler.pause(for_ns)
+        incarnation, generation = self.id, self.board.rows[SCHEDULER_SLOT].generation
+
+        def look() -> None:
+            is_same = (self.id, self.board.rows[SCHEDULER_SLOT].generation) == (incarnation, generation)
+            if is_same and self.scheduler.is_alive and self.scheduler.is_paused:
+                self._tell("scheduler_hung")
+                self.replace_scheduler()
+
+        if for_ns > HANG_LIMIT_NS:
+            self.world.after(HANG_LIMIT_NS, look)
+
+    def _later_start_scheduler(self) -> None:
+        incarnation = self.id
+
+        def start() -> None:
+            if self.id == incarnation and self.elector.is_alive and not self.scheduler.is_alive:
+                self.start_scheduler()
+
+        self.world.after(RESTART_NS, start)
 
     def stop(self) -> None:
         """Ask the tree to drain, as SIGTERM does."""
@@ -199,6 +244,7 @@ class Replica:
 
     def _hear(self) -> None:
         self.elector.hear()
+        self.scheduler.hear()
 
     def _new_board(self) -> TracedBoard:
         return TracedBoard(self._trace)

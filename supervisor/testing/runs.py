@@ -65,8 +65,8 @@ class InlineWorker:
             return []
         runs = self._exchange(kind, queues, want, [])
         ended = [self._run(kind, run) for run in runs]
-        if ended:
-            self._exchange(kind, queues, 0, [ack for _, ack in ended])
+        for _, ack in ended:  # each in a turn of its own: its children may fill one
+            self._exchange(kind, queues, 0, [ack])
         return [finished for finished, _ in ended if finished is not None]
 
     def _exchange(self, kind: Kind, queues: list[str], want: int, acks: list[Ack]) -> list[FetchedRun]:

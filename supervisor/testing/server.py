@@ -11,18 +11,18 @@ Does not guarantee
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-import fakeredis
-
 from supervisor.core.model import ScheduleDef
-from supervisor.store.client import Store
 from supervisor.store.keys import Keys
+from supervisor.store.schedule_definitions import DefineCode
 from supervisor.store.schedules import LogEntry, Schedules
 from supervisor.store.scripts import Call
+from supervisor.testing.scripting import QuickStore
 
 # The modules of fakeredis that ask for the time, each through a module global called ``time``.
 _ASKING = (
@@ -32,7 +32,7 @@ _ASKING = (
     "fakeredis.model._stream",
 )
 _LOG_PAGE = 1000
-_TELLING = {"lease_campaign", "lease_renew", "lease_release"}  # scripts that write events
+DEFINITION_FIELDS = 9  # of lib/define.lua
 
 
 class _DrivenTime:
@@ -65,25 +65,33 @@ class Server:
 
     def __init__(self, keys: Keys) -> None:
         self.keys = keys
-        self.store = Store(fakeredis.FakeRedis(server=fakeredis.FakeServer()))
+        self.store = QuickStore()
         self.decisions: list[LogEntry] = []
         self.terms: list[int] = []  # for each decision, the epoch that stood in Redis when it was made; 0: none
-        self.created_ms: dict[str, int] = {}  # schedule to Redis' time when it was first declared
+        self.moments_ns: list[int] = []  # for each decision, the true time
+        self.now_ns: Callable[[], int] = lambda: 0  # the true time, if the server is part of a world
+        self.created_ms: dict[str, int] = {}  # schedule to its first watermark
         self.calls = 0
+        self.counts: Counter[str] = Counter()  # calls of each script
+        self.granted: list[int] = []  # every epoch, in the order of their grants
         self._log_seen = 0
+        self._newest_decision = self._newest_event = (0, 0)
         self._events: list[tuple[str, dict[str, str]]] = []  # as in the stream, at hand for every listener
 
     def execute(self, call: Call[Any]) -> Any:
         """Run one call and return its reply, or raise what the server refuses with."""
         self.calls += 1
+        self.counts[call.script] += 1
         reply = self.store.run(call)
-        if call.script in _TELLING:
+        if self.store.newest(self.keys.events) != self._newest_event:
             self._read_events()
-        if call.script == "fire":
+        if self.store.newest(self.keys.schedule_log) != self._newest_decision:
             self._keep_decisions()
-        if call.script == "schedule_declare" and reply.applied:
-            for schedule in reply.added:
-                self.created_ms.setdefault(schedule, reply.now_ms)
+        if call.script == "declare_page":
+            ids = call.args[3::DEFINITION_FIELDS]
+            for schedule, (code, _) in zip(ids, reply.results, strict=True):
+                if code is DefineCode.CREATED:
+                    self.created_ms.setdefault(str(schedule), reply.now_ms)
         return reply
 
     def events_after(self, last_id: str) -> list[tuple[str, dict[str, str]]]:
@@ -95,12 +103,35 @@ class Server:
             found.append(event)
         return found[::-1]
 
+    def changes_after(self, last_id: str) -> list[tuple[str, dict[str, str]]]:
+        """Return the changes of schedules after ``last_id``."""
+        if self.store.newest(self.keys.schedule_changes) <= _order(last_id):
+            return []
+        entries: Any = self.store.raw.xrange(self.keys.schedule_changes, f"({last_id}", "+")
+        return [(_text(at), {_text(k): _text(v) for k, v in fields.items()}) for at, fields in entries]
+
     def empty(self) -> None:
         """Lose every key."""
         self.store.raw.flushall()
         self._events.clear()
         self._log_seen = 0
+        self._newest_decision = self._newest_event = (0, 0)
         self.created_ms.clear()
+
+    def snapshot(self) -> Any:
+        """Return all data as it is now, for ``restore``."""
+        return self.store.copy(), dict(self.created_ms)
+
+    def restore(self, snapshot: Any) -> None:
+        """Go back to ``snapshot``: what was written since is lost, as by an asynchronous fail-over."""
+        data, self.created_ms = snapshot[0], dict(snapshot[1])
+        self.store.paste(data)
+        self._events.clear()
+        before = list(self.granted)
+        self._read_events()
+        self.granted = before
+        self._newest_decision = self.store.newest(self.keys.schedule_log)
+        self._log_seen = self.store.raw.xlen(self.keys.schedule_log)
 
     def definitions(self) -> list[ScheduleDef]:
         """Return every stored schedule."""
@@ -114,17 +145,29 @@ class Server:
         return 0
 
     def _read_events(self) -> None:
+        self._newest_event = self.store.newest(self.keys.events)
         after = f"({self._events[-1][0]}" if self._events else "-"
         entries: Any = self.store.raw.xrange(self.keys.events, after, "+")
-        self._events += [(_text(at), {_text(k): _text(v) for k, v in fields.items()}) for at, fields in entries]
+        new = [(_text(at), {_text(k): _text(v) for k, v in fields.items()}) for at, fields in entries]
+        self._events += new
+        self.granted += [int(fields["epoch"]) for _, fields in new if fields["kind"] == "acquired"]
+
+    def _keep_first_marks(self, marks: dict[bytes, bytes]) -> None:
+        """Remember from which moment on a new schedule owes runs: its first watermark."""
+        for schedule, mark in marks.items():
+            self.created_ms.setdefault(schedule.decode(), int(mark))
+        for gone in [name for name in self.created_ms if name.encode() not in marks]:
+            del self.created_ms[gone]
 
     def _keep_decisions(self) -> None:
+        self._newest_decision = self.store.newest(self.keys.schedule_log)
         length = self.store.raw.xlen(self.keys.schedule_log)
         new = length - self._log_seen
         if new > 0:
             log = self.store.run(Schedules(self.keys).log(min(new, _LOG_PAGE)))
             self.decisions += reversed(log)
             self.terms += [self._standing_epoch()] * len(log)
+            self.moments_ns += [self.now_ns()] * len(log)
         self._log_seen = length
 
 

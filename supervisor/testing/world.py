@@ -86,6 +86,7 @@ class World:
         self.on_executed: list[Callable[[], None]] = []
         self._queue: list[_Happening] = []
         self._numbers = count()
+        server.now_ns = lambda: self.now_ns
 
     def server_time_s(self) -> float:
         """Return what Redis' clock shows."""

@@ -117,6 +117,92 @@ def test_a_replica_can_be_restarted(tenure_cluster: Any) -> None:
     assert cluster.leader == "r1"
 
 
+def test_a_leader_can_be_asked_to_hand_over(tenure_cluster: Any) -> None:
+    """To a replica by name, or to whoever comes first."""
+    cluster = tenure_cluster(schedules={"tick": {"job": "demo.tick", "every": "5s", "overlap": "allow"}})
+    heir = next(name for name in cluster.replicas if name != cluster.leader)
+    cluster.resign(to=heir)
+    assert cluster.leader == heir
+    cluster.advance("20s")
+    cluster.resign()
+
+    assert cluster.leader not in {None, heir}
+    cluster.advance("10s")
+    cluster.assert_single_leader()
+    cluster.assert_no_gap("tick")
+
+
+def test_a_dead_scheduler_process_costs_no_tick(tenure_cluster: Any) -> None:
+    """Its parent starts another one, which fires with a later term."""
+    cluster = tenure_cluster(schedules={"tick": {"job": "demo.tick", "every": "1s", "overlap": "allow"}})
+    cluster.advance("5s")
+    leader = cluster.leader
+    cluster.kill_scheduler(leader)
+    cluster.advance("5s")
+
+    assert cluster.leader == leader
+    cluster.assert_fired_once("tick")
+    cluster.assert_no_gap("tick")
+
+
+def test_a_wall_clock_that_steps_fires_nothing_early(tenure_cluster: Any) -> None:
+    """Redis' clock decides, and the schedules go on."""
+    cluster = tenure_cluster(schedules={"tick": {"job": "demo.tick", "every": "10s", "overlap": "allow"}})
+    cluster.step_wall_clock(cluster.leader, 3600)
+    cluster.advance("25s")
+    cluster.step_wall_clock(cluster.leader, -3600)
+    cluster.advance("20s")
+
+    assert [fired.nominal.second for fired in cluster.fired()] == [10, 20, 30, 40]
+    cluster.assert_fired_once("tick", cluster.fired()[0].nominal)
+    cluster.assert_no_gap("tick")
+
+
+def test_a_redis_that_lost_everything_is_set_up_again(tenure_cluster: Any) -> None:
+    """The leader brings its schedules in again, with the watermarks that it remembers."""
+    cluster = tenure_cluster(schedules={"tick": {"job": "demo.tick", "every": "5s", "overlap": "allow"}})
+    cluster.advance("12s")
+    cluster.empty_redis()
+    cluster.advance("20s")
+
+    cluster.assert_single_leader()
+    cluster.assert_fired_once("tick")
+
+
+def test_a_failed_assertion_shows_the_history(tenure_cluster: Any) -> None:
+    """What is wrong first, then how it came to it."""
+    cluster = tenure_cluster(schedules=TICK)
+    cluster.advance("11s")
+    cluster.stop_redis()
+    cluster.advance("21s")
+
+    with pytest.raises(AssertionError, match=r"(?s)expected one leader, found none.*leader_acquired.*leader_lapsed"):
+        cluster.assert_single_leader()
+    with pytest.raises(AssertionError, match="'tick' is behind: 2026-01-01T00:00:30"):
+        cluster.assert_no_gap("tick")
+    with pytest.raises(
+        AssertionError, match=r"did not fire for 2026-01-01T00:00:20\+00:00; it did for 2026-01-01T00:00:10"
+    ):
+        cluster.assert_fired_once("tick", datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC))
+    with pytest.raises(AssertionError, match="'tock' did not fire"):
+        cluster.assert_fired_once("tock")
+    with pytest.raises(AssertionError, match="there is no schedule 'tock'"):
+        cluster.assert_no_gap("tock")
+
+
+def test_what_was_missed_is_counted(tenure_cluster: Any) -> None:
+    """A schedule that makes up for the latest due time alone misses the others, and the test says how many it allows."""
+    cluster = tenure_cluster(schedules={"tick": {"job": "demo.tick", "every": "1s", "overlap": "allow"}})
+    cluster.stop_redis()
+    cluster.advance("20s")
+    cluster.start_redis()
+    cluster.advance("5s")
+
+    cluster.assert_no_gap("tick", missed=20)
+    with pytest.raises(AssertionError, match="'tick' missed"):
+        cluster.assert_no_gap("tick")
+
+
 def test_calendars_follow_the_start_and_the_zone(tenure_cluster: Any) -> None:
     """02:30 in Berlin does not exist on the night the clocks go forward; the run comes at the change."""
     cluster = tenure_cluster(
@@ -180,7 +266,7 @@ def test_the_history_tells_what_happened(tenure_cluster: Any) -> None:
     cluster = tenure_cluster(replicas=1, schedules=TICK)
     cluster.advance("11s")
 
-    assert re.search(r"leader_acquired .*\n(.*\n)*.*fire schedule=tick", cluster.history())
+    assert re.search(r"leader_acquired .*\n(.*\n)*.*fires .*tick@", cluster.history())
 
 
 def test_loading_the_plugin_loads_nothing_else() -> None:

@@ -1,89 +1,60 @@
-"""What goes wrong in a simulated world, drawn from a seed.
-
-Each seed draws a random subset of the kinds of fault ("swarm testing", Groce et al., ISSTA
-2012): worlds with few kinds reach states that worlds with all of them never see.
-"""
+"""What goes wrong in a simulated world, drawn from a seed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
 
 from supervisor.core.lease import MS
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.triggers import trigger_of
+from supervisor.store.leases import Leases
+from supervisor.store.schedule_control import Control
+from supervisor.store.schedule_definitions import Change, Definitions
+from supervisor.store.scripts import Call
 from supervisor.testing.replica import Replica
-from supervisor.testing.world import Fate, Network, S, World
+from supervisor.testing.world import S, World
+from tests.simulation.faults import CONTROL_KINDS, REPLICA_KINDS, SERVER_KINDS, Profile
 
-NETWORK_KINDS = ("slow", "lost_request", "lost_reply", "repeated", "stall")
-REPLICA_KINDS = ("pause", "crash", "crash_elector", "crash_scheduler", "stop", "partition", "wall_step")
-SERVER_KINDS = ("outage", "server_step", "emptied")
-RARE = {"emptied": 0.15, "server_step": 0.25}
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Which kinds of fault a world has, and how its machines differ."""
-
-    kinds: frozenset[str]
-    is_rate_skewed: bool
-
-    @classmethod
-    def draw(cls, rng: Random) -> Profile:
-        """Draw a profile; one in eight worlds is calm."""
-        if rng.random() < 0.125:
-            return cls(frozenset(), is_rate_skewed=False)
-        every = (*NETWORK_KINDS, *REPLICA_KINDS, *SERVER_KINDS)
-        return cls(frozenset(k for k in every if rng.random() < RARE.get(k, 0.4)), rng.random() < 0.5)
-
-    @property
-    def keeps_data(self) -> bool:
-        """Whether Redis keeps what was written."""
-        return "emptied" not in self.kinds
-
-    @property
-    def has_steady_server(self) -> bool:
-        """Whether Redis' clock goes as it should and its data stays."""
-        return self.keeps_data and "server_step" not in self.kinds
-
-
-class BadNetwork(Network):
-    """Delays, loses, repeats and stalls, until it is calmed."""
-
-    def __init__(self, rng: Random, profile: Profile) -> None:
-        super().__init__(rng)
-        self._kinds = profile.kinds
-        self.is_calm = False
-
-    def fate(self) -> Fate:
-        """Draw the fate of one call."""
-        rng, kinds = self.rng, frozenset[str]() if self.is_calm else self._kinds
-
-        def happens(kind: str, chance: float) -> bool:
-            return kind in kinds and rng.random() < chance
-
-        def way_ns() -> int:
-            if happens("slow", 0.1):
-                return int(rng.expovariate(1 / (400 * MS)))
-            return rng.randrange(MS // 10, 3 * MS)
-
-        return Fate(
-            stall_ns=int(rng.expovariate(1 / (3 * S))) if happens("stall", 0.03) else 0,
-            request_ns=way_ns(),
-            reply_ns=way_ns(),
-            is_request_lost=happens("lost_request", 0.05),
-            is_reply_lost=happens("lost_reply", 0.08),
-            repeated_after_ns=rng.randrange(0, 3 * S) if happens("repeated", 0.08) else None,
-        )
+JOBS = ("sim.one", "sim.other")
+CHANGING = tuple(
+    ScheduleDef(
+        id="changing",
+        template=Template(job=job, kind=Kind.SYNC),
+        every_ms=every_ms,
+        phase_ms=phase_ms,
+        overlap="allow",
+    )
+    for every_ms, phase_ms in ((3000, 0), (4000, 1000), (5000, 500))
+    for job in JOBS
+)
+"""What the dynamic schedule may be: a change of its timing moves the watermark, a change of its job does not."""
 
 
 class Chaos:
     """Breaks replicas and the server at random times, and mends them."""
 
-    def __init__(self, world: World, replicas: list[Replica], profile: Profile, *, until_ns: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        replicas: list[Replica],
+        profile: Profile,
+        *,
+        until_ns: int,
+        on_data_loss: Callable[[], None],
+    ) -> None:
         self._world = world
         self._replicas = replicas
         self._rng = world.rng
         self._until_ns = until_ns
-        self._kinds = [k for k in (*REPLICA_KINDS, *SERVER_KINDS) if k in profile.kinds]
+        self._on_data_loss = on_data_loss
+        self._kinds = [k for k in (*REPLICA_KINDS, *SERVER_KINDS, *CONTROL_KINDS) if k in profile.kinds]
+        self._changing: ScheduleDef | None = None  # the dynamic schedule as it is
+        self._leases = Leases(world.server.keys)
+        self._definitions = Definitions(world.server.keys)
+        self._control = Control(world.server.keys)
         if self._kinds:
             self._plan()
 
@@ -104,8 +75,7 @@ class Chaos:
         getattr(self, f"_{kind}")(self._rng.choice(victims))
         self._plan()
 
-    def _later(self, mean_ns: int, act: object) -> None:
-        assert callable(act)
+    def _later(self, mean_ns: int, act: Callable[[], None]) -> None:
         self._world.after(int(self._rng.expovariate(1 / mean_ns)), act)
 
     def _pause(self, victim: Replica) -> None:
@@ -190,6 +160,103 @@ class Chaos:
     def _emptied(self, _victim: Replica) -> None:
         self._world.tell("server", "emptied")
         self._world.server.empty()
+        self._on_data_loss()
+
+    def _series(self, victim: Replica) -> None:
+        """The scheduler dies whenever it comes back, until another replica must lead."""
+        incarnation, left = victim.id, self._rng.choice([2, 3, 4])
+
+        def die(left: int) -> None:
+            if victim.id != incarnation or not victim.elector.is_alive or not left:
+                return
+            if victim.scheduler.is_alive:
+                self._world.tell(victim.scheduler.name, "killed")
+                victim.replace_scheduler()
+            self._later(S // 2, lambda: die(left - 1))
+
+        die(left)
+
+    def _hang(self, victim: Replica) -> None:
+        if victim.scheduler.is_alive:
+            victim.hang_scheduler(int(self._rng.expovariate(1 / (4 * S))))
+
+    def _rolled_back(self, _victim: Replica) -> None:
+        """An asynchronous fail-over: what was written in the last moments is gone."""
+        snapshot = self._world.server.snapshot()
+
+        def restore() -> None:
+            self._world.tell("server", "rolled_back")
+            self._world.server.restore(snapshot)
+            self._on_data_loss()
+            self._world.executed()
+
+        self._later(S, restore)
+
+    def _resign(self, victim: Replica) -> None:
+        """A person asks the holder to hand over; perhaps long after that one's term ended."""
+        terms = self._world.server.granted
+        if not terms:
+            return
+        epoch = terms[-1] if self._rng.random() < 0.7 else self._rng.choice(terms)
+        self._ask_to_resign(epoch, victim.name if self._rng.random() < 0.5 else "")
+
+    def hand_over(self) -> None:
+        """Ask the leader of the calm stretch to hand over, if another one may lead."""
+        able = [r for r in self._replicas if r.board.header.ineligible_until_ns <= r.clock.elapsed_ns()]
+        if len(able) > 1:
+            self._ask_to_resign(self._world.server.granted[-1], "")
+
+    def _ask_to_resign(self, epoch: int, heir: str) -> None:
+        self._world.tell("person", "asks_to_resign", epoch=epoch, to=heir or "any")
+        self._command(self._leases.request_resign(epoch=epoch, to=heir, by="person"))
+
+    def _redefine(self, _victim: Replica) -> None:
+        """A person changes the one dynamic schedule."""
+        definition = self._rng.choice(CHANGING)
+        if self._changing is not None and self._rng.random() < 0.6:
+            same = self._changing  # the same timing leaves the watermark: then the revision alone tells them apart
+            job = next(job for job in JOBS if job != same.template.job)
+            definition = replace(same, template=replace(same.template, job=job))
+
+        def redefine() -> None:
+            if self._command(
+                self._definitions.upsert([Change(definition=definition)], wall_ms=self._world.server_ms())
+            ):
+                self._world.tell("person", "redefines", every_ms=definition.every_ms, job=definition.template.job)
+                self._changing = definition
+
+        self._when_due(redefine)
+
+    def _pause_schedule(self, _victim: Replica) -> None:
+        """A person pauses the dynamic schedule, for a while or until it is resumed."""
+        name = CHANGING[0].id
+        if self._rng.random() < 0.4:
+            call: Call[Any] = self._control.resume([name])
+        else:
+            for_ms = self._rng.choice([None, self._rng.randrange(1000, 10_000)])
+            call = self._control.pause([name], reason="sim", by="person", for_ms=for_ms)
+
+        def control() -> None:
+            if self._command(call):
+                self._world.tell("person", call.script, schedule=name)
+
+        self._when_due(control)
+
+    def _when_due(self, act: Callable[[], None]) -> None:
+        """Act while a fire of the dynamic schedule is underway: that is when it hurts. Sometimes at once."""
+        delay_ns = 0
+        if self._changing is not None and self._rng.random() < 0.8:
+            now_ms = self._world.server_ms()
+            due_ms = trigger_of(self._changing).next_ms(now_ms) or now_ms
+            delay_ns = (due_ms - now_ms) * MS + self._rng.randrange(4 * MS)
+        self._world.after(delay_ns, act)
+
+    def _command(self, call: Call[Any]) -> bool:
+        """Let a person's command arrive, if the server is up."""
+        if self._world.is_server_up:
+            self._world.server.execute(call)
+            self._world.executed()
+        return self._world.is_server_up
 
     def end(self) -> None:
         """Mend everything: from here on the world is calm."""

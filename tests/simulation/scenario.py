@@ -7,27 +7,33 @@ from random import Random
 
 from supervisor.core.lease import MS
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.agent.elector import Elector
 from supervisor.roles.agent.standing import Timing
-from supervisor.roles.scheduler.planner import Scheduler
 from supervisor.store.keys import Keys
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, Told, World
-from tests.simulation.chaos import BadNetwork, Chaos, Profile
+from tests.simulation.chaos import CHANGING, Chaos
 from tests.simulation.checker import problems
+from tests.simulation.faults import BadNetwork, Profile
+from tests.simulation.witness import Witness
+from tests.simulation.worker import Worker
 
 CHAOS_NS = 30 * S
-CALM_NS = 22 * S
+CALM_NS = 24 * S
+HAND_OVER_NS = 14 * S  # into the calm stretch
 HISTORY_LINES_MAX = 400
-QUIET = {"election_answer", "candidates"}
+QUIET = {"election_answer", "candidates", "plan", "twins"}
 
 _TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
 DEFINITIONS = (
-    ScheduleDef(id="fast", template=_TEMPLATE, every_ms=1700, overlap="allow"),
-    ScheduleDef(id="slow", template=_TEMPLATE, every_ms=9000, phase_ms=500, overlap="allow"),
+    ScheduleDef(id="fast", template=_TEMPLATE, every_ms=2300, overlap="allow"),
+    ScheduleDef(id="every", template=_TEMPLATE, every_ms=4100, phase_ms=300, overlap="allow", missed="all"),
+    ScheduleDef(id="first", template=_TEMPLATE, every_ms=6700, overlap="allow", missed="earliest"),
+    ScheduleDef(id="punctual", template=_TEMPLATE, every_ms=5300, overlap="allow", missed="skip"),
+    ScheduleDef(id="spread", template=_TEMPLATE, every_ms=8000, overlap="allow", jitter_ms=2000),
     ScheduleDef(id="minutely", template=_TEMPLATE, cron="* * * * *", overlap="allow"),
     ScheduleDef(id="skipping", template=_TEMPLATE, every_ms=5000, overlap="skip"),
+    ScheduleDef(id="waiting", template=_TEMPLATE, every_ms=4700, overlap="buffer_one"),
 )
 
 
@@ -47,15 +53,16 @@ class Outcome:
         lines = [str(told) for told in self.history if told.event not in QUIET]
         head = [f"seed {self.seed}: {', '.join(sorted(self.profile.kinds)) or 'calm'}"]
         head += [f"  BROKEN: {problem}" for problem in self.problems[:20]]
+        head.append(f"  replay: python -m tests.simulation --seed {self.seed}")
         if len(lines) > HISTORY_LINES_MAX:
             head.append(f"  … {len(lines) - HISTORY_LINES_MAX} earlier lines")
         return "\n".join([*head, *lines[-HISTORY_LINES_MAX:]])
 
 
-def run(seed: int, *, elector_class: type[Elector] = Elector, scheduler_class: type[Scheduler] = Scheduler) -> Outcome:
-    """Run the world of ``seed`` and judge it."""
+def run(seed: int, *, focus: frozenset[str] = frozenset()) -> Outcome:
+    """Run the world of ``seed`` and judge it; the kinds of fault in ``focus`` are part of it whatever the seed says."""
     rng = Random(seed)
-    profile = Profile.draw(rng)
+    profile = Profile.draw(rng, focus)
     duration_ns = rng.choice([2, 3, 5]) * S
     timing = Timing(
         duration_ns=duration_ns,
@@ -74,23 +81,26 @@ def run(seed: int, *, elector_class: type[Elector] = Elector, scheduler_class: t
                 timing=timing,
                 definitions=DEFINITIONS,
                 clock=_clock(world, rng, profile),
-                elector_class=elector_class,
-                scheduler_class=scheduler_class,
             )
             for index in range(rng.choice([2, 3, 4]))
         ]
-        _live(world, replicas, profile, network)
-        found = problems(world, replicas, profile, DEFINITIONS)
+        for replica in replicas:
+            replica.version, replica.priority = rng.choice(["1.0", "1.1"]), rng.choice([0, 0, 5])
+        witness, worker = Witness(world, changing=CHANGING[0].id), Worker(world)
+        _live(world, replicas, profile, network, witness)
+        found = [*witness.problems, *problems(world, replicas, profile, DEFINITIONS, worker)]
     return Outcome(seed, profile, found, world.history, len(world.server.decisions), world.server.calls)
 
 
-def _live(world: World, replicas: list[Replica], profile: Profile, network: BadNetwork) -> None:
-    chaos = Chaos(world, replicas, profile, until_ns=CHAOS_NS)
+def _live(world: World, replicas: list[Replica], profile: Profile, network: BadNetwork, witness: Witness) -> None:
+    chaos = Chaos(world, replicas, profile, until_ns=CHAOS_NS, on_data_loss=witness.forgive)
     for replica in replicas:
         chaos.boot(replica, within_ns=S)
     world.run_until(CHAOS_NS)
     network.is_calm = True
     chaos.end()
+    world.run_until(CHAOS_NS + HAND_OVER_NS)
+    chaos.hand_over()
     world.run_until(CHAOS_NS + CALM_NS)
 
 
