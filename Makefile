@@ -8,10 +8,10 @@ PYTEST_WORKERS ?= 2
 CONFIG ?= config/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check unit sim sim-mutants e2e chaos bench clean
+.PHONY: help run test check unit sim sim-mutants model e2e chaos bench bench-election bench-presence bench-schedules cron-scan deploy-check clean
 
 help:  ## Show this list
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 # The interpreter's own message about an old Python is a syntax error deep inside a module; say it first.
 $(BIN)/python:
@@ -44,10 +44,13 @@ unit: $(VENV)/.dev  ## Run the unit layer only (seconds)
 	$(BIN)/python -m pytest -q tests/unit
 
 sim: $(VENV)/.dev  ## Simulate elections and fires: make sim SEEDS=10000
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) tests/simulation --sim-seeds $(SEEDS)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
 sim-mutants: $(VENV)/.dev  ## Break scripts and state machine one at a time; each break must be caught
-	$(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) tests/simulation --sim-mutants
+	$(BIN)/python -m tests.simulation --mutants
+
+model: $(VENV)/.dev  ## Explore the lease and fire protocol exhaustively, beyond the bounds of make test (minutes)
+	$(BIN)/python -m tests.model
 
 e2e: $(VENV)/.dev  ## Run whole trees as a user would: kill -9, two replicas, crontab
 	$(BIN)/python -m pytest -q tests/e2e
@@ -57,6 +60,30 @@ chaos: $(VENV)/.dev  ## Kill, pause and restart everything at random: make chaos
 
 bench: $(VENV)/.dev  ## Measure; prints medians and ratios
 	$(BIN)/python -m bench
+
+bench-election: $(VENV)/.dev  ## Measure the election against its goals (10 minutes): make bench-election ROWS=handover,killed
+	$(BIN)/python -m bench.election $(if $(ROWS),--rows $(ROWS))
+
+bench-presence: $(VENV)/.dev  ## Count wrong takeovers by presence under stalls, reconnects and restarts: SECONDS=300
+	$(BIN)/python -m bench.presence --seconds $(SECONDS)
+
+bench-schedules: $(VENV)/.dev  ## Measure schedules against their goals (minutes): make bench-schedules ROWS=rate-1000,cost
+	$(BIN)/python -m bench.schedules $(if $(ROWS),--rows $(ROWS))
+
+cron-scan: $(VENV)/.dev  ## Compare the cron engine with brute force in every time zone, 2024 to 2030 (minutes)
+	$(BIN)/python -m tests.cron_scan
+
+$(VENV)/.deploy: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group deploy
+	@touch $@
+
+deploy-check: $(VENV)/.deploy  ## Render deploy/kustomize and test the alert rules; needs kubectl >= 1.27 and promtool
+	@command -v kubectl >/dev/null && command -v promtool >/dev/null || { echo "deploy-check needs kubectl (>= 1.27) and promtool in PATH; install them, or run make test, which checks the files without them" >&2; exit 2; }
+	@for each in base overlays/dev overlays/production overlays/split-roles; do \
+		kubectl kustomize deploy/kustomize/$$each > $(VENV)/rendered.yaml \
+		&& $(BIN)/kubernetes-validate --strict --quiet -k 1.33 $(VENV)/rendered.yaml && echo "$$each: valid" || exit 1; done
+	promtool check rules deploy/prometheus/tenure.rules.yaml
+	promtool test rules deploy/prometheus/tenure.tests.yaml
 
 clean:  ## Remove the virtual environment, caches and the demo's data
 	rm -rf $(VENV) .tenure .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

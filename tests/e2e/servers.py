@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from tests.e2e.trees import wait_until
 class Server:
     """A real server on a unix socket, with its data on disk, that can be killed and started again."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, environ: dict[str, str] | None = None) -> None:
         self.directory = directory
+        self.environ = {**os.environ, **(environ or {})}
         self.socket = directory / "redis.sock"
         self.options = options
         self.start()
@@ -29,7 +31,8 @@ class Server:
         binary = str(bundled_server() or find_server())
         options = ("--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory), "--save", "")
         durable = ("--appendonly", "yes", "--appendfsync", "always")
-        self.process = subprocess.Popen([binary, *options, *durable, *self.options], stdout=subprocess.DEVNULL)
+        command = [binary, *options, *durable, *self.options]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=self.environ)
         wait_until(self.socket.exists, what="the server's socket")
 
     def kill(self) -> None:

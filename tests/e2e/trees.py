@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Tree:
                 env=self.environ,
             )
         self.pid = self.process.pid
+        self._left: list[psutil.Process] = []  # of its family, when it was killed
 
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return the log's lines, or those of one event."""
@@ -107,13 +109,25 @@ class Tree:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def close(self) -> None:
-        """Leave nothing behind, whatever the test did."""
-        left = self.descendants()
+    def end(self) -> None:
+        """Kill it, without waiting for its family."""
+        self._left += self.descendants()
         if self.process.poll() is None:
             self.process.kill()
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever the test did."""
+        self.end()
         self.process.wait(30)
-        psutil.wait_procs(left, timeout=10)
+        psutil.wait_procs(self._left, timeout=10)
+
+
+def end_all(trees: Sequence[Tree]) -> None:
+    """Leave nothing of any tree behind. All are killed at once: their families go in the time of one."""
+    for tree in trees:
+        tree.end()
+    for tree in trees:
+        tree.close()
 
 
 def tenure(directory: Path, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ import jobs.identity
 import jobs.maintenance
 import jobs.shell
 from supervisor.core.registry import JobSpec, registry
-from supervisor.settings.models import ScheduleSettings
+from supervisor.settings.schedule_settings import ScheduleSettings
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "jobs.md").read_text()
 MODULES = (jobs.shell, jobs.http, jobs.identity, jobs.maintenance)

@@ -1,0 +1,104 @@
+"""What deploy/ ships fits the program: its settings load, its times fit the stop, its metrics exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from supervisor.core.health import Endpoint
+from supervisor.core.shutdown import BOUND_AFTER_GRACE_NS
+from supervisor.settings.loader import load
+from supervisor.settings.models import SupervisionSettings
+
+ROOT = Path(__file__).parents[3]
+BASE = ROOT / "deploy/kustomize/base"
+STOP_S = SupervisionSettings().grace_s + BOUND_AFTER_GRACE_NS / 1e9
+
+
+def _read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+@pytest.fixture
+def pod() -> dict[str, Any]:
+    """The pod that the base asks for."""
+    spec: dict[str, Any] = _read(BASE / "deployment.yaml")["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize("file", ["base/tenure.yaml", "overlays/dev/tenure.yaml"])
+def test_the_configuration_of_the_replicas_loads(file: str, tmp_path: Path) -> None:
+    """A file that the first pod refuses helps nobody."""
+    secret = tmp_path / "redis-password"
+    secret.write_text("not-a-secret\n")
+    written = (ROOT / "deploy/kustomize" / file).read_text()
+    copy = tmp_path / "tenure.yaml"
+    copy.write_text(written.replace("/run/secrets/tenure", str(tmp_path)))
+
+    settings = load(files=[copy], environ={}, flags={}).settings
+
+    assert settings.web.host == "0.0.0.0"
+    assert settings.schedules
+
+
+def test_every_orchestrator_waits_until_the_stop_is_over(pod: dict[str, Any]) -> None:
+    """The defaults of Docker and of some charts kill a tree that still drains."""
+    compose = _read(ROOT / "deploy/compose.yaml")["services"]["tenure"]["stop_grace_period"]
+    unit = re.findall(r"(?m)^TimeoutStopSec=(\d+)$", (ROOT / "systemd/tenure.service").read_text())
+
+    assert pod["terminationGracePeriodSeconds"] > STOP_S
+    assert int(compose.removesuffix("s")) > STOP_S
+    assert [int(seconds) > STOP_S for seconds in unit] == [True]
+
+
+def test_pods_need_no_privilege(pod: dict[str, Any]) -> None:
+    """Non-root, read-only root file system, no capability, nothing of Kubernetes' own interface."""
+    (container,) = pod["containers"]
+
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_probes_ask_what_exists_and_liveness_does_not_depend_on_redis(pod: dict[str, Any]) -> None:
+    """Otherwise an outage of Redis restarts every replica at once."""
+    (container,) = pod["containers"]
+    paths = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("liveness", "readiness", "startup")}
+
+    assert paths == {"liveness": "/livez", "readiness": "/readyz", "startup": "/livez"}
+    assert {path.removeprefix("/") for path in paths.values()} <= {endpoint.title for endpoint in Endpoint}
+
+
+def test_alerts_and_dashboard_name_metrics_that_exist() -> None:
+    """A misspelt name makes an alert that never fires."""
+    documented = set(re.findall(r"(?m)^\| `(tenure_\w+)`", (ROOT / "docs/metrics.md").read_text()))
+    rules = [
+        rule["expr"]
+        for group in _read(ROOT / "deploy/prometheus/tenure.rules.yaml")["groups"]
+        for rule in group["rules"]
+    ]
+    board = json.loads((ROOT / "deploy/grafana/tenure.json").read_text())
+    panels = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    used = {re.sub(r"_bucket$", "", name) for text in (*rules, *panels) for name in re.findall(r"\btenure_\w+", text)}
+
+    assert len(used) > 15
+    assert used <= documented
+
+
+def test_what_compose_mounts_is_there() -> None:
+    """Docker makes a directory of a file that is missing, and the container then fails for another reason."""
+    services = _read(ROOT / "deploy/compose.yaml")["services"]
+    mounts = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", ())]
+    files = [mount for mount in mounts if mount.startswith(".")]
+
+    assert len(files) == 5
+    assert all((ROOT / "deploy" / file).exists() for file in files)
