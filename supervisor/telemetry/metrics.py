@@ -61,8 +61,8 @@ REDIS_ERRORS = Counter(
 )
 FIRES = Counter(
     "tenure_fires_total",
-    "Due times handled by the scheduler, by result (fired, skipped, buffered, dropped, replaced, missed, completed, held, "
-    "dup, stale, paused, skewed). Alarm on any skewed: a clock is wrong; and on dropped: a buffer is full.",
+    "Due times handled by the scheduler, by result (fired, skipped, buffered, dropped, replaced, missed, completed, "
+    "held, dup, stale, paused, skewed). Alarm on any skewed: a clock is wrong; and on dropped: a buffer is full.",
     ["code"],
 )
 SCHEDULE_LATENESS_SECONDS = Histogram(
@@ -82,8 +82,8 @@ SCHEDULES = Gauge(
 )
 SCHEDULES_OVERDUE = Gauge(
     "tenure_schedules_overdue",
-    "Schedules that were to be looked at more than a minute ago, as the leader last saw. Above 0 during catch-up; alarm "
-    "when it lasts.",
+    "Schedules that were to be looked at more than a minute ago, as the leader last saw. Above 0 during catch-up; "
+    "alarm when it lasts.",
     multiprocess_mode="mostrecent",
 )
 CONFIG_LAST_RELOAD_SUCCESSFUL = Gauge(
