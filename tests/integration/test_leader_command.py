@@ -54,11 +54,14 @@ class Election:
     def begin(self, *arguments: str) -> Process:
         """Start ``tenure leader`` with these arguments."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+        # A shell starts what runs in its background deaf to SIGINT, and children inherit that; nobody's terminal does.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         process = subprocess.Popen(
             [sys.executable, "-m", "supervisor", "leader", *arguments],
             cwd=self.directory, env={**environ, "PYTHONPATH": str(ROOT)}, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
+        signal.signal(signal.SIGINT, before)
         self.started.append(process)
         return process
 
