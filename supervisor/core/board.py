@@ -170,9 +170,20 @@ class Header(_Block):
     is_held = _Word(28)  # 1: the lease is ours, and nothing may fire until a person clears the hold
     ineligible_until_ns = _Word(29)  # this replica does not contend until then: its scheduler keeps dying
     elector_due_ns = _Word(30)  # the elector's loop must turn by then
+    _clock_skew_ms = _Word(31)  # as 64 bits of two's complement
     # where Redis is, written by the agent's elector alone, before it sends anything there
     endpoint_sequence = _Word(32)  # odd while the words after it change
     endpoint_bytes = _Word(33)  # then the address, eight bytes to a word
+
+    @property
+    def clock_skew_ms(self) -> int:
+        """How far this machine's wall clock is ahead of Redis', as last measured; written by the agent."""
+        word = self._clock_skew_ms
+        return word - (1 << 64) if word >> 63 else word
+
+    @clock_skew_ms.setter
+    def clock_skew_ms(self, skew_ms: int) -> None:
+        self._clock_skew_ms = skew_ms & (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)

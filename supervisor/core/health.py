@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from supervisor.core.board import MAGIC, Board, Phase, SlotState
+from supervisor.core.clock_skew import SKEW_MS_MAX
 
 PARENT_BEAT_MAX_S = 5.0
 REDIS_ANSWER_MAX_S = 10.0
@@ -55,6 +56,7 @@ class Facts:
     elector_due_ns: int
     ineligible_until_ns: int
     is_held: bool
+    clock_skew_ms: int
     lease_duration_s: float
     pools: tuple[str, ...]
     slots: tuple[SlotFacts, ...]
@@ -128,6 +130,7 @@ def facts(
         elector_due_ns=header.elector_due_ns,
         ineligible_until_ns=header.ineligible_until_ns,
         is_held=bool(header.is_held),
+        clock_skew_ms=header.clock_skew_ms,
         lease_duration_s=lease_duration_s,
         pools=tuple(pools),
         slots=tuple(slots),
@@ -197,6 +200,7 @@ def _ready(of: Facts) -> list[Check]:
         Check("workers", _idle_pools(of)),
         Check("redis", _redis(of)),
         Check("election", _stuck(of) or _unfit(of)),
+        Check("clock", _skewed(of)),
     ]
 
 
@@ -238,6 +242,14 @@ def _unfit(of: Facts) -> str:
     if of.epoch > 0 and of.trusted_until_ns > 0 and over_s > of.lease_duration_s:
         return f"it leads by its own record, but its trust ended {over_s:.1f} s ago"
     return ""
+
+
+def _skewed(of: Facts) -> str:
+    """Say that this machine and Redis do not agree on the time; which of the two is wrong is not known."""
+    if abs(of.clock_skew_ms) <= SKEW_MS_MAX:
+        return ""
+    word = "ahead of" if of.clock_skew_ms > 0 else "behind"
+    return f"this machine's clock is {abs(of.clock_skew_ms) / 1000:.1f} s {word} Redis'; set both by NTP"
 
 
 def _overdue(of: Facts) -> str:

@@ -216,16 +216,17 @@ class Rank:
     """What decides between candidates that wake at the same release; the smaller one goes first."""
 
     draining: bool
+    is_skewed: bool  # its wall clock is not Redis'
     priority: int
     version: str
     started_ms: int
     replica: str
 
     @property
-    def key(self) -> tuple[bool, int, tuple[int, ...], int, str]:
-        """Draining last, then the higher priority, the newer version, the younger: a rolling restart converges."""
+    def key(self) -> tuple[bool, bool, int, tuple[int, ...], int, str]:
+        """Draining last, then wrong clocks; the higher priority, the newer version, the younger: restarts converge."""
         newest_first = tuple(-number for number in version_key(self.version))
-        return (self.draining, -self.priority, newest_first, -self.started_ms, self.replica)
+        return (self.draining, self.is_skewed, -self.priority, newest_first, -self.started_ms, self.replica)
 
 
 _VERSION = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:\.(\d+))?(.*)", re.ASCII)

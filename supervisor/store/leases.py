@@ -55,7 +55,16 @@ class CandidateInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     draining: bool = False
     participates: bool = True  # False: it only works, and never asks for the lease
     schedules_digest: str = ""
+    wall_ms: int = 0  # its own clock when it asked; 0: an older version, which does not say
     seen_ms: int = 0  # Redis' time of its last campaign or renewal
+
+    @property
+    def skew_ms(self) -> int | None:
+        """How far its clock is ahead of Redis', less the way of its question; None: not known.
+
+        It says nothing of a holder, whose renewals mark the entry as seen without writing it anew.
+        """
+        return self.wall_ms - self.seen_ms if self.wall_ms and self.seen_ms else None
 
 
 class LeaseView(msgspec.Struct, frozen=True, kw_only=True):

@@ -212,6 +212,13 @@ PROGRESS_AGE = Computed(
     "How long ago the scheduler of a leader last turned its loop; absent on a standby. Alarm above 2: it gets no "
     "renewal meanwhile, and is about to be ended.",
 )
+CLOCK_SKEW = Computed(
+    "tenure_clock_skew_seconds",
+    "gauge",
+    (),
+    "How far this machine's wall clock is ahead of Redis', as its agent last measured; negative: behind. Alarm beyond "
+    "0.5 either way: /readyz fails, and a leader gives way to a replica whose clock is right.",
+)
 SLOT_STATE = Computed(
     "tenure_slot_state",
     "gauge",
@@ -271,7 +278,7 @@ QUEUE_DEAD = Computed(
 QUEUE_PAUSED = Computed("tenure_queue_paused", "gauge", ("queue",), "1 while workers take nothing from the queue.")
 
 COMPUTED = (
-    IS_LEADER, TERM_EPOCH, TERM_TRUST, PROGRESS_AGE, SLOT_STATE, SLOT_RESTARTS, SLOT_BEAT_AGE, SLOT_CPU, SLOT_RSS,
-    SLOT_FDS, WORKERS_BUSY, HEALTH, BUILD_INFO, UPTIME, REDIS_UP, QUEUE_READY, QUEUE_RUNNING, QUEUE_LATER, QUEUE_DEAD,
+    IS_LEADER, TERM_EPOCH, TERM_TRUST, PROGRESS_AGE, CLOCK_SKEW, SLOT_STATE, SLOT_RESTARTS, SLOT_BEAT_AGE, SLOT_CPU,
+    SLOT_RSS, SLOT_FDS, WORKERS_BUSY, HEALTH, BUILD_INFO, UPTIME, REDIS_UP, QUEUE_READY, QUEUE_RUNNING, QUEUE_LATER, QUEUE_DEAD,
     QUEUE_PAUSED,
 )  # fmt: skip

@@ -93,17 +93,22 @@ def _own_epochs_grow(world: World) -> list[str]:
 
 
 def _hand_overs(world: World) -> list[str]:
-    """A holder hands over only if its own term was asked to; in the calm stretch the next leads within milliseconds."""
-    found, asked = [], set[int]()
+    """A holder hands over only if its own term was asked to; in the calm stretch the next leads within milliseconds.
+
+    What was asked for before may be obeyed in the calm stretch, while the scheduler of every other keeps dying.
+    """
+    found, asked, asked_in_calm = [], set[int](), set[int]()
     is_calm, released_ns = False, 0
     for told in world.history:
         is_calm = is_calm or told.event == "calm"
         if told.event == "asks_to_resign":
             asked.add(told.fields["epoch"])
+            asked_in_calm |= {told.fields["epoch"]} if is_calm else set()
         elif told.event == "leader_released" and told.fields["reason"] == "requested":
             if told.fields["epoch"] not in asked:
                 found.append(f"{told.who} handed epoch {told.fields['epoch']} over, which nobody asked it to")
-            released_ns = told.at_ns if is_calm and told.fields["answer"] == "released" else 0
+            is_prompt = told.fields["epoch"] in asked_in_calm and told.fields["answer"] == "released"
+            released_ns = told.at_ns if is_prompt else 0
         elif told.event == "leader_acquired" and released_ns:
             if told.at_ns - released_ns > HAND_OVER_NS_MAX:
                 found.append(f"{told.who} led {(told.at_ns - released_ns) / 1e6:.0f} ms after the release")
@@ -183,8 +188,8 @@ def _knew(world: World, late: Trust, epoch: int) -> bool:
     for told in world.history:
         if told.at_ns > late.from_ns:
             break
-        if told.who == name and told.event == "booted":
-            is_known = False
+        if (told.who == name and told.event == "booted") or (told.who == f"{name}/elector" and told.event == "revived"):
+            is_known = False  # a process that starts remembers nothing but the term it holds
         elif told.who == f"{name}/elector" and told.event == "standby":
             is_known = is_known or told.fields["epoch"] == epoch
         elif told.event == "leader_released" and told.fields["epoch"] == epoch:
@@ -212,8 +217,6 @@ def _one_trusted(world: World, replicas: Sequence[Replica], profile: Profile) ->
 
 def _end(world: World, replicas: Sequence[Replica], definitions: Sequence[ScheduleDef]) -> list[str]:
     """After a calm stretch somebody leads, alone, and no schedule is behind."""
-    if all(replica.board.header.ineligible_until_ns > replica.clock.elapsed_ns() for replica in replicas):
-        return []  # the scheduler of each kept dying, so that each leaves the lease to the others for a while
     found = []
     leading = [replica.id for replica in replicas if replica.is_leading]
     if len(leading) != 1:

@@ -68,15 +68,15 @@ def _nothing_missed(*args: Any, **known: Any) -> Any:
     return found if found is None else dataclasses.replace(found, missed={})
 
 
-def _forgotten(self: Asking, term: Any, call: Any) -> Any:
+def _forgotten(self: Asking, term: Any, call: Any, **known: Any) -> Any:
     # Believes that a batch arrived as soon as it was sent once, whatever Redis says later.
     if call.script != "fire":
-        return (yield from _ASK(self, term, call))
+        return (yield from _ASK(self, term, call, **known))
     yield from self.await_trust(term)
-    items = [call.args[at : at + 12] for at in range(4, len(call.args), 12)]
+    marks = [int(str(line).split(" ")[4]) for line in call.args[4::3]]  # line, shape and data of each item
     with suppress(StoreUnavailableError):
         yield Ask(call, ASK_TIMEOUT_NS)
-    return FireReply([FireResult(FireCode.FIRED, int(item[5])) for item in items], self.clock.wall_ms())
+    return FireReply([FireResult(FireCode.FIRED, mark) for mark in marks], self.clock.wall_ms())
 
 
 @contextmanager
@@ -124,17 +124,15 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "fire does not compare the watermark": lua(
         "fire.lua",
-        "if (marks[n] or '0') ~= ARGV[i + 3] or nominal <= mark or new_mark <= mark then",
+        "if (marks[n] or '0') ~= item.mark or nominal <= mark or new_mark <= mark then",
         "if false then",
     ),
     "fire lets any clock push the watermark": lua("fire.lua", "> now + limit then", "> now + limit + 1e9 then"),
     "fire takes a plan of an older definition": lua(
-        "fire.lua", "string.match(defs[n], '^%d+') ~= ARGV[i + 2]", "false"
+        "fire.lua", "string.match(defs[n], '^%d+') ~= item.revision", "false"
     ),
     "fire starts what is paused": lua("fire.lua", "if pauses[n] then", "if false then"),
-    "fire advances the watermark and enqueues nothing": lua(
-        "fire.lua", "if create(queue, id, data) then", "if false then"
-    ),
+    "fire advances the watermark and enqueues nothing": lua("fire.lua", "if not group.known[id] then", "if false then"),
     # The lease in Redis.
     "campaign does not compare what was observed": lua(
         "lease_campaign.lua", re.compile(r"mode == 'expired' and .* then"), "mode == 'expired' then"

@@ -227,11 +227,56 @@ def test_idle_replicas_ask_redis_seldom(quiet: Quiet) -> None:
 
 def test_a_leader_with_a_wall_clock_ahead_fires_by_the_clock_of_redis(quiet: Quiet) -> None:
     """Neither early nor never: the smaller of the two clocks counts."""
-    quiet.leader.clock.wall_offset_ms = 3_600_000
+    for replica in quiet.replicas:
+        replica.clock.wall_offset_ms = 3_600_000
     quiet.pass_s(60)
-    quiet.leader.clock.wall_offset_ms = 0
+    for replica in quiet.replicas:
+        replica.clock.wall_offset_ms = 0
     quiet.pass_s(60)
 
     fired = [decision.nominal_ms for decision in quiet.world.server.decisions]
     assert fired == [quiet.world.start_ms + 10_000 * k for k in range(1, 13)]
     assert all(d.at_ms - d.nominal_ms < 1100 for d in quiet.world.server.decisions)
+    assert quiet.terms() == 1, "nobody's clock was better"
+
+
+@pytest.mark.parametrize("offset_ms", [-3_600_000, 3_600_000])
+def test_a_leader_whose_wall_clock_steps_gives_way_to_one_that_has_the_time(quiet: Quiet, offset_ms: int) -> None:
+    """Behind, it would fire nothing for an hour. One lease duration and a renewal are what this may cost."""
+    wrong = quiet.leader
+    wrong.clock.wall_offset_ms = offset_ms
+    quiet.pass_s(60)
+
+    assert quiet.leader is not wrong
+    assert quiet.terms() == 2
+    fired = [decision.nominal_ms for decision in quiet.world.server.decisions]
+    assert fired == [quiet.world.start_ms + 10_000 * k for k in range(1, 7)]
+    assert all(d.at_ms - d.nominal_ms < 7000 for d in quiet.world.server.decisions)
+
+
+def test_alone_with_a_wrong_clock_a_replica_leads_on(quiet: Quiet) -> None:
+    """The others are gone: what it fires late, nobody would fire."""
+    leader = quiet.leader
+    for replica in quiet.replicas:
+        if replica is not leader:
+            replica.kill()
+    leader.clock.wall_offset_ms = -3_600_000
+    quiet.pass_s(60)
+
+    assert quiet.leader is leader
+    assert quiet.terms() == 1
+
+
+def test_a_step_of_the_clock_of_redis_hands_nothing_over_whenever_it_comes() -> None:
+    """What standbys said before the step says that their clocks are right: it must not be believed after it."""
+    for seed in range(12):
+        rng = Random(seed)
+        world = World(Server(Keys("steps")), seed=seed)
+        with driven_time(world.server_time_s):
+            quiet = Quiet(world)
+            quiet.pass_s(5 * rng.random())
+            for step_ms in (rng.choice([-1, 1]) * rng.randrange(600, 20_000), 3_600_000, -7_200_000):
+                world.server_offset_ms += step_ms
+                quiet.pass_s(20)
+
+        assert quiet.terms() == 1, seed

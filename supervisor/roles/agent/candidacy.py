@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import structs
+
 from supervisor.core.board import Term
-from supervisor.core.lease import Event, Observation, State
+from supervisor.core.lease import Event, Observation, State, is_named
 from supervisor.core.presence import CONFIRM_NS, PresenceWatch, Sighting
 from supervisor.roles.agent.roster import Roster
 from supervisor.roles.agent.standing import UNANSWERED, Standing
@@ -109,6 +111,30 @@ class Candidacy:
         """
         self._is_vacant = True
         self._at.board.next_nonce = view.nonce if view.epoch >= self._at.memory.floor else None
+
+    def glance(self) -> Steps[tuple[int, int, str] | None]:
+        """Read the lease without asking for it; return its epoch, sequence number and holder, None if unanswered."""
+        at = self._at
+        try:
+            view = yield Ask(at.leases.view(), at.timing.timeout_ns)
+        except UNANSWERED as error:
+            at.unanswered("view", error)
+            return None
+        at.failures = 0
+        at.saw(view)
+        return view.epoch, view.seq, view.holder
+
+    def is_called(self, until_ns: int) -> Steps[bool]:
+        """Wait until ``until_ns``, or until the holder releases the lease to this very replica; whether it did."""
+        at = self._at
+        try:
+            heard = yield Listen(at.last_event, until_ns)
+        except UNANSWERED as error:
+            yield Sleep(min(until_ns, at.now() + at.unanswered("listen", error)))
+            return False
+        released = self._release_in(heard)
+        self._is_vacant = released is not None and is_named(at.me.replica, released.get("prefer", ""))
+        return self._is_vacant
 
     def forget(self) -> None:
         """Let nothing seen so far count as silence of the holder."""
@@ -228,7 +254,7 @@ class Candidacy:
             mode=mode,
             observed_epoch=observation.epoch if observation else 0,
             observed_seq=observation.seq if observation else 0,
-            info=at.me,
+            info=structs.replace(at.me, wall_ms=at.clock.wall_ms()),
             genesis=at.known_genesis,
             hold=at.hold,
         )

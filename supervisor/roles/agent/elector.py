@@ -24,6 +24,7 @@ from supervisor.roles.agent.resignation import Resignation
 from supervisor.roles.agent.roster import Roster
 from supervisor.roles.agent.standing import UNANSWERED, Standing
 from supervisor.roles.agent.tenancy import Tenancy
+from supervisor.roles.agent.wall_clock import WallClock
 from supervisor.roles.steps import Ask, Sleep, Steps
 from supervisor.store.leases import LeaseCode, LeaseView
 
@@ -44,10 +45,13 @@ class Elector:
         self._candidacy = Candidacy(standing, self._roster)
         self._tenancy = Tenancy(standing)
         self._resignation = Resignation(standing, self._tenancy, self._candidacy)
+        self._wall_clock = WallClock(standing, self._roster)
         self._renew_at_ns = 0
         self._is_withheld = False  # renewals, because the scheduler stands still
         self._cool_downs = 0
         self._cool_until_ns = 0
+        self._glance: tuple[int, int, str] | None = None  # at the lease, while the others may have it
+        self._glance_due_ns = 0
         self._incarnation = 0  # of the scheduler, when a follower last looked
 
     def run(self) -> Steps[None]:
@@ -67,7 +71,7 @@ class Elector:
     def _resume(self) -> None:
         """Take over the term of an agent that died: it is renewed, or its promotion repeated, before anything else."""
         at, term = self._at, self._at.board.term()
-        self._cool_until_ns = at.board.header.ineligible_until_ns
+        self._leave_it_until(at.board.header.ineligible_until_ns)
         if term.epoch > 0:
             self._tenancy.resume(term)
             at.memory = Memory(floor=term.epoch, epoch=term.epoch)
@@ -83,19 +87,44 @@ class Elector:
         if not at.me.participates:
             yield from self._candidacy.register()
             return
-        if at.now() < self._cool_until_ns or not at.around.can_schedule():
+        if not at.around.can_schedule():
             self._candidacy.forget()
             yield Sleep(max(self._cool_until_ns, at.now() + LOOK_AGAIN_NS))
+            return
+        if at.now() < self._cool_until_ns:
+            yield from self._stand_back()
             return
         won = yield from self._candidacy.contend()
         if won is not None:
             self._adopt(won) if won.asked_at_ns is None else self._confirm(won.view, won.asked_at_ns, mode=won.mode)
 
+    def _stand_back(self) -> Steps[None]:
+        """Leave the lease to the others for a while; but not if none of them takes or renews it for a whole duration.
+
+        Where the scheduler of every replica keeps dying, one that tries is better than none.
+        """
+        at = self._at
+        self._candidacy.forget()
+        if at.now() < self._glance_due_ns:
+            if (yield from self._candidacy.is_called(min(self._cool_until_ns, self._glance_due_ns))):
+                self._stand_again("named_heir")
+            return
+        self._glance_due_ns = at.now() + at.timing.duration_ns
+        former = self._glance
+        self._glance = yield from self._candidacy.glance()
+        if former is not None and former == self._glance:
+            self._stand_again("nobody_leads")
+
+    def _stand_again(self, reason: str) -> None:
+        self._cool_until_ns = self._at.board.header.ineligible_until_ns = 0
+        self._at.report("eligible", reason=reason)
+
     def _judge_scheduler(self) -> None:
         """Step back for a while when the scheduler of this replica keeps dying."""
         incarnation = self._at.around.incarnation()
         has_died, self._incarnation = 0 < self._incarnation < incarnation, incarnation
-        if has_died and self._at.around.crashes() >= CRASHES_MAX:
+        is_cooling = self._at.now() < self._cool_until_ns
+        if has_died and not is_cooling and self._at.around.crashes() >= CRASHES_MAX:
             self._cool_down("scheduler_crashes")
 
     def _adopt(self, won: Won) -> None:
@@ -139,7 +168,17 @@ class Elector:
             return
         self._is_withheld = False
         yield from self._renew()
-        if at.state is State.LEADER and at.failures == 0 and self._roster.is_due():
+        if at.state is State.LEADER and at.failures == 0:
+            yield from self._look_around()
+
+    def _look_around(self) -> Steps[None]:
+        """Learn who else there is; give way if this machine's clock is wrong and theirs is right."""
+        at = self._at
+        heir = yield from self._wall_clock.heir(self._tenancy.term.epoch)
+        if heir:
+            at.report("clock_skew_resigned", epoch=self._tenancy.term.epoch, skew_s=at.skew.ms / 1000, to=heir)
+            yield from self._give_way("clock_skew", heir)
+        elif self._roster.is_due():
             yield from self._roster.learn(at.roster)
 
     def _follow_up_death(self) -> Steps[None]:
@@ -226,10 +265,13 @@ class Elector:
     def _obey(self, heir: str) -> Steps[None]:
         """Hand over because a person asked; then let others lead for a lease duration, if there are any."""
         yield from self._roster.learn(self._at.roster)
+        yield from self._give_way("requested", heir)
+
+    def _give_way(self, reason: str, heir: str) -> Steps[None]:
         is_alone = self._roster.is_alone()
-        yield from self._resignation.resign("requested", prefer=heir)
+        yield from self._resignation.resign(reason, prefer=heir)
         if not is_alone:
-            self._cool_until_ns = self._at.now() + self._at.timing.duration_ns
+            self._leave_it_until(self._at.now() + self._at.timing.duration_ns)
 
     def _resign(self, reason: str) -> Steps[None]:
         """Hand over because the scheduler of this replica does not work, which others need not suffer from."""
@@ -237,12 +279,17 @@ class Elector:
         self._incarnation = self._at.around.incarnation()  # the death that led here is judged
         self._cool_down(reason)
 
+    def _leave_it_until(self, until_ns: int) -> None:
+        self._cool_until_ns = until_ns
+        self._glance, self._glance_due_ns = None, self._at.now() + self._at.timing.duration_ns
+
     def _cool_down(self, reason: str) -> None:
         """Let others lead: the scheduler of this replica does not schedule."""
         at = self._at
         pause_ns = min(COOL_DOWN_LAST_NS, COOL_DOWN_FIRST_NS << min(self._cool_downs, 10))
         self._cool_downs += 1
-        self._cool_until_ns = at.board.header.ineligible_until_ns = at.now() + pause_ns
+        at.board.header.ineligible_until_ns = at.now() + pause_ns
+        self._leave_it_until(at.now() + pause_ns)
         at.report("ineligible", reason=reason, seconds=pause_ns / 1e9)
 
     def _withdraw(self) -> Steps[None]:

@@ -38,6 +38,8 @@ _LEVELS = {
     "leader_suspected": "warning",
     "renewal_withheld": "warning",
     "name_used_twice": "warning",
+    "clock_skewed": "warning",
+    "clock_skew_resigned": "warning",
 }
 _RENEWED = {"renewed", "reclaimed"}
 

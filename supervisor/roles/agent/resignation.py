@@ -24,6 +24,7 @@ SCHEDULER_IDLE_NS = 20 * MS  # and when it goes on without the term
 IDLE_TURNS = 2  # the first may have begun before the term left the board
 LOOK_NS = 2 * MS
 RELEASE_TRIES_MAX = 3
+WHILE_SCHEDULING = {"requested", "clock_skew"}  # the scheduler works; it just goes on without the term
 
 
 class Resignation:
@@ -42,7 +43,7 @@ class Resignation:
         if is_known and reason == "shutdown":
             yield from self._await_exit()
         self._tenancy.drop()
-        if is_known and reason == "requested":
+        if is_known and reason in WHILE_SCHEDULING:
             yield from self._await_idleness()
         if not is_known:
             term = yield from self._candidacy.find_unanswered(term)

@@ -12,7 +12,9 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from supervisor.core.clock_skew import SKEW_MS_MAX
 from supervisor.core.lease import MS, PREFER_NS, Rank, State, is_named, stagger_ns
 from supervisor.roles.agent.standing import UNANSWERED, Standing
 from supervisor.roles.steps import Ask, Steps
@@ -47,14 +49,14 @@ class Roster:
         """Whether nobody else would lead."""
         return not self._others
 
-    def learn(self, number: int) -> Steps[None]:
-        """Read the list, whose number is ``number``."""
+    def learn(self, number: int) -> Steps[Sequence[CandidateInfo] | None]:
+        """Read the list, whose number is ``number``, and return all of it; None: Redis did not answer."""
         at = self._at
         self._due_ns = at.now() + (PERIOD_NS if at.state is State.LEADER else STANDBY_PERIOD_NS)
         try:
             listed: list[CandidateInfo] = yield Ask(at.leases.candidates(), at.timing.timeout_ns)
         except UNANSWERED:
-            return  # only the order of campaigns depends on it
+            return None  # only the order of campaigns depends on it
         self._number = number
         newest_ms = max((candidate.seen_ms for candidate in listed), default=0)
         oldest_ms = newest_ms - FRESH_LEASES * at.timing.duration_ms
@@ -63,6 +65,7 @@ class Roster:
         self._others = [candidate for candidate in eligible if candidate.replica != at.me.replica]
         at.report("candidates", count=len(eligible))
         self._look_for_twins(fresh)
+        return listed
 
     def wait_ns(self, *, holder: str, prefer: str) -> int:
         """Return how long to let better candidates go first after ``holder`` released the lease.
@@ -71,8 +74,9 @@ class Roster:
         """
         if is_named(self._at.me.replica, prefer):
             return 0
-        others = [_rank(other) for other in self._others if other.replica != holder]
-        return stagger_ns(_rank(self._at.me), others) + (PREFER_NS if prefer else 0)
+        others = [rank(other) for other in self._others if other.replica != holder]
+        me = replace(rank(self._at.me), is_skewed=self._at.skew.is_over)
+        return stagger_ns(me, others) + (PREFER_NS if prefer else 0)
 
     def _look_for_twins(self, fresh: Sequence[CandidateInfo]) -> None:
         """Say once that a replica of this one's name lives: it was seen, and seen again later.
@@ -96,5 +100,13 @@ class Roster:
         at.report("twins", count=len(self._reported))
 
 
-def _rank(candidate: CandidateInfo) -> Rank:
-    return Rank(candidate.draining, candidate.priority, candidate.version, candidate.started_ms, candidate.replica)
+def rank(candidate: CandidateInfo) -> Rank:
+    """Return what decides between ``candidate`` and others."""
+    return Rank(
+        draining=candidate.draining,
+        is_skewed=abs(candidate.skew_ms or 0) > SKEW_MS_MAX,
+        priority=candidate.priority,
+        version=candidate.version,
+        started_ms=candidate.started_ms,
+        replica=candidate.replica,
+    )

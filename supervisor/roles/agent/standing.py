@@ -9,6 +9,7 @@ from typing import Protocol
 
 from supervisor.clock import Clock
 from supervisor.core.board import Board, Term
+from supervisor.core.clock_skew import Skew
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.lease import MS, Event, Loss, Memory, Sight, State, retry_delay_ns, step
 from supervisor.roles.steps import Report
@@ -133,6 +134,7 @@ class Standing:
     last_event: str = field(default="0-0")
     roster: int = -1  # number of the list of candidates that Redis has
     failures: int = 0  # unanswered questions in a row
+    skew: Skew = field(default_factory=Skew)  # of this machine's wall clock
 
     def now(self) -> int:
         """Return CLOCK_BOOTTIME in nanoseconds."""
@@ -195,10 +197,18 @@ class Standing:
     def answered(self, operation: str, view: LeaseView, asked_at_ns: int, *, mode: str = "") -> None:
         """Count one answer."""
         self.failures = 0
+        wall_ms = self.clock.wall_ms()
+        took_ns = self.now() - asked_at_ns
+        self._measure(self.skew.measured(wall_ms=wall_ms, redis_ms=view.now_ms, round_trip_ns=took_ns))
         self.saw(view)
-        seconds = (self.now() - asked_at_ns) / 1e9
         result = view.code.name.lower()
-        self.report("election_answer", operation=operation, result=result, seconds=seconds, mode=mode)
+        self.report("election_answer", operation=operation, result=result, seconds=took_ns / 1e9, mode=mode)
+
+    def _measure(self, skew: Skew) -> None:
+        before, self.skew = self.skew, skew
+        self.board.header.clock_skew_ms = skew.ms
+        if skew.is_over != before.is_over:
+            self.report("clock_skewed" if skew.is_over else "clock_right", skew_s=skew.ms / 1000)
 
     def unanswered(self, operation: str, error: Exception) -> int:
         """Count one error; return the pause before the next attempt."""

@@ -48,6 +48,7 @@ class Scrape(Collector):
         yield _family(metrics.TERM_EPOCH, [((), float(term.epoch))])
         yield _family(metrics.TERM_TRUST, [((), (term.trusted_until_ns - now_ns) / 1e9 if trusted else 0.0)])
         yield _family(metrics.PROGRESS_AGE, list(self._progress_age(now_ns)) if term.epoch else [])
+        yield _family(metrics.CLOCK_SKEW, [((), board.header.clock_skew_ms / 1000)])
         yield _family(metrics.UPTIME, [((), max(0, now_ns - board.header.started_ns) / 1e9)])
         yield _family(metrics.BUILD_INFO, [((__version__, platform.python_version()), 1.0)])
         yield _family(

@@ -181,6 +181,18 @@ def test_candidates_are_seen_when_they_campaign_or_renew(world: World) -> None:
     assert [info.replica for info in world.run(world.leases.candidates())] == ["a", "c"]
 
 
+def test_a_candidate_and_redis_say_in_one_entry_what_time_they_have(world: World) -> None:
+    """The difference is how far its clock is off; an entry that does not say its time says nothing of its clock."""
+    now_ms = world.run(world.leases.view()).now_ms
+    for nonce, name, wall_ms in ((NONCE, "ahead", now_ms + 3_600_000), (OTHER, "old", 0)):
+        world.run(world.campaign_call(name, nonce, info=CandidateInfo(replica=name, wall_ms=wall_ms)))
+    ahead, old = world.run(world.leases.candidates())
+
+    assert ahead.skew_ms is not None
+    assert 3_540_000 < ahead.skew_ms <= 3_600_000
+    assert old.skew_ms is None
+
+
 def test_a_malformed_call_writes_nothing(world: World) -> None:
     """Arguments are judged before the first write."""
     call = world.campaign_call("a")

@@ -34,6 +34,7 @@ HEALTHY = Facts(
     elector_due_ns=NOW + S,
     ineligible_until_ns=0,
     is_held=False,
+    clock_skew_ms=0,
     lease_duration_s=LEASE_S,
     pools=("io", "cpu"),
     slots=(
@@ -103,6 +104,9 @@ def test_a_standby_is_as_healthy_as_a_leader() -> None:
         (replace(HEALTHY, ineligible_until_ns=NOW + S), {"readyz": ["election"]}),
         (replace(HEALTHY, ineligible_until_ns=NOW - S), {}),
         (replace(HEALTHY, is_held=True), {"readyz": ["election"]}),
+        (replace(HEALTHY, clock_skew_ms=500), {}),
+        (replace(HEALTHY, clock_skew_ms=501), {"readyz": ["clock"]}),
+        (replace(HEALTHY, clock_skew_ms=-3_600_000), {"readyz": ["clock"]}),
     ],
 )
 def test_each_fault_fails_exactly_the_endpoints_it_should(of: Facts, expected: dict[str, list[str]]) -> None:

@@ -98,14 +98,17 @@ def test_every_state_that_may_hold_a_term_can_give_it_back() -> None:
         assert step(state, Event.RESIGN) is State.RESIGNING
 
 
-def rank(replica: str, *, draining: bool = False, priority: int = 0, version: str = "1.0", started_ms: int = 0) -> Rank:
-    return Rank(draining, priority, version, started_ms, replica)
+def rank(replica: str, **fields: Any) -> Rank:
+    known = {"draining": False, "is_skewed": False, "priority": 0, "version": "1.0", "started_ms": 0}
+    return Rank(replica=replica, **{**known, **fields})
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [
         (rank("b", draining=False), rank("a", draining=True, priority=9)),
+        (rank("b", is_skewed=True), rank("a", draining=True)),
+        (rank("b"), rank("a", is_skewed=True, priority=9)),
         (rank("b", priority=2), rank("a", priority=1, version="2.0")),
         (rank("b", version="1.10.0"), rank("a", version="1.9.9", started_ms=9)),
         (rank("b", version="2.0"), rank("a", version="2.0rc1", started_ms=9)),

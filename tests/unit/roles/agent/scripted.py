@@ -20,6 +20,7 @@ from supervisor.store.scripts import script
 
 S = 1000 * MS
 NONCES = [f"{number:032x}" for number in range(1, 20)]
+NOW_MS = 10**12  # in a reply: by the clock that the test has set
 ME = CandidateInfo(replica="me", started_ms=500)
 
 
@@ -28,12 +29,16 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_ns = 1000 * S
+        self.wall_offset_ms = 0
 
     def elapsed_ns(self) -> int:
         return self.now_ns
 
     def wall_ms(self) -> int:
-        return self.now_ns // MS
+        return self.redis_ms() + self.wall_offset_ms
+
+    def redis_ms(self) -> int:
+        return NOW_MS + self.now_ns // MS
 
 
 class Around:
@@ -75,7 +80,7 @@ def view(code: LeaseCode, **fields: Any) -> LeaseView:
     """Return a reply; by default the lease is another's, with 3 of 5 s left."""
     known: dict[str, Any] = {
         "epoch": 7, "nonce": "f" * 32, "holder": "other", "seq": 3, "remaining_ms": 3000, "duration_ms": 5000,
-        "now_ms": 10**12, "genesis": "g", "last_event": "5-0",
+        "now_ms": NOW_MS, "genesis": "g", "last_event": "5-0",
     }  # fmt: skip
     return LeaseView(code=code, **{**known, **fields})
 
@@ -147,6 +152,8 @@ class Scripted:
     def answer(self, value: Any = None, *, after_ns: int = 0) -> Step | None:
         """Answer the step ``after_ns`` later, and run to the next."""
         self.clock.now_ns += after_ns
+        if isinstance(value, LeaseView) and value.now_ms == NOW_MS:
+            value = replace(value, now_ms=self.clock.redis_ms())
         return self._advance(lambda: self.steps.send(value))
 
     def refuse(self, *, after_ns: int = 0) -> Step | None:

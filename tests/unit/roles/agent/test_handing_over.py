@@ -68,7 +68,7 @@ def test_it_lets_others_lead_for_a_lease_duration() -> None:
     elector = obeying(OTHER)
     elector.answer(view(LeaseCode.RELEASED, holder=""))
 
-    assert isinstance(elector.step, Sleep)
+    assert isinstance(elector.step, Listen)
     assert elector.step.until_ns - elector.clock.now_ns == 5 * S
     assert elector.board.header.ineligible_until_ns == 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisor.core.board import NO_TERM, Term
 from supervisor.core.lease import MS, State
-from supervisor.roles.steps import Ask, Sleep
+from supervisor.roles.steps import Ask, Listen, Sleep
 from supervisor.store.leases import LeaseCode
 from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
 
@@ -129,9 +129,7 @@ def test_the_third_death_within_a_minute_lets_another_replica_lead() -> None:
     assert elector.argument("reason") == "scheduler_crashes"
     elector.answer(view(LeaseCode.RELEASED, holder=""))
 
-    assert isinstance(elector.step, Sleep)
-    assert elector.step.until_ns - elector.clock.now_ns == 10 * S
-    assert elector.board.header.ineligible_until_ns == elector.step.until_ns
+    assert elector.board.header.ineligible_until_ns - elector.clock.now_ns == 10 * S
 
 
 def test_a_standby_whose_scheduler_keeps_dying_does_not_ask() -> None:
@@ -140,8 +138,69 @@ def test_a_standby_whose_scheduler_keeps_dying_does_not_ask() -> None:
     elector.around.generation, elector.around.failures = 4, 3
     elector.answer([])
 
-    assert isinstance(elector.step, Sleep)
-    assert elector.step.until_ns - elector.clock.now_ns == 10 * S
+    assert elector.board.header.ineligible_until_ns - elector.clock.now_ns == 10 * S
+
+
+def standing_back() -> Scripted:
+    """A standby whose scheduler died for the third time within a minute."""
+    elector = Scripted(lease_duration_s=2, renew_period_s=0.4, renew_timeout_s=0.3).stand_by()
+    elector.around.generation, elector.around.failures = 4, 3
+    elector.answer([])
+    return elector
+
+
+def test_it_stands_back_while_another_one_leads() -> None:
+    """It looks once in a lease duration; a term that is renewed is left alone until the pause is over."""
+    elector = standing_back()
+    asked = []
+    for seq in (1, 2, 3):
+        elector.answer([], after_ns=2 * S)
+        asked.append(elector.script)
+        elector.answer(view(LeaseCode.VIEW, seq=seq))
+
+    assert asked == ["lease_view"] * 3
+    assert elector.board.header.ineligible_until_ns > 0
+
+
+def test_it_tries_again_when_nobody_leads_for_a_lease_duration() -> None:
+    """Where the scheduler of every replica keeps dying, one that tries is better than none."""
+    elector = standing_back()
+    for _ in range(2):
+        elector.answer([], after_ns=2 * S)
+        elector.answer(view(LeaseCode.VIEW, holder=""))
+
+    assert elector.board.header.ineligible_until_ns == 0
+    assert ("eligible", {"reason": "nobody_leads"}) in elector.told
+
+
+def test_it_stands_again_when_the_lease_is_released_to_it() -> None:
+    """A person, or a leader with a wrong clock, asked for it by name."""
+    elector = standing_back()
+    event = {"kind": "released", "epoch": "7", "who": "other", "reason": "requested", "prefer": "me", "roster": "1"}
+    elector.answer([("6-0", event)], after_ns=S)
+
+    assert elector.script == "lease_campaign"
+    assert elector.argument("mode") == "free"
+
+
+def test_a_release_to_another_replica_does_not_end_the_pause() -> None:
+    """That one leads."""
+    elector = standing_back()
+    event = {"kind": "released", "epoch": "7", "who": "other", "reason": "requested", "prefer": "third", "roster": "1"}
+    elector.answer([("6-0", event)], after_ns=S)
+
+    assert isinstance(elector.step, Listen)
+    assert elector.board.header.ineligible_until_ns > 0
+
+
+def test_a_death_during_the_pause_does_not_lengthen_it() -> None:
+    """Else replicas that all crash would stay away for longer and longer, and nobody would lead."""
+    elector = standing_back()
+    until_ns = elector.board.header.ineligible_until_ns
+    elector.around.generation = 5
+    elector.answer([], after_ns=2 * S)
+
+    assert elector.board.header.ineligible_until_ns == until_ns
 
 
 def test_an_agent_that_died_meanwhile_does_not_end_the_pause() -> None:
@@ -152,18 +211,19 @@ def test_an_agent_that_died_meanwhile_does_not_end_the_pause() -> None:
     elector = Scripted(before.board)
     elector.begin()
 
-    assert isinstance(elector.step, Sleep)
-    assert elector.step.until_ns == before.board.header.ineligible_until_ns
+    assert isinstance(elector.step, Listen)
+    assert elector.board.header.ineligible_until_ns == before.board.header.ineligible_until_ns
 
 
 def test_every_further_death_doubles_the_pause() -> None:
-    """Ten seconds, twenty, …, five minutes."""
+    """Ten seconds, twenty, …, five minutes; a death during a pause is not a further one."""
     elector = Scripted().stand_by()
     pauses = []
     for generation in range(2, 10):
+        elector.clock.now_ns = max(elector.clock.now_ns, elector.board.header.ineligible_until_ns)
         elector.around.generation, elector.around.failures = generation, 3
         elector.answer([])
-        assert isinstance(elector.step, Sleep)
+        assert isinstance(elector.step, Listen)
         pauses.append((elector.board.header.ineligible_until_ns - elector.clock.now_ns) // S)
 
     assert pauses == [10, 20, 40, 80, 160, 300, 300, 300]

@@ -1,0 +1,44 @@
+"""How far this machine's wall clock is from Redis', and whether that is too far.
+
+Of the two it cannot be said which one is wrong: who compares several machines can.
+
+Time enters as an argument. Nothing here reads a clock, sleeps or logs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MS = 1_000_000
+SKEW_MS_MAX = 500
+"""Further apart is skewed; ``fire`` refuses what is further ahead."""
+
+ROUND_TRIP_NS_MAX = 500 * MS
+"""Half a round trip is the error of a measurement; a slower answer measures nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """The newest measurement."""
+
+    ms: int = 0  # positive: this machine's clock is ahead
+    is_over: bool = False
+
+    def measured(self, *, wall_ms: int, redis_ms: int, round_trip_ns: int) -> Skew:
+        """Return what is known after an answer.
+
+        Args:
+            wall_ms: this machine's clock when the answer was there.
+            redis_ms: Redis' clock when it answered, taken to be half way.
+            round_trip_ns: from the question to after ``wall_ms`` was read.
+        """
+        assert round_trip_ns >= 0
+        if round_trip_ns > ROUND_TRIP_NS_MAX:
+            return self
+        ms = wall_ms - redis_ms - round_trip_ns // (2 * MS)
+        # Once over, it must come well below, so that one that is near the limit is not told of every second.
+        return Skew(ms, abs(ms) > (SKEW_MS_MAX // 2 if self.is_over else SKEW_MS_MAX))
+
+    def is_worse_than(self, other_ms: int) -> bool:
+        """Whether another's clock, that many ms from Redis', is right and clearly better than this one."""
+        return abs(other_ms) <= SKEW_MS_MAX and 2 * abs(other_ms) < abs(self.ms)

@@ -1,0 +1,51 @@
+"""The one comparison between this machine's wall clock and Redis'."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.core.clock_skew import MS, ROUND_TRIP_NS_MAX, Skew
+
+
+def measured(skew_ms: int, *, before: Skew | None = None, took_ms: int = 0) -> Skew:
+    """Return what an answer shows when this clock is ``skew_ms`` ahead and the answer half as old as it took."""
+    wall_ms = 1_000_000 + skew_ms + took_ms // 2
+    return (before or Skew()).measured(wall_ms=wall_ms, redis_ms=1_000_000, round_trip_ns=took_ms * MS)
+
+
+@pytest.mark.parametrize("skew_ms", [-3_600_000, -501, -500, 0, 500, 501, 3_600_000])
+@pytest.mark.parametrize("took_ms", [0, 2, 400])
+def test_half_the_way_of_the_answer_is_taken_off(skew_ms: int, took_ms: int) -> None:
+    """A slow Redis must not look like a clock that is ahead."""
+    skew = measured(skew_ms, took_ms=took_ms)
+
+    assert skew == Skew(skew_ms, is_over=abs(skew_ms) > 500)
+
+
+def test_an_answer_that_took_too_long_measures_nothing() -> None:
+    """This process was stopped, or Redis was: when it read its clock cannot be said."""
+    before = measured(700)
+
+    assert measured(0, before=before, took_ms=ROUND_TRIP_NS_MAX // MS + 1) is before
+
+
+@pytest.mark.parametrize(("skew_ms", "is_over"), [(501, True), (500, True), (-251, True), (250, False), (0, False)])
+def test_who_was_too_far_off_must_come_well_within_the_limit(skew_ms: int, *, is_over: bool) -> None:
+    """A clock near the limit is told of once, not every second."""
+    assert measured(skew_ms, before=measured(600)).is_over == is_over
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "other_ms", "is_worse"),
+    [
+        (-3_600_000, 0, True),
+        (-3_600_000, 500, True),
+        (-3_600_000, -501, False),  # that one is off as well
+        (501, 499, False),  # as good as the same
+        (501, -250, True),
+        (3_600_000, 3_600_000, False),  # it is Redis' clock that is off
+    ],
+)
+def test_only_a_clock_that_is_right_and_clearly_better_counts(own_ms: int, other_ms: int, *, is_worse: bool) -> None:
+    """Otherwise two replicas near the limit would hand over to each other."""
+    assert measured(own_ms).is_worse_than(other_ms) == is_worse
