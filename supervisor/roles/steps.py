@@ -8,7 +8,7 @@ them; tests drive the same code in a seeded world (supervisor.testing.world).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from supervisor.core.errors import TenureError
@@ -19,10 +19,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Run one script and answer with its parsed reply."""
+    """Run one script and answer with its parsed reply.
+
+    ``meanwhile`` may be done once the question is sent, until the answer comes: work that asks nothing of the
+    world. Whoever asks must do without, and bear that it is done and no answer comes.
+    """
 
     call: Call[Any]
     timeout_ns: int
+    meanwhile: Callable[[], None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,8 +134,8 @@ class Store:
         """Show the address only: a connection's arguments hold the password."""
         return f"<{type(self).__name__} {self.where}>"
 
-    def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
-        """Send ``call`` and return its parsed reply.
+    def run(self, call: Call[T], *, timeout_s: float | None = None, meanwhile: Callable[[], None] | None = None) -> T:
+        """Send ``call`` and return its parsed reply; ``meanwhile`` is done between the two, within the bound.
 
         Raises:
             StoreUnavailableError: no answer, or not now, or no replica has it. The call may have had its effect.
@@ -148,7 +148,9 @@ class Store:
         durable_ms = self._durable_ms if call.script in DURABLE else 0
         try:
             try:
-                replies = self._send(self._call_link, wait_s, "EVALSHA", item.sha, *tail, durable_ms=durable_ms)
+                replies = self._send(
+                    self._call_link, wait_s, "EVALSHA", item.sha, *tail, durable_ms=durable_ms, meanwhile=meanwhile
+                )
             except NoScriptError:
                 replies = self._send(self._call_link, wait_s, "EVAL", item.source, *tail, durable_ms=durable_ms)
             reply = replicated(replies, where=self.where, operation=call.script, bound_ms=durable_ms)
@@ -202,7 +204,14 @@ class Store:
     def _meaning(self, error: Exception, operation: str) -> Exception:
         return translate(error, where=self.where, operation=operation, is_routed=self._route is not None)
 
-    def _send(self, link: Any, wait_s: float, *parts: Any, durable_ms: int = 0) -> list[Any]:
+    def _send(
+        self,
+        link: Any,
+        wait_s: float,
+        *parts: Any,
+        durable_ms: int = 0,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> list[Any]:
         """Return the reply, and with ``durable_ms`` that to WAIT."""
         until_ns = self._clock.elapsed_ns() + int(wait_s * 1e9)
         try:
@@ -211,7 +220,7 @@ class Store:
                 link.disconnect()
             if not link.is_connected:
                 self._open(link, until_ns)
-            return self._exchange(link, until_ns, parts, durable_ms)
+            return self._exchange(link, until_ns, durably(parts, durable_ms) if durable_ms else [parts], meanwhile)
         except ResponseError as error:
             if is_stale_master(error):
                 self._drop(link)  # the name may lead to another server now
@@ -220,9 +229,12 @@ class Store:
             self._drop(link)
             raise
 
-    def _exchange(self, link: Any, until_ns: int, parts: Sequence[Any], durable_ms: int) -> list[Any]:
-        commands = durably(parts, durable_ms) if durable_ms else [parts]
+    def _exchange(
+        self, link: Any, until_ns: int, commands: Sequence[Any], meanwhile: Callable[[], None] | None
+    ) -> list[Any]:
         link.send_packed_command(link.pack_commands(commands))
+        if meanwhile is not None:
+            meanwhile()
         replies: list[Any] = []
         for _ in commands:
             try:

@@ -74,12 +74,15 @@ class FireItem(NamedTuple):
     why: str = ""  # letters of schedule_state.REASONS
     job: str = ""  # for reports
 
-    def arguments(self) -> Iterator[Argument]:
-        """Yield the fields in the order of the script."""
-        yield from (self.what.value, self.schedule, self.revision, self.mark_ms, self.nominal_ms, self.new_mark_ms)
-        yield "" if self.next_ms is None else self.next_ms
-        yield f"{self.missed}{self.why}" if self.missed else "0"
-        yield from (self.policy, self.run.run_id, self.run.queue, self.run.data)
+    def arguments(self) -> tuple[str, str, bytes]:
+        """Return line, shape and data, as the script takes them."""
+        next_ms = "-" if self.next_ms is None else self.next_ms
+        run = self.run
+        line = (
+            f"{self.what.value} {self.revision} {self.mark_ms} {self.nominal_ms} {self.new_mark_ms} {next_ms} "
+            f"{self.missed}{self.why if self.missed else ''} {self.schedule} {run.run_id or '-'}"
+        )
+        return line, f"{self.policy} {run.queue or '-'}", run.data
 
 
 class FireResult(NamedTuple):

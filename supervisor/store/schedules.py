@@ -86,6 +86,20 @@ class LogEntry:
     missed: int
     at_ms: int
 
+    @classmethod
+    def parse(cls, line: str) -> LogEntry:
+        """Return the decision in one line of the log."""
+        schedule, nominal, epoch, run, code, missed, at = line.split(" ")
+        return cls(
+            schedule=schedule,
+            nominal_ms=int(nominal),
+            epoch=int(epoch),
+            run_id="" if run == "-" else run,
+            code=FireCode(code),
+            missed=int(missed),
+            at_ms=int(at),
+        )
+
 
 class Schedules:
     """Builds the calls."""
@@ -230,17 +244,4 @@ def _definitions(reply: Any) -> list[tuple[int, bytes] | None]:
 
 
 def _log(reply: Any) -> list[LogEntry]:
-    found = []
-    for line in texts(reply):
-        schedule, nominal, epoch, run, code, missed, at = line.split(" ")
-        entry = LogEntry(
-            schedule=schedule,
-            nominal_ms=int(nominal),
-            epoch=int(epoch),
-            run_id="" if run == "-" else run,
-            code=FireCode(code),
-            missed=int(missed),
-            at_ms=int(at),
-        )
-        found.append(entry)
-    return found
+    return [LogEntry.parse(line) for line in texts(reply)]

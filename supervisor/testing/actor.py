@@ -128,6 +128,8 @@ class Actor:
         world = self._world
         if isinstance(step, Ask):
             self._ask(step, number)
+            if step.meanwhile is not None:
+                step.meanwhile()
             return
         until_ns = self._clock.true_ns(step.until_ns)
         answer: list[Any] = []

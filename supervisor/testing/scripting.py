@@ -15,6 +15,7 @@ Does not guarantee
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
 from typing import Any, TypeVar
@@ -85,9 +86,11 @@ class QuickStore(Store):
         values.clear()
         values.update(deepcopy(data))
 
-    def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
+    def run(self, call: Call[T], *, timeout_s: float | None = None, meanwhile: Callable[[], None] | None = None) -> T:
         """Run ``call`` now and return its parsed reply; see ``Store.run``."""
         del timeout_s
+        if meanwhile is not None:
+            meanwhile()
         item = script(call.script)
         try:
             if item.sha in _CHECKED:

@@ -31,7 +31,6 @@ _ASKING = (
     "fakeredis.commands_mixins.server_mixin",
     "fakeredis.model._stream",
 )
-_LOG_PAGE = 1000
 DEFINITION_FIELDS = 9  # of lib/define.lua
 
 
@@ -74,7 +73,6 @@ class Server:
         self.calls = 0
         self.counts: Counter[str] = Counter()  # calls of each script
         self.granted: list[int] = []  # every epoch, in the order of their grants
-        self._log_seen = 0
         self._newest_decision = self._newest_event = (0, 0)
         self._events: list[tuple[str, dict[str, str]]] = []  # as in the stream, at hand for every listener
 
@@ -114,7 +112,6 @@ class Server:
         """Lose every key."""
         self.store.raw.flushall()
         self._events.clear()
-        self._log_seen = 0
         self._newest_decision = self._newest_event = (0, 0)
         self.created_ms.clear()
 
@@ -131,7 +128,6 @@ class Server:
         self._read_events()
         self.granted = before
         self._newest_decision = self.store.newest(self.keys.schedule_log)
-        self._log_seen = self.store.raw.xlen(self.keys.schedule_log)
 
     def definitions(self) -> list[ScheduleDef]:
         """Return every stored schedule."""
@@ -160,15 +156,13 @@ class Server:
             del self.created_ms[gone]
 
     def _keep_decisions(self) -> None:
+        after = "({}-{}".format(*self._newest_decision) if any(self._newest_decision) else "-"
+        entries: Any = self.store.raw.xrange(self.keys.schedule_log, after, "+")
         self._newest_decision = self.store.newest(self.keys.schedule_log)
-        length = self.store.raw.xlen(self.keys.schedule_log)
-        new = length - self._log_seen
-        if new > 0:
-            log = self.store.run(Schedules(self.keys).log(min(new, _LOG_PAGE)))
-            self.decisions += reversed(log)
-            self.terms += [self._standing_epoch()] * len(log)
-            self.moments_ns += [self.now_ns()] * len(log)
-        self._log_seen = length
+        log = [LogEntry.parse(line) for _, fields in entries for line in _text(fields[b"r"]).splitlines()]
+        self.decisions += log
+        self.terms += [self._standing_epoch()] * len(log)
+        self.moments_ns += [self.now_ns()] * len(log)
 
 
 def _text(value: Any) -> str:

@@ -40,8 +40,10 @@ class Asking:
         self.idle_ns = idle_ns
         self._rng = rng
 
-    def ask(self, term: Term, call: Call[Any]) -> Steps[Any]:
+    def ask(self, term: Term, call: Call[Any], meanwhile: Callable[[], None] | None = None) -> Steps[Any]:
         """Send ``call`` until it is answered, while ``term`` is trusted.
+
+        ``meanwhile`` may be done while an answer is awaited, once for each time it is sent, or not at all.
 
         Raises:
             TermOverError: the board has another term, or the tree stops.
@@ -51,7 +53,7 @@ class Asking:
         while True:
             yield from self.await_trust(term)
             try:
-                return (yield Ask(call, ASK_TIMEOUT_NS))
+                return (yield Ask(call, ASK_TIMEOUT_NS, meanwhile))
             except (StoreUnavailableError, StoreRefusedError) as error:
                 failures += 1
                 self.report("scheduler_unanswered", script=call.script, failures=failures, error=str(error))

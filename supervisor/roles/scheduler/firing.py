@@ -1,13 +1,17 @@
 """Sends batches to ``fire`` and takes in what Redis decided.
 
+While Redis decides a full batch, the answer to the one before is taken in and the next one is put together. So one
+batch is in flight at a time, and trust is asked for before each, as if nothing were done at once.
+
 Guarantees
     An item that cannot be made does not keep the others from being fired.
     What Redis refused is read again, held or dropped; it is never sent again as it was.
+    What was put together and not sent ends with the term; Redis still has it in the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from supervisor.core.board import Term
@@ -22,6 +26,10 @@ from supervisor.store.schedule_items import FireCode, FireItem, FireReply
 from supervisor.store.schedules import Schedules
 
 HOLD_NS = 500 * MS
+OLD_MS = 500
+"""A batch that was put together longer ago, and was not sent, is put together anew: more may be due by now."""
+
+_PLAIN = {FireCode.FIRED, FireCode.SKIPPED}
 _ADVANCED = {FireCode.FIRED, FireCode.SKIPPED, FireCode.BUFFERED, FireCode.DROPPED, FireCode.MISSED}
 
 
@@ -38,13 +46,25 @@ class Decided(NamedTuple):
         return f"{self.item.schedule}@{self.item.nominal_ms} {self.code.lower()}{missed}"
 
 
+class Batch(NamedTuple):
+    """What goes into one script."""
+
+    items: list[FireItem]
+    sent: dict[str, Ready]
+    idle: list[Ready]  # not due: the clock went back, or it is Redis' that decides
+    moment: Moment
+
+
 class Firing:
     """Fires for the planner."""
 
-    def __init__(self, schedules: Schedules, asking: Asking, reading: Reading) -> None:
+    def __init__(self, schedules: Schedules, asking: Asking, reading: Reading, *, moment: Callable[[], Moment]) -> None:
         self._schedules = schedules
         self._asking = asking
         self._reading = reading
+        self._moment = moment
+        self._next: Batch | None = None  # put together while the one before was in flight
+        self._answered: tuple[Batch, FireReply] | None = None  # not yet taken in
         self._held: dict[str, Ready] = {}  # their due time is ahead of Redis' clock
         self._held_until_ns = 0
         self._is_skewed = False  # this machine's wall clock is too far ahead of Redis'
@@ -56,7 +76,29 @@ class Firing:
 
     def begin(self) -> None:
         """Start a term."""
+        self.settle()
+        self._next = None
         self._held = {}
+
+    def settle(self) -> None:
+        """Take in the answer that was put off."""
+        if self._answered is not None:
+            batch, reply = self._answered
+            self._answered = None
+            self._tell(batch.items, reply)
+            self._apply(batch, reply)
+
+    def due(self, moment: Moment) -> Batch | None:
+        """Take out of the window what is on time, as much as goes into one script; None when nothing is due."""
+        batch, self._next = self._next, None
+        if batch is not None and abs(moment.now_ms - batch.moment.now_ms) > OLD_MS:
+            for ready in [*batch.sent.values(), *batch.idle]:
+                self._reading.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
+            batch = None
+        if batch is None:
+            due = self._reading.window.due(moment.now_ms, moment.now_ms - moment.grace_ms, FIRE_BATCH_MAX)
+            batch = self.batch(due, moment) if due else None
+        return batch
 
     def end_hold(self, moment: Moment) -> None:
         """Plan what was held again, once its time is over."""
@@ -65,14 +107,15 @@ class Firing:
                 self._reading.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
             self._held = {}
 
-    def fire(self, term: Term, due: Sequence[Ready], moment: Moment) -> Steps[int]:
-        """Decide what ``due`` owe; return how many items that were."""
-        skewed, redis_ms, count = yield from self._batch(term, due, moment)
-        self._note_skew(moment.now_ms - redis_ms, is_skewed=bool(skewed))
+    def fire(self, term: Term, batch: Batch) -> Steps[int]:
+        """Have ``batch`` decided; return how many items that were."""
+        skewed, redis_ms, count = yield from self._fire(term, batch)
+        self._note_skew(batch.moment.now_ms - redis_ms, is_skewed=bool(skewed))
         if skewed:
             # The one comparison of two clocks: this machine's is ahead of Redis', so Redis' decides. A wall
             # clock that jumped ahead can thus neither push watermarks into the future nor stop the schedules.
-            still, _, more = yield from self._batch(term, skewed, moment._replace(now_ms=redis_ms))
+            again = self.batch(skewed, batch.moment._replace(now_ms=redis_ms))
+            still, _, more = yield from self._fire(term, again)
             count += more
             if not self._held:
                 self._held_until_ns = self._asking.clock.elapsed_ns() + HOLD_NS
@@ -81,38 +124,55 @@ class Firing:
 
     def begin_runs(self, term: Term, begin: Sequence[FireItem]) -> Steps[None]:
         """Start what begins without a due time; what follows it is found by reading the schedule again."""
+        held: set[str] = set()
         for start in range(0, len(begin), FIRE_BATCH_MAX):
             batch = begin[start : start + FIRE_BATCH_MAX]
             reply = yield from self._send(term, batch)
             self._tell(batch, reply)
-            held: set[str] = set()
             for item, (code, _) in zip(batch, reply.results, strict=True):
                 if code in {FireCode.HELD, FireCode.PAUSED}:
                     held.add(item.schedule)  # what waits behind it is a DUP, and says nothing new
                 elif item.schedule not in held:
                     self._reading.again(item.schedule)
 
-    def _batch(self, term: Term, due: Sequence[Ready], moment: Moment) -> Steps[tuple[list[Ready], int, int]]:
-        """Fire one batch; return those ahead of Redis' time, that time, and the number of items."""
-        batch: list[FireItem] = []
-        sent: dict[str, Ready] = {}
-        idle: list[Ready] = []
+    def batch(self, due: Sequence[Ready], moment: Moment) -> Batch:
+        """Put together what ``due`` owe; what is too much goes back into the window."""
+        batch = Batch([], {}, [], moment)
         for ready in due:
-            if len(batch) >= FIRE_BATCH_MAX:
+            if len(batch.items) >= FIRE_BATCH_MAX:
                 self._reading.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
                 continue
-            found = self._items(ready, moment, FIRE_BATCH_MAX - len(batch))
+            found = self._items(ready, moment, FIRE_BATCH_MAX - len(batch.items))
             if found:
-                batch += found
-                sent[ready.schedule] = ready
+                batch.items.extend(found)
+                batch.sent[ready.schedule] = ready
             elif found is not None:
-                idle.append(ready)  # not due: the clock went back, or it is Redis' that decides
-        if not batch:
-            return idle, moment.now_ms, 0
-        reply = yield from self._send(term, batch)
-        self._tell(batch, reply)
-        skewed = self._apply(sent, batch, reply, moment)
-        return idle + skewed, reply.now_ms, len(batch)
+                batch.idle.append(ready)
+        return batch
+
+    def _fire(self, term: Term, batch: Batch) -> Steps[tuple[list[Ready], int, int]]:
+        """Fire one batch; return those ahead of Redis' time, that time, and the number of items."""
+        items, moment = batch.items, batch.moment
+        if not items:
+            return batch.idle, moment.now_ms, 0
+        # Behind a batch that is not full there is nothing to prepare: what is due by then goes together.
+        meanwhile = self._go_on if len(items) >= FIRE_BATCH_MAX else self.settle
+        try:
+            reply = yield from self._send(term, items, meanwhile)
+        finally:
+            self.settle()  # that of the batch before, unless it was done meanwhile
+        if self._next is not None and not batch.idle and all(code in _PLAIN for code, _ in reply.results):
+            self._answered = (batch, reply)
+            return [], reply.now_ms, len(items)
+        self._tell(items, reply)
+        skewed = self._apply(batch, reply)
+        return batch.idle + skewed, reply.now_ms, len(items)
+
+    def _go_on(self) -> None:
+        """Do what can be done while a batch is in flight: it concerns other schedules, or another answer."""
+        self.settle()
+        if self._next is None:
+            self._next = self.due(self._moment())
 
     def _items(self, ready: Ready, moment: Moment, limit: int) -> list[FireItem] | None:
         try:
@@ -121,18 +181,18 @@ class Firing:
             self._reading.refuse(ready, str(error))
             return None
 
-    def _send(self, term: Term, batch: Sequence[FireItem]) -> Steps[FireReply]:
+    def _send(
+        self, term: Term, batch: Sequence[FireItem], meanwhile: Callable[[], None] | None = None
+    ) -> Steps[FireReply]:
         call = self._schedules.fire(epoch=term.epoch, nonce=term.nonce, items=batch)
-        reply: FireReply = yield from self._asking.ask(term, call)
+        reply: FireReply = yield from self._asking.ask(term, call, meanwhile=meanwhile)
         return reply
 
-    def _apply(
-        self, sent: dict[str, Ready], batch: Sequence[FireItem], reply: FireReply, moment: Moment
-    ) -> list[Ready]:
+    def _apply(self, batch: Batch, reply: FireReply) -> list[Ready]:
         """Take the schedules on as Redis decided; return those whose due time its clock has not reached."""
         marks: dict[str, int] = {}
         skewed = []
-        for item, (code, mark_ms) in zip(batch, reply.results, strict=True):
+        for item, (code, mark_ms) in zip(batch.items, reply.results, strict=True):
             name = item.schedule
             if code in _ADVANCED or code is FireCode.DUP:
                 # DUP: Redis knows better, from an answer that was lost or from another term.
@@ -140,12 +200,12 @@ class Firing:
                 if code is FireCode.BUFFERED and item.policy.startswith("cancel"):
                     self._reading.again(name)  # it is to be looked at when the grace is over
             elif code is FireCode.SKEWED and name not in marks:
-                skewed.append(sent[name])
+                skewed.append(batch.sent[name])
             elif code is FireCode.STALE:
                 self._reading.again(name)
         for name, mark_ms in marks.items():
             self._reading.remember(name, mark_ms)
-            self._follow(sent[name], mark_ms, moment)
+            self._follow(batch.sent[name], mark_ms, batch.moment)
         return skewed
 
     def _follow(self, ready: Ready, mark_ms: int, moment: Moment) -> None:

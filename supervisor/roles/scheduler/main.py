@@ -81,7 +81,7 @@ class Driver:
     def _execute(self, step: Step) -> Any:
         self._beat()
         if isinstance(step, Ask):
-            answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9)
+            answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9, meanwhile=step.meanwhile)
             self._seat.row.redis_ok_ns = self._clock.elapsed_ns()
             return answer
         now_ns = self._clock.elapsed_ns()

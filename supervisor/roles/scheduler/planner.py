@@ -23,7 +23,7 @@ from supervisor.clock import Clock
 from supervisor.core.board import Board, Term
 from supervisor.core.errors import FencedError
 from supervisor.core.lease import MS
-from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
+from supervisor.core.model import ScheduleDef
 from supervisor.roles.scheduler.asking import Asking, TermOverError, same
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.deciding import Moment
@@ -79,7 +79,7 @@ class Scheduler:
             board=board, clock=clock, is_stopping=is_stopping, report=report, rng=rng, idle_ns=self.idle_ns
         )
         self._reading = Reading(schedules, self._asking, reconcile_ns=self.reconcile_ns)
-        self._firing = Firing(schedules, self._asking, self._reading)
+        self._firing = Firing(schedules, self._asking, self._reading, moment=self._moment)
         self._refused: Term | None = None
         self._declaring = Declaring(
             schedules.keys, definitions, lease_ms=lease_ms, clock=clock, report=report, allow_empty=allow_empty
@@ -114,12 +114,15 @@ class Scheduler:
         self._firing.begin()
         self._is_served = False  # whether what is due at its start was looked at
         self._audit_at_ns = self._clock.elapsed_ns() + self.audit_ns
-        while True:
-            yield from self._asking.await_trust(term)
-            if not (yield from self._work(term)):
-                changes = yield Watch(self._reading.last_change, self._wake_ns())
-                if changes:
-                    self._heard(changes)
+        try:
+            while True:
+                yield from self._asking.await_trust(term)
+                if not (yield from self._work(term)):
+                    changes = yield Watch(self._reading.last_change, self._wake_ns())
+                    if changes:
+                        self._heard(changes)
+        finally:
+            self._firing.settle()
 
     def _heard(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         self._reading.hear(changes)
@@ -131,9 +134,9 @@ class Scheduler:
         self._notice_loss()
         moment = self._moment()
         self._firing.end_hold(moment)
-        due = self._reading.window.due(moment.now_ms, moment.now_ms - moment.grace_ms, FIRE_BATCH_MAX)
-        if due:
-            yield from self._firing.fire(term, due, moment)
+        batch = self._firing.due(moment)
+        if batch is not None:
+            yield from self._firing.fire(term, batch)
             return True
         if self._reading.is_due(moment):
             begin = yield from self._reading.read(term, moment)
@@ -152,7 +155,7 @@ class Scheduler:
         if now_ns < self._late_at_ns or not self._reading.window.behind:
             return False
         late = self._reading.window.late(min(LATE_BATCH, self._catchup_rate))
-        count = yield from self._firing.fire(term, late, moment)
+        count = yield from self._firing.fire(term, self._firing.batch(late, moment))
         pace_ns = count * 1000 * MS // self._catchup_rate
         self._late_at_ns = max(self._late_at_ns, now_ns - round(LATE_BURST_S * 1000) * MS) + pace_ns
         return True
@@ -185,8 +188,8 @@ class Scheduler:
         lost_ms = self._asking.board.header.doubtful_until_ms
         if lost_ms != self._lost_ms:
             self._lost_ms = lost_ms
-            self._reading.forget()
             self._firing.begin()
+            self._reading.forget()
 
     def _moment(self) -> Moment:
         doubtful_ms = self._asking.board.header.doubtful_until_ms

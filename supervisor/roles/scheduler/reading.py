@@ -27,7 +27,7 @@ from supervisor.store.schedule_items import DueReply, FireItem, PlanCode, PlanIt
 from supervisor.store.schedules import Schedules
 from supervisor.store.scripts import Call
 
-AHEAD_MS = 1500
+AHEAD_MS = 6000  # long enough to read 100,000 that are due at one instant
 PAGE = 250
 OVERDUE_MS = 60_000
 FORGOTTEN_MS = 500  # what was due so long ago and still is in the plan is not in the window

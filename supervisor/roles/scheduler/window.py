@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from supervisor.core.plan import Plan
 from supervisor.roles.scheduler.deciding import Ready
 
-WINDOW_MAX = 20_000
+WINDOW_MAX = 100_000
 
 
 class Window:

@@ -5,17 +5,19 @@
 --       nonce          of the caller's term
 --       skew_limit_ms  how far ahead of this server's time a due time may be
 --       log_cap        how many decisions are remembered
---       items...       what, schedule, revision, mark_ms, nominal_ms, new_mark_ms, next_ms, missed, policy, id, queue,
---                      data: once for each item
+--       items...       line, shape, data: once for each item. A few long texts cost less than many short ones
+--                      line   what revision mark_ms nominal_ms new_mark_ms next_ms missed schedule id
+--                      shape  overlap max_running buffer_limit cancel_grace_ms max_runs wait keep_ms queue; - is none
+--                      data   of the run; empty for missed and drop
 --                      what     due: this nominal time is due. missed: none runs, the watermark advances
 --                               start: the first that waits in the buffer may start. force: the same, and what was asked
 --                               to stop has had its time. drop: the first that waits is too old. initial: the run that
 --                               a new schedule begins with
---                      next_ms  when to look again; empty: not by time
+--                      next_ms  when to look again; -: not by time
 --                      missed   how many due times pass without a run, and letters that say why
---                      policy   overlap, max_running, buffer_limit, cancel_grace_ms, max_runs, what the end of a run
---                               causes, for how long a completed schedule is kept; - is none
---                      id, queue, data  of the run; empty for missed and drop
+--                      wait     what the end of a run causes
+--                      keep_ms  for how long a completed schedule is kept
+--                      id, queue  of the run; - for missed and drop
 --
 -- Includes  clock
 --           term
@@ -41,46 +43,66 @@
 -- Does not ask whether the lease has run out: a term that nobody replaced cannot conflict.
 -- Reads everything first, decides, and writes at the end with as few commands as possible: 250 items in a few ms.
 -- A request to look at the schedule (a score of 0 or less in the plan) is never overwritten here.
-local FIELDS, FIRST, HISTORY = 12, 5, 10000
+local FIELDS, FIRST, HISTORY, LINES = 3, 5, 10000, 10 -- LINES decisions in one entry of the log
 local WHAT = { due = true, missed = true, start = true, force = true, drop = true, initial = true }
 local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
 if refused then
   return refused
 end
 if not_whole(3, 4) or #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
-  return refuse('items of 12 fields')
+  return refuse('items of 3 fields')
 end
 local S = KEYS[1] .. 'schedule:'
-local names, place, policies, checked = {}, {}, {}, {}
-local function policy_of(text)
-  local overlap, running, buffer, grace, runs, wait, keep =
-    string.match(text, '^(%l[%l_]*) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+)$')
-  policies[text] = overlap and {
+local names, place, shapes, kinds, items, groups = {}, {}, {}, {}, {}, {}
+local function shape_of(text)
+  local overlap, running, buffer, grace, runs, wait, keep, queue =
+    string.match(text, '^(%l[%l_]*) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%S+)$')
+  shapes[text] = overlap and {
     overlap = overlap, running = tonumber(running), buffer = tonumber(buffer), grace = tonumber(grace),
-    runs = tonumber(runs), wait = wait == '-' and '' or wait, keep = tonumber(keep),
+    runs = tonumber(runs), wait = wait == '-' and '' or wait, keep = tonumber(keep), queue = queue,
     is_tracked = overlap ~= 'allow' or wait ~= '-', is_delayed = string.find(wait, 'c', 1, true) ~= nil,
   }
-  return policies[text]
+  return shapes[text]
 end
 
+-- What the runs of one queue, kind and priority share: where they go, and which of them there are.
+local function group_of(queue, data)
+  local head = string.sub(data, 1, 2)
+  local of = kinds[queue] or { known = {} }
+  kinds[queue] = of
+  if not of[head] then
+    check_types(queue, head)
+    of[head] = { queue = queue, list = ready(queue, data), letter = string.sub(data, 1, 1), ids = {}, new = {},
+      known = of.known, entering = {} }
+    groups[#groups + 1] = of[head]
+  end
+  return of[head]
+end
+
+local LINE = '^(%l+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(%l*) (%S+) (%S+)$'
+local ENDING = '^(%l+) (%d+) (%d+) (%d+) (%d+) (%-) (%d+)(%l*) (%S+) (%S+)$'
 for i = FIRST, #ARGV, FIELDS do
-  local name, has_run = ARGV[i + 1], ARGV[i] ~= 'missed' and ARGV[i] ~= 'drop'
-  local numbers = table.concat({ ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6], ARGV[i + 7] }, ' ')
-  if not WHAT[ARGV[i]] or not string.match(numbers, '^%d+ %d+ %d+ %d+ %d* %d+%l*$')
-    or not (policies[ARGV[i + 8]] or policy_of(ARGV[i + 8])) or (has_run and not is_head(ARGV[i + 11])) then
-    return refuse('item ' .. name)
+  local line, data = ARGV[i], ARGV[i + 2]
+  local what, revision, mark, nominal, new_mark, next, missed, why, name, id = string.match(line, LINE)
+  if not what then
+    what, revision, mark, nominal, new_mark, next, missed, why, name, id = string.match(line, ENDING)
   end
-  if has_run then
-    local kind = ARGV[i + 10] .. ' ' .. string.sub(ARGV[i + 11], 1, 2)
-    if not checked[kind] then
-      check_types(ARGV[i + 10], string.sub(ARGV[i + 11], 1, 2))
-      checked[kind] = true
-    end
+  local policy, has_run = shapes[ARGV[i + 1]] or shape_of(ARGV[i + 1]), what ~= 'missed' and what ~= 'drop'
+  if not WHAT[what] or not policy or (has_run and not is_head(data)) then
+    return refuse('item ' .. line)
   end
-  if not place[name] then
-    names[#names + 1] = name
-    place[name] = #names
+  local group = has_run and group_of(policy.queue, data)
+  if group then
+    group.ids[#group.ids + 1] = id
   end
+  local n = place[name]
+  if not n then
+    n = #names + 1
+    names[n], place[name] = name, n
+  end
+  items[#items + 1] = { what = what, revision = revision, mark = mark, nominal = nominal, new_mark = new_mark,
+    next = next ~= '-' and next or '', missed = missed, why = why, name = name, id = id, n = n, policy = policy,
+    group = group, data = data }
 end
 
 -- These raise, before the first write, if a key is not ours.
@@ -93,8 +115,21 @@ local states = redis.call('HMGET', S .. 'state', unpack(names))
 local pauses = redis.call('HLEN', S .. 'paused') > 0 and redis.call('HMGET', S .. 'paused', unpack(names)) or {}
 local scores = redis.call('ZMSCORE', S .. 'next', unpack(names))
 local now, limit = now_ms(), tonumber(ARGV[3])
-local running, packed, wanted = {}, {}, {} -- by place: live runs once asked for, state once touched, score once decided
-local lists, entering, log = {}, {}, {}
+local running, packed, extended, wanted = {}, {}, {}, {} -- by place: live runs, state, and score once they are touched
+local log, at = {}, whole(now)
+for _, group in ipairs(groups) do
+  for k, data in ipairs(redis.call('HMGET', q(group.queue, 'data'), unpack(group.ids))) do
+    group.known[group.ids[k]] = data and true or nil
+  end
+end
+
+-- Make the runs of a group exist that are new.
+local function flush(group)
+  if #group.new > 0 then
+    redis.call('HSET', q(group.queue, 'data'), unpack(group.new))
+    group.new = {}
+  end
+end
 
 -- Unfinished runs of a schedule, each checked against its record: what is gone or dead holds nothing up.
 local function live(n)
@@ -121,6 +156,9 @@ end
 -- End a run that must give way. One that nobody works on ends now, and so does one whose time is over: its worker is
 -- told, and what it still reports is refused. Else its worker is asked. Returns whether the run is gone.
 local function give_way(line, is_forced)
+  for _, group in ipairs(groups) do
+    flush(group) -- what gives way may be a run of this very batch
+  end
   local queue, id = string.match(line, '^(%S+) (.*)$')
   local token = redis.call('HGET', q(queue, 'run'), id)
   if token then
@@ -163,30 +201,29 @@ local function complete(n, policy)
   wanted[n] = policy.keep and whole(now + policy.keep) or ''
 end
 
-local function enqueue(n, i, policy)
-  local id, queue, data = ARGV[i + 9], ARGV[i + 10], ARGV[i + 11]
-  if create(queue, id, data) then
-    local list = ready(queue, data)
-    if not lists[list] then
-      lists[list] = { queue = queue, letter = string.sub(data, 1, 1) }
-    end
-    table.insert(lists[list], id)
+local function enqueue(n, item, policy)
+  local group, id = item.group, item.id
+  if not group.known[id] then -- an id names one run
+    group.known[id] = true
+    group.new[#group.new + 1] = id
+    group.new[#group.new + 1] = item.data
+    group.entering[#group.entering + 1] = id
   end
-  entering[queue] = true
+  group.is_used = true
   if policy.is_tracked then
     local lines = live(n)
-    lines[#lines + 1] = queue .. ' ' .. id
+    lines[#lines + 1] = group.queue .. ' ' .. id
   end
 end
 
-local function buffer(n, i)
-  redis.call('RPUSH', S .. 'buf:' .. ARGV[i + 1], ARGV[i + 4])
+local function buffer(n, item)
+  redis.call('RPUSH', S .. 'buf:' .. item.name, item.nominal)
   state_add(state(n), 8, 1)
   return 'BUFFERED'
 end
 
 -- What becomes of a due run while as many as may be are unfinished; FIRED if it need not wait.
-local function overlapping(n, i, policy)
+local function overlapping(n, item, policy)
   local how = policy.overlap
   if how == 'allow' then
     return 'FIRED'
@@ -205,11 +242,11 @@ local function overlapping(n, i, policy)
     local numbers = state_numbers(state(n))
     numbers[6], numbers[8] = numbers[6] + numbers[8], 0 -- a newer nominal time takes the place of the one that waits
     numbers[9] = numbers[9] > 0 and numbers[9] or now + policy.grace
-    redis.call('DEL', S .. 'buf:' .. ARGV[i + 1])
-    return buffer(n, i)
+    redis.call('DEL', S .. 'buf:' .. item.name)
+    return buffer(n, item)
   elseif how == 'buffer_one' or how == 'buffer_all' then
     if waiting < policy.buffer then
-      return buffer(n, i)
+      return buffer(n, item)
     end
     return how == 'buffer_one' and 'SKIPPED' or 'DROPPED'
   end
@@ -217,10 +254,10 @@ local function overlapping(n, i, policy)
 end
 
 -- Take the first that waits out of the buffer, and decide it by the policy as it is now.
-local function waiting(n, i, policy)
-  local what, key, how = ARGV[i], S .. 'buf:' .. ARGV[i + 1], policy.overlap
+local function waiting(n, item, policy)
+  local what, key, how = item.what, S .. 'buf:' .. item.name, policy.overlap
   local numbers = state_numbers(state(n))
-  if redis.call('LINDEX', key, 0) ~= ARGV[i + 4] then
+  if redis.call('LINDEX', key, 0) ~= item.nominal then
     return 'DUP'
   end
   local code = 'FIRED'
@@ -258,16 +295,44 @@ end
 local COUNTED = { FIRED = 1, SKIPPED = 2, BUFFERED = 4, DROPPED = 5, REPLACED = 6 }
 local LETTER = { FIRED = 'F', SKIPPED = 'S', BUFFERED = 'B', DROPPED = 'D', REPLACED = 'R' }
 
+-- Note one more run of a healthy schedule, or its first: all but every decision. Whether it was so.
+local function extend(n, item)
+  if packed[n] or item.missed ~= '0' then
+    return false
+  end
+  local text, nominal = states[n], tonumber(item.nominal)
+  if not text then
+    states[n] = '1' .. string.sub(NO_NUMBERS, 2) .. '\nF' .. item.nominal .. ' 0 1 ' .. whole(now - nominal) .. ' '
+      .. item.revision
+    extended[n] = true
+    return true
+  end
+  local fired, others, from, span, count, revision, tail =
+    string.match(text, '^(%d+)( [%d ]*\n)F(%d+) (%d+) (%d+) %-?%d+ (%d+)(.*)$')
+  if revision ~= item.revision or tonumber(from) + tonumber(span) ~= tonumber(item.mark) then
+    return false
+  end
+  states[n] = string.format('%.0f%sF%s %.0f %.0f %.0f %s%s', tonumber(fired) + 1, others, from,
+    nominal - tonumber(from), tonumber(count) + 1, now - nominal, revision, tail)
+  extended[n] = true
+  return true
+end
+
 -- Write down what was decided about one nominal time, and about those that were missed with it.
-local function note(n, i, code, letter)
-  local st, nominal, mark, revision = state(n), ARGV[i + 4], ARGV[i + 3], ARGV[i + 2]
-  local missed, why, is_after = '0', '', false
-  if ARGV[i + 7] ~= '0' then
-    missed, why = string.match(ARGV[i + 7], '^(%d+)(%l*)$')
-    is_after = tonumber(ARGV[i + 5]) > tonumber(nominal) -- those missed are newer than the one that runs
+local function note(n, item, code, letter)
+  local nominal, mark, revision, missed = item.nominal, item.mark, item.revision, item.missed
+  local has_run = code == 'FIRED' or code == 'INITIAL'
+  log[#log + 1] = item.name .. ' ' .. nominal .. ' ' .. ARGV[1] .. ' ' .. (has_run and item.id or '-') .. ' ' .. code
+    .. ' ' .. missed .. ' ' .. at
+  if letter == 'F' and extend(n, item) then
+    return
+  end
+  local st, is_after = state(n), false
+  if missed ~= '0' then
+    is_after = tonumber(item.new_mark) > tonumber(nominal) -- those missed are newer than the one that runs
     state_add(st, 3, tonumber(missed))
     if not is_after then
-      state_stretch(st, 'M' .. why, mark, nominal, tonumber(missed), revision, mark, now)
+      state_stretch(st, 'M' .. item.why, mark, nominal, tonumber(missed), revision, mark, now)
     end
   end
   if COUNTED[code] then
@@ -275,17 +340,14 @@ local function note(n, i, code, letter)
     state_stretch(st, letter, nominal, nominal, 1, revision, (missed == '0' and letter ~= 'U') and mark or '', now)
   end
   if is_after then
-    state_stretch(st, 'M' .. why, nominal, ARGV[i + 5], tonumber(missed), revision, mark, now)
+    state_stretch(st, 'M' .. item.why, nominal, item.new_mark, tonumber(missed), revision, mark, now)
   end
-  local has_run = code == 'FIRED' or code == 'INITIAL'
-  log[#log + 1] = table.concat({ ARGV[i + 1], nominal, ARGV[1], has_run and ARGV[i + 9] or '-', code, missed,
-    whole(now) }, ' ')
 end
 
 -- A nominal time, or some that were missed, by the schedule's trigger.
-local function due(n, i, policy)
-  local nominal, new_mark, mark = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(marks[n] or '0')
-  if (marks[n] or '0') ~= ARGV[i + 3] or nominal <= mark or new_mark <= mark then
+local function due(n, item, policy)
+  local nominal, new_mark, mark = tonumber(item.nominal), tonumber(item.new_mark), tonumber(marks[n] or '0')
+  if (marks[n] or '0') ~= item.mark or nominal <= mark or new_mark <= mark then
     return 'DUP'
   end
   if math.max(nominal, new_mark) > now + limit then
@@ -295,13 +357,13 @@ local function due(n, i, policy)
     complete(n, policy)
     return 'COMPLETED'
   end
-  local code = ARGV[i] == 'missed' and 'MISSED' or overlapping(n, i, policy)
-  marks[n] = ARGV[i + 5]
-  wanted[n] = ARGV[i + 6]
+  local code = item.what == 'missed' and 'MISSED' or overlapping(n, item, policy)
+  marks[n] = item.new_mark
+  wanted[n] = item.next
   if code == 'FIRED' then
-    enqueue(n, i, policy)
+    enqueue(n, item, policy)
   end
-  note(n, i, code, LETTER[code])
+  note(n, item, code, LETTER[code])
   if code == 'BUFFERED' and policy.overlap == 'cancel_other' then
     local force = state_numbers(state(n))[9]
     wanted[n] = wanted[n] ~= '' and whole(math.min(tonumber(wanted[n]), force)) or whole(force)
@@ -309,63 +371,64 @@ local function due(n, i, policy)
   if policy.is_delayed and state_numbers(state(n))[10] <= new_mark then
     state_numbers(state(n))[10] = 0
   end
-  if (policy.runs and state_fired(state(n)) >= policy.runs) or (ARGV[i + 6] == '' and not policy.is_delayed) then
+  if (policy.runs and state_fired(state(n)) >= policy.runs) or (item.next == '' and not policy.is_delayed) then
     complete(n, policy)
   end
   return code
 end
 
-local function initial(n, i, policy)
+local function initial(n, item, policy)
   local numbers = state_numbers(state(n))
   if numbers[12] == 1 then
     return 'DUP'
   end
   numbers[12] = 1
-  enqueue(n, i, policy)
-  note(n, i, 'INITIAL')
-  state_stretch(state(n), 'I', ARGV[i + 4], ARGV[i + 4], 1, ARGV[i + 2], '', now)
+  enqueue(n, item, policy)
+  note(n, item, 'INITIAL')
+  state_stretch(state(n), 'I', item.nominal, item.nominal, 1, item.revision, '', now)
   return 'FIRED'
 end
 
-local function decide(i)
-  local n, policy = place[ARGV[i + 1]], policies[ARGV[i + 8]]
-  if not defs[n] or string.match(defs[n], '^%d+') ~= ARGV[i + 2] then
+local function decide(item)
+  local n, policy = item.n, item.policy
+  if not defs[n] or string.match(defs[n], '^%d+') ~= item.revision then
     return 'STALE'
   end
   if pauses[n] then
     return 'PAUSED'
   end
-  if ARGV[i] == 'initial' then
-    return initial(n, i, policy)
+  if item.what == 'initial' then
+    return initial(n, item, policy)
   end
-  if ARGV[i] == 'due' or ARGV[i] == 'missed' then
-    return due(n, i, policy)
+  if item.what == 'due' or item.what == 'missed' then
+    return due(n, item, policy)
   end
-  local code = waiting(n, i, policy)
+  local code = waiting(n, item, policy)
   if code == 'FIRED' then
-    enqueue(n, i, policy)
-    note(n, i, code, 'U')
+    enqueue(n, item, policy)
+    note(n, item, code, 'U')
     if policy.runs and state_fired(state(n)) >= policy.runs then
       complete(n, policy)
     end
   elseif code ~= 'DUP' and code ~= 'HELD' then
-    note(n, i, code, LETTER[code])
+    note(n, item, code, LETTER[code])
   end
   return code
 end
 
-local reply = { whole(now) }
-for i = FIRST, #ARGV, FIELDS do
-  reply[#reply + 1] = decide(i)
-  reply[#reply + 1] = marks[place[ARGV[i + 1]]] or '0'
+local reply = { at }
+for k, item in ipairs(items) do
+  local code = decide(item)
+  item.code = code
+  reply[2 * k], reply[2 * k + 1] = code, marks[item.n] or '0'
 end
 
 -- What was decided, written with one command for each key.
 local new_marks, new_states, new_scores, over, new_lives, idle = {}, {}, {}, {}, {}, {}
 for n, name in ipairs(names) do
-  if packed[n] then
+  if packed[n] or extended[n] then
     new_states[#new_states + 1] = name
-    new_states[#new_states + 1] = state_close(packed[n])
+    new_states[#new_states + 1] = packed[n] and state_close(packed[n]) or states[n]
   end
   if wanted[n] then
     new_marks[#new_marks + 1] = name
@@ -394,6 +457,17 @@ local function write(command, key, values)
     redis.call(command, key, unpack(values))
   end
 end
+for _, group in ipairs(groups) do
+  flush(group)
+  if group.is_used then
+    redis.call('SADD', KEYS[1] .. 'queues', group.queue)
+  end
+  if #group.entering > 0 then
+    redis.call('RPUSH', group.list, unpack(group.entering))
+    count_add(group.queue, 'in', #group.entering)
+    ring(group.queue, group.letter, math.min(#group.entering, 4)) -- whoever wakes rings on while work is left
+  end
+end
 write('HSET', S .. 'mark', new_marks)
 write('HSET', S .. 'state', new_states)
 write('ZADD', S .. 'next', new_scores)
@@ -401,25 +475,18 @@ write('ZREM', S .. 'next', over)
 write('HSET', S .. 'live', new_lives)
 write('HDEL', S .. 'live', idle)
 local waits = redis.call('HLEN', S .. 'wait')
-for i = FIRST, #ARGV, FIELDS do
-  local wait = policies[ARGV[i + 8]].wait
-  if reply[2 + (i - FIRST) / FIELDS * 2] == 'FIRED' and (wait ~= '' or waits > 0) then
+for _, item in ipairs(items) do
+  local wait = item.policy.wait
+  if item.code == 'FIRED' and (wait ~= '' or waits > 0) then
     if wait == '' then
-      redis.call('HDEL', S .. 'wait', ARGV[i + 1])
+      redis.call('HDEL', S .. 'wait', item.name)
     else
-      redis.call('HSET', S .. 'wait', ARGV[i + 1], wait)
+      redis.call('HSET', S .. 'wait', item.name, wait)
     end
   end
 end
-for queue in pairs(entering) do
-  redis.call('SADD', KEYS[1] .. 'queues', queue)
-end
-for list, ids in pairs(lists) do
-  redis.call('RPUSH', list, unpack(ids))
-  count_add(ids.queue, 'in', #ids)
-  ring(ids.queue, ids.letter, math.min(#ids, 4)) -- whoever wakes rings on while work is left
-end
-for _, line in ipairs(log) do
-  redis.call('XADD', S .. 'log', 'MAXLEN', '~', ARGV[4], '*', 'r', line)
+for first = 1, #log, LINES do
+  local lines = table.concat(log, '\n', first, math.min(first + LINES - 1, #log))
+  redis.call('XADD', S .. 'log', 'MAXLEN', '~', ARGV[4], '*', 'r', lines)
 end
 return reply

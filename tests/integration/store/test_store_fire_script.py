@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from supervisor.core.errors import FencedError, PayloadTooLargeError
+from supervisor.core.errors import FencedError, PayloadTooLargeError, StoreRefusedError
 from supervisor.core.model import FIRE_BATCH_MAX, Envelope, Kind, Outcome
 from supervisor.store.codec import pack
 from supervisor.store.leases import LeaseView
@@ -251,3 +253,71 @@ def test_the_log_is_capped(world: World, term: LeaseView) -> None:
         world.run(world.fire_call(term, world.item("free", ahead_ms=0), log_cap=50, skew_limit_ms=10_000))
     assert world.raw.xlen(world.keys.schedule_log) < 200
     assert term.nonce == NONCE
+
+
+def test_a_batch_lies_in_the_log_line_by_line(world: World, term: LeaseView) -> None:
+    """Some lines share an entry; a reader sees each decision for itself, the newest first."""
+    items = [world.item("free", ahead_ms=0)]
+    for _ in range(24):
+        mark = items[-1].new_mark_ms
+        items.append(items[-1]._replace(mark_ms=mark, nominal_ms=mark + 1, new_mark_ms=mark + 1))
+    world.run(world.fire_call(term, *items, world.item("s")))
+    nominals = [entry.nominal_ms for entry in world.run(world.schedules.log(99, "free"))]
+
+    assert nominals == [item.nominal_ms for item in reversed(items)]
+    assert [entry.schedule for entry in world.run(world.schedules.log(2))] == ["s", "free"]
+    assert len(world.run(world.schedules.log(99))) == len(items) + 1
+    assert world.raw.xlen(world.keys.schedule_log) == 3
+
+
+def test_a_run_gives_way_to_one_of_the_same_batch(world: World, term: LeaseView) -> None:
+    """Runs are written together at the end, but one that nobody has fetched yet can be ended all the same."""
+    world.run(world.declare_call(term, schedule("s", overlap="terminate_other")))
+    world.planned()
+    first = world.item("s")
+    nominal = first.nominal_ms + 1
+    run = pack(envelope(f"s@{nominal}"))
+    second = first._replace(mark_ms=first.nominal_ms, nominal_ms=nominal, new_mark_ms=nominal, run=run)
+    reply = world.run(world.fire_call(term, first, second))
+    world.open(S)
+
+    assert [result.code for result in reply.results] == [FireCode.FIRED, FireCode.FIRED]
+    assert [run.envelope.id for run in world.turn(S, want=5).runs] == [f"s@{nominal}"]
+    assert world.fsck() == []
+
+
+def test_a_run_that_is_there_already_is_not_added_again(world: World, term: LeaseView) -> None:
+    """Its id names one run: a watermark that was lost does not double it."""
+    item = world.item("free")
+    world.run(world.fire_call(term, item))
+    world.raw.hset(world.keys.schedule_mark, "free", item.mark_ms)
+    reply = world.run(world.fire_call(term, item))
+
+    assert code(reply) is FireCode.FIRED
+    counts = world.run(world.queues.counts("default"))
+    assert (counts.ready_total, counts.stats["in"]) == (1, 1)
+
+
+def test_a_healthy_schedule_has_one_stretch_and_a_change_begins_another(world: World, term: LeaseView) -> None:
+    """However often it fires, what is remembered of it stays short."""
+    for _ in range(3):
+        world.run(world.fire_call(term, world.item("free")))
+    world.run(world.declare_call(term, schedule("free", overlap="allow", every_ms=2000), digest="d2"))
+    world.planned()
+    world.run(world.fire_call(term, world.item("free")))
+    state = world.run(world.schedules.state("free"))
+
+    assert [(each.code, each.count, each.revision) for each in state.stretches] == [("F", 1, 2), ("F", 3, 1)]
+    assert state.counters.fired == 4
+
+
+@pytest.mark.parametrize("line", ["due 1 0 5 5 x 0 s s@5", "due 1 0 5 5 - 0 s", "noon 1 0 5 5 - 0 s s@5", ""])
+def test_a_batch_that_cannot_be_read_writes_nothing(world: World, term: LeaseView, line: str) -> None:
+    """Everything is held to its form before the first write."""
+    call = world.fire_call(term, world.item("free"), world.item("s"))
+    broken = replace(call, args=(*call.args[:-3], line, *call.args[-2:]))
+    with pytest.raises(StoreRefusedError, match="BADARG"):
+        world.run(broken)
+
+    assert world.run(world.schedules.log(9)) == []
+    assert world.run(world.queues.counts("default")).ready_total == 0

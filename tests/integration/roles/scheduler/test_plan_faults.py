@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.core.board import Term
 from supervisor.core.model import Outcome, ScheduleDef
+from supervisor.roles.scheduler import firing
 from supervisor.testing.world import Fate, Network
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
@@ -84,6 +85,18 @@ def sound(plan: Planned) -> None:
 @pytest.mark.parametrize("position", POSITIONS)
 def test_one_fault_changes_nothing(position: int, fault: str) -> None:
     """Whatever call it hits, of whichever role: each due time is decided once, in order."""
+    with planned(*definitions(), network=OneFault(position, fault)) as plan:
+        course(plan)
+        sound(plan)
+
+
+@pytest.mark.parametrize("fault", ["question", "answer", "repeated", "stalled"])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_one_fault_changes_nothing_while_the_next_batch_is_put_together(
+    position: int, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every batch is full here, so each is prepared while the one before is in flight."""
+    monkeypatch.setattr(firing, "FIRE_BATCH_MAX", 1)
     with planned(*definitions(), network=OneFault(position, fault)) as plan:
         course(plan)
         sound(plan)

@@ -18,7 +18,6 @@ from supervisor.store.schedules import Schedules
 S = 1000 * MS
 START_MS = 1_767_225_600_000
 TERM = Term(8, "a" * 32, 100 * S)
-ITEM_FIELDS = 12
 TICK = ScheduleDef(id="tick", template=Template(job="j", kind=Kind.SYNC), every_ms=10_000, overlap="allow")
 SOON = ScheduleDef(id="tick", template=TICK.template, every_ms=10_000, phase_ms=1000, overlap="allow")
 Stored = tuple[ScheduleDef, int]  # definition and watermark
@@ -101,12 +100,14 @@ class Bench:
         assert self.script == "fire"
         self.answer(FireReply([FireResult(code, mark) for code, mark in codes], now_ms or self.wall))
 
+    def lines(self) -> list[list[str]]:
+        """Return the words of each line that it fires, as ``fire.lua`` names them."""
+        assert self.script == "fire"
+        return [str(line).split(" ") for line in self.step.call.args[4::3]]  # type: ignore[union-attr]  # it is an Ask
+
     def items(self) -> list[tuple[str, int, str]]:
         """Return (schedule, nominal, missed) of what it fires."""
-        assert self.script == "fire"
-        flat = self.step.call.args[4:]  # type: ignore[union-attr]  # asserted to be an Ask
-        rows = [flat[i : i + ITEM_FIELDS] for i in range(0, len(flat), ITEM_FIELDS)]
-        return [(str(row[1]), int(row[4]), str(row[7])) for row in rows]
+        return [(words[7], int(words[3]), words[6]) for words in self.lines()]
 
     def events(self) -> list[str]:
         return [event for event, _ in self.told]
