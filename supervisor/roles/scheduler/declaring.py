@@ -5,7 +5,8 @@ Guarantees
     Nothing is changed before every stored schedule was compared, so that a clash with a dynamic
     one refuses the whole set. Only what differs is written. The set counts as applied when its
     last page is in: a crash in between leaves the rest to the next term, which compares anew.
-    An older replica never removes a newer one's schedules (lua/declare_begin.lua).
+    An older replica never removes a newer one's schedules (lua/declare_begin.lua); once no live
+    replica holds those, it brings in its own within a minute, also in the same term.
 
 Does not guarantee
     That a schedule fires by its new definition before its page was written.
@@ -50,7 +51,8 @@ TOLD_MAX = 20
 
 RETRY_NS = 1000 * MS
 REFUSED_NS = 60_000 * MS
-"""How long after a clash the whole is compared again: somebody may have deleted the dynamic schedule."""
+"""How long after a clash the whole is compared again: somebody may have deleted the dynamic schedule. As long after a
+newer set was found to rule: its last replica may have gone, for a deploy that is rolled back while this one leads."""
 
 _TIMEOUT_NS = 1000 * MS
 
@@ -109,13 +111,14 @@ class Declaring:
         self._round = _Round(nonce="")
         self._free_ns = 0
         self._refused: tuple[str, ...] = ()  # the clashes that were told
-        self._refused_until_ns = 0
+        self._again_ns: int | None = None  # when the whole is asked for again; None: it is in place
+        self._older_nonce = ""  # the term in which it was told that a newer set rules
 
     def is_done(self, term: Term) -> bool:
         """Return whether nothing is left to do under ``term``, for now."""
         if self._is_idle:
             return True
-        is_waiting = not self._refused or self._clock.elapsed_ns() < self._refused_until_ns
+        is_waiting = self._again_ns is None or self._clock.elapsed_ns() < self._again_ns
         return self._round.nonce == term.nonce and self._round.phase is Phase.DONE and is_waiting
 
     @property
@@ -133,7 +136,7 @@ class Declaring:
             self._round, self._free_ns = _Round(nonce=term.nonce), 0
         if self.is_done(term) or self._clock.elapsed_ns() < self._free_ns:
             return False
-        if self._round.phase is Phase.DONE:  # it was refused, some time ago
+        if self._round.phase is Phase.DONE:  # it was refused, or older than another one, some time ago
             self._round = _Round(nonce=term.nonce)
         try:
             yield from _PHASES[self._round.phase](self, term)
@@ -153,8 +156,12 @@ class Declaring:
             now.phase = Phase.COMPARE
             now.missing = {each.id: place for place, each in enumerate(self._definitions)}
         else:
+            is_applied = begin.code is BeginCode.APPLIED
             now.phase, self._refused = Phase.DONE, ()
-            self._tell(applied=begin.code is BeginCode.APPLIED)
+            self._again_ns = None if is_applied else self._clock.elapsed_ns() + REFUSED_NS
+            if is_applied or self._older_nonce != term.nonce:
+                self._tell(applied=is_applied)
+            self._older_nonce = "" if is_applied else term.nonce
 
     def _compare(self, term: Term) -> Steps[None]:
         del term
@@ -229,7 +236,8 @@ class Declaring:
             if clashes:
                 self._report("schedules_refused", clashes=list(clashes[:TOLD_MAX]), count=len(clashes))
             self._tell(applied=is_applied)
-        self._refused, self._refused_until_ns = clashes, self._clock.elapsed_ns() + REFUSED_NS
+        self._refused, self._older_nonce = clashes, ""
+        self._again_ns = self._clock.elapsed_ns() + REFUSED_NS if clashes else None
         self._round = _Round(nonce=now.nonce, phase=Phase.DONE)  # let go of what was compared
 
     def _tell(self, *, applied: bool) -> None:

@@ -23,7 +23,7 @@
 --
 -- Returns  code, now_ms, record
 --          STEPPED  done as asked
---          BLOCKED  the first items only: the next waits for an earlier run, or the schedule itself still owes it
+--          BLOCKED  the first items only: the next waits for an earlier run, or one that the schedule itself owes
 --          OVER     it is not active any more; nothing written
 --          MOVED    the cursor is not the one that was seen: the caller's own earlier call; nothing written
 --          STALE    the definition changed; nothing written
@@ -76,6 +76,9 @@ end
 
 local lines = ARGV[9] ~= 'allow' and unfinished(b.schedule) or {}
 local mark, room = mark_of(b.schedule), tonumber(ARGV[10]) - #lines
+if ARGV[9] == 'buffer_all' and next(own) and redis.call('HEXISTS', SCHEDULE .. 'paused', b.schedule) == 0 then
+  room = 0 -- what waits for the schedule's own turn goes first
+end
 local enqueued, skipped, cursor, is_blocked = 0, 0, ARGV[4], false
 for i = FIRST, #ARGV, FIELDS do
   local memory = KEYS[1] .. 'ran:' .. ARGV[i + 1]

@@ -10,7 +10,7 @@
 --           term
 --
 -- Returns  code, revision of the set, now_ms
---          APPLIED  this set was the last that was brought in whole; nothing written
+--          APPLIED  this set was the last that was brought in whole, and no other was begun since; nothing written
 --          OLDER    a live candidate holds a set with a higher revision; nothing to do
 --          NEEDED   compare, then send pages, removals and the end
 --          error FENCED <epoch>: the term is not the current one; nothing written

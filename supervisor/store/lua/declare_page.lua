@@ -30,6 +30,7 @@ for i = FIRST, #ARGV, DEFINITION_FIELDS do
   end
 end
 check_plan()
+redis.call('HDEL', SCHEDULE .. 'sets', '#applied') -- from here on no set is in place whole: not the former one either
 local now = now_ms()
 local reply = { whole(now) }
 for i = FIRST, #ARGV, DEFINITION_FIELDS do

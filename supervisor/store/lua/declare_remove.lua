@@ -18,6 +18,7 @@ if refused then
   return refused
 end
 check_plan()
+redis.call('HDEL', SCHEDULE .. 'sets', '#applied') -- see declare_page
 local now, reply = now_ms(), {}
 for i = FIRST, #ARGV do
   local revision, _, set = parts(redis.call('HGET', SCHEDULE .. 'def', ARGV[i]))

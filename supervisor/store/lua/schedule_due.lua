@@ -17,7 +17,7 @@
 -- Returns  now_ms, how many are in the plan, how many definitions there are, how many are overdue, first due time after `until_ms` (or empty), 1 if there may be more of the soon ones, the
 --          last entry of the stream of changes, 1 if there may be more late ones,
 --          then for each: id, score (or empty), revision (empty: no definition), set digest, watermark, state, pause
---          (or empty), number of live runs, how many follow, waiting nominal times
+--          (or empty), number of live runs as far as known, how many follow, waiting nominal times
 --          Order: on time, then asked for, then late, then by id.
 local WAITING_MAX = 16
 local FIRST = 9
@@ -27,6 +27,19 @@ end
 local S = KEYS[1] .. 'schedule:'
 local next, limit = S .. 'next', tonumber(ARGV[4])
 local ids, scores, is_listed = {}, {}, {}
+
+-- How many of the runs in `lines` are unfinished, as far as known: those in front of the first that is are checked
+-- against their records, since what is gone or dead holds nothing up.
+local function unfinished(lines)
+  local count, is_found = 0, false
+  for line in string.gmatch(lines, '[^\n]+') do
+    local queue, id = string.match(line, '^(%S+) (.*)$')
+    is_found = is_found or (queue ~= nil and redis.call('HEXISTS', q(queue, 'data'), id) == 1
+      and not redis.call('ZSCORE', q(queue, 'dead'), id))
+    count = count + (is_found and 1 or 0)
+  end
+  return count
+end
 
 local function list(found)
   for i = 1, #found, 2 do
@@ -90,7 +103,7 @@ local lives = redis.call('HMGET', S .. 'live', unpack(ids))
 for n, id in ipairs(ids) do
   local revision, set = string.match(defs[n] or '', '^(%d+)\n%x*\n([^\n]*)\n')
   local state = string.match(states[n] or '', '^[^\n]*')
-  local _, running = string.gsub(lives[n] or '', '[^\n]+', '')
+  local running = lives[n] and unfinished(lives[n]) or 0
   local waiting = {}
   if state ~= '' and counters(state)[8] > 0 then
     waiting = redis.call('LRANGE', S .. 'buf:' .. id, 0, WAITING_MAX - 1)

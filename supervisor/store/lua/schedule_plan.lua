@@ -9,11 +9,13 @@
 --                      new_mark_ms  empty: as it is; never later than this server's now
 --                      wait         what the end of a run causes; empty: nothing
 --                      set_pause    empty: as it is; - to end it; else the pause
---                      completed    empty: as it is; since when in ms; 0: not; - to delete the schedule
+--                      completed    empty: as it is; since when in ms; 0: not; - to delete the schedule, or to look again
+--                                   in a minute while a run of it is unfinished or waits
 --
 -- Includes  clock
 --           term
 --           queue
+--           control
 --
 -- Returns  now_ms, then for each item
 --          PLANNED  done
@@ -22,7 +24,7 @@
 --          STALE    the definition or the pause changed; nothing written
 --          GONE     there is no definition: it is out of the plan
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local FIELDS, FIRST = 10, 3
+local FIELDS, FIRST, AGAIN_MS = 10, 3, 60000
 local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
 if refused then
   return refused
@@ -36,19 +38,21 @@ for i = FIRST, #ARGV, FIELDS do
     return refuse('item ' .. ARGV[i])
   end
 end
-local S = KEYS[1] .. 'schedule:'
-redis.call('ZCARD', S .. 'next') -- these raise, before the first write, if a key is not ours
-for _, part in ipairs({ 'def', 'mark', 'state', 'wait', 'paused', 'live' }) do
-  redis.call('HLEN', S .. part)
-end
-local now = now_ms()
+local S = SCHEDULE
+check_plan()
+local now, deleted = now_ms(), 0
 
+-- Nothing but its revision is remembered: adding it again begins a new life.
 local function delete(id)
-  for _, part in ipairs({ 'def', 'mark', 'state', 'wait', 'paused', 'live' }) do
-    redis.call('HDEL', S .. part, id)
+  if redis.call('EXISTS', S .. 'buf:' .. id) == 1 or #unfinished(id) > 0 then
+    redis.call('ZADD', S .. 'next', whole(now + AGAIN_MS), id)
+    return
   end
-  redis.call('ZREM', S .. 'next', id)
-  redis.call('DEL', S .. 'buf:' .. id)
+  redis.call('HDEL', S .. 'live', id)
+  redis.call('HDEL', S .. 'state', id)
+  redis.call('HDEL', S .. 'paused', id)
+  bury(id, now)
+  deleted = deleted + 1
 end
 
 local function put(id, part, value)
@@ -120,5 +124,8 @@ end
 local reply = { whole(now) }
 for i = FIRST, #ARGV, FIELDS do
   reply[#reply + 1] = plan(i)
+end
+if deleted > 0 then
+  purge(now, 3)
 end
 return reply

@@ -16,7 +16,8 @@
 --
 -- Returns  code and now_ms
 --          TRIGGERED  enqueued
---          DUPLICATE  this run was enqueued before; nothing written. A repeated call answers so
+--          DUPLICATE  this run was enqueued before, and is remembered, unfinished or dead; nothing written. A repeated
+--                     call answers so
 --          SKIPPED    an earlier run is unfinished; nothing written
 --          STALE      the definition changed; nothing written, make the run anew
 --          UNKNOWN    there is no such schedule
@@ -28,7 +29,7 @@ check_plan()
 check_types(ARGV[7], string.sub(ARGV[8], 1, 2))
 local now, id, run = now_ms(), ARGV[1], ARGV[6]
 local memory = KEYS[1] .. 'ran:' .. run
-if redis.call('EXISTS', memory) == 1 then
+if redis.call('EXISTS', memory) == 1 or redis.call('HEXISTS', q(ARGV[7], 'data'), run) == 1 then
   return { 'DUPLICATE', whole(now) }
 end
 local record = redis.call('HGET', SCHEDULE .. 'def', id)

@@ -9,7 +9,7 @@ from supervisor.roles.scheduler.backfill import HELD_NS, LOOK_NS
 from supervisor.store import backfills as calls
 from supervisor.store.backfills import AddCode, BackfillState, Request
 from supervisor.store.schedule_definitions import Definitions
-from tests.integration.store.backfilling import MINUTE_MS, Desk, nominal, stretch
+from tests.integration.store.backfilling import MARK_MS, MINUTE_MS, Desk, nominal, stretch
 from tests.integration.store.making import World
 from tests.integration.store.stepping import term_of
 
@@ -177,6 +177,22 @@ def test_one_at_a_time_waits_for_each_run_to_end(desk: Desk) -> None:
         desk.world.ack("w", f"m@{nominal(minute)}", Outcome.OK)
     desk.stepper.until(lambda: desk.find().state is BackfillState.DONE, role, term, pass_ms=1100)
     assert desk.find().enqueued == 3
+
+
+def test_one_at_a_time_lets_what_waits_in_the_schedules_own_buffer_go_first(desk: Desk) -> None:
+    """Else a long backfill would take each free slot, and starve the schedule. A pause holds the buffer, not the backfill."""
+    role, term = desk.role(), term_of(desk.world.lead())
+    desk.state("0 0 0 1 0 0 0 1 0 0 0 0")
+    desk.world.raw.rpush(desk.world.keys.schedule_buffer("m"), MARK_MS)
+    desk.add(3, overlap="buffer_all")
+    for _ in range(6):
+        desk.stepper.once(role, term)
+        desk.stepper.now_ns += HELD_NS + LOOK_NS
+    assert desk.ready() == []
+    desk.world.raw.hset(desk.world.keys.schedule_paused, "m", "{}")
+    desk.stepper.until(lambda: bool(desk.ready()), role, term, pass_ms=1100)
+
+    assert desk.ready() == [f"m@{nominal(1)}"]
 
 
 def test_skip_leaves_out_what_an_unfinished_run_holds_up(desk: Desk) -> None:

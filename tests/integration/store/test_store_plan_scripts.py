@@ -196,6 +196,30 @@ def test_decisions_are_kept_as_stretches(world: World, term: LeaseView) -> None:
     assert len(world.run(world.schedules.state("a")).stretches) == 20
 
 
+@pytest.mark.parametrize("what", ["unfinished", "waiting"])
+def test_a_completed_schedule_is_not_deleted_while_a_run_of_it_is_left(
+    world: World, term: LeaseView, what: str
+) -> None:
+    """However long that takes: what waits would be lost, and its overlap forgotten. Its revisions go on afterwards."""
+    if what == "waiting":
+        world.raw.rpush(world.keys.schedule_buffer("a"), 7)
+    else:
+        world.run(world.fire_call(term, world.item("a")))
+    [seen] = see(world, "a")
+    assert plan(world, term, PlanItem(seen, None, completed="-")) == [PlanCode.PLANNED]
+    assert see(world, "a")[0].revision == 1
+    world.raw.delete(world.keys.schedule_buffer("a"), world.keys.queue("default").data)
+    [seen] = see(world, "a")
+    assert seen.score is not None
+    assert seen.score > 0
+    assert plan(world, term, PlanItem(seen, None, completed="-")) == [PlanCode.PLANNED]
+    assert see(world, "a")[0].revision is None
+    assert not world.raw.hexists(world.keys.schedule_live, "a")
+    world.run(world.declare_call(term, schedule("a")))
+
+    assert (see(world, "a")[0].revision, see(world, "a")[0].state) == (2, b"")
+
+
 @pytest.mark.parametrize("packed", ["", "x", "1 2", "1 2 3 4 5 6 7 8 9 10 11 x\nQ"])
 def test_a_state_that_cannot_be_read_is_no_state(packed: str) -> None:
     """Another version may have written it."""

@@ -187,6 +187,19 @@ def test_the_same_key_is_the_same_run_for_a_day(desk: Desk) -> None:
     assert desk.trigger("k2", revision=2) is TriggerCode.TRIGGERED
 
 
+def test_a_key_whose_run_is_dead_or_unfinished_stays_the_same_run(desk: Desk) -> None:
+    """Longer than it is remembered: nothing could be enqueued beside it, and saying so would be a lie."""
+    assert desk.trigger("k1") is TriggerCode.TRIGGERED
+    desk.world.raw.delete(desk.world.keys.ran("a!manual!k1"))
+    assert desk.trigger("k1") is TriggerCode.DUPLICATE
+    desk.world.open("w")
+    desk.world.fetch("w")
+    desk.world.ack("w", "a!manual!k1", Outcome.DEAD)
+
+    assert desk.trigger("k1", heeds_overlap=True) is TriggerCode.DUPLICATE
+    assert desk.show().live == []
+
+
 def test_a_run_made_from_an_old_definition_is_not_enqueued(desk: Desk) -> None:
     """The caller reads again, and asks again."""
     desk.define(description="x")

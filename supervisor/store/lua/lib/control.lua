@@ -126,6 +126,9 @@ local function purge(now, rounds)
       local memory = recall(page[2][i + 1])
       if not memory or memory.at < now - REMEMBERED_MS then
         redis.call('HDEL', gone, page[2][i])
+        if #unfinished(page[2][i]) == 0 then
+          redis.call('HDEL', SCHEDULE .. 'live', page[2][i])
+        end
       end
     end
     if cursor == '0' then
@@ -135,8 +138,22 @@ local function purge(now, rounds)
   redis.call('HSET', sets, '#purge', cursor)
 end
 
--- What a new schedule takes over: from its own former life, or from the one that it was called before.
+-- Runs that began under another name end under it: leave word of what they belong to now (see live_lines in queue).
+local function forward(old, new, lines)
+  for line in string.gmatch(lines, '[^\n]+') do
+    if string.match(line, '^%S+ ([^@!]+)') ~= new then
+      redis.call('HSET', SCHEDULE .. 'live', old, '>' .. new)
+      return
+    end
+  end
+  redis.call('HDEL', SCHEDULE .. 'live', old)
+end
+
+-- What a new schedule takes over: from its own former life, or from the one that it was called before. That one stays
+-- remembered: its revisions go on, and when a deploy is rolled back its pause is still there.
 local function inherit(id, renamed, is_dynamic, now)
+  local own = recall(redis.call('HGET', SCHEDULE .. 'gone', id))
+  redis.call('HDEL', SCHEDULE .. 'gone', id)
   if renamed ~= '' and renamed ~= id then
     local _, _, set = parts(redis.call('HGET', SCHEDULE .. 'def', renamed))
     local is_direct = set ~= nil and (set == 'dynamic') == is_dynamic
@@ -146,20 +163,19 @@ local function inherit(id, renamed, is_dynamic, now)
         redis.call('RPUSH', SCHEDULE .. 'buf:' .. id, nominal)
       end
       local lines = redis.call('HGET', SCHEDULE .. 'live', renamed)
-      if lines then
+      if lines and not string.find(lines, '^>') then
         redis.call('HSET', SCHEDULE .. 'live', id, lines)
-        redis.call('HDEL', SCHEDULE .. 'live', renamed)
+        forward(renamed, id, lines)
       end
       bury(renamed, now)
+      tell('remove', renamed)
     end
     local memory = recall(redis.call('HGET', SCHEDULE .. 'gone', renamed))
     if memory then
-      redis.call('HDEL', SCHEDULE .. 'gone', renamed)
       memory.is_direct = is_direct
+      memory.revision = math.max(memory.revision, own and own.revision or 0)
       return memory
     end
   end
-  local memory = recall(redis.call('HGET', SCHEDULE .. 'gone', id))
-  redis.call('HDEL', SCHEDULE .. 'gone', id)
-  return memory
+  return own
 end

@@ -104,13 +104,27 @@ local function live_ended(schedule, outcome)
   end
 end
 
+-- Unfinished runs of `schedule`, and what it is called now: one that was renamed leaves `>` and its new id, for the runs
+-- that began under the old one. What is left of it goes with the last of them.
+local function live_lines(schedule)
+  local live, former = KEYS[1] .. 'schedule:live', {}
+  local lines = schedule ~= '' and redis.pcall('HGET', live, schedule)
+  while type(lines) == 'string' and string.sub(lines, 1, 1) == '>' and #former < 8 do
+    former[#former + 1] = schedule
+    schedule = string.sub(lines, 2)
+    lines = redis.pcall('HGET', live, schedule)
+  end
+  return lines, schedule, former
+end
+
 -- A run of `schedule` ended: its next one may start. The schedule follows from the id when it is not given. Of the
 -- outcomes, ok and dead say something about the job. Like history, what this causes never stops the end itself.
 local function live_remove(schedule, id, outcome)
   if schedule == '' then
     schedule = string.match(id, '^([^@!]+)[@!]') or ''
   end
-  local lines = schedule ~= '' and redis.pcall('HGET', KEYS[1] .. 'schedule:live', schedule)
+  local lines, former
+  lines, schedule, former = live_lines(schedule)
   if type(lines) ~= 'string' then
     return
   end
@@ -124,7 +138,7 @@ local function live_remove(schedule, id, outcome)
     end
   end
   if #kept == 0 then
-    redis.call('HDEL', KEYS[1] .. 'schedule:live', schedule)
+    redis.call('HDEL', KEYS[1] .. 'schedule:live', schedule, unpack(former))
   else
     redis.call('HSET', KEYS[1] .. 'schedule:live', schedule, table.concat(kept, '\n'))
   end
