@@ -13,6 +13,7 @@ from supervisor.cli.leader_rows import (
     CANDIDATE_COLUMNS,
     change_line,
     change_row,
+    is_fresh,
     leader_line,
     lease_row,
     replica_rows,
@@ -28,7 +29,6 @@ COUNT_MAX = 1000  # as many events as are kept
 LISTEN_S = 1.0  # one blocking read
 LOOK_S = 0.1  # between two looks at the lease while a hand-over is awaited
 AWAY_S = 0.5  # between two questions while Redis does not answer
-FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive
 CHANGE_COLUMNS = ("time", "change", "epoch", "who", "reason")
 
 
@@ -202,11 +202,6 @@ def _named(to: str, holder: str, others: list[str]) -> str:
         raise CannotHandOverError(f"{to!r} names {len(found)} replicas: {', '.join(found)}; write one in full")
     listed = ", ".join(sorted(others)) or "none"
     raise CannotHandOverError(f"no replica that could lead is called {to!r}; candidates beside the leader: {listed}")
-
-
-def is_fresh(candidate: CandidateInfo, lease: LeaseView) -> bool:
-    """Whether a candidate was seen within a few lease durations of Redis' time."""
-    return candidate.seen_ms >= lease.now_ms - FRESH_LEASES * max(1000, lease.duration_ms)
 
 
 def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> LeaseView:

@@ -8,6 +8,8 @@ from supervisor.cli.connection import Connection
 from supervisor.cli.output import distance, moment, span
 from supervisor.store.leases import CandidateInfo, LeaseEvent, LeaseView
 
+FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive
+_LEASE_MIN_MS = 1000  # where the record holds none
 CANDIDATE_COLUMNS = ("replica", "role", "host", "pid", "version", "seen")
 
 
@@ -29,7 +31,7 @@ def lease_row(lease: LeaseView) -> dict[str, Any]:
         "holder": lease.holder or None,
         "epoch": lease.epoch,
         "seq": lease.seq,
-        "remaining_ms": lease.remaining_ms,
+        "remaining_ms": lease.remaining_ms if lease.holder else None,
         "duration_ms": lease.duration_ms,
         "acquired": moment(lease.acquired_ms),
         "transitions": lease.transitions,
@@ -60,20 +62,33 @@ def change_row(change: LeaseEvent) -> dict[str, Any]:
 def replica_rows(connection: Connection, lease: LeaseView) -> list[dict[str, Any]]:
     """Return one row for each candidate, the leader among them."""
     found = connection.store.run(connection.leases.candidates())
-    rows = [_replica_row(candidate, lease) for candidate in sorted(found, key=lambda each: each.replica)]
+    rows = [replica_row(candidate, lease) for candidate in sorted(found, key=lambda each: each.replica)]
     if lease.holder and lease.holder not in {row["replica"] for row in rows}:
         rows.insert(0, {"replica": lease.holder, "role": "leader", "host": lease.host, "pid": lease.pid})
     return rows
 
 
-def _replica_row(candidate: CandidateInfo, lease: LeaseView) -> dict[str, Any]:
-    role = "leader" if candidate.replica == lease.holder else "draining" if candidate.draining else "standby"
+def is_fresh(candidate: CandidateInfo, lease: LeaseView) -> bool:
+    """Return whether ``candidate`` was seen lately: the entry of one that died stays for a while."""
+    return candidate.seen_ms >= lease.now_ms - FRESH_LEASES * max(_LEASE_MIN_MS, lease.duration_ms)
+
+
+def replica_row(candidate: CandidateInfo, lease: LeaseView) -> dict[str, Any]:
+    """Return one replica that could lead."""
     return {
         "replica": candidate.replica,
-        "role": role,
+        "role": _role(candidate, lease),
         "host": candidate.host,
         "pid": candidate.pid,
         "version": candidate.version,
         "started": moment(candidate.started_ms),
         "seen": distance(candidate.seen_ms, lease.now_ms),
     }
+
+
+def _role(candidate: CandidateInfo, lease: LeaseView) -> str:
+    if candidate.replica == lease.holder:
+        return "leader"
+    if not is_fresh(candidate, lease):
+        return "silent"
+    return "draining" if candidate.draining else "standby"

@@ -80,7 +80,15 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
 
 
 def _cell(value: Any) -> str:
-    return "-" if value is None or value == "" else str(value)
+    """Return one cell. Control characters are shown, not sent: a description must not steer somebody's terminal."""
+    if value is None or value == "":
+        return "-"
+    text = str(value)
+    return text if text.isprintable() else "".join(each if each.isprintable() else _shown(each) for each in text)
+
+
+def _shown(character: str) -> str:
+    return character if character == "\n" else character.encode("unicode_escape").decode()
 
 
 def moment(wall_ms: int | None) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import click
 
 from supervisor.cli.connection import connected
@@ -14,9 +12,8 @@ from supervisor.cli.schedule_asking import LABEL, browse, find, run, server_now_
 from supervisor.cli.schedule_backfill import backfill
 from supervisor.cli.schedule_control import delete, pause, resume, trigger
 from supervisor.cli.schedule_rows import COLUMNS, inspection_value, record_row
-from supervisor.cli.schedule_times import explain, next_command, preview
+from supervisor.cli.schedule_times import coming_rows, explain, next_command, preview
 from supervisor.core.errors import TenureError
-from supervisor.core.triggers import trigger_of
 from supervisor.store.backfills import Backfills
 from supervisor.store.schedule_apply import has_labels
 
@@ -87,8 +84,7 @@ def schedule_show(*, schedule_id: str, output: str, load_settings: LoadSettings)
     upcoming: list[int] = []
     if found.record.pause is None:
         try:
-            trigger = trigger_of(found.record.definition())
-            upcoming = list(islice(trigger.nominals(found.now_ms, 1 << 62, _NEXT_SHOWN), _NEXT_SHOWN))
+            upcoming = [row["nominal_ms"] for row in coming_rows(found, count=_NEXT_SHOWN)]
         except (TenureError, ValueError):
             upcoming = []  # the status says why
     value = inspection_value(found, backfills, upcoming)

@@ -19,6 +19,7 @@ from supervisor.cli.schedule_asking import (
     find,
     known_jobs,
     run,
+    server_now_ms,
     unknown_message,
     who,
 )
@@ -150,6 +151,8 @@ def pause(
         raise click.UsageError("--for must be above 0")
     rows: list[dict[str, Any]] = []
     with connected(load_settings().settings) as connection:
+        if until_ms is not None and until_ms <= server_now_ms(connection):
+            raise click.UsageError(f"--until {moment(until_ms)} has passed; name a later instant, or --for 2h")
         names = chosen(connection, ids, dict(labels), everything=everything)
         if not ids and names:
             confirm(f"Pause {len(names)} schedules?", yes=yes)

@@ -16,6 +16,7 @@ from supervisor.store.schedule_state import ScheduleState, Stretch
 from supervisor.store.schedule_views import Inspection, Pause, Record
 
 COLUMNS = ("schedule", "job", "trigger", "overlap", "next", "in", "status", "description")
+_OVER = "nothing is due any more"
 _ASKED = "as soon as the leader looks"
 
 
@@ -63,7 +64,7 @@ def status_words(record: Record, now_ms: int) -> str:
         about = [part for part in (record.pause.reason, f"{verb} {until}" if until else "") if part]
         return f"paused: {', '.join(about)}" if about else "paused"
     if record.next_ms is None:
-        return "nothing is due any more"
+        return _OVER
     return _ASKED if record.next_ms <= 0 else "active"
 
 
@@ -81,6 +82,7 @@ def inspection_value(found: Inspection, backfills: Iterable[Backfill], next_ms: 
     row = record_row(record, found.now_ms)
     value = {
         **{name: row.get(name) for name in ("schedule", "kind", "revision", "status", "trigger", "paused")},
+        **({"status": _OVER} if state.counters.completed_ms and record.pause is None else {}),
         "next": [moment(at) for at in next_ms],
         "watermark": moment(record.mark_ms),
         "counters": {name: count for name, count in _counters(state) if count},
@@ -113,7 +115,7 @@ def _counters(state: ScheduleState) -> Iterator[tuple[str, int]]:
 _WORDS = {
     "F": "fired",
     "U": "started from the buffer",
-    "I": "fired the run that a new schedule begins with",
+    "I": "fired, as the schedule was new,",
     "S": "skipped",
     "B": "buffered",
     "D": "dropped",

@@ -9,12 +9,14 @@ import click
 
 from supervisor.cli.connection import connected
 from supervisor.cli.options import LoadSettings, config_options, fail
-from supervisor.cli.output import distance, moment, output_option, print_rows, print_value
+from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, span
 from supervisor.cli.schedule_asking import INSTANT, find, run
 from supervisor.clock import SystemClock
 from supervisor.core.catchup import next_fire
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import ScheduleDef
+from supervisor.store.schedule_state import ScheduleState
+from supervisor.store.schedule_views import Inspection
 
 NEXT_MAX = 10_000
 _COLUMNS = ("nominal", "local", "fire", "in")
@@ -45,10 +47,20 @@ def next_command(
     with connected(load_settings().settings) as connection:
         found = find(connection, schedule_id)
     assert found.record is not None
-    rows = due_rows(found.record.definition(), after_ms=from_ms or found.now_ms, now_ms=found.now_ms, count=count)
+    definition = found.record.definition()
+    if from_ms is None:
+        rows = coming_rows(found, count=count)
+    else:
+        rows = due_rows(definition, after_ms=from_ms, now_ms=found.now_ms, count=count)
     if found.record.pause is not None:
         click.echo(f"note: {schedule_id} is paused; these times pass without a run until it is resumed", err=True)
-    print_rows(rows, columns=_COLUMNS, output=output, empty=f"{schedule_id} is never due again")
+    empty = "is never due again"
+    if delay_ms := _after_completion_ms(definition):
+        delay = span(delay_ms / 1000)
+        empty = f"is due {delay} after a run of it has ended"
+        if rows:
+            click.echo(f"note: it is also due {delay} after a run of it has ended", err=True)
+    print_rows(rows, columns=_COLUMNS, output=output, empty=f"{schedule_id} {empty}")
 
 
 @click.command()
@@ -147,6 +159,22 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
         click.echo(sentence)
     for note in value["notes"]:
         click.echo(f"note: {note}")
+
+
+def coming_rows(found: Inspection, *, count: int) -> list[dict[str, Any]]:
+    """Return the next ``count`` times at which a stored schedule is due, no more than its ``max_runs`` leaves."""
+    assert found.record is not None
+    definition, counters = found.record.definition(), ScheduleState.parse(found.state).counters
+    if counters.completed_ms:
+        return []
+    if definition.max_runs is not None:
+        count = min(count, max(0, definition.max_runs - counters.fired))
+    return due_rows(definition, after_ms=found.now_ms, now_ms=found.now_ms, count=count)
+
+
+def _after_completion_ms(definition: ScheduleDef) -> int | None:
+    delays = [definition.after_completion_ms, *(each.after_completion_ms for each in definition.when)]
+    return min((delay for delay in delays if delay is not None), default=None)
 
 
 def due_rows(definition: ScheduleDef, *, after_ms: int, now_ms: int, count: int) -> list[dict[str, Any]]:

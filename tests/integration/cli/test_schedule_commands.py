@@ -64,6 +64,15 @@ def test_list_filters_by_label_prefix_kind_and_pause(applied: Desk) -> None:
     assert "Mail of the night" in table
 
 
+def test_a_table_shows_control_characters_and_does_not_send_them(applied: Desk) -> None:
+    """A description comes from whoever may apply schedules, and must not steer the terminal of who lists them."""
+    text = 'red: {job: report.make, every: 1h, description: "a\\e[31mred\\a ü"}\n'
+    assert applied.tenure("apply", "-f", applied.write("red.yaml", text)).code == 0
+    table = applied.tenure("list", "--prefix", "red").out
+    assert "a\\x1b[31mred\\x07 ü" in table
+    assert "\x1b" not in table
+
+
 def test_show_tells_why_runs_were_skipped_and_missed(applied: Desk) -> None:
     """In words, newest first, with counters, unfinished runs and what waits."""
     hours = [START_MS + n * HOUR_MS for n in range(10)]
@@ -106,6 +115,21 @@ def test_next_shows_the_fire_apart_from_the_nominal_time_where_there_is_jitter(a
     assert row["nominal"] < row["fire"]
 
 
+def test_next_knows_max_runs_and_what_is_over(applied: Desk) -> None:
+    """It lists what will fire: what is left of ``max_runs``, and nothing of a schedule that is completed."""
+    text = "few: {job: report.make, every: 1h, max_runs: 3}\nafter: {job: report.make, after_completion: 10m}\n"
+    applied.tenure("apply", "-f", applied.write("few.yaml", text))
+    applied.decided("few", mark_ms=START_MS, state="1 0 0 0 0 0 0 0 0 0 0 0")
+    assert len(applied.tenure("next", "few", "-o", "json").json()) == 2
+    assert len(applied.tenure("next", "few", "--from", "2026-11-01", "-o", "json").json()) == 5
+
+    applied.decided("few", mark_ms=START_MS, state=f"3 0 0 0 0 0 0 0 0 0 {START_MS} 0")
+    assert applied.tenure("next", "few").out == "few is never due again\n"
+    shown = applied.tenure("show", "few", "-o", "json").json()
+    assert (shown["status"], "next" in shown) == ("nothing is due any more", False)
+    assert applied.tenure("next", "after").out == "after is due 10m after a run of it has ended\n"
+
+
 def test_preview_of_something_unsaved_uses_the_same_code(applied: Desk) -> None:
     """An expression, an interval, a file; mistakes are those of a configuration."""
     arguments = ("--from", "2027-03-27T00:00Z", "-n", "3", "-o", "json")
@@ -132,6 +156,13 @@ def test_explain_says_it_in_words_and_what_to_watch_out_for(applied: Desk) -> No
     applied.decided("hourly", mark_ms=START_MS)
     applied.decided("nightly", mark_ms=START_MS)
     assert "1 other schedule is due in the same second" in applied.tenure("explain", "hourly").out
+
+
+def test_a_pause_until_an_instant_that_has_passed_is_a_mistake_of_usage(applied: Desk) -> None:
+    """It says so with the instant, and pauses nothing."""
+    result = applied.tenure("pause", "hourly", "--until", "2020-01-01T00:00Z")
+    assert (result.code, "--until 2020-01-01T00:00:00.000Z has passed" in result.err) == (2, True)
+    assert listed(applied, "--paused") == []
 
 
 def test_a_pause_needs_no_reload_and_names_who_asked(applied: Desk) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.cli.leader import CannotHandOverError, choose_heir
-from supervisor.cli.leader_rows import change_line, change_row, leader_line, lease_row
+from supervisor.cli.leader_rows import change_line, change_row, leader_line, lease_row, replica_row
 from supervisor.core.errors import EXIT_NO
 from supervisor.store.leases import CandidateInfo, LeaseCode, LeaseEvent, LeaseView
 
@@ -86,8 +86,15 @@ def test_the_line_about_the_leader_says_what_is_wrong_with_it() -> None:
 
 def test_a_lease_without_a_holder_has_none_in_json() -> None:
     """A script asks for null, not for an empty string."""
-    assert lease_row(view(holder=""))["holder"] is None
+    nobody = lease_row(view(holder="", remaining_ms=-1_800_000_000_000))
+    assert (nobody["holder"], nobody["remaining_ms"]) == (None, None)
     assert lease_row(view())["acquired"] == "2027-01-15T07:59:00.000Z"
+
+
+def test_a_candidate_that_was_not_seen_for_three_leases_is_silent_and_not_standing_by() -> None:
+    """The entry of a replica that died stays listed for a while; nobody should count on it."""
+    roles = [replica_row(each, view())["role"] for each in (*ALL, candidate("four.dddddd", age_ms=15_001))]
+    assert roles == ["leader", "standby", "standby", "silent"]
 
 
 def test_a_change_is_one_line_with_its_time_and_one_object_with_the_same() -> None:
