@@ -22,6 +22,7 @@ from supervisor.store.schedule_control import Control
 from supervisor.store.schedule_views import Record
 
 REFUSED_SHOWN = 50
+NOTES_MAX = 20
 _COLUMNS = ("schedule", "difference", "fields")
 
 
@@ -133,7 +134,21 @@ def _validated(connection: Connection, loaded: Any, raw: bytes, *, name: str, fo
             click.echo(" ".join(str(problem).splitlines()), err=True)
         click.echo(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was applied", err=True)
         raise click.exceptions.Exit(ConfigError.exit_code)
+    _note_past(validated.definitions)
     return validated.definitions
+
+
+def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
+    """Say which of them will never be due."""
+    from supervisor.core.schedule_lints import never_due
+
+    now_ms = SystemClock().wall_ms()
+    found = ((each.id, never_due(each, now_ms=now_ms)) for each in definitions)
+    notes = [f"note: {name} {note}" for name, note in found if note is not None]
+    for note in notes[:NOTES_MAX]:
+        click.echo(note, err=True)
+    if len(notes) > NOTES_MAX:
+        click.echo(f"note: and {len(notes) - NOTES_MAX} more", err=True)
 
 
 def _compared(applying: Applying, definitions: tuple[ScheduleDef, ...]) -> list[Compared]:

@@ -109,15 +109,21 @@ LABEL = LabelType()
 
 
 class InstantType(click.ParamType[int]):
-    """An instant: ISO 8601, in UTC without an offset; or ``now``, ``-2h``, ``+15m``. Becomes milliseconds."""
+    """An instant: ISO 8601, in UTC without an offset; or ``now``, ``-2h``, ``+15m``. Becomes milliseconds.
+
+    A day without a time is its beginning, or with ``is_end`` its last millisecond.
+    """
 
     name = "instant"
+
+    def __init__(self, *, is_end: bool = False) -> None:
+        self._is_end = is_end
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return milliseconds since 1970; a usage error names what is wrong."""
         from supervisor.clock import SystemClock
         from supervisor.settings.durations import parse_duration
-        from supervisor.settings.instants import is_date, parse_instant
+        from supervisor.settings.instants import is_date, parse_day, parse_instant
 
         if isinstance(value, int):
             return value
@@ -128,12 +134,16 @@ class InstantType(click.ParamType[int]):
                 return SystemClock().wall_ms() + round(parse_duration(value[1:]) * 1000) * (
                     -1 if value[0] == "-" else 1
                 )
-            return parse_instant(f"{value}T00:00" if is_date(value) else value, "UTC")
+            if is_date(value):
+                begin_ms, behind_ms = parse_day(value, "UTC")
+                return behind_ms - 1 if self._is_end else begin_ms
+            return parse_instant(value, "UTC")
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
 INSTANT = InstantType()
+LAST_INSTANT = InstantType(is_end=True)
 
 
 def chosen(connection: Connection, ids: Sequence[str], labels: Mapping[str, str], *, everything: bool) -> list[str]:

@@ -9,24 +9,37 @@ import click
 
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_rows
+from supervisor.cli.output import moment, output_option, print_rows, print_value
 from supervisor.cli.progress import progress
-from supervisor.cli.schedule_asking import INSTANT, confirm, find, moment_of_patience, run, server_now_ms, who
+from supervisor.cli.schedule_asking import (
+    INSTANT,
+    LAST_INSTANT,
+    confirm,
+    find,
+    moment_of_patience,
+    run,
+    server_now_ms,
+    who,
+)
 from supervisor.cli.schedule_rows import backfill_row
 from supervisor.core.backfill import Chunk, Known, chunks
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, TenureError
 from supervisor.core.model import ScheduleDef, scheduled_run_id
+from supervisor.core.triggers import after_completion_ms
 from supervisor.store.backfills import OVERLAPS, REMEMBERED_MAX, AddCode, Backfill, Backfills, BackfillState, CancelCode
 from supervisor.store.backfills import Request as BackfillRequest
 
 _REMEMBERED_BATCH = 500
+_NOT_PLANNED = "what is due after the end of a run has no due times in the past, so there is nothing of it to backfill"
 _LIST_COLUMNS = ("backfill", "schedule", "state", "from", "to", "enqueued", "of", "skipped", "updated", "note")
 
 
 @click.command()
 @click.argument("schedule_id", metavar="[SCHEDULE]", required=False)
 @click.option("--from", "from_ms", type=INSTANT, help="First instant, included: 2026-11-01, 2026-11-01T06:00Z, -2d.")
-@click.option("--to", "to_ms", type=INSTANT, help="Last instant, included.  [default: now]")
+@click.option(
+    "--to", "to_ms", type=LAST_INSTANT, help="Last instant, included; a day is meant to its end.  [default: now]"
+)
 @click.option(
     "--overlap",
     type=click.Choice(OVERLAPS),
@@ -91,24 +104,20 @@ def backfill(
             raise click.UsageError(f"--to {moment(until_ms)} lies before --from {moment(from_ms)}")
         definition, known = _known(connection, schedule_id)
         planned = _plan(definition, known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=force)
-        marked = _marked(connection, definition, planned)
+        marked = _marked(connection, definition, planned, is_forced=force)
         if dry_run:
             return _dry_run(definition, planned, marked, output)
         _warn(planned, known, until_ms)
         count = sum(each.is_again or not each.has_run for each in marked)
         if not count:
-            click.echo(
-                f"nothing to run: {len(marked) + sum(chunk.skipped for chunk in planned)} due times ran or are left out"
-            )
-            return EXIT_OK
+            return _nothing(len(marked) + sum(chunk.skipped for chunk in planned), output)
         confirm(f"Enqueue up to {count} runs of {schedule_id}?", yes=yes or count == 1)
         request = BackfillRequest(from_ms=from_ms, until_ms=until_ms, overlap=overlap, by=who(), at_ms=until_ms)
         name = os.urandom(4).hex()
         _add(connection, name, schedule_id, request, limit=count, is_forced=force)
         if no_wait:
-            click.echo(name)
-            return EXIT_OK
-        return _follow(connection, name, count)
+            return _asked(name, schedule_id, count, output)
+        return _follow(connection, name, count, output)
 
 
 def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, Known]:
@@ -116,7 +125,10 @@ def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, Known]:
 
     found = find(connection, schedule)
     assert found.record is not None
-    return found.record.definition(), known_of(found)
+    definition = found.record.definition()
+    if after_completion_ms(definition) is not None:
+        click.echo(f"note: {_NOT_PLANNED}", err=True)
+    return definition, known_of(found)
 
 
 def _plan(
@@ -143,6 +155,22 @@ def _warn(planned: list[Chunk], known: Known, until_ms: int) -> None:
         )
 
 
+def _asked(name: str, schedule: str, limit: int, output: str) -> int:
+    if output == "table":
+        click.echo(name)
+    else:
+        print_value({"backfill": name, "schedule": schedule, "limit": limit}, output=output)
+    return EXIT_OK
+
+
+def _nothing(left_out: int, output: str) -> int:
+    if output == "table":
+        click.echo(f"nothing to run: {left_out} due times ran or are left out")
+    else:
+        print_value({"backfill": None, "enqueued": 0, "skipped": left_out}, output=output)
+    return EXIT_OK
+
+
 class _Marked(NamedTuple):
     """One due time of a backfill."""
 
@@ -151,14 +179,17 @@ class _Marked(NamedTuple):
     has_run: bool  # a backfill enqueued it within seven days
 
 
-def _marked(connection: Connection, definition: ScheduleDef, planned: list[Chunk]) -> list[_Marked]:
+def _marked(connection: Connection, definition: ScheduleDef, planned: list[Chunk], *, is_forced: bool) -> list[_Marked]:
     nominals = [(nominal, nominal in chunk.again) for chunk in planned for nominal in chunk.run]
     ran: list[bool] = []
     for start in range(0, len(nominals), _REMEMBERED_BATCH):
         ids = [scheduled_run_id(definition.id, nominal) for nominal, _ in nominals[start : start + _REMEMBERED_BATCH]]
         remembered = run(connection, Backfills(connection.keys).ran(ids))
         ran += remembered
-    return [_Marked(*each, has_run) for each, has_run in zip(nominals, ran, strict=True)]
+    return [
+        _Marked(nominal, is_again or (is_forced and has_run), has_run)
+        for (nominal, is_again), has_run in zip(nominals, ran, strict=True)
+    ]
 
 
 def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[_Marked], output: str) -> int:
@@ -192,7 +223,7 @@ def _add(
         raise TenureError(reasons[code])
 
 
-def _follow(connection: Connection, name: str, total: int) -> int:
+def _follow(connection: Connection, name: str, total: int, output: str) -> int:
     """Show how far it is until it ends."""
     backfills = Backfills(connection.keys)
     try:
@@ -210,9 +241,11 @@ def _follow(connection: Connection, name: str, total: int) -> int:
     except KeyboardInterrupt:
         click.echo(f"\nit goes on; stop it with: tenure schedule backfill --cancel {name}", err=True)
         return EXIT_OK
-    click.echo(
-        f"{now.state.value}: {now.enqueued} enqueued, {now.skipped} left out{f': {now.note}' if now.note else ''}"
-    )
+    if output == "table":
+        note = f": {now.note}" if now.note else ""
+        click.echo(f"{now.state.value}: {now.enqueued} enqueued, {now.skipped} left out{note}")
+    else:
+        print_value(backfill_row(now, server_now_ms(connection)), output=output)
     return EXIT_OK if now.state is BackfillState.DONE else EXIT_FAILED
 
 

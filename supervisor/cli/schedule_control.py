@@ -9,7 +9,7 @@ import click
 
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_rows
+from supervisor.cli.output import moment, output_option, print_rows, print_value
 from supervisor.cli.schedule_asking import (
     INSTANT,
     LABEL,
@@ -48,8 +48,15 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
     help="skip: not while an earlier run of it is unfinished.",
 )
 @config_options
+@output_option
 def trigger(
-    *, schedule_id: str, arguments: tuple[str, ...], key: str | None, overlap: str, load_settings: LoadSettings
+    *,
+    schedule_id: str,
+    arguments: tuple[str, ...],
+    key: str | None,
+    overlap: str,
+    output: str,
+    load_settings: LoadSettings,
 ) -> int:
     """Run a schedule now, beside its plan, and print the run's id. Works while it is paused or completed.
 
@@ -70,10 +77,16 @@ def trigger(
         code, run_id = _trigger(connection, loaded, schedule_id, given, key=key, heeds_overlap=overlap == "skip")
     if code is TriggerCode.SKIPPED:
         click.echo(f"skipped: an earlier run of {schedule_id} is unfinished", err=True)
+        if output != "table":
+            print_value({"schedule": schedule_id, "run": None, "result": "skipped"}, output=output)
         return EXIT_NO
     if code is TriggerCode.DUPLICATE and key is not None:
         click.echo(f"note: key {key!r} was used within the last 24 h; this is its run", err=True)
-    click.echo(run_id)
+    if output == "table":
+        click.echo(run_id)
+    else:
+        result = "duplicate" if code is TriggerCode.DUPLICATE else "triggered"
+        print_value({"schedule": schedule_id, "run": run_id, "result": result}, output=output)
     return EXIT_OK
 
 
@@ -143,12 +156,14 @@ def pause(
       tenure schedule pause nightly-report --reason 'database moves' --for 2h
       tenure schedule pause --label team=billing --yes
     """
-    from supervisor.store.schedule_control import Control
+    from supervisor.store.schedule_control import REASON_MAX, Control
 
     if for_s is not None and until_ms is not None:
         raise click.UsageError("give --for or --until, not both")
     if for_s is not None and for_s <= 0:
         raise click.UsageError("--for must be above 0")
+    if len(reason) > REASON_MAX:
+        raise click.UsageError(f"--reason has {len(reason)} characters; at most {REASON_MAX} are kept")
     rows: list[dict[str, Any]] = []
     with connected(load_settings().settings) as connection:
         if until_ms is not None and until_ms <= server_now_ms(connection):

@@ -10,13 +10,15 @@ import msgspec
 from supervisor.cli.output import distance, moment
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
-from supervisor.core.triggers import trigger_of
+from supervisor.core.triggers import after_completion_ms, trigger_of
 from supervisor.store.backfills import Backfill
 from supervisor.store.schedule_state import ScheduleState, Stretch
 from supervisor.store.schedule_views import Inspection, Pause, Record
 
 COLUMNS = ("schedule", "job", "trigger", "overlap", "next", "in", "status", "description")
 _OVER = "nothing is due any more"
+_COMPLETED = "completed"
+_AFTER_RUN = "after its run"
 _ASKED = "as soon as the leader looks"
 
 
@@ -26,7 +28,9 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
         definition = record.definition()
     except msgspec.DecodeError:
         return {"schedule": record.id, "revision": record.revision, "status": "written by another version"}
-    is_planned = record.next_ms is not None and record.next_ms > 0
+    is_planned = record.next_ms is not None and record.next_ms > 0 and record.pause is None and not record.completed_ms
+    is_running = is_planned and _waits_for_its_run(record, definition)
+    next_ms = record.next_ms if is_planned and not is_running else None
     return {
         "schedule": definition.id,
         "job": definition.template.job,
@@ -36,9 +40,9 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
         "queue": definition.template.queue,
         "kind": "dynamic" if record.is_dynamic else "static",
         "revision": record.revision,
-        "next": moment(record.next_ms) if is_planned and record.pause is None else None,
-        "next_ms": record.next_ms if is_planned and record.pause is None else None,
-        "in": distance(record.next_ms, now_ms) if is_planned and record.pause is None else None,
+        "next": moment(next_ms),
+        "next_ms": next_ms,
+        "in": _AFTER_RUN if is_running else distance(next_ms, now_ms),
         "last": moment(record.mark_ms),
         "status": status_words(record, now_ms),
         "paused": pause_row(record.pause),
@@ -46,6 +50,16 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
         "owner": definition.owner,
         "description": definition.description,
     }
+
+
+def _waits_for_its_run(record: Record, definition: ScheduleDef) -> bool:
+    """Return whether only the end of an unfinished run makes it due: what is planned then is when to look again."""
+    if not record.is_live or after_completion_ms(definition) is None:
+        return False
+    try:
+        return trigger_of(definition).next_ms(record.mark_ms) is None
+    except TenureError:
+        return False
 
 
 def trigger_words(definition: ScheduleDef) -> str:
@@ -63,6 +77,8 @@ def status_words(record: Record, now_ms: int) -> str:
         verb = "ends" if (record.pause.until_ms or 0) > now_ms else "ended"
         about = [part for part in (record.pause.reason, f"{verb} {until}" if until else "") if part]
         return f"paused: {', '.join(about)}" if about else "paused"
+    if record.completed_ms:
+        return _COMPLETED
     if record.next_ms is None:
         return _OVER
     return _ASKED if record.next_ms <= 0 else "active"
@@ -82,7 +98,6 @@ def inspection_value(found: Inspection, backfills: Iterable[Backfill], next_ms: 
     row = record_row(record, found.now_ms)
     value = {
         **{name: row.get(name) for name in ("schedule", "kind", "revision", "status", "trigger", "paused")},
-        **({"status": _OVER} if state.counters.completed_ms and record.pause is None else {}),
         "next": [moment(at) for at in next_ms],
         "watermark": moment(record.mark_ms),
         "counters": {name: count for name, count in _counters(state) if count},

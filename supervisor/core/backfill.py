@@ -55,11 +55,14 @@ class Known:
     enqueued: tuple[Enqueued, ...] = ()
     since_ms: int | None = None  # of earlier ones nothing is known; None: everything is
     waiting: frozenset[int] = frozenset()
+    backfilled: frozenset[int] = frozenset()  # among those that the caller asked about
 
     def verdict(self, trigger: Trigger, nominal_ms: int) -> Verdict:
         """Return what may be done about ``nominal_ms``, which must not lie after the watermark."""
         if nominal_ms in self.waiting:
             return Verdict.WAITING
+        if nominal_ms in self.backfilled:
+            return Verdict.RAN
         for stretch in self.enqueued:
             if stretch.from_ms <= nominal_ms <= stretch.to_ms:
                 return self._within(stretch, trigger, nominal_ms)

@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
+import msgspec
+
 from supervisor.core.cron import Cron
 from supervisor.core.cron_dst import Gap, Overlap
+from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.trigger_kinds import Bounded, CronTrigger, Excluding, Trigger, Union
-from supervisor.core.triggers import trigger_of
+from supervisor.core.triggers import after_completion_ms, trigger_of
 
 HORIZON_MS = 2 * 366 * 86_400_000
 DATES_MAX = 2
+DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(ScheduleDef)}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GAPS = {Gap.RUN: "runs as the gap ends", Gap.SKIP: "does not run", Gap.SHIFT: "runs later by the gap"}
@@ -35,8 +39,41 @@ def sentences(definition: ScheduleDef) -> list[str]:
 def lints(definition: ScheduleDef, *, now_ms: int) -> list[str]:
     """Return what to watch out for within the next two years."""
     crons = [part.cron for part in _parts(trigger_of(definition)) if isinstance(part, CronTrigger)]
-    notes = [note for note in map(_either_day, crons) if note is not None]
+    over = never_due(definition, now_ms=now_ms)
+    notes = [*([over] if over else []), *_idle(definition, has_cron=bool(crons))]
+    notes += [note for note in map(_either_day, crons) if note is not None]
     return [*notes, *(note for cron in crons for note in _clock_changes(cron, now_ms))]
+
+
+def never_due(definition: ScheduleDef, *, now_ms: int) -> str | None:
+    """Return a note where all that it names has passed: most often an instant with the wrong year."""
+    is_bounded = definition.end_at_ms is not None or definition.at_ms is not None
+    if not is_bounded and all(when.at_ms is None for when in definition.when):
+        return None  # it goes on for ever
+    try:
+        is_over = trigger_of(definition).next_ms(now_ms) is None
+    except TenureError as error:
+        return str(error)
+    if not is_over or (after_completion_ms(definition) is not None and not _has_ended(definition, now_ms)):
+        return None
+    return "is not due any more: every time that it names has passed"
+
+
+def _has_ended(definition: ScheduleDef, now_ms: int) -> bool:
+    return definition.end_at_ms is not None and definition.end_at_ms < now_ms
+
+
+def _idle(definition: ScheduleDef, *, has_cron: bool) -> Iterator[str]:
+    """Yield the settings that have no effect beside the others."""
+    if definition.cancel_grace_ms != DEFAULTS["cancel_grace_ms"] and definition.overlap != "cancel_other":
+        yield f"cancel_grace has no effect on overlap: {definition.overlap}; it is for cancel_other"
+    if definition.max_catchup != DEFAULTS["max_catchup"] and definition.missed != "all":
+        yield f"max_catchup has no effect on missed: {definition.missed}; it is for all"
+    if definition.pause_reason and not definition.paused:
+        yield "pause_reason has no effect without paused: true"
+    for name, value in (("dst_gap", definition.dst_gap), ("dst_overlap", definition.dst_overlap)):
+        if value != DEFAULTS[name] and not has_cron:
+            yield f"{name} has no effect without cron"
 
 
 def _parts(trigger: Trigger) -> Iterator[Trigger]:

@@ -12,6 +12,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.store.codec import chunks, number, optional_number, text, unpack_definition
 from supervisor.store.keys import Keys
 from supervisor.store.schedule_definitions import DYNAMIC
+from supervisor.store.schedule_state import ScheduleState
 from supervisor.store.scripts import Call, script
 
 PAGE = 250
@@ -38,6 +39,8 @@ class Record:
     mark_ms: int
     next_ms: int | None  # None: not planned; 0 or less: somebody asked the leader to look at it
     pause: Pause | None
+    completed_ms: int = 0  # since when; 0: it is not completed
+    is_live: bool = False  # runs of it are unfinished
 
     @property
     def is_dynamic(self) -> bool:
@@ -94,7 +97,7 @@ class Views:
         return script("schedule_inspect").call(keys=self._prefix, args=args, parse=_inspections)
 
 
-def record_of(name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any) -> Record:
+def record_of(name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any, state: Any, is_live: bool) -> Record:
     """Return what a stored definition with its neighbours says."""
     revision, _, rest = stored.partition(b"\n")
     _, _, rest = rest.partition(b"\n")
@@ -107,6 +110,8 @@ def record_of(name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any) 
         mark_ms=number(mark),
         next_ms=None if next_ms in (b"", None) else int(float(next_ms)),
         pause=unpack_pause(pause),
+        completed_ms=ScheduleState.parse(state).counters.completed_ms,
+        is_live=is_live,
     )
 
 
@@ -122,8 +127,8 @@ def unpack_pause(stored: bytes | None) -> Pause | None:
 
 def _page(reply: Any) -> RecordPage:
     items = [
-        record_of(text(name), stored, mark=mark, next_ms=next_ms, pause=pause)
-        for name, stored, mark, next_ms, pause in chunks(reply[2:], 5)
+        record_of(text(name), stored, mark=mark, next_ms=next_ms, pause=pause, state=state, is_live=text(live) == "1")
+        for name, stored, mark, next_ms, pause, state, live in chunks(reply[2:], 7)
     ]
     return RecordPage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]))
 
@@ -136,9 +141,14 @@ def _each_inspection(reply: Any) -> Iterator[Inspection]:
     now_ms = number(reply[0])
     for name, stored, mark, next_ms, pause, state, live, buffered, first, removed in chunks(reply[1:], 10):
         runs = [line.partition(" ") for line in text(live).split("\n") if line]
+        record = None
+        if stored:
+            record = record_of(
+                text(name), stored, mark=mark, next_ms=next_ms, pause=pause, state=state, is_live=bool(runs)
+            )
         yield Inspection(
             id=text(name),
-            record=record_of(text(name), stored, mark=mark, next_ms=next_ms, pause=pause) if stored else None,
+            record=record,
             state=state,
             live=[(queue, run) for queue, _, run in runs],
             buffered=number(buffered),

@@ -13,6 +13,7 @@ Does not guarantee
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,6 +62,7 @@ class Backfills:
         self._rate_per_s = rate_per_s
         self._active: deque[Backfill] = deque()
         self._seen: Inspection | None = None  # of the schedule of the first one
+        self._backfilled: frozenset[int] | None = None  # what earlier ones enqueued of its next chunk, if it is forced
         self._nonce = ""
         self._is_asked = True
         self._look_ns = 0
@@ -92,7 +94,9 @@ class Backfills:
                 yield from self._look(now_ns)
             elif self._active and self._seen is None:
                 answer = yield from _ask(self._views.inspect([self._active[0].schedule]))
-                self._seen = answer[0]
+                self._seen, self._backfilled = answer[0], None
+            elif self._active and self._active[0].is_forced and self._backfilled is None:
+                self._backfilled = yield from self._remembered(self._active[0])
             elif self._active:
                 yield from self._step(term, self._active[0])
         except (StoreUnavailableError, StoreRefusedError) as error:
@@ -105,6 +109,18 @@ class Backfills:
         found: list[Backfill] = yield from _ask(self._calls.all())
         self._active = deque(each for each in found if each.state is BackfillState.ACTIVE)
         self._is_asked, self._look_ns, self._seen = False, now_ns + LOOK_NS, None
+
+    def _remembered(self, backfill: Backfill) -> Steps[frozenset[int]]:
+        """Return what earlier backfills enqueued of the next chunk: a forced one repeats it under other ids."""
+        assert self._seen is not None
+        if self._seen.record is None:
+            return frozenset()
+        try:
+            nominals = self._chunk(backfill, self._seen.record.definition(), self._seen).run
+        except (TenureError, ValueError, msgspec.DecodeError):
+            return frozenset()  # the step says why
+        ran: list[bool] = yield from _ask(self._calls.ran([scheduled_run_id(backfill.schedule, at) for at in nominals]))
+        return frozenset(at for at, has_run in zip(nominals, ran, strict=True) if has_run)
 
     def _step(self, term: Term, backfill: Backfill) -> Steps[None]:
         seen, self._seen = self._seen, None
@@ -161,7 +177,7 @@ class Backfills:
         limit = min(STEP_MAX, max(1, self._rate_per_s // 10), backfill.limit - backfill.enqueued)
         return next_chunk(
             trigger_of(definition),
-            known_of(seen),
+            replace(known_of(seen), backfilled=self._backfilled or frozenset()),
             after_ms=backfill.cursor_ms,
             until_ms=backfill.request.until_ms,
             limit=max(limit, 0),

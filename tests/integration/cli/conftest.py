@@ -23,6 +23,20 @@ from tests.integration.servers import RealServer, Server
 from tests.integration.store.making import World
 from tests.integration.store.stepping import Stepper, term_of
 
+HOUR_MS = 3_600_000
+START_MS = 1_793_491_200_000  # 2026-11-01T00:00Z
+YAML = """\
+nightly:
+  job: mail.send
+  cron: "30 2 * * *"
+  timezone: Europe/Berlin
+  args: {to: kim, day: "{{ date }}"}
+  labels: {team: mail}
+  description: Mail of the night
+hourly: {job: report.make, every: 1h, labels: {team: reports}}
+reports/daily: {job: report.make, every: 1d, jitter: 1h, labels: {team: reports}}
+"""
+
 
 class Result(NamedTuple):
     """How a command ended."""
@@ -113,3 +127,14 @@ def desk(real_server: RealServer, tmp_path: Path, invoke: Callable[..., Result])
     yield Desk(world, tmp_path, invoke)
     world.raw.close()
     server.close()
+
+
+@pytest.fixture
+def applied(desk: Desk) -> Desk:
+    """A cluster with three schedules."""
+    assert desk.tenure("apply", "-f", desk.write("s.yaml", YAML)).code == 0
+    return desk
+
+
+def queued(desk: Desk) -> list[str]:
+    return sorted(each.decode() for each in desk.world.raw.hkeys(desk.world.keys.queue("reports").data))

@@ -225,6 +225,15 @@ def test_a_file_that_is_not_there_is_one_line(desk: Desk) -> None:
     assert "nowhere.yaml: cannot be read: No such file or directory" in result.err
 
 
+def test_it_says_which_schedule_will_never_be_due(desk: Desk) -> None:
+    """A year that was mistyped is allowed, and told."""
+    text = 'past: {job: report.make, at: "2020-01-01T00:00Z"}\nlater: {job: report.make, at: "2999-01-01T00:00Z"}\n'
+    result = desk.tenure("apply", "-f", desk.write("s.yaml", text))
+    assert result.code == 0
+    assert "note: past is not due any more: every time that it names has passed" in result.err
+    assert "later" not in result.err
+
+
 def test_it_says_what_jobs_were_checked_against(desk: Desk) -> None:
     """Without job modules only names can be checked."""
     result = desk.tenure("apply", "-f", desk.write("s.yaml", YAML))

@@ -6,42 +6,16 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli import schedule_backfill
 from supervisor.core.triggers import trigger_of
 from supervisor.store.schedule_definitions import Change, Definitions
-from tests.integration.cli.conftest import Desk
+from tests.integration.cli.conftest import HOUR_MS, START_MS, Desk, queued
 from tests.integration.store.making import schedule
 
 pytestmark = [pytest.mark.server]
 
-HOUR_MS = 3_600_000
-START_MS = 1_793_491_200_000  # 2026-11-01T00:00Z
-YAML = """\
-nightly:
-  job: mail.send
-  cron: "30 2 * * *"
-  timezone: Europe/Berlin
-  args: {to: kim, day: "{{ date }}"}
-  labels: {team: mail}
-  description: Mail of the night
-hourly: {job: report.make, every: 1h, labels: {team: reports}}
-reports/daily: {job: report.make, every: 1d, jitter: 1h, labels: {team: reports}}
-"""
-
-
-@pytest.fixture
-def applied(desk: Desk) -> Desk:
-    """A cluster with three schedules."""
-    assert desk.tenure("apply", "-f", desk.write("s.yaml", YAML)).code == 0
-    return desk
-
 
 def listed(desk: Desk, *arguments: str) -> list[str]:
     return [row["schedule"] for row in desk.tenure("list", "-o", "json", *arguments).json()]
-
-
-def queued(desk: Desk) -> list[str]:
-    return sorted(each.decode() for each in desk.world.raw.hkeys(desk.world.keys.queue("reports").data))
 
 
 def test_list_filters_by_label_prefix_kind_and_pause(applied: Desk) -> None:
@@ -126,7 +100,7 @@ def test_next_knows_max_runs_and_what_is_over(applied: Desk) -> None:
     applied.decided("few", mark_ms=START_MS, state=f"3 0 0 0 0 0 0 0 0 0 {START_MS} 0")
     assert applied.tenure("next", "few").out == "few is never due again\n"
     shown = applied.tenure("show", "few", "-o", "json").json()
-    assert (shown["status"], "next" in shown) == ("nothing is due any more", False)
+    assert (shown["status"], "next" in shown) == ("completed", False)
     assert applied.tenure("next", "after").out == "after is due 10m after a run of it has ended\n"
 
 
@@ -202,6 +176,22 @@ def test_a_trigger_prints_the_run_and_a_key_makes_it_the_same_run(applied: Desk)
     assert applied.tenure("trigger", "nightly", "--key", "a b").code == 1
 
 
+def test_a_trigger_tells_scripts_what_became_of_it(applied: Desk) -> None:
+    """The run, and whether it is a new one."""
+    asked = ("trigger", "hourly", "--key", "k", "-o", "json")
+    results = [applied.tenure(*asked).json() for _ in range(2)]
+    assert [each["result"] for each in results] == ["triggered", "duplicate"]
+    assert {each["run"] for each in results} == {"hourly!manual!k"}
+
+
+def test_a_reason_that_would_be_cut_is_refused(applied: Desk) -> None:
+    """Half a reason may say the opposite."""
+    refused = applied.tenure("pause", "hourly", "--reason", "x" * 501)
+    assert (refused.code, "at most 500" in refused.err) == (2, True)
+    assert listed(applied, "--paused") == []
+    assert applied.tenure("pause", "hourly", "--reason", "x" * 500).code == 0
+
+
 def test_a_trigger_that_heeds_overlap_says_no_by_its_exit_code(applied: Desk) -> None:
     """3: asked, and the answer is no."""
     assert applied.tenure("trigger", "hourly", "--overlap", "skip").code == 0
@@ -210,71 +200,21 @@ def test_a_trigger_that_heeds_overlap_says_no_by_its_exit_code(applied: Desk) ->
     assert "an earlier run of hourly is unfinished" in again.err
 
 
-def test_a_backfill_is_shown_first_then_run_then_known(applied: Desk) -> None:
-    """Dry run, request, the leader's work, and the same request again."""
-    applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
-    window = ("--from", "2026-11-01", "--to", "2026-11-01T05:00Z")
-    planned = applied.tenure("backfill", "hourly", *window, "--dry-run", "-o", "json").json()
-    assert [row["run"] for row in planned] == [f"hourly@{START_MS + n * HOUR_MS}" for n in range(6)]
-    assert queued(applied) == []
-    refused = applied.tenure("backfill", "hourly", *window, "--no-wait", stdin="n\n")
-    assert (refused.code, applied.world.raw.hlen(applied.world.keys.schedule_backfills)) == (1, 0)
-    name = applied.tenure("backfill", "hourly", *window, "--no-wait", "--yes").out.strip()
-    applied.serve_backfills()
-    assert queued(applied) == sorted(row["run"] for row in planned)
+def test_list_shows_no_next_where_there_is_none(applied: Desk) -> None:
+    """A completed schedule keeps its place in the plan until it is removed, one under way until somebody looks again."""
+    text = "few: {job: report.make, every: 1h, max_runs: 3}\nafter: {job: report.make, after_completion: 10m}\n"
+    applied.tenure("apply", "-f", applied.write("few.yaml", text))
+    applied.decided("few", mark_ms=START_MS, state=f"3 0 0 0 0 0 0 0 0 0 {START_MS} 0\nF{START_MS} 0 1 5 1")
+    applied.decided("after", mark_ms=START_MS)
 
-    (row,) = applied.tenure("backfill", "--list", "-o", "json").json()
-    assert (row["backfill"], row["state"], row["enqueued"]) == (name, "done", 6)
-    again = applied.tenure("backfill", "hourly", *window, "--dry-run", "-o", "json").json()
-    assert {row["does"] for row in again} == {"already enqueued: left out"}
-    assert applied.tenure("backfill", "hourly", *window, "--yes").out.startswith("nothing to run: 6 due times ran")
-    assert "had ended: done, 6 enqueued" in applied.tenure("backfill", "--cancel", name).out
-    assert applied.tenure("backfill", "--cancel", "nobody").code == 1
+    def rows() -> dict[str, tuple[Any, ...]]:
+        found = applied.tenure("list", "-o", "json").json()
+        return {row["schedule"]: (row["status"], row["next_ms"], row["in"]) for row in found}
 
-
-def test_ctrl_c_stops_following_and_says_how_to_stop_the_backfill(
-    applied: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes on without its watcher."""
-    applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
-
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(schedule_backfill, "moment_of_patience", interrupted)
-    result = applied.tenure("backfill", "hourly", "--from", "2026-11-01", "--to", "2026-11-02", "--yes")
-    (row,) = applied.tenure("backfill", "--list", "-o", "json").json()
-
-    assert (result.code, row["state"]) == (0, "active")
-    assert f"it goes on; stop it with: tenure schedule backfill --cancel {row['backfill']}" in result.err
-    applied.serve_backfills()
-    assert len(queued(applied)) == 25
-
-
-def test_a_backfill_can_be_cancelled(applied: Desk) -> None:
-    """What was not enqueued then never is."""
-    applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
-    name = applied.tenure("backfill", "hourly", "--from", "2026-11-01", "--no-wait", "--yes").out.strip()
-    assert "after 0 runs" in applied.tenure("backfill", "--cancel", name).out
-    applied.serve_backfills()
-    assert queued(applied) == []
-
-
-def test_a_backfill_says_what_it_leaves_out(applied: Desk) -> None:
-    """Too long ago to know, unless forced; after the watermark never; and what ran."""
-    hours = [START_MS + n * HOUR_MS for n in range(60)]
-    stretches = [f"{'FS'[n % 2]}{hours[n]} 0 1 5 1" for n in range(49, 29, -1)]
-    applied.decided("hourly", mark_ms=hours[49], state="0 0 0 0 0 0 0 0 0 0 0 1\n" + "\n".join(stretches))
-    window = ("--from", "2026-11-01", "--to", "2026-11-03T10:00Z")
-    told = applied.tenure("backfill", "hourly", *window, "--dry-run", "-o", "json")
-    assert len(told.json()) == 10
-    assert "10 listed, 10 known to have run or waiting, 30 too long ago to know" in told.err
-    forced = applied.tenure("backfill", "hourly", *window, "--dry-run", "--force", "-o", "json").json()
-    assert len(forced) == 50
-    assert sum(row["run"].endswith("#n") for row in forced) == 40
-    asked = applied.tenure("backfill", "hourly", *window, "--no-wait", "--yes")
-    assert "30 due times are left out: too long ago to know" in asked.err
-    assert "are left to the schedule" in asked.err
+    assert rows()["few"] == ("completed", None, None)
+    assert rows()["after"][:2] == ("active", 4_000_000_000_000)
+    applied.world.raw.hset(applied.world.keys.schedule_live, "after", "reports after@1")
+    assert rows()["after"] == ("active", None, "after its run")
 
 
 @pytest.mark.parametrize(

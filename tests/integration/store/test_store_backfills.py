@@ -100,7 +100,7 @@ def test_older_than_what_is_remembered_is_left_out_unless_forced(desk: Desk) -> 
 
     desk.add(12, name="b2", is_forced=True)
     forced = desk.finish(term, "b2")
-    assert desk.ready()[1:] == [f"m@{nominal(minute)}#{forced.number}" for minute in (*range(1, 11), 12)]
+    assert desk.ready()[1:] == [f"m@{nominal(minute)}#{forced.number}" for minute in range(1, 13)]
 
 
 def test_a_forced_backfill_that_is_repeated_runs_again_under_new_ids(desk: Desk) -> None:
@@ -112,6 +112,19 @@ def test_a_forced_backfill_that_is_repeated_runs_again_under_new_ids(desk: Desk)
         assert desk.finish(term, name).enqueued == 3
 
     assert len(set(desk.ready())) == 6
+
+
+def test_a_forced_backfill_repeats_what_an_earlier_one_enqueued(desk: Desk) -> None:
+    """No decision names these: only the memory of backfills does. What never ran keeps its own id."""
+    term = desk.world.lead()
+    desk.add(3)
+    desk.finish(term)
+    desk.add(5, name="b2", is_forced=True)
+    forced = desk.finish(term, "b2")
+
+    again = [f"m@{nominal(minute)}#{forced.number}" for minute in (1, 2, 3)]
+    assert desk.ready()[3:] == [*again, f"m@{nominal(4)}", f"m@{nominal(5)}"]
+    assert (forced.enqueued, forced.skipped) == (5, 0)
 
 
 def test_an_edit_that_left_the_times_alone_does_not_hide_what_ran(desk: Desk) -> None:
