@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from supervisor.embedded.valkey import bundled_server, find_server
@@ -33,7 +35,17 @@ class Server:
         durable = ("--appendonly", "yes", "--appendfsync", "always")
         command = [binary, *options, *durable, *self.options]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=self.environ)
-        wait_until(self.socket.exists, what="the server's socket")
+        wait_until(self.is_loaded, what="the server to have read its data")
+
+    def is_loaded(self) -> bool:
+        """Whether it answers, and with anything but that it still reads its data."""
+        with socket.socket(socket.AF_UNIX) as asked, suppress(OSError):
+            asked.settimeout(1)
+            asked.connect(str(self.socket))
+            asked.sendall(b"PING\r\n")
+            answer = asked.recv(64)
+            return bool(answer) and not answer.startswith(b"-LOADING")
+        return False
 
     def kill(self) -> None:
         """End it without a warning."""

@@ -195,5 +195,6 @@ def _wait(definition: ScheduleDef) -> str:
     delay = after_completion_ms(definition)
     parts = [] if delay is None else [f"c{delay}"]
     if definition.pause_after_failures:
-        parts.append(f"f{definition.pause_after_failures}")
+        # Under `allow` no list of unfinished runs is kept for them: failures are counted by the ids of the runs.
+        parts.append(f"{'F' if definition.overlap == 'allow' else 'f'}{definition.pause_after_failures}")
     return ",".join(parts)

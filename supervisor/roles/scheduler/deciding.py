@@ -108,7 +108,7 @@ def starts(seen: Seen, known: Known, moment: Moment) -> list[FireItem]:
     found = []
     counters = seen.counters
     definition = known.definition
-    if definition.run_on_create and seen.revision == 1 and not counters.initial:
+    if definition.run_on_create and not counters.initial:
         found.append(_extra(seen, known, moment, moment.now_ms, What.INITIAL))
     is_forced = definition.overlap == "cancel_other" and 0 < counters.force_ms <= moment.now_ms
     for nominal_ms in seen.waiting:

@@ -81,6 +81,7 @@ class Scheduler:
         self._reading = Reading(schedules, self._asking, reconcile_ns=self.reconcile_ns)
         self._firing = Firing(schedules, self._asking, self._reading, moment=self._moment)
         self._refused: Term | None = None
+        self._defined = frozenset(definition.id for definition in definitions)
         self._declaring = Declaring(
             schedules.keys, definitions, lease_ms=lease_ms, clock=clock, report=report, allow_empty=allow_empty
         )
@@ -166,7 +167,7 @@ class Scheduler:
             self._is_served = True
             loss = self._asking.board.header.data_loss_epoch
             if loss and loss != self._seeded:
-                yield from self._reading.seed(term)
+                yield from self._reading.seed(term, self._defined)
                 self._seeded = loss
             self._report("term_served", epoch=term.epoch)
         if self._declaring.is_done(term):

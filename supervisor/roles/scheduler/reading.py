@@ -11,7 +11,7 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from supervisor.core.board import Term
 from supervisor.core.errors import TenureError
@@ -44,18 +44,17 @@ class Reading:
         self._schedules = schedules
         self._asking = asking
         self._reconcile_ns = reconcile_ns
-        self._catalogue = Catalogue()
         self._marks: dict[str, int] = {}  # what this process decided; outlives the term
         self._overdue = 0
         self.begin()
 
     def forget(self) -> None:
         """Trust nothing that was read: Redis lost data, so that equal revisions may have unequal definitions."""
-        self._catalogue = Catalogue()
         self.begin()
 
     def begin(self) -> None:
-        """Start a term: what was read in an earlier one may be old."""
+        """Start a term: what was read in an earlier one may be old, and a revision may stand for another definition."""
+        self._catalogue = Catalogue()
         self.window = Window()
         self.last_change = ""
         self._is_first = True
@@ -89,6 +88,7 @@ class Reading:
         for _, fields in changes:
             if fields.get("kind") in {"delete", "remove"}:  # its id may come again, and count its revisions anew
                 self._catalogue.forget(fields.get("schedule", ""))
+                self._marks.pop(fields.get("schedule", ""), None)
 
     def expect(self) -> None:
         """Something changed, of which no message may come."""
@@ -119,9 +119,15 @@ class Reading:
         self._asking.report("schedule_invalid", schedule=ready.schedule, reason=reason)
         self.again(ready.schedule)
 
-    def seed(self, term: Term) -> Steps[None]:
-        """Bring back the watermarks that this process decided, after Redis lost its data."""
-        pairs = list(self._marks.items())
+    def seed(self, term: Term, defined: Collection[str]) -> Steps[None]:
+        """Bring back the watermarks that this process decided, after Redis lost its data.
+
+        Args:
+            term: the caller's.
+            defined: ids that this replica is about to define again. Of others it does not know whether they were
+                deleted: by the watermark of a former life one that comes again would owe what was due in between.
+        """
+        pairs = [(schedule, mark_ms) for schedule, mark_ms in self._marks.items() if schedule in defined]
         for start in range(0, len(pairs), PAGE):
             page = dict(pairs[start : start + PAGE])
             seeded = yield from self._asking.ask(

@@ -44,6 +44,7 @@
 -- Reads everything first, decides, and writes at the end with as few commands as possible: 250 items in a few ms.
 -- A request to look at the schedule (a score of 0 or less in the plan) is never overwritten here.
 local FIELDS, FIRST, HISTORY, LINES = 3, 5, 10000, 10 -- LINES decisions in one entry of the log
+local LATEST = 100 -- unfinished runs known of a schedule that waits for none
 local WHAT = { due = true, missed = true, start = true, force = true, drop = true, initial = true }
 local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
 if refused then
@@ -60,7 +61,7 @@ local function shape_of(text)
   shapes[text] = overlap and {
     overlap = overlap, running = tonumber(running), buffer = tonumber(buffer), grace = tonumber(grace),
     runs = tonumber(runs), wait = wait == '-' and '' or wait, keep = tonumber(keep), queue = queue,
-    is_tracked = overlap ~= 'allow' or wait ~= '-', is_delayed = string.find(wait, 'c', 1, true) ~= nil,
+    is_delayed = string.find(wait, 'c', 1, true) ~= nil,
   }
   return shapes[text]
 end
@@ -129,6 +130,20 @@ local function flush(group)
     redis.call('HSET', q(group.queue, 'data'), unpack(group.new))
     group.new = {}
   end
+end
+
+-- Where nothing is held up, no list is checked: the latest runs are enough to find the end of the last one. What is
+-- older, or was left behind by a run whose end nobody heard of, leaves the list at its far end.
+local function latest(n)
+  local found = {}
+  for line in string.gmatch(running[n] and '' or lives[n] or '', '%S+ [^\n]+') do
+    found[#found + 1] = line
+  end
+  running[n] = running[n] or found
+  while #running[n] >= LATEST do
+    table.remove(running[n], 1)
+  end
+  return running[n]
 end
 
 -- Unfinished runs of a schedule, each checked against its record: what is gone or dead holds nothing up.
@@ -210,8 +225,8 @@ local function enqueue(n, item, policy)
     group.entering[#group.entering + 1] = id
   end
   group.is_used = true
-  if policy.is_tracked then
-    local lines = live(n)
+  if policy.overlap ~= 'allow' or policy.is_delayed then
+    local lines = policy.overlap == 'allow' and latest(n) or live(n)
     lines[#lines + 1] = group.queue .. ' ' .. id
   end
 end
@@ -222,29 +237,36 @@ local function buffer(n, item)
   return 'BUFFERED'
 end
 
+-- A newer nominal time takes the place of what waits.
+local function supersede(n, item)
+  local numbers = state_numbers(state(n))
+  if numbers[8] > 0 then
+    numbers[6], numbers[8] = numbers[6] + numbers[8], 0
+    redis.call('DEL', S .. 'buf:' .. item.name)
+  end
+  return numbers
+end
+
 -- What becomes of a due run while as many as may be are unfinished; FIRED if it need not wait.
 local function overlapping(n, item, policy)
   local how = policy.overlap
   if how == 'allow' then
     return 'FIRED'
   end
+  if how == 'terminate_other' or how == 'cancel_other' then
+    local numbers = supersede(n, item)
+    if #live(n) < policy.running or make_room(n, policy, how == 'terminate_other') or how == 'terminate_other' then
+      numbers[9] = 0
+      return 'FIRED'
+    end
+    numbers[9] = numbers[9] > 0 and numbers[9] or now + policy.grace
+    return buffer(n, item)
+  end
   local waiting = (how == 'buffer_one' or how == 'buffer_all') and state_numbers(state(n))[8] or 0
   if #live(n) < policy.running and waiting == 0 then
     return 'FIRED'
   end
-  if how == 'terminate_other' then
-    make_room(n, policy, true)
-    return 'FIRED'
-  elseif how == 'cancel_other' then
-    if make_room(n, policy, false) then
-      return 'FIRED'
-    end
-    local numbers = state_numbers(state(n))
-    numbers[6], numbers[8] = numbers[6] + numbers[8], 0 -- a newer nominal time takes the place of the one that waits
-    numbers[9] = numbers[9] > 0 and numbers[9] or now + policy.grace
-    redis.call('DEL', S .. 'buf:' .. item.name)
-    return buffer(n, item)
-  elseif how == 'buffer_one' or how == 'buffer_all' then
+  if how == 'buffer_one' or how == 'buffer_all' then
     if waiting < policy.buffer then
       return buffer(n, item)
     end

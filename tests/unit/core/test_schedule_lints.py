@@ -66,3 +66,38 @@ def test_changes_of_the_clock_are_told_with_their_date(policy: dict[str, str], t
 def test_what_no_change_of_the_clock_meets_is_not_warned_of(timing: dict[str, Any]) -> None:
     """A warning that is not true teaches people to read none."""
     assert lints(make(timezone="Europe/Berlin", **timing), now_ms=NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_told"),
+    [
+        ({"at_ms": NOW - 1}, True),
+        ({"at_ms": NOW + 1}, False),
+        ({"when": (When(at_ms=NOW - 2), When(at_ms=NOW - 1))}, True),
+        ({"when": (When(at_ms=NOW - 2), When(every_ms=60_000))}, False),
+        ({"every_ms": 60_000, "end_at_ms": NOW - 1}, True),
+        ({"when": (When(at_ms=NOW - 2), When(after_completion_ms=60_000))}, False),
+        ({"after_completion_ms": 60_000, "end_at_ms": NOW - 1}, True),
+    ],
+)
+def test_what_lies_in_the_past_only_is_told(fields: dict[str, Any], is_told: bool) -> None:  # noqa: FBT001 - a table
+    """It never runs, and nothing else says so."""
+    told = "is not due any more: every time that it names has passed"
+    assert (told in lints(make(**fields), now_ms=NOW)) is is_told
+
+
+@pytest.mark.parametrize(
+    ("fields", "used", "told"),
+    [
+        ({"cancel_grace_ms": 1}, {"overlap": "cancel_other"}, "cancel_grace has no effect on overlap: skip"),
+        ({"max_catchup": 5}, {"missed": "all"}, "max_catchup has no effect on missed: latest"),
+        ({"pause_reason": "x"}, {"paused": True}, "pause_reason has no effect without paused"),
+        ({"dst_gap": "skip"}, {"cron": "0 5 * * *"}, "dst_gap has no effect without cron"),
+        ({"dst_overlap": "both"}, {"cron": "0 5 * * *"}, "dst_overlap has no effect without cron"),
+    ],
+)
+def test_a_setting_without_effect_is_told(fields: dict[str, Any], used: dict[str, Any], told: str) -> None:
+    """Its author believes that it does something; where it does, nothing is said."""
+    (note,) = lints(make(every_ms=60_000, **fields), now_ms=NOW)
+    assert note.startswith(told)
+    assert lints(make(**{"every_ms": None if "cron" in used else 60_000} | used | fields), now_ms=NOW) == []

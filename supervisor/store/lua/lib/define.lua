@@ -20,6 +20,18 @@ local function fault(i)
   return nil
 end
 
+-- A schedule that exists begins with no run any more: who asks for one by an edit is too late.
+local function begin_without(i, old_json)
+  local id, json = ARGV[i], ARGV[i + 8]
+  if string.find(json, '"run_on_create"', 1, true) and is_top_level(json, 'run_on_create', true)
+    and not is_top_level(old_json, 'run_on_create', true) then
+    local state = redis.call('HGET', SCHEDULE .. 'state', id) or ''
+    local numbers = counters(state)
+    numbers[12] = 1
+    redis.call('HSET', SCHEDULE .. 'state', id, with_counters(state, numbers))
+  end
+end
+
 -- A new schedule starts at now: it owes nothing for the time before. A watermark that is there without a definition was
 -- written by a leader after Redis lost its data, and stays. Revisions go on where a former life ended.
 local function add(i, set, now)
@@ -36,6 +48,7 @@ local function add(i, set, now)
     if memory.paused ~= '' then
       redis.call('HSET', SCHEDULE .. 'paused', id, memory.paused)
     end
+    begin_without(i, nil)
   end
   redis.call('HSET', SCHEDULE .. 'mark', id, seeded or whole(mark))
   return whole((memory and memory.revision or 0) + 1)
@@ -82,6 +95,7 @@ local function define(i, set, now)
     new_revision = add(i, set, now)
   else
     code, new_revision = 'CHANGED', whole(tonumber(revision) + 1)
+    begin_without(i, old_json)
     if timing ~= old_timing then
       retime(i, revision, now)
     end

@@ -82,14 +82,14 @@ local function with_counters(state, numbers)
 end
 
 -- What the end of a run causes where its schedule waits for that: `c<ms>` another run so much later, `f<n>` a pause
--- after n failed runs in a row; and what is buffered may start.
+-- after n failed runs in a row; and what is buffered may start. `F<n>` is `f<n>` where no unfinished runs are listed.
 local function live_ended(schedule, outcome)
   local state, wait = KEYS[1] .. 'schedule:state', redis.pcall('HGET', KEYS[1] .. 'schedule:wait', schedule)
   local is_asked = redis.pcall('EXISTS', KEYS[1] .. 'schedule:buf:' .. schedule) == 1
   if type(wait) == 'string' then
     local packed = redis.pcall('HGET', state, schedule)
     local numbers = counters(type(packed) == 'string' and packed or '')
-    local delay, failures = string.match(wait, 'c(%d+)'), string.match(wait, 'f(%d+)')
+    local delay, failures = string.match(wait, 'c(%d+)'), string.match(wait, '[fF](%d+)')
     if outcome == 'dead' or outcome == 'ok' then
       numbers[7] = outcome == 'dead' and numbers[7] + 1 or 0
     end
@@ -117,16 +117,26 @@ local function live_lines(schedule)
   return lines, schedule, former
 end
 
+-- A run that is in no list ended: its id says whose failure it was, if that schedule counts by ids. Extra runs, and runs
+-- from before a new name, do not count.
+local function live_unlisted(schedule, outcome)
+  local wait = schedule and redis.pcall('HGET', KEYS[1] .. 'schedule:wait', schedule)
+  if type(wait) == 'string' and string.find(wait, 'F', 1, true) then
+    live_ended(schedule, outcome)
+  end
+end
+
 -- A run of `schedule` ended: its next one may start. The schedule follows from the id when it is not given. Of the
 -- outcomes, ok and dead say something about the job. Like history, what this causes never stops the end itself.
 local function live_remove(schedule, id, outcome)
+  local own = string.match(id, '^([^@!#]+)@%d+$') or string.match(id, '^([^@!]+)!initial$')
   if schedule == '' then
     schedule = string.match(id, '^([^@!]+)[@!]') or ''
   end
   local lines, former
   lines, schedule, former = live_lines(schedule)
   if type(lines) ~= 'string' then
-    return
+    return live_unlisted(own, outcome)
   end
   local kept, gone = {}, false
   for line in string.gmatch(lines, '[^\n]+') do
@@ -145,6 +155,8 @@ local function live_remove(schedule, id, outcome)
   if gone then
     redis.pcall('HDEL', q(gone, 'cancel'), id)
     live_ended(schedule, outcome)
+  else
+    live_unlisted(own, outcome)
   end
 end
 
