@@ -271,5 +271,5 @@ class Chaos:
             replica.scheduler.unpause()
             if not replica.elector.is_alive or not replica.scheduler.is_alive or replica.board.header.phase > 1:
                 replica.kill()
-                replica.start()
+                self._boot(replica)
         world.executed()
