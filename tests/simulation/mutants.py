@@ -90,7 +90,7 @@ def _forgetting() -> Iterator[None]:
 
 def _never_again(self: Elector, view: Any) -> None:
     _LOSE(self, view)
-    self._cool_until_ns = self._at.now() + 10**18
+    self._cool_until_ns = self._glance_due_ns = self._at.now() + 10**18
 
 
 def _released_first(self: Resignation, reason: str, *, prefer: str = "") -> Any:
