@@ -11,16 +11,18 @@ memory is made in ``supervisor.process.scoreboard``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from hashlib import blake2b
 from typing import overload
+
+from supervisor.core.inflight import INFLIGHT_WORDS, InflightTable
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
 HEADER_WORDS = 72
-ROW_WORDS = 32
-INFLIGHT_WORDS = 3
+ROW_WORDS = 40
+_KEPT_WORDS = 38  # from here on the parent writes; what was there outlives a fork
+EVERY_SLOT = (1 << 32) - 1
+"""In place of a slot, in a request: all workers."""
 _SEQLOCK_TRIES = 1000
 _ENDPOINT_WORDS = slice(34, HEADER_WORDS)
 ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 34)
@@ -62,21 +64,25 @@ class ChildState(IntEnum):
     DRAINING = 2
 
 
-class RunState(IntEnum):
-    """How far a worker got with a run it fetched."""
-
-    FREE = 0
-    FETCHED = 1
-    STARTED = 2
-    DONE = 3
-
-
 class Verb(IntEnum):
     """What a child may ask of the parent."""
 
     NONE = 0
     KILL = 1  # kill the process of (slot, generation): its run overran its deadline
     RESTART = 2
+    RECYCLE = 3  # replace the process of (slot, generation) by a fresh one that is started first
+    QUIET = 4  # drain the process of (slot, generation), and start none in its place until told
+    RESUME = 5  # start what was made quiet
+    STACKS = 6  # make the process of (slot, generation) write its stacks into the log
+    RELOAD = 7  # of the whole tree, as SIGHUP does
+    STOP = 8  # of the whole tree, as SIGTERM does
+
+
+class UnwantedReason(IntEnum):
+    """Why a run must end, as the agent tells its worker."""
+
+    REPLACED = 0  # a newer run of its schedule takes its place
+    CANCELLED = 1  # a person asked for it
 
 
 class _Word:
@@ -117,10 +123,13 @@ class Row(_Block):
     cause = _Word(7)  # of the last kill: core.restart.Cause
     desired = _Word(8)  # 1 up, 0 down
     crashes = _Word(11)  # how often it failed within a minute, counted back from its last failure
+    is_quiet = _Word(38)  # 1: a person wants no process here for now
+    oom_generation = _Word(39)  # the newest process of this slot that the kernel killed for memory
     # written by the agent
     reclaimed_generation = _Word(10)  # newest generation whose runs it has given back
     unwanted_hash = _Word(25)  # of a run of this worker that must give way (run_hash)
-    unwanted_number = _Word(26)  # written after it; a new number is a new request
+    unwanted_reason = _Word(27)  # UnwantedReason
+    unwanted_number = _Word(26)  # written after both; a new number is a new request
     # written by the child
     child_generation = _Word(12)  # which generation wrote the words below
     child_state = _Word(13)
@@ -131,16 +140,25 @@ class Row(_Block):
     progress = _Word(18)  # grows with each turn, tick or batch
     done = _Word(19)  # runs finished
     redis_ok_ns = _Word(20)  # last time Redis answered it
+    asking_ns = _Word(37)  # since when it waits for Redis; 0: it does not, or was answered
+    ill_resources = _Word(30)  # of jobs: how many did not answer when they were last asked
+    rss_kib = _Word(28)  # resident memory, as last looked at
     request_verb = _Word(21)
     request_slot = _Word(22)
     request_generation = _Word(23)
     request_number = _Word(24)  # written last; a new number is a new request
+    request_result = _Word(29)  # written by the parent, before the next: core.requests.Answer to it
     handled_number = _Word(9)  # written by the parent: last request seen
 
     def clear_child_words(self) -> None:
         """Zero what a previous generation wrote. Only between its reaping and the next fork."""
-        for index in range(12, ROW_WORDS):
+        for index in range(12, _KEPT_WORDS):
             self.words[index] = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the row means anything to people: a pool has more rows than processes, for replacements."""
+        return bool(self.desired or self.is_quiet or self.state != SlotState.STOPPED)
 
 
 class Header(_Block):
@@ -154,6 +172,12 @@ class Header(_Block):
     parent_pid = _Word(5)  # parent
     stop_started_ns = _Word(6)  # parent
     started_ns = _Word(7)  # parent
+    config_epoch = _Word(8)  # parent: which configuration is in effect; 0: the one that it started with
+    log_reopens = _Word(9)  # parent: another number means that the log file is opened anew
+    reload_number = _Word(10)  # parent: of reloads that ended, whatever their end
+    is_reload_refused = _Word(11)  # parent: how the last of them ended; 1: nothing changed, because it cannot be used
+    reloaded_ms = _Word(12)  # parent: wall clock when it ended; 0: there was none
+    worker_epoch = _Word(13)  # parent: the configuration of workers that are started now, perhaps on trial
     # the term, written by the agent alone
     term_sequence = _Word(16)
     epoch = _Word(17)
@@ -209,50 +233,6 @@ class Endpoint:
 
 NO_ENDPOINT = Endpoint(address="", generation=0)
 NO_TERM = Term(epoch=0, nonce="0" * 32, trusted_until_ns=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Inflight:
-    """One entry of a worker's in-flight table."""
-
-    run_hash: int
-    attempt: int
-    state: RunState
-    deadline_ns: int
-
-
-class InflightTable:
-    """What one worker holds, so that blame is fair after it died. Written by that worker alone."""
-
-    def __init__(self, words: memoryview) -> None:
-        self.words = words
-        self.size = len(words) // INFLIGHT_WORDS
-
-    def put(self, index: int, *, run_id: str, attempt: int, state: RunState, deadline_ns: int = 0) -> None:
-        """Write entry ``index``; the state goes in last, so that a half-written entry reads as free."""
-        assert 0 <= index < self.size
-        at = index * INFLIGHT_WORDS
-        self.words[at + 1] = 0
-        self.words[at] = run_hash(run_id)
-        self.words[at + 2] = deadline_ns
-        self.words[at + 1] = attempt << 8 | state
-
-    def clear(self, index: int) -> None:
-        """Free entry ``index``."""
-        self.words[index * INFLIGHT_WORDS + 1] = 0
-
-    def clear_all(self) -> None:
-        """Free every entry: a new generation starts."""
-        for index in range(self.size):
-            self.clear(index)
-
-    def entries(self) -> Iterator[Inflight]:
-        """Yield every entry that is not free."""
-        for index in range(self.size):
-            at = index * INFLIGHT_WORDS
-            word = self.words[at + 1]
-            if word & 0xFF:
-                yield Inflight(self.words[at], word >> 8, RunState(word & 0xFF), self.words[at + 2])
 
 
 class Board:
@@ -332,11 +312,6 @@ class Board:
         value = int(nonce, 16) if nonce else 0
         self.header.next_nonce_low = value & (1 << 64) - 1
         self.header.next_nonce_high = value >> 64
-
-
-def run_hash(run_id: str) -> int:
-    """Return 64 bits that stand for a run id on the board; never 0."""
-    return int.from_bytes(blake2b(run_id.encode(), digest_size=8).digest(), "big") | 1
 
 
 def board_words(*, slots: int, inflight: int) -> int:

@@ -9,7 +9,7 @@ stretch that is not, never one for each minute, so months can be excluded.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -52,14 +52,7 @@ class Exclusions:
         Raises:
             OverExcludedError: there is none within 10,000 stretches.
         """
-        for _ in range(STEPS_MAX):
-            free = at_ms
-            for part in self.parts:
-                free = part.free_from(free)
-            if free == at_ms:
-                return at_ms
-            at_ms = free
-        raise OverExcludedError(_MESSAGE)
+        return _settled(at_ms, [part.free_from for part in self.parts])
 
     def free_until(self, at_ms: int) -> int:
         """Return the last time at or before ``at_ms`` that is not excluded.
@@ -67,20 +60,25 @@ class Exclusions:
         Raises:
             OverExcludedError: there is none within 10,000 stretches.
         """
-        for _ in range(STEPS_MAX):
-            free = at_ms
-            for part in self.parts:
-                free = part.free_until(free)
-            if free == at_ms:
-                return at_ms
-            at_ms = free
-        raise OverExcludedError(_MESSAGE)
+        return _settled(at_ms, [part.free_until for part in self.parts])
 
     def taken_from(self, at_ms: int, limit_ms: int) -> int:
         """Return the first time at or after ``at_ms`` that is excluded; ``limit_ms`` when there is none before it."""
         for part in self.parts:
             limit_ms = part.taken_from(at_ms, limit_ms)
         return limit_ms
+
+
+def _settled(at_ms: int, moves: Sequence[Callable[[int], int]]) -> int:
+    """Return where ``at_ms`` comes to rest: no part moves it any further in its direction."""
+    for _ in range(STEPS_MAX):
+        free = at_ms
+        for move in moves:
+            free = move(free)
+        if free == at_ms:
+            return at_ms
+        at_ms = free
+    raise OverExcludedError(_MESSAGE)
 
 
 _MESSAGE = f"over-excluded: nothing is left within {STEPS_MAX} excluded stretches; narrow the exclusions"

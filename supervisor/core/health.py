@@ -20,6 +20,9 @@ from supervisor.core.clock_skew import SKEW_MS_MAX
 
 PARENT_BEAT_MAX_S = 5.0
 REDIS_ANSWER_MAX_S = 10.0
+TURN_MAX_S = 30.0
+"""How long a worker may wait for an answer of Redis before it says that it is cut off."""
+
 ELECTOR_LATE_MAX_S = 1.0
 """The deadline on the board has a margin already; this much more is a machine that was asleep."""
 
@@ -40,6 +43,9 @@ class SlotFacts:
     pool: str | None
     state: SlotState
     redis_ok_ns: int = 0
+    asking_ns: int = 0  # since when it waits for an answer
+    is_quiet: bool = False
+    ill_resources: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +124,9 @@ def facts(
         role, pool = role_of(name)
         state = SlotState(row.state) if row.state in _STATES else SlotState.FATAL
         is_sound = is_sound and row.state in _STATES
-        slots.append(SlotFacts(name, role, pool, state, row.redis_ok_ns))
+        asked = (row.redis_ok_ns, row.asking_ns)
+        ill = row.ill_resources if role == "worker" else 0
+        slots.append(SlotFacts(name, role, pool, state, *asked, is_quiet=bool(row.is_quiet), ill_resources=ill))
     return Facts(
         now_ns=now_ns,
         is_board_sound=is_sound,
@@ -199,6 +207,8 @@ def _ready(of: Facts) -> list[Check]:
         Check("scheduler", _down(of, "scheduler", _WITH_PROCESS)),  # leading or standing by: both serve
         Check("workers", _idle_pools(of)),
         Check("redis", _redis(of)),
+        Check("turns", _cut_off(of)),
+        Check("resources", _ill(of)),
         Check("election", _stuck(of) or _unfit(of)),
         Check("clock", _skewed(of)),
     ]
@@ -212,8 +222,11 @@ def _down(of: Facts, role: str, up: Collection[SlotState]) -> str:
 
 
 def _idle_pools(of: Facts) -> str:
-    running = {slot.pool for slot in of.slots if slot.role == "worker" and slot.state is SlotState.RUNNING}
-    missing = [pool for pool in of.pools if pool not in running]
+    # A pool that a person made quiet is as it should be.
+    up = {
+        slot.pool for slot in of.slots if slot.role == "worker" and (slot.state is SlotState.RUNNING or slot.is_quiet)
+    }
+    missing = [pool for pool in of.pools if pool not in up]
     return f"no worker is running in pool {', '.join(missing)}" if missing else ""
 
 
@@ -221,6 +234,31 @@ def _redis(of: Facts) -> str:
     # The agent's word alone: it is the child that keeps sessions and the lease alive.
     asked = [slot.redis_ok_ns for slot in of.slots if slot.role == "agent"]
     return _age(of, max(asked, default=0), REDIS_ANSWER_MAX_S, "Redis' last answer to the agent")
+
+
+def _cut_off(of: Facts) -> str:
+    """Name workers that ask Redis in vain, whatever the agent hears: they run nothing new."""
+    waiting = [
+        (slot.name, (of.now_ns - slot.asking_ns) / 1e9)
+        for slot in of.slots
+        if slot.role == "worker" and slot.state is SlotState.RUNNING and slot.asking_ns
+    ]
+    late = [(name, age_s) for name, age_s in waiting if age_s >= TURN_MAX_S]
+    if not late:
+        return ""
+    name, age_s = late[0]
+    others = f", and {len(late) - 1} more" if len(late) > 1 else ""
+    return f"{name} has had no answer of Redis for {age_s:.0f} s{others}"
+
+
+def _ill(of: Facts) -> str:
+    """Name workers whose jobs lack what they share, such as a database."""
+    found = [slot for slot in of.slots if slot.state is SlotState.RUNNING and slot.ill_resources]
+    if not found:
+        return ""
+    others = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    where = f"{found[0].ill_resources} of the resources of {found[0].name}"
+    return f"{where} did not answer when last asked{others}; its log says which (resource_failing)"
 
 
 def _stuck(of: Facts) -> str:

@@ -53,14 +53,24 @@ def judge(slot: Slot, row: Row, *, now_ns: int, hang_after_ns: int | None, guard
         return None
     if 0 < deadline_ns <= now_ns:
         return Event.OVERRAN
-    if hang_after_ns is None or deadline_ns or slot.state is SlotState.KILLING:
-        return None
-    if now_ns < guard.holds_until_ns(hang_after_ns):
-        return None
-    return Event.HUNG if silence_ns(slot, row, now_ns) > hang_after_ns else None
+    hung_ns = hang_deadline_ns(slot, row, hang_after_ns=hang_after_ns, guard=guard)
+    return Event.HUNG if 0 < hung_ns <= now_ns else None
+
+
+def hang_deadline_ns(slot: Slot, row: Row, *, hang_after_ns: int | None, guard: PauseGuard) -> int:
+    """Return when the process counts as hung if it shows nothing until then; 0 if it cannot hang now."""
+    may_hang = slot.state in {SlotState.RUNNING, SlotState.STOPPING} and hang_after_ns is not None
+    if not may_hang or run_deadline_ns(slot, row):
+        return 0
+    assert hang_after_ns is not None
+    return max(_last_sign_ns(slot, row) + hang_after_ns + 1, guard.holds_until_ns(hang_after_ns))
 
 
 def silence_ns(slot: Slot, row: Row, now_ns: int) -> int:
     """Return how long ago the process last showed that its loop turns."""
+    return now_ns - _last_sign_ns(slot, row)
+
+
+def _last_sign_ns(slot: Slot, row: Row) -> int:
     beat_ns = row.beat_ns if row.child_generation == slot.generation else 0
-    return now_ns - max(beat_ns, slot.ready_ns, slot.started_ns)
+    return max(beat_ns, slot.ready_ns, slot.started_ns)

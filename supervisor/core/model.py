@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -35,6 +34,7 @@ class Outcome(StrEnum):
     GIVEBACK = "giveback"  # not started: back to the head of the queue, nothing charged
     EXPIRED = "expired"  # not started in time: it ends, and nothing failed
     REPLACED = "replaced"  # asked to stop in favour of a newer run of its schedule
+    CANCELLED = "cancelled"  # a person asked for its end
 
 
 class Release(StrEnum):
@@ -60,6 +60,14 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_crashes: int = 3
     result_ttl_s: float = 86_400.0
     at_most_once: bool = False
+    start_deadline_s: float | None = None  # from when it may start; not started by then it ends expired
+    # Limits. Each key is a pattern over the arguments (``{tenant}``), resolved when the run is packed.
+    unique: str = ""  # at most one unfinished run with this key; "*": all arguments make the key
+    concurrency: str = ""  # at most ``concurrency_max`` runs with this key execute at once
+    concurrency_max: int = 0  # 0: no limit
+    rate: str = ""  # at most ``rate_count`` runs with this key start within ``rate_per_ms``
+    rate_count: int = 0  # 0: no limit
+    rate_per_ms: int = 0
 
     @property
     def soft_after_s(self) -> float:
@@ -161,16 +169,3 @@ class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def scheduled_run_id(schedule: str, nominal_ms: int) -> str:
     """Return the identity of the run that ``schedule`` owes for ``nominal_ms``: the same on every replica."""
     return f"{schedule}@{nominal_ms}"
-
-
-def fresh_run_id(wall_ms: int, entropy: bytes) -> str:
-    """Return a UUIDv7 (RFC 9562, 5.7): sorts by time, and 74 random bits tell runs of one millisecond apart.
-
-    Args:
-        wall_ms: the producer's wall clock, milliseconds since 1970.
-        entropy: ten random bytes, handed in because the core draws nothing.
-    """
-    assert len(entropy) == 10
-    bits = int.from_bytes(entropy, "big")
-    value = (wall_ms & (1 << 48) - 1) << 80 | 0x7 << 76 | (bits >> 62 & 0xFFF) << 64 | 0b10 << 62 | bits & (1 << 62) - 1
-    return str(UUID(int=value))

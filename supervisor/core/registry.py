@@ -7,18 +7,23 @@ run. So nothing that reaches Redis can make a worker import or execute other cod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from supervisor.core.errors import ArgumentsError, TenureError, UnknownJobError
-from supervisor.core.model import PRIORITIES, Kind, Template
+from supervisor.core.job_options import Options, placeholders
+from supervisor.core.model import Kind, Template
+from supervisor.core.resource import Resource
 from supervisor.core.retry import Retry
-from supervisor.core.signatures import kind_of, parameters_of, signature_of
+from supervisor.core.signatures import Signature, kind_of, signature_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
+
+_DEFAULTS = Template(job="", kind=Kind.SYNC)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,24 +32,53 @@ class DuplicateJobError(TenureError):
     """Two functions claim one job name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A registered job: its function and what every run of it starts from."""
 
-    name: str
+    base: Template
+    """What a run of it is unless somebody says otherwise. Its arguments are the defaults that limits need."""
+
     function: Callable[..., Any]
-    kind: Kind
-    queue: str
-    priority: int
-    retry: Retry
-    timeout_s: float
-    soft_timeout_s: float | None
-    max_crashes: int
-    result_ttl_s: float
-    at_most_once: bool
-    context_parameter: str | None
     arguments: type[msgspec.Struct] = field(repr=False)
+    context_parameter: str | None = None
+    resources: tuple[tuple[str, type[Resource]], ...] = ()
+    """Parameters that the worker fills with a resource, and its class; in the order of the signature."""
+
+    without: tuple[type, ...] = ()
+    """Classes of middleware that do not stand around it."""
+
     signature: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.base.job
+
+    @property
+    def kind(self) -> Kind:
+        """Which pool runs it."""
+        return self.base.kind
+
+    @property
+    def queue(self) -> str:
+        """Where its runs go unless told otherwise."""
+        return self.base.queue
+
+    @property
+    def retry(self) -> Retry:
+        """When a failed run is tried again."""
+        return self.base.retry
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds until a run is killed."""
+        return self.base.timeout_s
+
+    @property
+    def at_most_once(self) -> bool:
+        """Whether a run is lost rather than run again."""
+        return self.base.at_most_once
 
     @property
     def origin(self) -> str:
@@ -57,19 +91,30 @@ class JobSpec:
         Raises:
             ArgumentsError: a name is unknown or missing, or a value has the wrong type.
         """
+        value = self.read(args)
+        # What the caller left out stays out, so that the function's own default applies.
+        return {
+            name: item
+            for name in self.arguments.__struct_fields__
+            if (item := getattr(value, name)) is not msgspec.UNSET
+        }
+
+    def read(self, args: Mapping[str, Any]) -> msgspec.Struct:
+        """Return ``args`` as the struct that they are; for those who only want to know whether they fit.
+
+        Raises:
+            ArgumentsError: they do not.
+        """
         known = self.arguments.__struct_fields__
-        unknown = sorted(set(args) - set(known))
-        if unknown:
+        if not args.keys() <= set(known):
+            unknown = sorted(set(args) - set(known), key=str)
             raise ArgumentsError(
                 f"job {self.name} takes no argument {', '.join(map(repr, unknown))}; it takes {self.signature}"
             )
         try:
-            value = msgspec.convert(dict(args), self.arguments, strict=False)
+            return msgspec.convert(args if type(args) is dict else dict(args), self.arguments, strict=False)
         except msgspec.ValidationError as error:
             raise ArgumentsError(f"job {self.name}{self.signature}: {error}") from None
-        given = ((name, getattr(value, name)) for name in known)
-        # What the caller left out stays out, so that the function's own default applies.
-        return {name: item for name, item in given if item is not msgspec.UNSET}
 
     def template(self, args: Mapping[str, Any], **overrides: Any) -> Template:
         """Return the template of a run with ``args``; ``overrides`` replace fields of it by name.
@@ -77,44 +122,23 @@ class JobSpec:
         Raises:
             ArgumentsError: the arguments do not fit the signature.
         """
-        self.check(args)
-        fields: dict[str, Any] = {
-            "job": self.name,
-            "kind": self.kind,
-            "queue": self.queue,
-            "priority": self.priority,
-            "args": dict(args),
-            "retry": self.retry,
-            "timeout_s": self.timeout_s,
-            "soft_timeout_s": self.soft_timeout_s,
-            "max_crashes": self.max_crashes,
-            "result_ttl_s": self.result_ttl_s,
-            "at_most_once": self.at_most_once,
-        }
-        fields.update({name: value for name, value in overrides.items() if value is not None})
-        return Template(**fields)
+        self.read(args)
+        return _instantiate(self.base, args, overrides)
 
     def card(self) -> JobCard:
         """Return what a producer without this function needs to route and check a run of it."""
         fields = msgspec.structs.fields(self.arguments)
-        template = Template(
-            job=self.name,
-            kind=self.kind,
-            queue=self.queue,
-            priority=self.priority,
-            retry=self.retry,
-            timeout_s=self.timeout_s,
-            soft_timeout_s=self.soft_timeout_s,
-            max_crashes=self.max_crashes,
-            result_ttl_s=self.result_ttl_s,
-            at_most_once=self.at_most_once,
-        )
         return JobCard(
-            template=template,
+            template=self.base,
             signature=self.signature,
             required=[item.name for item in fields if item.required],
             optional=[item.name for item in fields if not item.required],
         )
+
+
+def _instantiate(base: Template, args: Mapping[str, Any], overrides: Mapping[str, Any]) -> Template:
+    given = {name: value for name, value in overrides.items() if value is not None}
+    return msgspec.structs.replace(base, args={**base.args, **args}, **given)
 
 
 class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -132,14 +156,20 @@ class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Raises:
             ArgumentsError: a name is unknown or missing.
         """
-        name = self.template.job
-        unknown = sorted(set(args) - {*self.required, *self.optional})
+        self.check(args)
+        return _instantiate(self.template, args, overrides)
+
+    def check(self, args: Mapping[str, Any]) -> None:
+        """Return if ``args`` has the names that the job takes.
+
+        Raises:
+            ArgumentsError: a name is unknown or missing.
+        """
+        unknown = sorted(set(args) - {*self.required, *self.optional}, key=str)
         missing = sorted(set(self.required) - set(args))
         if unknown or missing:
             wrong = [f"takes no argument {item!r}" for item in unknown] + [f"needs {item!r}" for item in missing]
-            raise ArgumentsError(f"job {name} {', '.join(wrong)}; its signature is {self.signature}")
-        fields = {item: value for item, value in overrides.items() if value is not None}
-        return msgspec.structs.replace(self.template, args=dict(args), **fields)
+            raise ArgumentsError(f"job {self.template.job} {', '.join(wrong)}; its signature is {self.signature}")
 
 
 class Registry:
@@ -147,6 +177,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobSpec] = {}
+        self._by_function: dict[Callable[..., Any], JobSpec] = {}
 
     def add(self, spec: JobSpec) -> None:
         """Register ``spec``.
@@ -159,7 +190,9 @@ class Registry:
             raise DuplicateJobError(
                 f"job {spec.name!r} is registered twice, by {known.origin} and by {spec.origin}; rename one"
             )
-        self._jobs[spec.name] = spec
+        if known is not None:
+            self._by_function.pop(known.function, None)
+        self._jobs[spec.name] = self._by_function[spec.function] = spec
 
     def get(self, name: str) -> JobSpec:
         """Return the job called ``name``.
@@ -180,10 +213,10 @@ class Registry:
         Raises:
             UnknownJobError: it was not registered.
         """
-        for spec in self._jobs.values():
-            if spec.function is function:
-                return spec
-        raise UnknownJobError(f"{function!r} is not a job; decorate it with @job")
+        try:
+            return self._by_function[function]
+        except (KeyError, TypeError):
+            raise UnknownJobError(f"{function!r} is not a job; decorate it with @job") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._jobs
@@ -207,33 +240,47 @@ def job(
     queue: str = "default",
     priority: str = "normal",
     retry: Retry | None = None,
-    timeout: float = 300.0,
-    soft_timeout: float | None = None,
+    timeout: float | str = 300.0,
+    soft_timeout: float | str | None = None,
     max_crashes: int = 3,
-    result_ttl: float = 86_400.0,
+    result_ttl: float | str = 86_400.0,
     delivery: str = "at_least_once",
+    start_deadline: float | str | None = None,
+    unique: bool | str = False,
+    concurrency: int | tuple[str, int] | None = None,
+    rate: str | tuple[str, str] | None = None,
+    without: Iterable[type] = (),
 ) -> Callable[[F], F]:
     """Register a function as a job; the function itself is returned unchanged, to be called in tests.
 
-    A coroutine function runs in an async pool, a plain function in a sync pool. A parameter
-    annotated ``Context`` receives the run's context; every other parameter is an argument.
+    A coroutine function runs in an async pool, a plain function in a sync pool. A parameter annotated
+    ``Context`` receives the run's context, one annotated with a subclass of ``Resource`` that resource;
+    every other parameter is an argument. Durations are seconds, or texts such as ``"5m"``.
+
+    Limits hold for the whole cluster; with a key, such as ``"{customer}"``, for each value of it by itself.
 
     Args:
         name: the job's name; default ``module.function``. 1 to 128 of ``A-Z a-z 0-9 _ . : -``.
         queue: the queue its runs go to unless told otherwise.
         priority: ``high``, ``normal`` or ``low``.
         retry: when a failed run is tried again; default three attempts.
-        timeout: seconds until the run is killed with its process; above 0.
-        soft_timeout: seconds until the job is asked to stop by an exception; below ``timeout``.
+        timeout: until the run is killed with its process; above 0.
+        soft_timeout: until the job is asked to stop by an exception; below ``timeout``.
             Default: 90 % of ``timeout``, and at least 1 s before it (half of it when that is less).
         max_crashes: how many processes a run may take down before it is dead; at least 1.
-        result_ttl: seconds to keep a result that is not None; 0 keeps none.
+        result_ttl: how long to keep a result that is not None, and the last progress; 0 keeps no result.
         delivery: ``at_least_once``, or ``at_most_once``: lost rather than run again.
+        start_deadline: a run that did not begin so long after it could is not started; it ends expired.
+        unique: at most one unfinished run with the same arguments (``True``) or the same key (a pattern).
+        concurrency: how many runs may execute at once; or (key, how many).
+        rate: how many runs may start in a time: ``"100/m"``, ``"5/2h"``; or (key, rate).
+        without: classes of middleware that do not stand around this job.
 
     Raises:
-        ValueError: an option is outside its range.
+        ValueError: an option is outside its range, or a key names no parameter of the function.
     """
-    options = _options(
+    options = Options(
+        queue=queue,
         priority=priority,
         retry=retry,
         timeout=timeout,
@@ -241,64 +288,43 @@ def job(
         max_crashes=max_crashes,
         result_ttl=result_ttl,
         delivery=delivery,
+        start_deadline=start_deadline,
+        unique=unique,
+        concurrency=concurrency,
+        rate=rate,
     )
-
-    def register(function: F) -> F:
-        registry.add(_spec(name, function, queue, options))
-        return function
-
-    return register
+    return partial(_register, name, options.fields(), tuple(without))
 
 
-def _spec(name: str | None, function: Callable[..., Any], queue: str, options: dict[str, Any]) -> JobSpec:
+def _register(name: str | None, fields: dict[str, Any], without: tuple[type, ...], function: F) -> F:
+    registry.add(_spec(name, function, fields, without))
+    return function
+
+
+def _spec(name: str | None, function: Callable[..., Any], fields: dict[str, Any], without: tuple[type, ...]) -> JobSpec:
     job_name = name or f"{function.__module__}.{function.__name__}"
     if not _NAME.match(job_name):
         raise ValueError(f"job name {job_name!r} must be 1 to 128 of letters, digits and _ . : -")
-    kind = kind_of(job_name, function)
-    context_parameter, arguments = parameters_of(job_name, function)
+    signature = Signature.of(job_name, function)
     return JobSpec(
-        name=job_name,
+        base=Template(
+            job=job_name,
+            kind=kind_of(job_name, function),
+            args=signature.defaults_of(job_name, placeholders(fields)),
+            # Only what differs: a run carries it through Redis, and what it leaves out is the default.
+            **{name: value for name, value in fields.items() if value != getattr(_DEFAULTS, name)},
+        ),
         function=function,
-        kind=kind,
-        queue=queue,
-        context_parameter=context_parameter,
-        arguments=arguments,
-        signature=signature_of(function, context_parameter),
-        **options,
+        arguments=signature.arguments,
+        context_parameter=signature.context_parameter,
+        resources=signature.resources,
+        without=_checked_without(job_name, without),
+        signature=signature_of(function, signature.injected),
     )
 
 
-def _options(
-    *,
-    priority: str,
-    retry: Retry | None,
-    timeout: float,
-    soft_timeout: float | None,
-    max_crashes: int,
-    result_ttl: float,
-    delivery: str,
-) -> dict[str, Any]:
-    if priority not in PRIORITIES:
-        raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
-    if not timeout > 0:
-        raise ValueError(f"timeout must be above 0 seconds, got {timeout}")
-    if soft_timeout is not None and not 0 < soft_timeout <= timeout:
-        raise ValueError(f"soft_timeout must be above 0 and at most timeout ({timeout}), got {soft_timeout}")
-    if max_crashes < 1:
-        raise ValueError(f"max_crashes must be at least 1, got {max_crashes}")
-    if not result_ttl >= 0:
-        raise ValueError(f"result_ttl must be 0 seconds or more, got {result_ttl}")
-    if delivery not in {"at_least_once", "at_most_once"}:
-        raise ValueError(f"delivery must be at_least_once or at_most_once, got {delivery!r}")
-    at_most_once = delivery == "at_most_once"
-    if at_most_once and retry is not None and retry.attempts > 1:
-        raise ValueError("delivery at_most_once cannot be combined with retries; drop retry or set attempts=1")
-    return {
-        "priority": PRIORITIES[priority],
-        "retry": retry or Retry(attempts=1 if at_most_once else 3),
-        "timeout_s": float(timeout),
-        "soft_timeout_s": soft_timeout,
-        "max_crashes": max_crashes,
-        "result_ttl_s": float(result_ttl),
-        "at_most_once": at_most_once,
-    }
+def _checked_without(job_name: str, without: tuple[type, ...]) -> tuple[type, ...]:
+    for item in without:
+        if not (isinstance(item, type) and getattr(item, "__tenure_middleware__", False)):
+            raise ValueError(f"job {job_name}: without= takes classes of middleware, got {item!r}")
+    return without

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, StrEnum
 
 from supervisor.core.board import SlotState
-from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_OK, EXIT_RESTART
+from supervisor.core.errors import EXIT_CONFIG, EXIT_OK, EXIT_RESTART
 
 NS = 1_000_000_000
 EXIT_NO_PERMISSION = 77  # EX_NOPERM of sysexits(3)
@@ -28,7 +28,6 @@ UNKILLABLE_REPORT_NS = 5 * NS
 STABLE_AFTER_NS = 60 * NS
 CRASH_WINDOW_NS = 120 * NS
 CRASHES_MAX = 5  # more than these within the window are a crash loop
-EARLY_FAILURES_MAX = 3  # before the tree was ever ready: a broken release fails at once
 RESTART_PERIOD_MIN_NS = 1 * NS  # exits that count as nobody's failure are paced by this alone
 BACKOFF_FIRST_NS = NS // 10
 
@@ -58,11 +57,12 @@ class Cause(IntEnum):
     HANG = 4
     OVERRUN = 5  # one of its runs passed its hard deadline
     FORCED = 6  # grace is over, or a second signal
+    RETIRED = 7  # its place is another's, or nobody's
 
     @property
     def was_asked(self) -> bool:
         """Whether it was told to go through no fault of its own."""
-        return self in {Cause.STOP, Cause.RESTART, Cause.FORCED}
+        return self in {Cause.STOP, Cause.RESTART, Cause.FORCED, Cause.RETIRED}
 
     @property
     def is_failure(self) -> bool:
@@ -80,6 +80,7 @@ class Event(Enum):
     HUNG = "hung"
     OVERRAN = "overran"
     RESTART = "restart"
+    RETIRE = "retire"  # let it finish what it runs and go, while the tree goes on
     STOP = "stop"
     CANCEL = "cancel"  # grace is over: hand the runs back
     KILL = "kill"
@@ -105,20 +106,25 @@ _S, _E = SlotState, Event
 TRANSITIONS: dict[tuple[SlotState, Event], SlotState] = {
     (_S.STOPPED, _E.START): _S.STARTING,
     (_S.STOPPED, _E.STOP): _S.STOPPED,
+    (_S.STOPPED, _E.RETIRE): _S.STOPPED,
     (_S.BACKOFF, _E.START): _S.STARTING,
     (_S.BACKOFF, _E.STOP): _S.STOPPED,  # nobody waits for a delay when the tree stops
     (_S.FATAL, _E.START): _S.STARTING,  # roles that the tree can do without are retried, rarely
+    (_S.BACKOFF, _E.RETIRE): _S.STOPPED,
     (_S.FATAL, _E.STOP): _S.STOPPED,
+    (_S.FATAL, _E.RETIRE): _S.STOPPED,
     (_S.STARTING, _E.FORK_FAILED): _S.BACKOFF,
     (_S.STARTING, _E.READY): _S.RUNNING,
     (_S.STARTING, _E.LATE): _S.KILLING,
     (_S.STARTING, _E.RESTART): _S.STOPPING,
+    (_S.STARTING, _E.RETIRE): _S.STOPPING,
     (_S.STARTING, _E.STOP): _S.STOPPING,
     (_S.STARTING, _E.CANCEL): _S.KILLING,
     (_S.STARTING, _E.KILL): _S.KILLING,
     (_S.RUNNING, _E.HUNG): _S.KILLING,
     (_S.RUNNING, _E.OVERRAN): _S.KILLING,
     (_S.RUNNING, _E.RESTART): _S.STOPPING,
+    (_S.RUNNING, _E.RETIRE): _S.STOPPING,
     (_S.RUNNING, _E.STOP): _S.STOPPING,
     (_S.RUNNING, _E.CANCEL): _S.KILLING,
     (_S.RUNNING, _E.KILL): _S.KILLING,
@@ -126,12 +132,14 @@ TRANSITIONS: dict[tuple[SlotState, Event], SlotState] = {
     (_S.STOPPING, _E.HUNG): _S.KILLING,
     (_S.STOPPING, _E.OVERRAN): _S.KILLING,
     (_S.STOPPING, _E.RESTART): _S.STOPPING,
+    (_S.STOPPING, _E.RETIRE): _S.STOPPING,
     (_S.STOPPING, _E.STOP): _S.STOPPING,
     (_S.STOPPING, _E.CANCEL): _S.KILLING,
     (_S.STOPPING, _E.KILL): _S.KILLING,
     (_S.KILLING, _E.LATE): _S.KILLING,
     (_S.KILLING, _E.OVERRAN): _S.KILLING,  # cancelled but still running: its deadline is exact all the same
     (_S.KILLING, _E.RESTART): _S.KILLING,
+    (_S.KILLING, _E.RETIRE): _S.KILLING,
     (_S.KILLING, _E.STOP): _S.KILLING,
     (_S.KILLING, _E.CANCEL): _S.KILLING,
     (_S.KILLING, _E.KILL): _S.KILLING,
@@ -198,7 +206,7 @@ def step(slot: Slot, event: Event, *, now_ns: int, policy: Policy, jitter: float
             streak = slot.streak + 1
             due_ns = now_ns + backoff_ns(streak, cap_ns=policy.backoff_max_ns, jitter=jitter)
             return Step(replace(slot, state=after, streak=streak, ended_ns=now_ns, deadline_ns=due_ns))
-        case Event.STOP | Event.RESTART:
+        case Event.STOP | Event.RESTART | Event.RETIRE:
             return _ask(slot, event, after, now_ns, policy)
         case Event.ENDED | Event.DIED | Event.GAVE_UP:
             return Step(replace(slot, state=after, ended_ns=now_ns, deadline_ns=0))
@@ -221,18 +229,31 @@ def _start(slot: Slot, now_ns: int, policy: Policy) -> Step:
     return Step(started, (Action.FORK,))
 
 
+_CAUSES = {Event.STOP: Cause.STOP, Event.RESTART: Cause.RESTART, Event.RETIRE: Cause.RETIRED}
+
+
 def _ask(slot: Slot, event: Event, after: SlotState, now_ns: int, policy: Policy) -> Step:
     """Tell a process to go by itself. Without one, or with one that is being killed, there is nobody to tell."""
     if after is not SlotState.STOPPING:
         return Step(replace(slot, state=after, deadline_ns=slot.deadline_ns if after.has_process else 0))
     is_told = slot.state is SlotState.STOPPING
-    if event is Event.RESTART and is_told:
+    if event is not Event.STOP and is_told:
         return Step(slot)
     # The stop of the tree keeps its own deadlines (core/shutdown.py); one set here would compete with them.
     deadline_ns = 0 if event is Event.STOP else now_ns + policy.grace_ns
-    cause = Cause.STOP if event is Event.STOP else Cause.RESTART
-    asked = replace(slot, state=after, cause=cause, deadline_ns=deadline_ns)
+    asked = replace(slot, state=after, cause=_CAUSES[event], deadline_ns=deadline_ns)
     return Step(asked, () if is_told else (Action.TERM,))
+
+
+def still_working(slot: Slot, *, now_ns: int, policy: Policy) -> Slot:
+    """Return a slot whose process executes a run within its deadline: one that retires has no hurry.
+
+    Its grace counts from when it last had such a run. Those end by their own deadlines, which are exact,
+    and it takes no further ones, so it goes in the end.
+    """
+    if slot.state is not SlotState.STOPPING or slot.cause is not Cause.RETIRED:
+        return slot
+    return replace(slot, deadline_ns=now_ns + policy.grace_ns)
 
 
 def _kill(slot: Slot, event: Event, now_ns: int) -> Step:
@@ -298,6 +319,13 @@ def is_failure(slot: Slot, status: int) -> bool:
     return status not in {EXIT_OK, EXIT_RESTART} or slot.ready_ns == 0
 
 
+def forgiven(slot: Slot) -> Slot:
+    """Return a slot that waits or was given up as one that is due at once: what made it fail has changed."""
+    if slot.state not in {SlotState.BACKOFF, SlotState.FATAL}:
+        return slot
+    return replace(slot, streak=0, failures=(), is_crash_looping=False, deadline_ns=max(1, slot.ended_ns))
+
+
 def recent_failures(slot: Slot) -> int:
     """Return how often the slot failed within a minute, counted back from its last failure; at most six are known."""
     return sum(slot.failures[-1] - failed_ns <= STABLE_AFTER_NS for failed_ns in slot.failures)
@@ -315,30 +343,3 @@ def backoff_ns(streak: int, *, cap_ns: int, jitter: float) -> int:
     if streak == 1:
         return 0
     return int(min(cap_ns, BACKOFF_FIRST_NS * 2 ** min(streak - 2, 40)) * jitter)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The tree has to end, and says so by this exit code."""
-
-    code: int
-    reason: str
-
-
-def tree_verdict(slot: Slot, status: int, *, name: str, group: Group, is_tree_ready: bool) -> Verdict | None:
-    """Return whether the failure of one slot ends the tree; ``slot`` as it is after the exit."""
-    if slot.state not in {SlotState.BACKOFF, SlotState.FATAL} or slot.streak == 0:
-        return None
-    if not is_tree_ready:
-        if slot.state is SlotState.FATAL and is_refusal(status):
-            return Verdict(EXIT_CONFIG, f"{name} refused to start with exit code {status}")
-        if slot.streak >= EARLY_FAILURES_MAX:
-            return Verdict(EXIT_CRASH_LOOP, f"{name} failed {slot.streak} times before the tree was ever ready")
-    if slot.state is SlotState.FATAL and group.ends_tree:
-        return Verdict(EXIT_CRASH_LOOP, f"{name} keeps failing, last with {describe_status(status)}")
-    return None
-
-
-def describe_status(status: int) -> str:
-    """Say how a process ended, for people."""
-    return f"exit code {status}" if status >= 0 else f"signal {-status}"

@@ -7,13 +7,15 @@ checked, is refused when its module is imported, not when its first run is due.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, get_type_hints
+from dataclasses import dataclass
+from typing import Any, Self, get_type_hints
 
 import msgspec
 
 from supervisor.core.model import Kind
+from supervisor.core.resource import Resource, check_resource
 
 
 def kind_of(job_name: str, function: Callable[..., Any]) -> Kind:
@@ -25,37 +27,101 @@ def kind_of(job_name: str, function: Callable[..., Any]) -> Kind:
     return Kind.ASYNC if inspect.iscoroutinefunction(function) else Kind.SYNC
 
 
-def parameters_of(job_name: str, function: Callable[..., Any]) -> tuple[str | None, type[msgspec.Struct]]:
-    """Return the name of the Context parameter, if any, and a struct of all the others."""
-    context_parameter: str | None = None
-    fields: list[Any] = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
-            raise ValueError(f"job {job_name}: parameter {parameter.name!r} must have a name that callers can use")
-        hint = _hint(job_name, function, parameter)
-        if getattr(hint, "__tenure_context__", False):
-            if context_parameter is not None:
-                raise ValueError(f"job {job_name}: {context_parameter!r} and {parameter.name!r} both take the Context")
-            context_parameter = parameter.name
-        elif parameter.default is parameter.empty:
-            fields.append((parameter.name, hint))
-        else:
-            # The default itself is never copied or converted: the function applies it.
-            fields.append((parameter.name, hint | msgspec.UnsetType if hint is not Any else Any, msgspec.UNSET))
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What each parameter of a job is: the context, a resource, or an argument."""
+
+    arguments: type[msgspec.Struct]
+    context_parameter: str | None
+    resources: tuple[tuple[str, type[Resource]], ...]
+    defaults: Mapping[str, Any]  # of arguments that have one
+
+    @classmethod
+    def of(cls, job_name: str, function: Callable[..., Any]) -> Self:
+        """Return the signature of ``function``.
+
+        Raises:
+            ValueError: a parameter can be none of them.
+        """
+        contexts: list[str] = []
+        resources: list[tuple[str, type[Resource]]] = []
+        fields: list[Any] = []
+        parameters = inspect.signature(function).parameters
+        for name, parameter in parameters.items():
+            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
+                raise ValueError(f"job {job_name}: parameter {name!r} must have a name that callers can use")
+            hint = _hint(job_name, function, parameter)
+            if getattr(hint, "__tenure_context__", False):
+                contexts.append(name)
+            elif getattr(hint, "__tenure_resource__", False):
+                resources.append((name, check_resource(job_name, kind_of(job_name, function), name, hint)))
+            elif parameter.default is parameter.empty:
+                fields.append((name, hint))
+            else:
+                # The default itself is never copied or converted: the function applies it.
+                fields.append((name, hint | msgspec.UnsetType if hint is not Any else Any, msgspec.UNSET))
+        if len(contexts) > 1:
+            raise ValueError(f"job {job_name}: {contexts[0]!r} and {contexts[1]!r} both take the Context")
+        arguments = _arguments(f"job {job_name}{inspect.signature(function)}", fields)
+        known = arguments.__struct_fields__
+        defaults = {name: parameters[name].default for name in known}
+        return cls(
+            arguments,
+            contexts[0] if contexts else None,
+            tuple(resources),
+            {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty},
+        )
+
+    @property
+    def injected(self) -> frozenset[str]:
+        """Parameters that the worker fills."""
+        return frozenset({name for name, _ in self.resources} | {self.context_parameter or ""})
+
+    def defaults_of(self, job_name: str, needed: Mapping[str, str]) -> dict[str, Any]:
+        """Return the defaults among ``needed``: parameter to the option that names it.
+
+        A key of a limit is computed where the run is enqueued, so what it names must be there.
+
+        Raises:
+            ValueError: one is no argument of the job, or has a default that is no JSON.
+        """
+        types = {field.name: field.type for field in msgspec.structs.fields(self.arguments)}
+        found = {}
+        for name, option in needed.items():
+            if name not in types:
+                raise ValueError(
+                    f"job {job_name}: {option} names {{{name}}}, which is no argument of it; "
+                    f"its arguments: {', '.join(types) or 'none'}"
+                )
+            if name not in self.defaults:
+                continue
+            try:
+                # As a run of it will be read: the default travels, like an argument that was given.
+                msgspec.json.decode(msgspec.json.encode(self.defaults[name]), type=types[name], strict=False)
+            except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+                raise ValueError(
+                    f"job {job_name}: {option} names {{{name}}}, whose default {self.defaults[name]!r} "
+                    f"cannot travel with a run: {error}; give it another default, or none"
+                ) from None
+            found[name] = self.defaults[name]
+        return found
+
+
+def _arguments(what: str, fields: list[Any]) -> type[msgspec.Struct]:
     arguments = msgspec.defstruct("Arguments", fields, kw_only=True)
     try:
         msgspec.json.Decoder(arguments)  # finds at import what would otherwise fail at the first run
         msgspec.json.schema(arguments)  # refuses types that no JSON value converts to
     except TypeError as error:
-        raise ValueError(f"job {job_name}{inspect.signature(function)}: {error}") from None
-    return context_parameter, arguments
+        raise ValueError(f"{what}: {error}") from None
+    return arguments
 
 
-def signature_of(function: Callable[..., Any], context_parameter: str | None) -> str:
-    """Return what callers may give, as people write it: no context, no quotes around deferred annotations."""
+def signature_of(function: Callable[..., Any], injected: Collection[str] = ()) -> str:
+    """Return what callers may give, as people write it: nothing injected, no quotes around deferred annotations."""
     shown = []
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.name == context_parameter:
+        if parameter.name in injected:
             continue
         hint, text = parameter.annotation, parameter.name
         if hint is not parameter.empty:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.blame import Death, HeldRun, assign
-from supervisor.core.board import Inflight, RunState, run_hash
+from supervisor.core.blame import Death, HeldRun, assign, describe_death
+from supervisor.core.inflight import Inflight, RunState, run_hash
 from supervisor.core.model import Release
+from supervisor.core.restart import Cause
 
 NOW = 1000
 
@@ -64,10 +65,27 @@ def test_a_stopped_worker_charges_nobody() -> None:
     }
 
 
-@pytest.mark.parametrize("death", [Death.CRASHED, Death.OVERRUN, Death.STOPPED])
+@pytest.mark.parametrize("death", [Death.OVERRUN, Death.STOPPED])
 def test_a_finished_run_that_was_not_acknowledged_is_run_again_uncharged(death: Death) -> None:
     """Its acknowledgement died with the process."""
     assert assign(held("a"), [entry("a", RunState.DONE)], death=death, now_ns=NOW) == {"a": Release.INTERRUPTED}
+
+
+def test_finished_runs_of_a_crashed_process_are_suspects_too() -> None:
+    """What one of them broke may have shown after it returned; called innocent, it would break the next process as well."""
+    table = [entry("a", RunState.DONE), entry("b", RunState.DONE), entry("c", RunState.STARTED)]
+
+    assert set(assign(held("a", "b", "c"), table, death=Death.CRASHED, now_ns=NOW).values()) == {Release.SUSPECT}
+
+
+def test_a_finished_run_is_charged_with_the_crash_that_nobody_else_can_have_caused() -> None:
+    """Alone in its process it must come to an end after ``max_crashes``."""
+    table = [entry("a", RunState.DONE), entry("b", RunState.FETCHED)]
+
+    assert assign(held("a", "b"), table, death=Death.CRASHED, now_ns=NOW) == {
+        "a": Release.CRASHED,
+        "b": Release.UNSTARTED,
+    }
 
 
 def test_a_run_without_an_entry_is_suspect() -> None:
@@ -87,3 +105,24 @@ def test_the_loss_of_a_node_charges_nobody() -> None:
     found = assign(held("a", "b"), [entry("a", RunState.STARTED)], death=Death.NODE_LOST, now_ns=NOW)
 
     assert set(found.values()) == {Release.INTERRUPTED}
+
+
+@pytest.mark.parametrize(
+    ("cause", "last_exit", "is_out_of_memory", "text"),
+    [
+        (Cause.NONE, 256 + 11, False, "SIGSEGV"),
+        (Cause.NONE, 3, False, "exit code 3"),
+        (Cause.NONE, 256 + 9, False, "SIGKILL from outside"),
+        (Cause.NONE, 256 + 9, True, "SIGKILL, out of memory"),
+        (Cause.NONE, 256 + 60, False, "signal 60"),
+        (Cause.NONE, None, False, "died"),
+        (Cause.OVERRUN, 256 + 9, False, "killed at a hard timeout"),
+        (Cause.HANG, 256 + 6, False, "killed because it hung"),
+        (Cause.FORCED, 256 + 9, False, "stopped"),
+    ],
+)
+def test_the_record_says_how_a_process_died(
+    *, cause: Cause, last_exit: int | None, is_out_of_memory: bool, text: str
+) -> None:
+    """Whoever looks at a dead run must not have to search the logs of the machine that it died on."""
+    assert describe_death(cause, last_exit, is_out_of_memory=is_out_of_memory) == text

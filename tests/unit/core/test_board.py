@@ -17,15 +17,13 @@ from supervisor.core.board import (
     Board,
     ChildState,
     Header,
-    InflightTable,
     Row,
-    RunState,
     SlotState,
     Term,
     _Word,
     board_words,
-    run_hash,
 )
+from supervisor.core.inflight import InflightTable, RunState, run_hash
 
 OLD = Term(epoch=7, nonce="0123456789abcdef" * 2, trusted_until_ns=1_000)
 NEW = Term(epoch=8, nonce="fedcba9876543210" * 2, trusted_until_ns=2_000)

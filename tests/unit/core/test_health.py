@@ -92,6 +92,12 @@ def test_a_standby_is_as_healthy_as_a_leader() -> None:
         (with_slot("worker-io-0", state=SlotState.STOPPING), {"readyz": ["workers"]}),
         (with_slot("agent", redis_ok_ns=NOW - 10 * S), {"readyz": ["redis"]}),
         (with_slot("agent", redis_ok_ns=0), {"readyz": ["redis"]}),
+        (with_slot("worker-io-0", asking_ns=NOW - 29 * S), {}),
+        (with_slot("worker-io-0", asking_ns=NOW - 30 * S), {"readyz": ["turns"]}),
+        (with_slot("worker-cpu-0", asking_ns=NOW - 99 * S), {}),  # it has no process
+        (with_slot("agent", asking_ns=NOW - 99 * S), {}),
+        (with_slot("worker-io-0", ill_resources=1), {"readyz": ["resources"]}),
+        (with_slot("worker-cpu-0", ill_resources=1), {}),  # it has no process
         (replace(HEALTHY, slots=()), {"readyz": ["agent", "scheduler", "workers", "redis"]}),
         (replace(HEALTHY, pools=(), slots=HEALTHY.slots[:3]), {}),
         (replace(HEALTHY, trusted_until_ns=NOW - 5 * S), {}),
@@ -121,6 +127,9 @@ def test_each_failure_says_why() -> None:
 
     assert reasons["agent"] == "there is no agent"
     assert reasons["workers"] == "no worker is running in pool io, cpu"
+    cut_off = tuple(replace(slot, asking_ns=NOW - 40 * S) for slot in HEALTHY.slots)
+    turns = {check.name: check.reason for check in checks(Endpoint.READYZ, replace(HEALTHY, slots=cut_off))}["turns"]
+    assert turns == "worker-io-0 has had no answer of Redis for 40 s, and 1 more"
     assert age == "the parent's last beat was 7.0 s ago, more than 5 s"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from supervisor.core.board import ROW_WORDS, Row, SlotState
-from supervisor.core.liveness import PauseGuard, judge, silence_ns
+from supervisor.core.liveness import PauseGuard, hang_deadline_ns, judge, silence_ns
 from supervisor.core.restart import NS, Event, Slot
 
 T = 1000 * NS
@@ -92,3 +92,24 @@ def test_a_parent_that_woke_late_holds_its_judgement(late_s: float, limit_s: flo
     if held_ns:
         assert verdict(silent, now_ns + held_ns - 1, slot, limit_ns=limit_ns, guard=guard) is None
     assert verdict(silent, now_ns + held_ns, slot, limit_ns=limit_ns, guard=guard) is Event.HUNG
+
+
+@pytest.mark.parametrize("late_ns", [0, 10 * NS])
+def test_the_parent_knows_when_to_look_again(late_ns: int) -> None:
+    """At that moment the verdict falls, and not before; after a pause it falls later."""
+    guard = PauseGuard()
+    guard.woke(asked_ns=T, now_ns=T + late_ns)
+    due_ns = hang_deadline_ns(RUNNING, make_row(), hang_after_ns=LIMIT_NS, guard=guard)
+    assert due_ns == T + max(LIMIT_NS + 1, late_ns + LIMIT_NS // 2 if late_ns else 0)
+    assert verdict(make_row(), due_ns - 1, guard=guard) is None
+    assert verdict(make_row(), due_ns, guard=guard) is Event.HUNG
+
+
+def test_what_cannot_hang_needs_no_look() -> None:
+    """One that boots, that is being killed, that has no limit, or whose run has time."""
+    for state in (SlotState.STARTING, SlotState.KILLING):
+        slot = replace(RUNNING, state=state)
+        assert hang_deadline_ns(slot, make_row(), hang_after_ns=LIMIT_NS, guard=PauseGuard()) == 0
+    assert hang_deadline_ns(RUNNING, make_row(), hang_after_ns=None, guard=PauseGuard()) == 0
+    busy = make_row(deadline_ns=T + 3600 * NS)
+    assert hang_deadline_ns(RUNNING, busy, hang_after_ns=LIMIT_NS, guard=PauseGuard()) == 0

@@ -22,13 +22,14 @@ from supervisor.core.restart import (
     Policy,
     Slot,
     Step,
-    Verdict,
     backoff_ns,
     exited,
+    forgiven,
     recent_failures,
     step,
-    tree_verdict,
+    still_working,
 )
+from supervisor.core.verdict import Verdict, tree_verdict
 
 POLICY = Policy(boot_timeout_ns=30 * NS, grace_ns=20 * NS, backoff_max_ns=30 * NS)
 T = 1000 * NS
@@ -279,3 +280,35 @@ def test_deaths_of_one_minute_are_counted_back_from_the_last(failed_s: tuple[int
     slot = Slot(failures=tuple(T + seconds * NS for seconds in failed_s))
 
     assert recent_failures(slot) == count
+
+
+@pytest.mark.parametrize("state", LIVE)
+def test_a_process_that_retires_is_told_once_and_comes_back_for_nobody(state: SlotState) -> None:
+    """Its place is another's; what it ends with counts against nobody."""
+    told = do(at(state), Event.RETIRE)
+    assert told.actions == ((Action.TERM,) if state in {SlotState.STARTING, SlotState.RUNNING} else ())
+    assert do(told.slot, Event.RETIRE).actions == ()
+    assert die(told.slot, -9, is_wanted=False).state is SlotState.STOPPED
+    if told.actions:
+        assert (told.slot.cause, die(told.slot, 70).streak) == (Cause.RETIRED, 0)
+
+
+def test_a_process_that_retires_may_finish_a_run_however_long_it_takes() -> None:
+    """The grace counts from the last look at which it had one."""
+    told = do(at(SlotState.RUNNING), Event.RETIRE).slot
+    working = still_working(told, now_ns=T + 3600 * NS, policy=POLICY)
+    assert working.deadline_ns == T + 3600 * NS + POLICY.grace_ns
+    stopped = do(working, Event.STOP).slot
+    assert still_working(stopped, now_ns=T, policy=POLICY) == stopped
+    restarting = do(at(SlotState.RUNNING), Event.RESTART).slot
+    assert still_working(restarting, now_ns=T + 3600 * NS, policy=POLICY) == restarting
+
+
+@pytest.mark.parametrize("state", [SlotState.BACKOFF, SlotState.FATAL])
+def test_a_slot_whose_cause_of_failure_has_changed_is_tried_at_once(state: SlotState) -> None:
+    """A reload that mends the configuration must not wait for the pause of the broken one."""
+    slot = forgiven(at(state, streak=9, failures=(T,) * 6, is_crash_looping=True, ended_ns=T, deadline_ns=T + 30 * NS))
+    assert (slot.state, slot.streak, slot.failures, slot.is_crash_looping) == (state, 0, (), False)
+    assert slot.deadline_ns == T
+    running = at(SlotState.RUNNING, streak=9)
+    assert forgiven(running) == running

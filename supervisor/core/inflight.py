@@ -1,0 +1,74 @@
+"""The in-flight table of a worker: what it holds, on the board, so that blame is fair after it died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+
+INFLIGHT_WORDS = 3
+
+
+class RunState(IntEnum):
+    """How far a worker got with a run it fetched."""
+
+    FREE = 0
+    FETCHED = 1
+    STARTED = 2
+    DONE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Inflight:
+    """One entry of a worker's in-flight table."""
+
+    run_hash: int
+    attempt: int
+    state: RunState
+    deadline_ns: int
+
+
+class InflightTable:
+    """What one worker holds, so that blame is fair after it died. Written by that worker alone."""
+
+    def __init__(self, words: memoryview) -> None:
+        self.words = words
+        self.size = len(words) // INFLIGHT_WORDS
+
+    def put(self, index: int, *, run_id: str, attempt: int, state: RunState, deadline_ns: int = 0) -> None:
+        """Write entry ``index``; the state goes in last, so that a half-written entry reads as free."""
+        assert 0 <= index < self.size
+        at = index * INFLIGHT_WORDS
+        self.words[at + 1] = 0
+        self.words[at] = run_hash(run_id)
+        self.words[at + 2] = deadline_ns
+        self.words[at + 1] = attempt << 8 | state
+
+    def mark(self, index: int, *, attempt: int, state: RunState, deadline_ns: int = 0) -> None:
+        """Move entry ``index`` on to ``state``; whose run it is stays."""
+        at = index * INFLIGHT_WORDS
+        self.words[at + 2] = deadline_ns
+        self.words[at + 1] = attempt << 8 | state
+
+    def clear(self, index: int) -> None:
+        """Free entry ``index``."""
+        self.words[index * INFLIGHT_WORDS + 1] = 0
+
+    def clear_all(self) -> None:
+        """Free every entry: a new generation starts."""
+        for index in range(self.size):
+            self.clear(index)
+
+    def entries(self) -> Iterator[Inflight]:
+        """Yield every entry that is not free."""
+        for index in range(self.size):
+            at = index * INFLIGHT_WORDS
+            word = self.words[at + 1]
+            if word & 0xFF:
+                yield Inflight(self.words[at], word >> 8, RunState(word & 0xFF), self.words[at + 2])
+
+
+def run_hash(run_id: str) -> int:
+    """Return 64 bits that stand for a run id on the board; never 0."""
+    return int.from_bytes(blake2b(run_id.encode(), digest_size=8).digest(), "big") | 1

@@ -1,0 +1,116 @@
+"""Limits on the runs of a job: one unfinished run per key, so many at once, so many in a time.
+
+A key is a pattern over the arguments of the run, such as ``{tenant}``, resolved when the run is packed. It belongs to
+its job: two jobs never share one. Limits travel in front of a run's envelope as a header that the scripts read:
+``[u<key>;c<max>:<key>;r<count>/<per_ms>:<key>]``, each part only where the limit is set.
+
+Guarantees
+    Equal arguments give equal keys, on every machine. A key is 1 to 128 characters of ``A-Z a-z 0-9 . _ : / @ -``,
+    or ``#`` and a digest where it would not fit these.
+
+Does not guarantee
+    That different arguments give different keys where the pattern joins several texts without a mark between them,
+    or where a text and a number look alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from supervisor.core.errors import ArgumentsError
+from supervisor.core.model import Template
+
+KEY_LENGTH_MAX = 128
+EVERYTHING = "*"
+"""The pattern that stands for all arguments."""
+
+_KEY = re.compile(rf"[A-Za-z0-9._:/@-]{{1,{KEY_LENGTH_MAX}}}", re.ASCII)
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of one run, their keys resolved. An empty key: no such limit."""
+
+    unique: str = ""
+    concurrency: str = ""
+    concurrency_max: int = 0
+    rate: str = ""
+    rate_count: int = 0
+    rate_per_ms: int = 0
+
+    def header(self) -> str:
+        """Return what stands in front of the envelope; empty where there is no limit."""
+        parts = []
+        if self.unique:
+            parts.append(f"u{self.unique}")
+        if self.concurrency:
+            parts.append(f"c{self.concurrency_max}:{self.concurrency}")
+        if self.rate:
+            parts.append(f"r{self.rate_count}/{self.rate_per_ms}:{self.rate}")
+        return f"[{';'.join(parts)}]" if parts else ""
+
+
+NONE = Limits()
+
+
+def limits_of(template: Template) -> Limits:
+    """Return the limits of a run of ``template``.
+
+    Raises:
+        ArgumentsError: a pattern names an argument that the run does not have.
+    """
+    is_limited = template.concurrency_max > 0
+    is_rated = template.rate_count > 0 and template.rate_per_ms > 0
+    if not (template.unique or is_limited or is_rated):
+        return NONE
+    return Limits(
+        unique=_key(template, template.unique) if template.unique else "",
+        concurrency=_key(template, template.concurrency) if is_limited else "",
+        concurrency_max=template.concurrency_max if is_limited else 0,
+        rate=_key(template, template.rate) if is_rated else "",
+        rate_count=template.rate_count if is_rated else 0,
+        rate_per_ms=template.rate_per_ms if is_rated else 0,
+    )
+
+
+def names_in(pattern: str) -> frozenset[str]:
+    """Return the arguments that ``pattern`` names."""
+    return frozenset(_PLACEHOLDER.findall(pattern))
+
+
+def _key(template: Template, pattern: str) -> str:
+    if pattern == EVERYTHING:
+        return _digest(template.job, _canonical(template.args))
+    resolved = _PLACEHOLDER.sub(lambda found: _text(template.job, pattern, template.args, found[1]), pattern)
+    key = f"{template.job}:{resolved}"
+    return key if _KEY.fullmatch(key) else _digest(template.job, resolved)
+
+
+def _digest(job: str, value: str) -> str:
+    """Return a key that fits, whatever the value: the job's name in front, for people, where that fits."""
+    digest = blake2b(value.encode(), digest_size=16).hexdigest()
+    if _KEY.fullmatch(job) and len(job) + 2 + len(digest) <= KEY_LENGTH_MAX:
+        return f"{job}:#{digest}"
+    return f"#{blake2b(f'{job}:#{digest}'.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+
+def _text(job: str, pattern: str, args: Mapping[str, Any], name: str) -> str:
+    if name not in args:
+        raise ArgumentsError(
+            f"job {job}: the key {pattern!r} of a limit names {name!r}, which this run does not have; "
+            f"it has {', '.join(sorted(args)) or 'no arguments'}"
+        )
+    value = msgspec.to_builtins(args[name])
+    return value if isinstance(value, str) else _canonical(value)
+
+
+def _canonical(value: Any) -> str:
+    """Return ``value`` as the envelope's JSON has it, but in one order of its mappings."""
+    return msgspec.json.encode(value, order="sorted").decode()

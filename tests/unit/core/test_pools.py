@@ -1,0 +1,305 @@
+"""The rows of a pool: filled, replaced, scaled and made quiet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from supervisor.core import pools
+from supervisor.core.board import SlotState
+from supervisor.core.places import MOVES, ImpossibleMoveError, Move, Order, Place
+from supervisor.core.pools import Fact, News, Rolling, _Change
+from tests.unit.core.pool_world import UP, World
+
+
+@pytest.mark.parametrize(("place", "move"), list(product(Place, Move)))
+def test_every_pair_of_place_and_move_is_decided(place: Place, move: Move) -> None:
+    """A pair is either in the table or refused: nothing falls through."""
+    change = _Change(replace(pools.make("io", processes=1, capacity=4), places=(place,) * 4))
+    if (place, move) in MOVES:
+        change.move(0, move)
+        assert change.pool.places[0] is MOVES[place, move][0]
+    else:
+        with pytest.raises(ImpossibleMoveError, match=move.value):
+            change.move(0, move)
+
+
+@pytest.mark.parametrize("place", list(Place))
+def test_a_row_gets_a_process_only_in_places_that_want_one(place: Place) -> None:
+    """What is started must be a member or a successor; what leaves or is quiet is stopped or was."""
+    started = {after for after, order in MOVES.values() if order is Order.START}
+    assert started == {Place.MEMBER, Place.SUCCESSOR}
+    stopped = {after for after, order in MOVES.values() if order is Order.STOP}
+    assert stopped == {Place.LEAVING, Place.QUIET}
+
+
+def test_a_new_pool_fills_its_first_rows() -> None:
+    """The names of the first start are those that people know: 0, 1, 2."""
+    world = World.of(3)
+    assert world.up == [0, 1, 2]
+    assert (world.pool.capacity, world.pool.most) == (8, 7)
+
+
+def test_a_replacement_tells_the_old_one_only_once_the_new_one_runs() -> None:
+    """In between, both work: nobody waits for a boot."""
+    world = World.of(1)
+    assert world.take(pools.replace_row(world.pool, 0, 1)) == ""
+    world.settle()
+    world.run_once()
+    assert [fact.state for fact in world.facts[:2]] == [UP, SlotState.STARTING]
+    world.run_once()
+    assert [fact.state for fact in world.facts[:2]] == [SlotState.STOPPING, UP]
+    world.run()
+    assert world.up == [1]
+    assert world.news == [News.REPLACING, News.REPLACED]
+
+
+@pytest.mark.parametrize("state", [SlotState.BACKOFF, SlotState.FATAL, SlotState.KILLING, SlotState.STOPPING])
+def test_a_successor_that_does_not_come_up_leaves_the_old_one_at_work(state: SlotState) -> None:
+    """It died, hung at its boot, or was told to go: the pool is what it was."""
+    world = World.of(2)
+    world.take(pools.roll(world.pool, world.facts))
+    world.settle()
+    world.run_once()
+    world.set(2, state)
+    world.settle()
+    assert world.up == [0, 1]
+    assert world.pool.rolling is Rolling.ABORTED
+    assert world.news == [News.REPLACING, News.ABORTED, News.ROLL_ABORTED]
+    world.run()
+    assert world.up == [0, 1]
+    assert {fact.generation for fact in world.facts[:2]} == {1}
+
+
+def test_an_old_one_that_dies_first_is_followed_at_once() -> None:
+    """Starting it again, only to replace it, would be two boots for one."""
+    world = World.of(1)
+    world.take(pools.replace_row(world.pool, 0, 1))
+    world.settle()
+    world.run_once()
+    world.die(0)
+    world.settle()
+    assert world.pool.places[:2] == (Place.LEAVING, Place.MEMBER)
+    world.run()
+    assert world.up == [1]
+    assert world.news == [News.REPLACING, News.OUTLIVED]
+
+
+def test_an_old_one_that_died_and_came_back_needs_no_successor() -> None:
+    """It is a fresh one itself."""
+    world = World.of(1)
+    world.take(pools.replace_row(world.pool, 0, 1))
+    world.settle()
+    world.run_once()
+    world.die(0)
+    world.fork(0)
+    world.settle()
+    world.run()
+    assert world.up == [0]
+    assert world.pool.places.count(Place.EMPTY) == 3
+
+
+def test_rows_are_used_again_and_again() -> None:
+    """A worker that is replaced every hour must not run out of rows by the evening."""
+    world = World.of(1)
+    for _ in range(10):
+        (row,) = world.up
+        world.take(pools.replace_row(world.pool, row, world.facts[row].generation))
+        world.run()
+    assert world.news.count(News.REPLACED) == 10
+
+
+def test_both_dying_at_once_leaves_the_old_row_to_come_back() -> None:
+    """The successor showed nothing; what worked before is tried first."""
+    world = World.of(1)
+    world.take(pools.replace_row(world.pool, 0, 1))
+    world.settle()
+    world.run_once()
+    world.die(0)
+    world.die(1)
+    world.settle()
+    world.run()
+    assert world.up == [0]
+
+
+def test_a_roll_replaces_everybody_a_quarter_at_a_time() -> None:
+    """Eight processes: two successors at once, and never fewer than eight that run."""
+    world = World.of(8)
+    world.take(pools.roll(world.pool, world.facts))
+    for _ in range(100):
+        world.settle()
+        assert len(world.pool.pairs) <= 2
+        assert len(world.up) >= 8
+        if world.pool.rolling is Rolling.DONE:
+            break
+        world.run_once()
+    assert (world.news.count(News.REPLACED), world.news.count(News.ROLLED)) == (8, 1)
+    world.run()
+    assert len(world.up) == 8
+    assert not {0, 1, 2, 3, 4, 5, 6, 7} & set(world.up)
+
+
+def test_a_roll_while_old_ones_take_hours_goes_on_in_the_spare_rows() -> None:
+    """A job of an hour must not keep a changed configuration from the others."""
+    world = World.of(2)
+    world.take(pools.roll(world.pool, world.facts))
+    for _ in range(10):
+        world.run_once()
+        world.settle()
+    assert world.pool.rolling is Rolling.DONE
+    assert [fact.state for fact in world.facts[:4]] == [SlotState.STOPPING] * 2 + [UP] * 2
+
+
+def test_a_roll_includes_a_successor_that_was_forked_before_it() -> None:
+    """Else the last one of an earlier replacement would keep the old settings."""
+    world = World.of(1)
+    world.take(pools.replace_row(world.pool, 0, 1))
+    world.settle()
+    world.run_once()
+    world.take(pools.roll(world.pool, world.facts))
+    world.settle()
+    world.run()
+    assert world.pool.rolling is Rolling.DONE
+    assert len(world.up) == 1
+    assert world.news.count(News.REPLACED) == 2
+
+
+def test_asking_twice_replaces_once() -> None:
+    """A worker repeats itself, because its request could be lost."""
+    world = World.of(1)
+    for _ in range(3):
+        world.take(pools.replace_row(world.pool, 0, 1))
+        assert len(world.pool.waiting) + len(world.pool.pairs) == 1
+        world.settle()
+    world.run()
+    assert world.news.count(News.REPLACED) == 1
+    assert pools.replace_row(world.pool, 0, 1).refusal != ""
+
+
+@pytest.mark.parametrize("processes", [0, 6, 100])
+def test_more_than_the_rows_hold_is_refused(processes: int) -> None:
+    """One row stays free for a successor; the board is as large as it is."""
+    world = World.of(2)
+    assert "1 to 5" in world.take(pools.set_processes(world.pool, processes))
+    assert world.pool.desired == 2
+    assert world.take(pools.set_processes(world.pool, world.pool.most)) == ""
+    world.run()
+    assert len(world.up) == 5
+
+
+def test_scaling_down_takes_the_quiet_then_the_idle_then_the_youngest() -> None:
+    """What is lost least goes first."""
+    world = World.of(4)
+    world.facts[:4] = [replace(fact, busy=busy) for fact, busy in zip(world.facts, (0, 1, 0, 1), strict=False)]
+    world.take(pools.quiet(world.pool, 1))
+    gone = []
+    for processes in (3, 2, 1):
+        world.take(pools.set_processes(world.pool, processes))
+        before = set(world.pool.rows(Place.MEMBER, Place.QUIET))
+        world.settle()
+        gone += before - set(world.pool.rows(Place.MEMBER, Place.QUIET))
+    assert gone == [1, 2, 0]
+
+
+def test_scaling_down_takes_one_that_is_not_up_before_one_that_works() -> None:
+    """It may not come up at all."""
+    world = World.of(3)
+    world.set(0, SlotState.BACKOFF)
+    world.take(pools.set_processes(world.pool, 2))
+    world.run()
+    assert world.up == [1, 2]
+
+
+def test_scaling_down_the_one_that_is_being_replaced_ends_its_replacement() -> None:
+    """Neither may be left over."""
+    world = World.of(2)
+    world.take(pools.replace_row(world.pool, 1, 1))
+    world.settle()
+    world.take(pools.set_processes(world.pool, 1))
+    world.run()
+    assert world.up == [0]
+    assert world.pool.pairs == ()
+
+
+def test_what_is_quiet_has_no_process_and_keeps_its_place() -> None:
+    """The pool starts nobody else for it, however often it looks."""
+    world = World.of(2)
+    world.take(pools.quiet(world.pool, 0))
+    world.run()
+    assert world.up == [1]
+    world.take(pools.resume(world.pool, 0))
+    world.run()
+    assert world.up == [0, 1]
+
+
+def test_a_quiet_pool_stays_quiet_while_it_grows() -> None:
+    """More processes, asked for while nobody may work, wait with the others."""
+    world = World.of(2)
+    world.take(pools.quiet_all(world.pool))
+    world.take(pools.set_processes(world.pool, 4))
+    world.run()
+    assert world.up == []
+    world.take(pools.resume_all(world.pool))
+    world.run()
+    assert world.up == [0, 1, 2, 3]
+
+
+def test_making_quiet_ends_a_replacement() -> None:
+    """The successor would take a place in which nobody is wanted."""
+    world = World.of(1)
+    world.take(pools.replace_row(world.pool, 0, 1))
+    world.settle()
+    world.run_once()
+    world.take(pools.quiet_all(world.pool))
+    world.run()
+    assert world.up == []
+    assert world.pool.pairs == ()
+
+
+def test_making_one_quiet_that_is_being_replaced_ends_its_replacement() -> None:
+    """The successor has nobody to follow, and the wish of a person stands."""
+    world = World.of(2)
+    world.take(pools.replace_row(world.pool, 0, 1))
+    world.settle()
+    world.run_once()
+    world.take(pools.quiet(world.pool, 0))
+    world.run()
+    assert world.up == [1]
+    assert world.pool.places[0] is Place.QUIET
+
+
+def test_what_is_made_quiet_or_dies_while_it_waits_to_be_replaced_is_not_replaced() -> None:
+    """It has no process any more, or a fresh one."""
+    world = World.of(4)
+    world.take(pools.roll(world.pool, world.facts))
+    world.settle()
+    world.take(pools.quiet(world.pool, 2))
+    world.die(3)
+    world.fork(3)
+    world.run()
+    assert (world.news.count(News.REPLACED), world.pool.rolling) == (2, Rolling.DONE)
+    assert world.pool.places[2] is Place.QUIET
+    assert world.facts[3] == Fact(UP, 2, world.facts[3].started_ns)
+
+
+@pytest.mark.parametrize("place", [Place.EMPTY, Place.LEAVING, Place.SUCCESSOR])
+def test_rows_that_are_nobodys_or_on_the_move_cannot_be_asked_for(place: Place) -> None:
+    """The reason is told; nothing changes."""
+    pool = replace(pools.make("io", processes=1, capacity=4), places=(place,) * 4)
+    for outcome in (pools.replace_row(pool, 0, 0), pools.quiet(pool, 0), pools.resume(pool, 0)):
+        assert place.value in outcome.refusal
+        assert outcome.pool is pool
+
+
+def test_after_the_stop_nothing_is_ordered() -> None:
+    """The stop of the tree has its own order; a pool that fills itself again would fight it."""
+    world = World.of(2)
+    world.take(pools.roll(world.pool, world.facts))
+    world.settle()
+    world.pool = pools.stopped(world.pool)
+    for row in range(world.pool.capacity):
+        world.set(row, SlotState.STOPPED)
+    outcome = pools.settle(world.pool, world.facts)
+    assert (outcome.orders, outcome.news) == ((), ())
