@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
+import hiredis
 import redis.asyncio
 from redis.connection import SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -155,6 +156,8 @@ class AsyncStore:
         return translate(error, where=self.where, operation=operation, is_routed=self._route is not None)
 
     async def _send(self, link: Any, wait_s: float, *parts: Any, durable_ms: int = 0) -> list[Any]:
+        task = asyncio.current_task()
+        cancellations = task.cancelling() if task is not None else 0
         try:
             async with asyncio.timeout(wait_s):
                 await self._follow(link, wait_s)
@@ -162,7 +165,7 @@ class AsyncStore:
                     await link.disconnect(nowait=True)  # see Store: an idle connection ended
                 if not link.is_connected:
                     await self._watched(self._open(link))
-                return await self._watched(self._exchange(link, parts, durable_ms))
+                replies = await self._watched(self._exchange(link, parts, durable_ms))
         except ResponseError as error:
             if is_stale_master(error):
                 await self._drop(link)  # the name may lead to another server now
@@ -170,10 +173,14 @@ class AsyncStore:
         except BaseException:
             await self._drop(link)
             raise
+        if task is not None and task.cancelling() > cancellations:
+            raise asyncio.CancelledError  # a library lost it, because it came together with the reply
+        return replies
 
     async def _exchange(self, link: Any, parts: Sequence[Any], durable_ms: int) -> list[Any]:
         commands = durably(parts, durable_ms) if durable_ms else [parts]
-        await link.send_packed_command(link.pack_commands(commands))
+        # The client's own packing is Python, and copies all that it has packed so far for each argument.
+        await link.send_packed_command([hiredis.pack_command(tuple(command)) for command in commands])
         replies: list[Any] = []
         for _ in commands:
             try:

@@ -71,7 +71,7 @@ class Store:
 
     def __init__(
         self,
-        raw: redis.Redis,
+        raw: redis.Redis | redis.ConnectionPool,
         *,
         timeout_s: float = 2.0,
         connect_s: float | None = None,
@@ -82,23 +82,25 @@ class Store:
         """Wrap a client that exists. Does no I/O.
 
         Args:
-            raw: the client; with a route its address is a placeholder.
+            raw: the client, or the pool for one that is made when somebody asks for it; with a route its address
+                is a placeholder.
             timeout_s: bound of each call.
             connect_s: bound of the connection, within that of the call; None: ``raw`` has its own.
             route: where to connect; None: where ``raw`` does.
             durable_ms: how long durable calls wait for a replica; 0: they do not.
             clock: for the bounds.
         """
-        self.raw = raw
-        self.where = address(raw.connection_pool.connection_kwargs)
+        self._raw = raw
+        pool: Any = raw if isinstance(raw, redis.ConnectionPool) else raw.connection_pool
+        self.where = address(pool.connection_kwargs)
         self._timeout_s = timeout_s
         self._connect_s = connect_s
         self._route = route
         self._generation = 0
         self._durable_ms = durable_ms
         self._clock = clock or SystemClock()
-        self._call_link: Any = raw.connection_pool.make_connection()
-        self._block_link: Any = raw.connection_pool.make_connection()
+        self._call_link: Any = pool.make_connection()
+        self._block_link: Any = pool.make_connection()
 
     @classmethod
     def connect(
@@ -126,9 +128,16 @@ class Store:
         bound = settings.command_timeout_s if timeout_s is None else timeout_s
         kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
         route = route_of(url, settings, name=name, follow=follow, publish=publish, clock=clock)
-        raw = redis.Redis(connection_pool=redis.ConnectionPool(**kwargs, parser_class=parser_class(route)))
+        pool: Any = redis.ConnectionPool(**kwargs, parser_class=parser_class(route))
         connect_s = min(bound, settings.connect_timeout_s)
-        return cls(raw, timeout_s=bound, connect_s=connect_s, route=route, durable_ms=wait_ms(settings), clock=clock)
+        return cls(pool, timeout_s=bound, connect_s=connect_s, route=route, durable_ms=wait_ms(settings), clock=clock)
+
+    @property
+    def raw(self) -> redis.Redis:
+        """The library's own client, for checks and tests. Making one costs a process a mebibyte that it shared."""
+        if isinstance(self._raw, redis.ConnectionPool):
+            self._raw = redis.Redis(connection_pool=self._raw)
+        return self._raw
 
     def __repr__(self) -> str:
         """Show the address only: a connection's arguments hold the password."""

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
+from supervisor.core.limits import limits_of
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, ScheduleDef
 from supervisor.store.keys import KIND_LETTER, LETTER_KIND, check_name
 
@@ -68,12 +69,13 @@ def check_run_id(run_id: str) -> str:
 
 
 def pack(envelope: Envelope) -> Packed:
-    """Return what lies in the queue for ``envelope``: kind letter, priority digit, JSON.
+    """Return what lies in the queue for ``envelope``: kind letter, priority digit, limits in brackets if any, JSON.
 
-    The two characters in front let the hot script route without decoding JSON.
+    What is in front lets the hot script route and limit without decoding JSON.
 
     Raises:
         PayloadTooLargeError: the envelope is over 64 KiB.
+        ArgumentsError: the key of a limit names an argument that the run does not have.
         ValueError: its id, queue or priority cannot be carried.
     """
     template = envelope.template
@@ -86,7 +88,7 @@ def pack(envelope: Envelope) -> Packed:
             f"run {envelope.id} of job {template.job}: its envelope has {len(body)} bytes, "
             f"the limit is {PAYLOAD_BYTES_MAX}; store the data elsewhere and pass a reference"
         )
-    head = f"{KIND_LETTER[template.kind]}{template.priority}".encode()
+    head = f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header()}".encode()
     return Packed(check_run_id(envelope.id), template.queue, head + body)
 
 
@@ -101,7 +103,11 @@ def unpack(data: bytes) -> Envelope:
     kind = LETTER_KIND.get(chr(data[0])) if data else None
     if kind is None or not data[1:2].isdigit():
         raise msgspec.ValidationError("the envelope does not start with a kind letter and a priority digit")
-    envelope = _ENVELOPE.decode(data[2:])
+    start = data.find(b"]", 2) + 1 if data[2:3] == b"[" else 2
+    try:
+        envelope = _ENVELOPE.decode(memoryview(data)[start:])
+    except UnicodeDecodeError as error:  # no DecodeError in itself
+        raise msgspec.DecodeError(f"the envelope is not UTF-8: {error}") from error
     priority = data[1] - 0x30
     if envelope.template.kind is kind and envelope.template.priority == priority:
         return envelope
@@ -145,7 +151,7 @@ def unpack_json(data: bytes | None) -> dict[str, Any]:
     """Return the object in ``data``; empty when there is none or it is no object."""
     try:
         value = msgspec.json.decode(data) if data else {}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -47,9 +47,15 @@ class QueueKeys:
         self.err = f"{self.prefix}err"
         """Hash. Run id to the JSON of its last error."""
         self.hist = f"{self.prefix}hist"
-        """Stream, capped. One entry for each attempt that ended."""
+        """List, capped. A line for each attempt that ended, the newest at the right."""
         self.stat = f"{self.prefix}stat"
         """Hash. Counters that only grow."""
+        self.limits = f"{self.prefix}limits"
+        """Hash. Run id to its limits, while it exists; for those that are unique or limited at once."""
+        self.blocked = f"{self.prefix}blocked"
+        """Hash. Run id to the concurrency key that it waits for; their order is in ``wait:<key>``."""
+        self.woken = f"{self.prefix}woken"
+        """Set. Concurrency keys that may have room again."""
         self.paused = f"{self.prefix}paused"
         """String. Present while nothing may be fetched; holds the reason."""
 
@@ -118,8 +124,15 @@ class Keys:
         """Hash. Job name to the JSON that bare producers route by."""
         self.enqueues = f"{self.prefix}enqueues"
         """Prefix of strings that expire after ten minutes: nonce of an enqueue to its reply."""
+        self.unique_keys = f"{self.prefix}limit:u"
+        """Hash. Unique key to ``queue id`` of the run that holds it; the other limits: lua/lib/limits.lua."""
         self.queues = f"{self.prefix}queues"
         """Set. Every queue that ever held a run."""
+
+        self.commands = f"{self.prefix}commands:"
+        """Prefix of hashes, one for each replica, that expire within a minute: command id to the command."""
+        self.command = f"{self.prefix}command:"
+        """Prefix of strings that expire after ten minutes: command id to what became of it."""
 
     def schedule_buffer(self, schedule: str) -> str:
         """List. Nominal times of ``schedule`` that wait for a run of it to end."""
@@ -136,6 +149,10 @@ class Keys:
     def result(self, run_id: str) -> str:
         """String, expires. What the run returned."""
         return f"{self.prefix}result:{run_id}"
+
+    def progress(self, run_id: str) -> str:
+        """String, expires. Fence of the execution, a space, and the JSON of how far it says it is."""
+        return f"{self.prefix}progress:{run_id}"
 
     def queue(self, queue: str) -> QueueKeys:
         """Return the keys of ``queue``."""

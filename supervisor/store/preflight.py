@@ -10,10 +10,15 @@ Does not guarantee
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from supervisor.core.errors import Problem, StoreRefusedError
+import structlog
+
+from supervisor.core.errors import EXIT_CONFIG, EXIT_OK, Problem, StoreRefusedError, StoreUnavailableError
 from supervisor.settings.models import Settings
 from supervisor.store.client import Store
 from supervisor.store.codec import texts
@@ -21,13 +26,14 @@ from supervisor.store.keys import Keys
 from supervisor.store.link import NO_RIGHT, wait_ms
 from supervisor.store.scripts import script
 
+log = structlog.get_logger()
 VERSION_MIN = (6, 2)
 CLIENT_COMMANDS = ("eval", "evalsha", "ping", "xread", "blpop", "client|setname", "select", "subscribe", "role", "wait")
 """What clients send beside scripts."""
 SCRIPT_COMMANDS = (
     "time get set setnx del exists pexpire hset hsetnx hget hmget hgetall hdel hlen hkeys hexists hincrby hscan "
-    "lpush rpush lpop lrange ltrim llen lindex sadd srem scard sismember smembers zadd zrem zcard zcount zrank zscore "
-    "zmscore zrange zrevrange zrangebyscore xadd xtrim xlen xrevrange pubsub"
+    "lpush rpush lpop lpos lrange ltrim llen lindex sadd srem scard sismember smembers srandmember sscan zadd zrem "
+    "zcard zcount zrank zscore zmscore zrange zrevrange zrangebyscore zremrangebyrank zscan xadd xlen xrevrange pubsub"
 )
 """What scripts call. A test holds this to be what stands in the sources."""
 
@@ -127,3 +133,25 @@ def _ask(store: Store, *parts: str) -> Any:
 
 def _problem(path: str, message: str, remedy: str) -> Problem:
     return Problem(where="redis", path=path, message=message, remedy=remedy)
+
+
+def report(url: str, settings: Settings, origin: Callable[..., str]) -> int:
+    """Ask the Redis at ``url``, write every problem to standard error, and return the exit code that follows.
+
+    Args:
+        url: with the embedded server's socket in place of ``embedded``.
+        settings: the configuration.
+        origin: says where a setting was written.
+    """
+    store = Store.connect(url, settings=settings.redis, name=f"{settings.cluster}:preflight")
+    try:
+        problems = check(store, settings)
+    except StoreUnavailableError as error:
+        log.warning("redis_unreachable", error=str(error))
+        return EXIT_OK
+    except StoreRefusedError as error:
+        problems = [Problem("", "redis.url", str(error))]
+    for problem in problems:
+        placed = replace(problem, where=origin(*problem.path.split(".")))
+        os.write(2, f"tenure: {placed}\n".encode())
+    return EXIT_CONFIG if problems else EXIT_OK

@@ -17,38 +17,30 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
-import msgspec
-
 from supervisor.clock import Clock, SystemClock
-from supervisor.core.errors import (
-    EXIT_CONFIG,
-    ArgumentsError,
-    PayloadTooLargeError,
-    StoreUnavailableError,
-    TenureError,
-    UnknownJobError,
-)
-from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Envelope, Template, fresh_run_id
-from supervisor.core.registry import JobCard, registry
+from supervisor.core.errors import EXIT_CONFIG, StoreUnavailableError, TenureError
+from supervisor.core.model import Template
+from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.settings.durations import delay_to_ms
 from supervisor.settings.models import QueueSettings, RedisSettings
+from supervisor.store.batches import BatchStream, Totals, send, send_async
 from supervisor.store.client import AsyncStore, Store
 from supervisor.store.codec import check_run_id
-from supervisor.store.keys import Keys, check_name
-from supervisor.store.queues import Queues
+from supervisor.store.enqueueing import Args, Each, EnqueueOptions, JobRef, ManyOptions
+from supervisor.store.keys import Keys
+from supervisor.store.queues import Enqueued, Queues
 from supervisor.store.resolver import Signpost
-from supervisor.store.scripts import Call
+from supervisor.store.scripts import Argument, Call
 from supervisor.store.sessions import Sessions
+from supervisor.store.stencil import Stencil, Stencils
 
-CARDS_AGE_NS_MAX = 60 * 1_000_000_000  # how long a published job is believed before it is read again
 TRIES = 2  # a connection that died while idle fails once; the second try has a fresh one
+AGAIN_NS_MAX = 300 * 1_000_000_000  # Redis remembers a nonce for ten minutes; a machine may sleep between two tries
 
-JobRef = str | Callable[..., Any]
 T = TypeVar("T")
 
 
@@ -74,7 +66,7 @@ class Producer:
         cluster: str = "default",
         clock: Clock | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
-        on_enqueued: Callable[[Template], None] | None = None,
+        on_enqueued: Callable[[Template, int], None] | None = None,
         limits: QueueSettings | None = None,
         open_store: Callable[[], Store] | None = None,
         open_async_store: Callable[[], AsyncStore] | None = None,
@@ -82,7 +74,7 @@ class Producer:
     ) -> None:
         self._clock = clock or SystemClock()
         self._entropy = entropy
-        self._on_enqueued = on_enqueued or (lambda _template: None)
+        self._on_enqueued = on_enqueued or (lambda _template, _count: None)
         self.keys = Keys(cluster)
         self.limits = limits or QueueSettings()  # what queues keep, for the jobs that look after them
         self._queues = Queues(self.keys)
@@ -93,8 +85,7 @@ class Producer:
         self._open_async = open_async_store or (
             lambda: AsyncStore.connect(url, settings=settings, name=name, follow=follow)
         )
-        self._cards: dict[str, JobCard] = {}
-        self._cards_read_ns = 0
+        self._stencils = Stencils()
         self._forget()
 
     def _forget(self) -> None:
@@ -103,43 +94,73 @@ class Producer:
         self._local = threading.local()
         self._by_loop: WeakKeyDictionary[Any, AsyncStore] = WeakKeyDictionary()
 
-    def enqueue(
-        self,
-        job: JobRef,
-        args: Mapping[str, Any] | None = None,
-        *,
-        queue: str | None = None,
-        priority: str | None = None,
-        delay: float | str | None = None,
-        run_id: str | None = None,
-    ) -> str:
+    def enqueue(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
         """Enqueue a run; see ``supervisor.enqueue``."""
-        delay_ms = delay_to_ms(delay)
-        if self._needs_cards(job):
-            self._remember(self._run(self._sessions.read_jobs()))
-        envelope = self._envelope(job, args, queue=queue, priority=priority, run_id=run_id)
-        self._run(self._enqueue(envelope, delay_ms))
-        self._on_enqueued(envelope.template)
-        return envelope.id
+        return self.put(job, args, **options).run_id
 
-    async def enqueue_async(
+    async def enqueue_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
+        """Enqueue a run without blocking the event loop; see ``supervisor.enqueue``."""
+        return (await self.put_async(job, args, **options)).run_id
+
+    def put(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        """Enqueue a run as ``enqueue`` does; return its id and whether it is new, was there, or is a duplicate."""
+        self._read_cards(job)
+        stencil, call = self._single(job, args or {}, **options)
+        return self._count(stencil, self._run(call))
+
+    async def put_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        """Do the same without blocking the event loop."""
+        await self._read_cards_async(job)
+        stencil, call = self._single(job, args or {}, **options)
+        return self._count(stencil, await self._run_async(call))
+
+    def enqueue_many(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
+        """Enqueue a run of ``job`` for each of ``many``, in their order, in batches; return what became of them.
+
+        Args:
+            job: the job's name or function.
+            many: arguments; any number, of which at most a thousand are held in memory.
+            **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``each``; see ``ManyOptions``.
+
+        Raises:
+            PartlyEnqueuedError: it stopped before the end, and says where; its cause says why.
+        """
+        self._read_cards(job)
+        return send(self._stream(job, many, **options), self._run)
+
+    async def enqueue_many_async(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
+        """Do what ``enqueue_many`` does without blocking the event loop for longer than packing a batch takes."""
+        await self._read_cards_async(job)
+        return await send_async(self._stream(job, many, **options), self._run_async)
+
+    def _stream(
         self,
         job: JobRef,
-        args: Mapping[str, Any] | None = None,
+        many: Iterable[Args],
         *,
         queue: str | None = None,
         priority: str | None = None,
         delay: float | str | None = None,
-        run_id: str | None = None,
-    ) -> str:
-        """Enqueue a run without blocking the event loop; see ``supervisor.enqueue``."""
-        delay_ms = delay_to_ms(delay)
-        if self._needs_cards(job):
-            self._remember(await self._run_async(self._sessions.read_jobs()))
-        envelope = self._envelope(job, args, queue=queue, priority=priority, run_id=run_id)
-        await self._run_async(self._enqueue(envelope, delay_ms))
-        self._on_enqueued(envelope.template)
-        return envelope.id
+        run_id: Callable[[Args], str] | None = None,
+        each: Each | None = None,
+    ) -> BatchStream:
+        stencil = self._stencils.of(job, queue=queue, priority=priority)
+        return BatchStream(
+            stencil,
+            iter(many),
+            queues=self._queues,
+            run_id=run_id,
+            delay_ms=delay_to_ms(delay),
+            wall_ms=self._clock.wall_ms,
+            entropy=self._entropy,
+            on_new=lambda new: self._on_enqueued(stencil.template, new),
+            each=each,
+        )
+
+    def _count(self, stencil: Stencil, enqueued: list[Enqueued]) -> Enqueued:
+        if enqueued[0].is_new:
+            self._on_enqueued(stencil.template, 1)
+        return enqueued[0]
 
     def close(self) -> None:
         """Drop this thread's connection. The producer may be used again."""
@@ -153,75 +174,62 @@ class Producer:
         if store is not None:
             await store.close()
 
-    def _needs_cards(self, job: JobRef) -> bool:
-        if not isinstance(job, str) or job in registry:
-            return False
-        return job not in self._cards or self._clock.elapsed_ns() - self._cards_read_ns > CARDS_AGE_NS_MAX
+    def _read_cards(self, job: JobRef) -> None:
+        if self._stencils.needs_cards(job, self._clock.elapsed_ns()):
+            self._stencils.remember(self._run(self._sessions.read_jobs()), self._clock.elapsed_ns())
 
-    def _remember(self, published: Mapping[str, bytes]) -> None:
-        self._cards = {}
-        for name, card in published.items():
-            # One that a newer version wrote in a new form is unknown here, and hides no other.
-            with suppress(msgspec.DecodeError):
-                self._cards[name] = msgspec.json.decode(card, type=JobCard)
-        self._cards_read_ns = self._clock.elapsed_ns()
+    async def _read_cards_async(self, job: JobRef) -> None:
+        if self._stencils.needs_cards(job, self._clock.elapsed_ns()):
+            self._stencils.remember(await self._run_async(self._sessions.read_jobs()), self._clock.elapsed_ns())
 
-    def _envelope(
+    def _single(
         self,
         job: JobRef,
-        args: Mapping[str, Any] | None,
+        args: Args,
         *,
-        queue: str | None,
-        priority: str | None,
-        run_id: str | None,
-    ) -> Envelope:
-        if queue is not None:
-            check_name("queue", queue)
-        if priority is not None and priority not in PRIORITIES:
-            raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
-        if run_id is not None:
-            check_run_id(run_id)
-        template = self._template(job, args or {}, queue=queue, priority=PRIORITIES[priority] if priority else None)
-        now_ms = self._clock.wall_ms()
-        envelope = Envelope(id=run_id or fresh_run_id(now_ms, self._entropy(10)), template=template, enqueued_ms=now_ms)
-        _check_size(envelope)
-        return envelope
+        queue: str | None = None,
+        priority: str | None = None,
+        delay: float | str | None = None,
+        run_id: str | None = None,
+    ) -> tuple[Stencil, Call[list[Enqueued]]]:
+        delay_ms = delay_to_ms(delay)
+        stencil = self._stencils.of(job, queue=queue, priority=priority)
+        wall_ms, drawn = self._clock.wall_ms(), self._entropy(16 + ENTROPY_BYTES)
+        name = fresh_run_ids(wall_ms, drawn[16:])[0] if run_id is None else check_run_id(run_id)
+        data = stencil.pack(name, args, stencil.tail(wall_ms, delay_ms))
+        runs: list[Argument] = [name, stencil.template.queue, delay_ms, data]
+        return stencil, self._queues.enqueue_flat(nonce=drawn[:16].hex(), ids=[name], runs=runs)
 
-    def _template(self, job: JobRef, args: Mapping[str, Any], **overrides: Any) -> Template:
-        if not isinstance(job, str):
-            return registry.find(job).template(args, **overrides)
-        if job in registry:
-            return registry.get(job).template(args, **overrides)
-        if job in self._cards:
-            return self._cards[job].instantiate(args, **overrides)
-        known = ", ".join(sorted({*registry.names(), *self._cards})) or "none"
-        raise UnknownJobError(f"no job is called {job!r}, here or on any replica of the cluster; known: {known}")
+    def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
+        """Make a call of the store from a job that looks after queues. It may be made twice, if a reply is lost.
 
-    def _enqueue(self, envelope: Envelope, delay_ms: int) -> Call[list[bool]]:
-        return self._queues.enqueue(
-            nonce=self._entropy(16).hex(), envelopes=[envelope], delays_ms=[delay_ms] if delay_ms else None
-        )
+        Args:
+            call: which must bear being made twice.
+            timeout_s: bound of each; None: the connection's own.
+        """
+        return self._run(call, timeout_s=timeout_s)
 
-    def run(self, call: Call[T]) -> T:
-        """Make a call of the store from a job that looks after queues. It may be made twice, if a reply is lost."""
-        reply: T = self._run(call)
-        return reply
+    async def run_async(self, call: Call[T]) -> T:
+        """Do the same without blocking the event loop."""
+        return await self._run_async(call)
 
-    def _run(self, call: Call[Any]) -> Any:
+    def _run(self, call: Call[T], meanwhile: Callable[[], None] | None = None, *, timeout_s: float | None = None) -> T:
+        until_ns = self._clock.elapsed_ns() + AGAIN_NS_MAX
         for tries_left in reversed(range(TRIES)):
             try:
-                return self._store().run(call)
+                return self._store().run(call, timeout_s=timeout_s, meanwhile=meanwhile)
             except StoreUnavailableError:
-                if not tries_left:
+                if not tries_left or self._clock.elapsed_ns() > until_ns:
                     raise
         raise AssertionError("unreachable")
 
-    async def _run_async(self, call: Call[Any]) -> Any:
+    async def _run_async(self, call: Call[T]) -> T:
+        until_ns = self._clock.elapsed_ns() + AGAIN_NS_MAX
         for tries_left in reversed(range(TRIES)):
             try:
                 return await self._async_store().run(call)
             except StoreUnavailableError:
-                if not tries_left:
+                if not tries_left or self._clock.elapsed_ns() > until_ns:
                     raise
         raise AssertionError("unreachable")
 
@@ -243,19 +251,6 @@ class Producer:
         return store
 
 
-def _check_size(envelope: Envelope) -> None:
-    job = envelope.template.job
-    try:
-        size = len(msgspec.json.encode(envelope))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}") from None
-    if size > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"a run of {job} would take {size} bytes, the limit is {PAYLOAD_BYTES_MAX}; "
-            f"store the data elsewhere and pass a reference to it"
-        )
-
-
 def settings_from_environment(environment: Mapping[str, str]) -> RedisSettings:
     """Return the connection that ``TENURE_REDIS__…`` variables describe.
 
@@ -273,12 +268,18 @@ def settings_from_environment(environment: Mapping[str, str]) -> RedisSettings:
 _default: Producer | None = None
 
 
-def connect(url: str, *, cluster: str = "default") -> None:
-    """Say where ``enqueue`` and ``enqueue_async`` of this process send runs.
+def connect(url: str | None = None, *, cluster: str = "default") -> Producer:
+    """Return the producer that ``enqueue`` of this process uses; ``url`` says from now on where it sends runs.
 
-    Not needed inside a worker, nor where TENURE_REDIS__URL and TENURE_CLUSTER are set. Opens nothing yet.
+    Without one it is what is in use: in a job, the worker's; else what TENURE_REDIS__URL and TENURE_CLUSTER say.
+    Opens nothing yet.
+
+    Raises:
+        NoRedisError: nothing says where Redis is.
     """
-    use(Producer(RedisSettings.model_validate({"url": url}), cluster=cluster))
+    if url is not None:
+        use(Producer(RedisSettings.model_validate({"url": url}), cluster=cluster))
+    return current()
 
 
 def use(producer: Producer | None) -> None:
@@ -300,24 +301,15 @@ def current() -> Producer:
     return _default
 
 
-def enqueue(
-    job: JobRef,
-    args: Mapping[str, Any] | None = None,
-    *,
-    queue: str | None = None,
-    priority: str | None = None,
-    delay: float | str | None = None,
-    run_id: str | None = None,
-) -> str:
+def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
     """Enqueue one run of ``job`` and return its id.
+
+    Where the job is ``unique`` and an unfinished run holds the key, nothing is enqueued, and the id is that run's.
 
     Args:
         job: the job's name, or the function that ``@job`` registered.
         args: its arguments by name; JSON values, with all else at most 64 KiB.
-        queue: the queue; default: the job's.
-        priority: ``high``, ``normal`` or ``low``; default: the job's.
-        delay: seconds, or a duration such as ``"5m"``, before it may start; by Redis' clock.
-        run_id: its identity; a run that exists under it is left alone. Default: a fresh UUIDv7.
+        **options: ``queue``, ``priority``, ``delay``, ``run_id``; see ``EnqueueOptions``.
 
     Raises:
         NoRedisError: nothing says where Redis is.
@@ -327,17 +319,4 @@ def enqueue(
         StoreUnavailableError: Redis did not answer; whether it enqueued is not known. Calling again
             with a ``run_id`` of your own cannot enqueue it twice.
     """
-    return current().enqueue(job, args, queue=queue, priority=priority, delay=delay, run_id=run_id)
-
-
-async def enqueue_async(
-    job: JobRef,
-    args: Mapping[str, Any] | None = None,
-    *,
-    queue: str | None = None,
-    priority: str | None = None,
-    delay: float | str | None = None,
-    run_id: str | None = None,
-) -> str:
-    """Enqueue one run of ``job`` and return its id, without blocking the event loop; see ``enqueue``."""
-    return await current().enqueue_async(job, args, queue=queue, priority=priority, delay=delay, run_id=run_id)
+    return current().enqueue(job, args, **options)

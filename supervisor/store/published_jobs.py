@@ -37,7 +37,17 @@ class PublishedJob(JobSpec):
         Raises:
             ArgumentsError: a name is unknown or missing.
         """
-        return self.card_of.instantiate(args).args
+        self.card_of.check(args)
+        return dict(args)
+
+    def read(self, args: Mapping[str, Any]) -> msgspec.Struct:
+        """Return a struct that says nothing: it is elsewhere that they are read. Names are checked.
+
+        Raises:
+            ArgumentsError: a name is unknown or missing.
+        """
+        self.card_of.check(args)
+        return msgspec.Struct()
 
     def template(self, args: Mapping[str, Any], **overrides: Any) -> Template:
         """Return the template of a run with ``args``; ``overrides`` replace fields of it by name.
@@ -62,31 +72,14 @@ def _elsewhere() -> None:
 
 
 def _job(card: JobCard) -> PublishedJob:
-    template = card.template
     return PublishedJob(
-        name=template.job,
-        function=_elsewhere,
-        kind=template.kind,
-        queue=template.queue,
-        priority=template.priority,
-        retry=template.retry,
-        timeout_s=template.timeout_s,
-        soft_timeout_s=template.soft_timeout_s,
-        max_crashes=template.max_crashes,
-        result_ttl_s=template.result_ttl_s,
-        at_most_once=template.at_most_once,
-        context_parameter=None,
-        arguments=msgspec.Struct,
-        signature=card.signature,
-        card_of=card,
+        base=card.template, function=_elsewhere, arguments=msgspec.Struct, signature=card.signature, card_of=card
     )
 
 
 class _AnyCard(JobCard, frozen=True, kw_only=True):
-    def instantiate(self, args: Mapping[str, Any], **overrides: Any) -> Template:
-        """Return a template, whatever the arguments are."""
-        given = {name: value for name, value in overrides.items() if value is not None}
-        return msgspec.structs.replace(self.template, args=dict(args), **given)
+    def check(self, args: Mapping[str, Any]) -> None:
+        """Return, whatever the arguments are."""
 
 
 class AnyJob(Registry):

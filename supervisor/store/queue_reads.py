@@ -26,12 +26,20 @@ from supervisor.store.scripts import Call, script
 
 FSCK_LIMIT = 20_000
 HISTORY_SCAN = 1000
+DEAD_PAGE_MAX = 10_000
+PARTS = ("later", "suspect:a", "suspect:s", *(f"ready:{kind}:{priority}" for kind in "as" for priority in (0, 1, 2)))
+"""The places of a queue in which runs wait, as calls that work through one of them name it."""
+
 _SLOTS = [(kind, priority) for kind in (Kind.ASYNC, Kind.SYNC) for priority in (0, 1, 2)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """One ended attempt. ``outcome``: ok, retry, dead; crashed, interrupted or lost where it was reclaimed."""
+    """One ended attempt, or what a person did to a run.
+
+    ``outcome``: as its worker reported it; crashed, interrupted or lost where it was reclaimed; duplicate where it
+    never began; cancel_asked, cancelled, purged, requeued or dropped where a person did it, who stands in ``note``.
+    """
 
     run_id: str
     outcome: str
@@ -53,7 +61,10 @@ class QueueCounts:
     running: int
     later: int
     dead: int
+    blocked: int  # wait until a run with their concurrency key ends
     paused: str | None  # the reason
+    paused_by: str
+    paused_ms: int | None
     oldest_ready_ms: int | None  # when the first in line was enqueued, by its producer's clock
     next_due_ms: int | None
     stats: dict[str, int]
@@ -85,6 +96,14 @@ class RunningPage:
     items: list[RunningRun]
 
 
+@dataclass(frozen=True, slots=True)
+class BlockedPage:
+    """Some of the runs that wait for a concurrency key, by id. ``cursor`` "0": the last page."""
+
+    cursor: str
+    items: list[tuple[str, str]]  # run id, key
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadRun:
     """A run that was given up."""
@@ -99,9 +118,17 @@ class DeadRun:
     envelope: Envelope | None
 
 
+@dataclass(frozen=True, slots=True)
+class DeadPage:
+    """Some of the dead runs. ``position`` "0": the last page. One may come on two pages."""
+
+    position: str
+    items: list[DeadRun]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """Everything known about one run. ``state``: queued, later, running, dead or finished."""
+    """Everything known about one run. ``state``: queued, blocked, later, running, dead or finished."""
 
     run_id: str
     state: str
@@ -116,6 +143,10 @@ class RunView:
     died_ms: int | None
     error: dict[str, Any]
     result: bytes | None
+    progress: bytes | None  # JSON, as its code last said
+    limits: str  # parted by semicolons, as they stand in front of its envelope (core/limits.py)
+    waits_for: str  # the concurrency key, while it is blocked
+    holders: list[tuple[str, str]]  # queue and id of some runs that hold a slot of that key
     history: list[HistoryEntry]  # newest first
 
 
@@ -140,11 +171,31 @@ class QueueReads:
         args = {"queue": check_name("queue", queue), "cursor": cursor}
         return script("queue_running").call(keys=self._prefix, args=args, parse=lambda r: _running(queue, r))
 
+    def blocked(self, queue: str, cursor: str = "0") -> Call[BlockedPage]:
+        """Read which runs wait for a concurrency key; begin with "0", end when the reply's cursor is "0"."""
+        args = {"queue": check_name("queue", queue), "cursor": cursor}
+        return script("queue_blocked").call(keys=self._prefix, args=args, parse=_blocked)
+
     def dead(self, queue: str, count: int = 100) -> Call[list[DeadRun]]:
-        """Read the newest runs that were given up."""
-        assert count > 0
-        args = {"queue": check_name("queue", queue), "count": count}
-        return script("queue_dead").call(keys=self._prefix, args=args, parse=lambda r: _dead(queue, r))
+        """Read the newest runs that were given up, at most 10,000."""
+        args = _dead_page(queue, count, "newest", "0")
+        return script("queue_dead").call(keys=self._prefix, args=args, parse=lambda r: _dead(queue, r[1:]))
+
+    def dead_page(
+        self, queue: str, position: str = "0", *, count: int = 200, is_newest_first: bool = False
+    ) -> Call[DeadPage]:
+        """Read some of the runs that were given up; begin with "0", end when the reply's position is "0".
+
+        Args:
+            queue: which.
+            position: of this page.
+            count: about how many.
+            is_newest_first: in that order; what dies or is requeued meanwhile then shifts the pages. Else in no order,
+                and none that is dead all the while is missed.
+        """
+        args = _dead_page(queue, count, "newest" if is_newest_first else "any", position)
+        parse = lambda r: DeadPage(text(r[0]), _dead(queue, r[1:]))  # noqa: E731 - one expression
+        return script("queue_dead").call(keys=self._prefix, args=args, parse=parse)
 
     def recent(self, queue: str, count: int = 100) -> Call[list[HistoryEntry]]:
         """Read the newest ended attempts, newest first."""
@@ -152,9 +203,17 @@ class QueueReads:
         keys = {"hist": self._keys.queue(queue).hist}
         return script("queue_recent").call(keys=keys, args={"count": count}, parse=_entries)
 
-    def show(self, run_id: str, queues: Sequence[str] | None = None) -> Call[RunView | None]:
-        """Read everything known about a run; None when nothing is. Looks into ``queues``, or into all."""
-        args = {"id": run_id, "scan": HISTORY_SCAN, "queues": list(queues or ())}
+    def show(
+        self, run_id: str, queues: Sequence[str] | None = None, *, scan: int = HISTORY_SCAN
+    ) -> Call[RunView | None]:
+        """Read everything known about a run; None when nothing is. Looks into ``queues``, or into all.
+
+        Args:
+            run_id: which.
+            queues: where to look.
+            scan: how many of the newest ended attempts of each queue are searched; 10,000 take milliseconds.
+        """
+        args = {"id": run_id, "scan": scan, "queues": list(queues or ())}
         return script("run_show").call(keys=self._prefix, args=args, parse=lambda r: _run(run_id, r))
 
     def locate(self, run_id: str) -> Call[str | None]:
@@ -178,6 +237,7 @@ def _envelope(data: bytes) -> Envelope | None:
 def _counts(queue: str, reply: Any) -> QueueCounts:
     now, *ready = reply[:7]
     async_suspects, sync_suspects, running, later, dead, due, is_paused, reason = reply[7:15]
+    why, by, since = [*text(reason).split("\n"), "", ""][:3]
     heads = [envelope.enqueued_ms for data in reply[15:21] if (envelope := _envelope(data)) is not None]
     return QueueCounts(
         queue=queue,
@@ -186,10 +246,13 @@ def _counts(queue: str, reply: Any) -> QueueCounts:
         running=number(running),
         later=number(later),
         dead=number(dead),
-        paused=text(reason) if is_paused else None,
+        paused=why if is_paused else None,
+        paused_by=by,
+        paused_ms=int(since) if since.isdecimal() else None,
         oldest_ready_ms=min(heads, default=None),
         next_due_ms=optional_number(due),
-        stats={text(name): number(count) for name, count in pairs(reply[21:])},
+        blocked=number(reply[21]),
+        stats={text(name): number(count) for name, count in pairs(reply[22:])},
         now_ms=number(now),
     )
 
@@ -208,6 +271,15 @@ def _running(queue: str, reply: Any) -> RunningPage:
         )
         items.append(run)
     return RunningPage(cursor=text(reply[0]), items=items)
+
+
+def _blocked(reply: Any) -> BlockedPage:
+    return BlockedPage(text(reply[0]), [(text(run_id), text(key)) for run_id, key, _ in chunks(reply[1:], 3)])
+
+
+def _dead_page(queue: str, count: int, order: str, position: str) -> dict[str, object]:
+    assert 0 < count <= DEAD_PAGE_MAX
+    return {"queue": check_name("queue", queue), "count": count, "order": order, "position": position}
 
 
 def _dead(queue: str, reply: Any) -> list[DeadRun]:
@@ -251,7 +323,7 @@ def _entry(line: str) -> HistoryEntry | None:
 
 
 def _run(run_id: str, reply: Any) -> RunView | None:
-    state, queue, data, charged, token, due, died, error, result, *lines = reply
+    state, queue, data, charged, token, due, died, error, result, progress, key, holders, *lines = reply
     if state == b"unknown":
         return None
     attempts, crashes, interrupts = charges(charged)
@@ -270,5 +342,9 @@ def _run(run_id: str, reply: Any) -> RunView | None:
         died_ms=optional_number(died),
         error=unpack_json(error),
         result=result or None,
+        progress=progress.partition(b" ")[2] or None,
+        limits=text(data[3 : data.find(b"]")]) if data[2:3] == b"[" else "",
+        waits_for=text(key),
+        holders=[(queue, run_id) for queue, _, run_id in (each.partition(" ") for each in text(holders).splitlines())],
         history=sorted(_entries(lines), key=lambda entry: entry.ended_ms, reverse=True),
     )

@@ -10,31 +10,50 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-import msgspec
-
-from supervisor.core.model import Envelope, Kind, Outcome, Release
+from supervisor.core.model import Envelope, Kind, Release
 from supervisor.store.codec import (
-    Packed,
-    charges,
-    check_run_id,
     chunks,
     number,
-    optional_number,
     pack,
-    pack_error,
-    pack_result,
     text,
-    texts,
-    unpack,
 )
 from supervisor.store.keys import KIND_LETTER, check_name
 from supervisor.store.queue_reads import QueueReads
 from supervisor.store.scripts import Argument, Call, script
 from supervisor.store.sessions import check_session
+from supervisor.store.turn_parts import (
+    Ack,
+    BrokenRun,
+    Child,
+    FetchedRun,
+    TurnReply,
+    acknowledgement,
+    parse_turn,
+)
+
+__all__ = [
+    "CHILDREN_BYTES_MAX",
+    "CHILDREN_MAX",
+    "DEAD_CAP",
+    "ENQUEUE_MAX",
+    "HISTORY",
+    "RELEASE_MAX",
+    "TURN_MAX",
+    "Ack",
+    "BrokenRun",
+    "Child",
+    "Enqueued",
+    "FetchedRun",
+    "HeldPage",
+    "OrphanPage",
+    "Queues",
+    "TurnReply",
+    "UnwantedRun",
+]
 
 ENQUEUE_MAX = 500
 TURN_MAX = 200
@@ -45,89 +64,28 @@ CHILDREN_BYTES_MAX = 4 * 1024 * 1024
 """Most bytes of them: what one script may keep Redis busy with."""
 
 RELEASE_MAX = 200
+DETAIL_BYTES_MAX = 200
 HISTORY = 10_000
 DEAD_CAP = 10_000
-_NOTE_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A run that another one spawned: it comes into being with the acknowledgement of that one."""
+class Enqueued(NamedTuple):
+    """What became of one run of a batch. Neither new nor a duplicate: a run of its id was there."""
 
-    packed: Packed
-    delay_ms: int
-    job: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ack:
-    """How an attempt ended, as its worker reports it."""
-
-    run_id: str
-    queue: str
-    attempt: int
-    outcome: Outcome
-    schedule: str | None = None
-    result: bytes | None = None  # JSON; kept for result_ttl_ms
-    result_ttl_ms: int = 0
-    retry_delay_ms: int = 0
-    error: dict[str, Any] | None = None  # cut to 4 KiB
-    started_ms: int = 0  # wall clock of the worker, for people
-    ended_ms: int = 0
-    history_note: str = ""
-    job: str = ""  # for the history
-    kind: Kind | None = None  # with GIVEBACK: the kind that the run really has
-    children: tuple[Child, ...] = ()  # with OK
-
-    @property
-    def children_bytes(self) -> int:
-        """How much its children add to a turn."""
-        return sum(len(child.packed.data) for child in self.children)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedRun:
-    """A run that is the caller's until it acknowledges it."""
-
-    queue: str
-    envelope: Envelope
-    attempt: int  # from 1
-    crashes: int
-    interrupts: int
-    suspect: bool  # to be run alone
-    fetched_ms: int = field(default=0, compare=False)  # by Redis' time; a repeated reply has another
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenRun:
-    """A run that is the caller's, and whose envelope it cannot read; to be acknowledged as dead."""
-
-    queue: str
-    run_id: str
-    attempt: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnReply:
-    """What a turn brought. ``lost``: the session is not open, nothing was done, and nothing the caller holds is its."""
-
-    lost: bool
-    runs: list[FetchedRun]
-    stale: list[str]  # acknowledged, but no longer the caller's
-    next_due_ms: int | None  # by Redis' time: when the next delayed run is due
-    now_ms: int
-    broken: list[BrokenRun]
+    run_id: str  # the id that stands: its own, or that of the run which holds its unique key
+    is_new: bool
+    is_duplicate: bool = False  # refused, because another unfinished run holds its unique key
 
 
 @dataclass(frozen=True, slots=True)
 class UnwantedRun:
-    """A run that must give way to a newer one of its schedule."""
+    """A run that must end: in favour of a newer one of its schedule, or because a person asked for it."""
 
     queue: str
     run_id: str
     session: str
     is_killed: bool  # its time to stop is over: Redis has let go of it already
+    is_cancelled: bool = False  # a person asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +109,8 @@ class Queues(QueueReads):
 
     def enqueue(
         self, *, nonce: str, envelopes: Sequence[Envelope], delays_ms: Sequence[int] | None = None
-    ) -> Call[list[bool]]:
-        """Put runs into their queues; the reply says for each whether it is new.
+    ) -> Call[list[Enqueued]]:
+        """Put runs into their queues; the reply says of each what became of it, in their order.
 
         Args:
             nonce: of this call, drawn once and kept for its retries, at most ten minutes.
@@ -171,8 +129,14 @@ class Queues(QueueReads):
             assert delay >= 0
             packed = pack(envelope)
             runs += [packed.run_id, packed.queue, delay, packed.data]
+        return self.enqueue_flat(nonce=nonce, ids=[envelope.id for envelope in envelopes], runs=runs)
+
+    def enqueue_flat(self, *, nonce: str, ids: Sequence[str], runs: Sequence[Argument]) -> Call[list[Enqueued]]:
+        """Put packed runs into their queues, as ``enqueue`` does. ``runs``: id, queue, delay in ms and data of each."""
+        assert nonce
+        assert len(runs) == 4 * len(ids)
         args = {"nonce": nonce, "runs": runs}
-        return script("enqueue").call(keys=self._prefix, args=args, parse=lambda r: [digit == 0x31 for digit in r])
+        return script("enqueue").call(keys=self._prefix, args=args, parse=lambda reply: _enqueued(ids, reply))
 
     def turn(
         self,
@@ -180,7 +144,7 @@ class Queues(QueueReads):
         session: str,
         seq: int,
         kind: Kind,
-        queues: Sequence[str],
+        queues: Sequence[str | tuple[str, int]],
         want: int,
         want_suspect: bool,
         acks: Sequence[Ack] = (),
@@ -193,7 +157,7 @@ class Queues(QueueReads):
             session: of the calling process.
             seq: grows with each turn. A turn whose reply was lost is asked again, unchanged, with the same one.
             kind: which jobs the caller can run.
-            queues: where it takes runs from.
+            queues: where it takes runs from, each with the most that this turn may take of it; a bare name: ``want``.
             want: how many it can start, at most 200.
             want_suspect: whether it is idle and so can take one suspect run, alone, in place of others.
             acks: at most 200, with at most ``CHILDREN_MAX`` children together.
@@ -203,9 +167,14 @@ class Queues(QueueReads):
         assert 0 <= want <= TURN_MAX
         assert len(acks) <= TURN_MAX
         assert sum(len(ack.children) for ack in acks) <= CHILDREN_MAX
-        items: list[Argument] = [check_name("queue", queue) for queue in queues]
+        items: list[Argument] = []
+        for entry in queues:
+            queue, most = (entry, want) if isinstance(entry, str) else entry
+            assert most >= 0
+            items += [check_name("queue", queue), most]
+        check_session(session)
         for ack in acks:
-            items.extend(_ack(check_session(session), ack))
+            items += acknowledgement(session, ack)
         for child in (child for ack in acks for child in ack.children):
             items += [child.packed.run_id, child.packed.queue, child.delay_ms, child.packed.data]
         args = {
@@ -220,7 +189,7 @@ class Queues(QueueReads):
             "ack_count": len(acks),
             "items": items,
         }
-        return script("turn").call(keys=self._prefix, args=args, parse=_turn)
+        return script("turn").call(keys=self._prefix, args=args, parse=parse_turn)
 
     def release_runs(
         self,
@@ -229,8 +198,11 @@ class Queues(QueueReads):
         items: Sequence[tuple[str, str, Release]],
         dead_cap: int = DEAD_CAP,
         history: int = HISTORY,
+        detail: str = "",
     ) -> Call[int]:
         """Give back runs that ``session`` holds, as (queue, run id, why); returns how many it still held.
+
+        ``detail`` says what ended their process, for people; its first ``DETAIL_BYTES_MAX`` bytes count.
 
         Condemn the session first: only then is it certain that its worker does not acknowledge them meanwhile.
         """
@@ -239,6 +211,7 @@ class Queues(QueueReads):
             "session": session,
             "history": history,
             "dead_cap": dead_cap,
+            "detail": detail.encode()[:DETAIL_BYTES_MAX].decode(errors="ignore"),  # no half of a character
             "items": [str(value) for item in items for value in item],
         }
         return script("release_runs").call(keys=self._prefix, args=args, parse=int)
@@ -254,13 +227,14 @@ class Queues(QueueReads):
         args = {"session": "", "queue": check_name("queue", queue), "cursor": cursor}
         return script("held").call(keys=self._prefix, args=args, parse=_orphans)
 
-    def unwanted(self, sessions: Sequence[str]) -> Call[list[UnwantedRun]]:
-        """Read which runs of ``sessions`` must give way, and forget what was asked of others that are gone."""
+    def unwanted(self, sessions: Sequence[str], *, history: int = HISTORY) -> Call[list[UnwantedRun]]:
+        """Read which runs of ``sessions`` must end, let go of those that did not in time, forget what is over."""
         parse = lambda reply: [  # noqa: E731 - one expression
-            UnwantedRun(text(queue), text(run_id), text(session), how == b"kill")
-            for queue, run_id, how, session in chunks(reply, 4)
+            UnwantedRun(text(queue), text(run_id), text(session), how == b"kill", why == b"cancelled")
+            for queue, run_id, how, session, why in chunks(reply, 5)
         ]
-        return script("queue_unwanted").call(keys=self._prefix, args={"sessions": list(sessions)}, parse=parse)
+        args = {"history": history, "sessions": list(sessions)}
+        return script("queue_unwanted").call(keys=self._prefix, args=args, parse=parse)
 
     def trim(
         self, queue: str, *, history: int = HISTORY, dead_cap: int = DEAD_CAP, dead_before_ms: int = 0
@@ -275,51 +249,16 @@ class Queues(QueueReads):
         return script("queue_trim").call(keys=self._prefix, args=args, parse=int)
 
 
-def _ack(session: str, ack: Ack) -> Iterator[Argument]:
-    has_result = ack.result is not None and ack.result_ttl_ms > 0
-    yield from (check_run_id(ack.run_id), check_name("queue", ack.queue), ack.attempt, ack.outcome.value)
-    yield ack.schedule or ""
-    yield pack_result(ack.run_id, ack.result or b"") if has_result else b""
-    yield ack.result_ttl_ms if has_result else 0
-    yield from (ack.retry_delay_ms, pack_error(ack.error), _line(session, ack))
-    yield "" if ack.kind is None else KIND_LETTER[ack.kind]
-    yield len(ack.children)
-
-
-def _line(session: str, ack: Ack) -> str:
-    """Return the history line; ``queue_reads.HistoryEntry`` is its other half. The note is last: it may hold bars."""
-    note = " ".join(ack.history_note.split())[:_NOTE_MAX]
-    times = (ack.started_ms, ack.ended_ms)
-    return "|".join(
-        str(part)
-        for part in (ack.run_id, ack.outcome.value, ack.attempt, session, *times, ack.job.replace("|", "/"), note)
-    )
-
-
-def _turn(reply: Any) -> TurnReply:
-    if reply[0] == b"LOST":
-        return TurnReply(lost=True, runs=[], stale=[], next_due_ms=None, now_ms=number(reply[1]), broken=[])
-    runs, broken = [], []
-    now_ms = number(reply[1])
-    for run_id, queue, data, charged, suspect in chunks(reply[4], 5):
-        attempts, crashes, interrupts = charges(charged)
-        try:
-            envelope = unpack(data)
-        except msgspec.DecodeError as error:
-            broken.append(BrokenRun(queue=text(queue), run_id=text(run_id), attempt=attempts + 1, reason=str(error)))
-            continue
-        run = FetchedRun(
-            queue=text(queue),
-            envelope=envelope,
-            attempt=attempts + 1,
-            crashes=crashes,
-            interrupts=interrupts,
-            suspect=suspect == b"1",
-            fetched_ms=now_ms,
-        )
-        runs.append(run)
-    due = optional_number(reply[2])
-    return TurnReply(lost=False, runs=runs, stale=texts(reply[3]), next_due_ms=due, now_ms=now_ms, broken=broken)
+def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
+    """Read a digit for each run, then the holders of the unique keys of those that have a 2, one a line."""
+    digits, *holders = text(reply).split("\n")
+    if not holders:  # most batches
+        return [Enqueued(run_id, digit == "1") for run_id, digit in zip(ids, digits, strict=True)]
+    left = iter(holders)
+    return [
+        Enqueued(next(left), is_new=False, is_duplicate=True) if digit == "2" else Enqueued(run_id, is_new=digit == "1")
+        for run_id, digit in zip(ids, digits, strict=True)
+    ]
 
 
 def _held(reply: Any) -> HeldPage:

@@ -119,10 +119,12 @@ class Chaos:
     def _stop(self, victim: Replica) -> None:
         if victim.is_alive:
             victim.stop()
+            incarnation = victim.id
 
             def end() -> None:
-                victim.kill()
-                self._later(S, lambda: self._boot(victim))
+                if victim.id == incarnation:  # the end of chaos may have killed it, and booted it anew
+                    victim.kill()
+                    self._later(S, lambda: self._boot(victim))
 
             self._later(2 * S, end)
 

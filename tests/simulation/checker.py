@@ -182,9 +182,9 @@ def _all_enqueued(world: World, decisions: Sequence[LogEntry], worker: Worker) -
 
 
 def _knew(world: World, late: Trust, epoch: int) -> bool:
-    """Whether the replica that trusts ``late`` had seen that another one holds ``epoch``, and of the loss before it won."""
+    """Whether the replica that trusts ``late`` had seen that another one holds ``epoch``."""
     name = late.replica.partition(".")[0]
-    is_known, lost_ns = False, -1
+    is_known = False
     for told in world.history:
         if told.at_ns > late.from_ns:
             break
@@ -194,10 +194,6 @@ def _knew(world: World, late: Trust, epoch: int) -> bool:
             is_known = is_known or told.fields["epoch"] == epoch
         elif told.event == "leader_released" and told.fields["epoch"] == epoch:
             return False  # its holder said that it is over
-        elif told.event == "redis_lost_data" and told.who == f"{name}/elector":
-            lost_ns = told.at_ns
-        elif told.event == "leader_acquired" and told.who == f"{name}/elector" and told.at_ns == lost_ns:
-            return False  # the grant itself told it of the loss; until then there was nothing to wait out
     return is_known
 
 

@@ -15,6 +15,7 @@ from supervisor.core.errors import StoreUnavailableError
 from supervisor.roles.agent import elector
 from supervisor.roles.agent.elector import Elector
 from supervisor.roles.agent.resignation import Resignation
+from supervisor.roles.agent.standing import Standing
 from supervisor.roles.scheduler import deciding
 from supervisor.roles.scheduler.asking import ASK_TIMEOUT_NS, Asking
 from supervisor.roles.scheduler.planner import Scheduler
@@ -108,7 +109,13 @@ def _one_nonce(self: Elector, standing: Any) -> None:
     _ELECTOR(self, standing)
 
 
+def _undisputed(self: Standing, view: Any) -> None:
+    _SAW(self, view)
+    self.disputed_until_ns = 0
+
+
 _OBSERVE = lease.Observation.of
+_SAW = Standing.saw
 _OWED = owed
 _ASK = Asking.ask
 _LOSE = Elector._lose
@@ -172,6 +179,7 @@ MUTANTS: dict[str, Mutation] = {
     "trust counts from the reply": python(elector, "granted", _granted_at_reply),
     "two replicas draw the same nonce": python(Elector, "__init__", _one_nonce),
     "the lease is released before the scheduler stops": python(Resignation, "resign", _released_first),
+    "a grant that tells of a loss of data is trusted at once": python(Standing, "saw", _undisputed),
     "a follower campaigns without having watched": python(lease.Observation, "of", _at_once),
     "a follower waits for ever": python(lease, "SLACK_NS", 10**15),
     "a replica that lost once never contends again": python(Elector, "_lose", _never_again),
@@ -200,6 +208,7 @@ FOCUS: dict[str, str] = {
     "release does not compare the term": "stop resign repeated lost_reply",
     "renewal extends anybody's term": "pause partition",
     "campaign forgets the floor": "emptied server_step",
+    "a grant that tells of a loss of data is trusted at once": "emptied pause",
     "epochs come from the clock alone": "crash stop",
     "promotion keeps the epoch": "crash_scheduler",
     "a request to resign is taken for any term": "resign crash",

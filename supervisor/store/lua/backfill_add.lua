@@ -12,6 +12,7 @@
 --
 -- Includes  clock
 --           queue
+--           limits
 --           control
 --           backfill
 --

@@ -18,6 +18,7 @@
 -- Includes  clock
 --           term
 --           queue
+--           limits
 --           control
 --           backfill
 --
@@ -41,7 +42,7 @@ for i = FIRST, #ARGV, FIELDS do
   if not_whole(i, i) or not is_head(ARGV[i + 3]) then
     return refuse('item ' .. ARGV[i + 1])
   end
-  check_types(ARGV[i + 2], string.sub(ARGV[i + 3], 1, 2))
+  check_types(ARGV[i + 2], string.sub(ARGV[i + 3], 1, 3))
 end
 check_plan()
 local now = now_ms()

@@ -9,6 +9,7 @@
 -- Includes  clock
 --           term
 --           queue
+--           limits
 --           control
 --           define
 --

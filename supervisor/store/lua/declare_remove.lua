@@ -8,6 +8,7 @@
 -- Includes  clock
 --           term
 --           queue
+--           limits
 --           control
 --
 -- Returns  one digit for each: 1 removed, 0 it was not there, or is dynamic

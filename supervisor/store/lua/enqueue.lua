@@ -6,61 +6,98 @@
 --
 -- Includes  clock
 --           queue
+--           limits
 --
--- Returns  one digit for each run: 1 new, 0 its id was there. A repeated nonce gets the first reply again, also when
---          the runs have ended since.
+-- Returns  one digit for each run: 1 new, 0 its id was there, 2 refused, because another unfinished run holds its unique
+--          key; then, each on a line of its own, the ids of those holders. A repeated nonce gets the first reply again,
+--          also when the runs have ended since.
 local FIELDS, MEMORY_MS = 4, 600000
 local memory = KEYS[1] .. 'enqueues:' .. ARGV[1]
 local earlier = redis.call('GET', memory)
 if earlier then
   return earlier
 end
-if ARGV[1] == '' or #ARGV < 1 + FIELDS or (#ARGV - 1) % FIELDS ~= 0 then
+local argv, last = ARGV, #ARGV -- a global costs more than a local
+if argv[1] == '' or last < 1 + FIELDS or (last - 1) % FIELDS ~= 0 then
   return refuse('nonce and runs of id, queue, delay_ms, data')
 end
-for i = 2, #ARGV, FIELDS do
-  if not string.match(ARGV[i + 2], '^%d+$') or not is_head(ARGV[i + 3]) then
-    return refuse('delay or data of ' .. ARGV[i])
+
+-- Runs of one queue, kind and priority share what is checked, asked and written.
+local by_queue, order = {}, {}
+for i = 2, last, FIELDS do
+  local queue, data = argv[i + 1], argv[i + 3]
+  local of = by_queue[queue]
+  if not of then
+    of = { name = queue, ids = {}, places = {}, heads = {}, kinds = {}, lists = {} }
+    by_queue[queue] = of
+    order[#order + 1] = of
   end
+  local n, head = #of.ids + 1, string.sub(data, 1, 3)
+  local kind = of.kinds[head]
+  if (not kind or string.byte(head, 3) == 91) and not is_head(data)
+    or (argv[i + 2] ~= '0' and not string.find(argv[i + 2], '^%d+$')) then
+    return refuse('delay or data of ' .. argv[i])
+  end
+  if not kind then
+    local list = ready(queue, head) -- shared by those with limits and those without
+    kind = of.lists[list] or { list = list, letter = string.sub(head, 1, 1), ids = {} }
+    of.lists[list], of.kinds[head] = kind, kind
+  end
+  of.ids[n], of.places[n], of.heads[n] = argv[i], i, kind
 end
-local checked = {}
-for i = 2, #ARGV, FIELDS do
-  local head = ARGV[i + 1] .. ' ' .. string.sub(ARGV[i + 3], 1, 2)
-  if not checked[head] then
-    checked[head] = true
-    check_types(ARGV[i + 1], string.sub(ARGV[i + 3], 1, 2))
+for _, of in ipairs(order) do -- raises, before the first write, if a key is not ours
+  for head in pairs(of.kinds) do
+    check_types(of.name, head)
   end
 end
 
 local now = now_ms()
-local reply, lists, counts = {}, {}, {}
-for i = 2, #ARGV, FIELDS do
-  local id, queue, wait, data = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3]
-  local is_new = create(queue, id, data)
-  if not counts[queue] then
-    counts[queue] = { a = 0, s = 0, new = 0 }
-    redis.call('SADD', KEYS[1] .. 'queues', queue)
+local digits, holders = {}, {}
+for _, of in ipairs(order) do
+  local known, fresh, seen, new, later = redis.call('HMGET', q(of.name, 'data'), unpack(of.ids)), {}, {}, 0, {}
+  for n, i in ipairs(of.places) do
+    local id, data, digit = argv[i], argv[i + 3], '0'
+    if not known[n] and not seen[id] then
+      local holder
+      digit = '1'
+      if string.byte(data, 3) == 91 then
+        holder = select(2, create(of.name, id, data))
+      else
+        local at = #fresh
+        fresh[at + 1], fresh[at + 2] = id, data
+      end
+      if holder then
+        digit, holders[i] = '2', string.gsub(holder, '^%S+ ', '')
+      else
+        seen[id], new = true, new + 1
+        local ids = argv[i + 2] == '0' and of.heads[n].ids or later
+        ids[#ids + 1] = ids == later and i or id
+      end
+    end
+    digits[(i - 2) / FIELDS + 1] = digit
   end
-  if is_new then
-    counts[queue].new = counts[queue].new + 1
+  if #fresh > 0 then
+    redis.call('HSET', q(of.name, 'data'), unpack(fresh))
   end
-  if is_new and wait > 0 then
-    delay(queue, id, data, now + wait)
-  elseif is_new then
-    local list, letter = ready(queue, data), string.sub(data, 1, 1)
-    lists[list] = lists[list] or {}
-    table.insert(lists[list], id)
-    counts[queue][letter] = counts[queue][letter] + 1
+  for _, i in ipairs(later) do
+    delay(of.name, argv[i], argv[i + 3], now + tonumber(argv[i + 2]))
   end
-  reply[#reply + 1] = is_new and '1' or '0'
+  local bells = { a = 0, s = 0 }
+  for _, kind in pairs(of.lists) do
+    if #kind.ids > 0 then
+      redis.call('RPUSH', kind.list, unpack(kind.ids))
+      bells[kind.letter] = bells[kind.letter] + #kind.ids
+    end
+  end
+  redis.call('SADD', KEYS[1] .. 'queues', of.name)
+  count_add(of.name, 'in', new)
+  ring(of.name, 'a', math.min(bells.a, 4)) -- whoever wakes rings on while work is left
+  ring(of.name, 's', math.min(bells.s, 4))
 end
-for list, ids in pairs(lists) do
-  redis.call('RPUSH', list, unpack(ids))
+local lines = { table.concat(digits) }
+for i = 2, last, FIELDS do
+  lines[#lines + 1] = holders[i]
 end
-for queue, count in pairs(counts) do
-  count_add(queue, 'in', count.new)
-  ring(queue, 'a', math.min(count.a, 4)) -- whoever wakes rings on while work is left
-  ring(queue, 's', math.min(count.s, 4))
-end
-redis.call('SET', memory, table.concat(reply), 'PX', MEMORY_MS)
-return table.concat(reply)
+local reply = table.concat(lines, '\n')
+redis.call('SET', memory, reply, 'PX', MEMORY_MS)
+return reply

@@ -22,10 +22,13 @@
 -- Includes  clock
 --           term
 --           queue
+--           limits
+--           stale
+--           place
 --           state
 --
 -- Returns  now_ms, then code and watermark for each item
---          FIRED      enqueued
+--          FIRED      enqueued; or it ended at once, recorded as a duplicate: another run holds its unique key
 --          SKIPPED    as many runs as may be are unfinished: decided, nothing enqueued
 --          BUFFERED   the same, and this nominal time waits for one of them to end
 --          DROPPED    the same, and the buffer is full; or what waited was too old
@@ -72,10 +75,14 @@ local function group_of(queue, data)
   local of = kinds[queue] or { known = {} }
   kinds[queue] = of
   if not of[head] then
-    check_types(queue, head)
+    check_types(queue, string.sub(data, 1, 3))
     of[head] = { queue = queue, list = ready(queue, data), letter = string.sub(data, 1, 1), ids = {}, new = {},
       known = of.known, entering = {} }
     groups[#groups + 1] = of[head]
+  end
+  if header_of(data) and not of.is_limited then
+    check_types(queue, string.sub(data, 1, 3))
+    of.is_limited = true
   end
   return of[head]
 end
@@ -117,8 +124,21 @@ local pauses = redis.call('HLEN', S .. 'paused') > 0 and redis.call('HMGET', S .
 local scores = redis.call('ZMSCORE', S .. 'next', unpack(names))
 local now, limit = now_ms(), tonumber(ARGV[3])
 local running, packed, extended, wanted = {}, {}, {}, {} -- by place: live runs, state, and score once they are touched
-local log, at = {}, whole(now)
+local log, at, twins = {}, whole(now), {}
+local verified = {}
+local function verify(queue)
+  if not verified[queue] then
+    verified[queue] = true
+    check_queue(queue)
+  end
+end
+for _, item in ipairs(items) do -- what may have to give way lies in these
+  for queue in string.gmatch(item.policy.overlap ~= 'allow' and lives[item.n] or '', '(%S+) [^\n]+') do
+    verify(queue)
+  end
+end
 for _, group in ipairs(groups) do
+  verify(group.queue)
   for k, data in ipairs(redis.call('HMGET', q(group.queue, 'data'), unpack(group.ids))) do
     group.known[group.ids[k]] = data and true or nil
   end
@@ -184,11 +204,16 @@ local function give_way(line, is_forced)
     end
   end
   local session, attempt, fetched = string.match(token or '', '^(.*)|(%d+)|(%d+)$')
-  local job = string.match(redis.call('HGET', q(queue, 'data'), id) or '', '"job":"([^"|]*)"')
+  local data = redis.call('HGET', q(queue, 'data'), id) or ''
+  local job = string.match(data, '"job":"([^"|]*)"')
+  if not token then -- also of one of this very batch, which is not in its list yet: it will be skipped there
+    leave(queue, id, place_of(queue, id, data))
+  end
   redis.call('HDEL', q(queue, 'run'), id)
   redis.call('HDEL', q(queue, 'data'), id)
   redis.call('HDEL', q(queue, 'att'), id)
   redis.call('HDEL', q(queue, 'err'), id)
+  end_limits(queue, id)
   history_add(queue, HISTORY, table.concat({ id, 'replaced', attempt or '0', session or '', fetched or whole(now),
     whole(now), job or '', 'a newer run of its schedule took its place' }, '|'))
   count_add(queue, 'replaced', 1)
@@ -218,11 +243,19 @@ end
 
 local function enqueue(n, item, policy)
   local group, id = item.group, item.id
+  local holder = not group.known[id] and claim(group.queue, id, item.data)
+  if holder then -- it ends at once, and what waits for its end is told when all is written
+    twins[#twins + 1] = { item = item, holder = holder }
+    return
+  end
   if not group.known[id] then -- an id names one run
     group.known[id] = true
     group.new[#group.new + 1] = id
     group.new[#group.new + 1] = item.data
     group.entering[#group.entering + 1] = id
+    if header_of(item.data) then
+      flush(group) -- whoever wants its unique key in this batch looks for it
+    end
   end
   group.is_used = true
   if policy.overlap ~= 'allow' or policy.is_delayed then
@@ -506,6 +539,10 @@ for _, item in ipairs(items) do
       redis.call('HSET', S .. 'wait', item.name, wait)
     end
   end
+end
+for _, twin in ipairs(twins) do
+  refuse_twin(twin.item.policy.queue, twin.item.id, twin.item.data, twin.holder, HISTORY, now)
+  live_ended(twin.item.name, 'duplicate')
 end
 for first = 1, #log, LINES do
   local lines = table.concat(log, '\n', first, math.min(first + LINES - 1, #log))

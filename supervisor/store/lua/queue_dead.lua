@@ -1,18 +1,27 @@
--- Read the runs of a queue that were given up, newest first. Writes nothing.
+-- Read the runs of a queue that were given up. Writes nothing.
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
---       count          at most so many
+--       count          at most so many in a page, 1 to 10000
+--       order          newest: in that order; any: each run that is dead from the first page to the last comes
+--       position       0 at first, then the one of the previous page
 --
 -- Includes  clock
 --
--- Returns  id, died_ms, data, charges, error for each
-if not_whole(2, 2) then
-  return refuse('count must be a whole number')
+-- Returns  next position (0 at the end), then id, died_ms, data, charges, error for each. One may come twice.
+if not_whole(2, 2) or tonumber(ARGV[2]) < 1 or tonumber(ARGV[2]) > 10000 or not_whole(4, 4) then
+  return refuse('a count of 1 to 10000, and a position')
 end
-local Q = KEYS[1] .. 'q:' .. ARGV[1] .. ':'
-local reply = {}
-local found = redis.call('ZREVRANGE', Q .. 'dead', 0, tonumber(ARGV[2]) - 1, 'WITHSCORES')
+local Q, count, position = KEYS[1] .. 'q:' .. ARGV[1] .. ':', tonumber(ARGV[2]), tonumber(ARGV[4])
+local following, found = '0', {}
+if ARGV[3] == 'newest' then
+  found = redis.call('ZREVRANGE', Q .. 'dead', position, position + count - 1, 'WITHSCORES')
+  following = #found < 2 * count and '0' or whole(position + count)
+else
+  local page = redis.call('ZSCAN', Q .. 'dead', ARGV[4], 'COUNT', count)
+  following, found = page[1], page[2]
+end
+local reply = { following }
 for i = 1, #found, 2 do
   local id, n = found[i], #reply
   reply[n + 1], reply[n + 2] = id, found[i + 1]

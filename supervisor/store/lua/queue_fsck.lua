@@ -1,16 +1,17 @@
--- Verify a queue's invariants. Writes nothing.
+-- Verify a queue's invariants at one moment. Writes nothing. For a queue with much in it: queue_fsck_page, queue_fsck_run.
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
 --       limit          with more runs than this, whether every run is somewhere is not asked
 --
 -- Returns  one line for each violation, at most 100
---          A run is in exactly one place: one ready or suspect list, once; or running; or later; or dead.
---          What runs, is due or is dead has data. What is charged has data. A list may hold ids without data: cancelled
---          runs, dropped when they are met.
+--          A run is in exactly one place: one ready or suspect list, once; or running; or later; or blocked; or dead.
+--          What is dead or blocked has data. What is charged has data. A list may hold ids without data, and entries that
+--          are counted as stale: both are dropped when they are met.
+--          A run that holds limits exists and is not dead; it has a slot of its concurrency key as long as it runs.
 --          Whoever runs something has an open or dying session. Counters of charges can be read.
 local Q, LIMIT, FOUND_MAX = KEYS[1] .. 'q:' .. ARGV[1] .. ':', tonumber(ARGV[2]), 100
-local found, place, cancelled, total = {}, {}, {}, redis.call('HLEN', Q .. 'data')
+local found, place, cancelled, stale, total = {}, {}, {}, {}, redis.call('HLEN', Q .. 'data')
 local is_whole = total <= LIMIT
 
 local function violation(id, what)
@@ -52,8 +53,11 @@ end
 for _, name in ipairs({ 'ready:a:0', 'ready:a:1', 'ready:a:2', 'ready:s:0', 'ready:s:1', 'ready:s:2', 'suspect:a',
   'suspect:s' }) do
   for _, id in ipairs(redis.call('LRANGE', Q .. name, 0, LIMIT)) do
-    local data = redis.call('HGET', Q .. 'data', id)
-    if data then
+    local data, entry = redis.call('HGET', Q .. 'data', id), name .. ' ' .. id
+    stale[entry] = stale[entry] or tonumber(redis.call('HGET', Q .. 'stale', entry) or 0)
+    if stale[entry] > 0 then
+      stale[entry] = stale[entry] - 1
+    elseif data then
       put(id, name)
       local letter, priority = string.match(name, ':(%a):?(%d?)$')
       if string.sub(data, 1, 1) ~= letter or (priority ~= '' and string.sub(data, 2, 2) ~= priority) then
@@ -62,6 +66,29 @@ for _, name in ipairs({ 'ready:a:0', 'ready:a:1', 'ready:a:2', 'ready:s:0', 'rea
     else
       cancelled[id] = true
     end
+  end
+end
+for entry, count in pairs(stale) do
+  if count > 0 then
+    violation(entry, 'counted as stale more often than it is there')
+  end
+end
+local blocked = redis.call('HSCAN', Q .. 'blocked', 0, 'COUNT', LIMIT)[2]
+for i = 1, #blocked, 2 do
+  put(blocked[i], 'blocked')
+  if not has_data(blocked[i]) then
+    violation(blocked[i], 'blocked without data')
+  end
+end
+local held = redis.call('HSCAN', Q .. 'limits', 0, 'COUNT', LIMIT)[2]
+for i = 1, #held, 2 do
+  local id, header = held[i], held[i + 1]
+  local key = string.match(header, '[%[;]c%d+:([^;%]]+)')
+  local has_slot = key and redis.call('SISMEMBER', KEYS[1] .. 'limit:c:' .. key, ARGV[1] .. ' ' .. id) == 1
+  if not has_data(id) or place[id] == 'dead' then
+    violation(id, 'holds limits, and is over')
+  elseif key and has_slot ~= (place[id] == 'run') then
+    violation(id, 'in ' .. (place[id] or 'no place') .. (has_slot and ' with' or ' without') .. ' a slot of ' .. key)
   end
 end
 local charged = redis.call('HSCAN', Q .. 'att', 0, 'COUNT', LIMIT)[2]

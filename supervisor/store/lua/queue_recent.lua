@@ -1,11 +1,16 @@
 -- Read the newest ended attempts of a queue. Writes nothing.
 --
--- KEYS  hist           stream: ended attempts
+-- KEYS  hist           list: ended attempts, the newest at the right
 -- ARGV  count          at most so many
 --
+-- Includes  clock
+--
 -- Returns  lines, newest first
-local reply = {}
-for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', ARGV[1])) do
-  reply[#reply + 1] = entry[2][2]
+if not_whole(1, 1) or tonumber(ARGV[1]) < 1 then
+  return refuse('count must be above 0')
+end
+local lines, reply = redis.call('LRANGE', KEYS[1], '-' .. ARGV[1], -1), {}
+for n = #lines, 1, -1 do
+  reply[#reply + 1] = lines[n]
 end
 return reply

@@ -8,6 +8,7 @@
 --
 -- Includes  clock
 --           queue
+--           limits
 --
 -- Returns  how many entries went; at most 500 dead runs in one call, so call again while it returns as many
 local PAGE = 500
@@ -15,7 +16,8 @@ if not_whole(2, 4) then
   return refuse('history, dead_cap and dead_before_ms must be whole numbers')
 end
 local queue = ARGV[1]
-local gone = redis.call('XTRIM', q(queue, 'hist'), 'MAXLEN', ARGV[2])
+local gone = math.max(redis.call('LLEN', q(queue, 'hist')) - tonumber(ARGV[2]), 0)
+redis.call('LTRIM', q(queue, 'hist'), gone, -1)
 local old = redis.call('ZRANGEBYSCORE', q(queue, 'dead'), '-inf', '(' .. ARGV[4], 'LIMIT', 0, PAGE)
 local excess = redis.call('ZCARD', q(queue, 'dead')) - tonumber(ARGV[3])
 if excess > #old then

@@ -4,28 +4,33 @@
 -- ARGV  session        that holds them
 --       history        how many ended attempts each queue remembers
 --       dead_cap       how many dead runs each queue keeps
+--       detail         what ended their process, for people; may be empty
 --       items...       queue, id, how: once for each run. How is unstarted, interrupted, crashed or suspect
 --
 -- Includes  clock
 --           queue
+--           limits
 --
 -- Returns  how many were given back. One that the session does not hold is left alone, so that two callers, or one
 --          that repeats itself, do no harm.
 --
 -- To the head of the list that the run came from. A crash is charged, and pauses the run for 1, 5, then 30 s, so that a
 -- poisonous one cannot storm; at its last it is dead. A run that was in flight beside others when the process died runs
--- alone next. What must not run twice and may have begun is dead: "lost".
-local FIELDS, FIRST, DELAYS_MS = 3, 4, { 1000, 5000, 30000 }
+-- alone next. What must not run twice and may have begun is dead: "lost". A run whose end a person asked for, which its
+-- worker did not live to obey, ends cancelled.
+local FIELDS, FIRST, DELAYS_MS = 3, 5, { 1000, 5000, 30000 }
 local HOW = { unstarted = true, interrupted = true, crashed = true, suspect = true }
 local session, history, dead_cap = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local detail = string.gsub(string.sub(ARGV[4] or '', 1, 200), '[%c|]', '/')
+local reclaimed = detail == '' and 'reclaimed' or 'reclaimed: ' .. detail
 if session == '' or not_whole(2, 3) or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
-  return refuse('history, dead_cap and items of 3 fields')
+  return refuse('history, dead_cap, detail and items of 3 fields')
 end
 for i = FIRST, #ARGV, FIELDS do
   if not HOW[ARGV[i + 2]] then
     return refuse('how ' .. ARGV[i + 2])
   end
-  for _, part in ipairs({ 'run', 'data', 'att', 'err' }) do -- raises, before the first write, if a key is not ours
+  for _, part in ipairs({ 'run', 'data', 'att', 'err', 'limits' }) do -- raises, before the first write, if a key is not ours
     redis.call('HLEN', q(ARGV[i], part))
   end
   redis.call('ZCARD', q(ARGV[i], 'later'))
@@ -40,13 +45,14 @@ end
 local now = now_ms()
 
 local function template_of(data)
-  local is_json, envelope = pcall(cjson.decode, string.sub(data, 3))
+  local is_json, envelope = pcall(cjson.decode, string.sub(data, 3 + #(header_of(data) or '')))
   local template = is_json and type(envelope) == 'table' and envelope['template']
   return type(template) == 'table' and template or {}
 end
 
 local function kill(queue, id, attempt, template, reason)
-  local err = cjson.encode({ reason = reason, session = session, attempt = tonumber(attempt) or 0, at_ms = whole(now) })
+  local err = cjson.encode({ reason = reason, session = session, attempt = tonumber(attempt) or 0, at_ms = whole(now),
+    detail = detail ~= '' and detail or nil })
   give_up(queue, id, now, dead_cap, err)
   live_remove('', id, 'dead')
   count_add(queue, 'dead', 1)
@@ -78,6 +84,11 @@ local function put_back(queue, id, how, attempt, data, template)
   return how
 end
 
+local function line(id, outcome, attempt, fetched, template)
+  local job = string.gsub(tostring(template['job'] or ''), '|', '/')
+  return table.concat({ id, outcome, attempt or '', session, fetched or '', whole(now), job, reclaimed }, '|')
+end
+
 local released = 0
 for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their order
   local queue, id, how = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -86,14 +97,19 @@ for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their
     local attempt, fetched = string.match(token, '|(%d+)|(%d+)$')
     local data = redis.call('HGET', q(queue, 'data'), id)
     redis.call('HDEL', q(queue, 'run'), id)
+    release_all(queue, { id }, false)
     released = released + 1
-    if data then
+    if data and is_cancelled(queue, id, token .. '|') then
+      redis.call('HDEL', q(queue, 'data'), id)
+      forget(queue, '', id)
+      count_add(queue, 'cancelled', 1)
+      history_add(queue, history, line(id, 'cancelled', attempt, fetched, template_of(data)))
+    elseif data then
       local template = template_of(data)
       local ended = put_back(queue, id, how, attempt, data, template)
       count_add(queue, 'reclaim_' .. how, 1)
       if ended ~= 'unstarted' and ended ~= 'suspect' then
-        history_add(queue, history, table.concat({ id, ended, attempt or '', session, fetched or '', whole(now),
-          (string.gsub(tostring(template['job'] or ''), '|', '/')), 'reclaimed' }, '|'))
+        history_add(queue, history, line(id, ended, attempt, fetched, template))
       end
     else
       forget(queue, '', id)

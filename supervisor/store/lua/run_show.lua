@@ -5,9 +5,16 @@
 --       scan           how many of the newest ended attempts of each queue are searched
 --       queues...      where to look; none: in all
 --
--- Returns  state, queue, data, charges, token, due_ms, died_ms, error, result, lines of ended attempts …
---          State is running, later, dead, queued, finished or unknown.
-local id, queues, reply, lines = ARGV[1], {}, nil, {}
+-- Includes  clock
+--
+-- Returns  state, queue, data, charges, token, due_ms, died_ms, error, result, progress, the concurrency key that it waits
+--          for, up to three runs that hold a slot of that key, one a line, lines of ended attempts …
+--          State is running, later, dead, blocked, queued, finished or unknown.
+local HOLDERS_MAX = 3
+if not_whole(2, 2) or tonumber(ARGV[2]) < 1 then
+  return refuse('scan must be above 0')
+end
+local id, queues, lines = ARGV[1], {}, {}
 for i = 3, #ARGV do
   queues[#queues + 1] = ARGV[i]
 end
@@ -15,31 +22,47 @@ if #queues == 0 then
   queues = redis.call('SMEMBERS', KEYS[1] .. 'queues')
   table.sort(queues)
 end
-local result = redis.call('GET', KEYS[1] .. 'result:' .. id)
 
-for _, queue in ipairs(queues) do
+local function holders_of(key)
+  local sample = redis.call('SRANDMEMBER', KEYS[1] .. 'limit:c:' .. key, HOLDERS_MAX)
+  table.sort(sample)
+  return table.concat(sample, '\n')
+end
+
+-- State, queue, data … error of a run that exists in `queue`; nil if it does not.
+local function look(queue)
   local Q = KEYS[1] .. 'q:' .. queue .. ':'
-  local token = redis.call('HGET', Q .. 'run', id)
-  local data = redis.call('HGET', Q .. 'data', id)
-  local due = redis.call('ZSCORE', Q .. 'later', id)
-  local died = redis.call('ZSCORE', Q .. 'dead', id)
-  if not reply and (token or data) then
-    local state = token and 'running' or due and 'later' or died and 'dead' or 'queued'
-    reply = { state, queue, data or '', redis.call('HGET', Q .. 'att', id) or '', token or '', due or '', died or '',
-      redis.call('HGET', Q .. 'err', id) or '', result or '' }
+  local token, data = redis.call('HGET', Q .. 'run', id), redis.call('HGET', Q .. 'data', id)
+  if not token and not data then
+    return nil
   end
-  for _, entry in ipairs(redis.call('XREVRANGE', Q .. 'hist', '+', '-', 'COUNT', ARGV[2])) do
-    if string.sub(entry[2][2], 1, #id + 1) == id .. '|' then
-      lines[#lines + 1] = entry[2][2]
-      if not reply then
-        reply = { 'finished', queue, '', '', '', '', '', '', result or '' }
+  local due, died = redis.call('ZSCORE', Q .. 'later', id), redis.call('ZSCORE', Q .. 'dead', id)
+  local key = redis.call('HGET', Q .. 'blocked', id)
+  local state = token and 'running' or due and 'later' or died and 'dead' or key and 'blocked' or 'queued'
+  return { state, queue, data or '', redis.call('HGET', Q .. 'att', id) or '', token or '', due or '', died or '',
+    redis.call('HGET', Q .. 'err', id) or '', key or '', key and holders_of(key) or '' }
+end
+
+local found = nil
+for _, queue in ipairs(queues) do
+  found = found or look(queue)
+  local ended = redis.call('LRANGE', KEYS[1] .. 'q:' .. queue .. ':hist', '-' .. ARGV[2], -1)
+  for n = #ended, 1, -1 do
+    if string.sub(ended[n], 1, #id + 1) == id .. '|' then
+      lines[#lines + 1] = ended[n]
+      if #lines == 1 and not found then
+        found = { 'finished', queue, '', '', '', '', '', '', '', '' }
       end
     end
   end
 end
-if not reply then
-  reply = { result and 'finished' or 'unknown', '', '', '', '', '', '', '', result or '' }
+local result, progress = redis.call('GET', KEYS[1] .. 'result:' .. id), redis.call('GET', KEYS[1] .. 'progress:' .. id)
+local shown = found or { result and 'finished' or 'unknown', '', '', '', '', '', '', '', '', '' }
+local reply = {}
+for n = 1, 8 do
+  reply[n] = shown[n]
 end
+reply[9], reply[10], reply[11], reply[12] = result or '', progress or '', shown[9], shown[10]
 for _, line in ipairs(lines) do
   reply[#reply + 1] = line
 end

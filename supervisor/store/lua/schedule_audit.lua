@@ -6,6 +6,7 @@
 --
 -- Includes  clock
 --           queue
+--           limits
 --
 -- Returns  cursor (0 at the end), then the ids. There are none unless something is wrong.
 local S = KEYS[1] .. 'schedule:'

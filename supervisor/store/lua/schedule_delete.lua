@@ -5,6 +5,7 @@
 --
 -- Includes  clock
 --           queue
+--           limits
 --           control
 --
 -- Returns  now_ms, then code and revision for each

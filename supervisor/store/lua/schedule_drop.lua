@@ -5,6 +5,7 @@
 --
 -- Includes  clock
 --           queue
+--           limits
 --           control
 --
 -- Returns  how many were dropped, for each

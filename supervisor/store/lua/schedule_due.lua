@@ -13,6 +13,7 @@
 --
 -- Includes  clock
 --           queue
+--           limits
 --
 -- Returns  now_ms, how many are in the plan, how many definitions there are, how many are overdue, first due time after `until_ms` (or empty), 1 if there may be more of the soon ones, the
 --          last entry of the stream of changes, 1 if there may be more late ones,

@@ -9,6 +9,7 @@
 --
 -- Includes  clock
 --           queue
+--           limits
 --           control
 --
 -- Returns  now_ms, until_ms (or empty), then PAUSED or UNKNOWN for each

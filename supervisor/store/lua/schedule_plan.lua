@@ -15,6 +15,7 @@
 -- Includes  clock
 --           term
 --           queue
+--           limits
 --           control
 --
 -- Returns  now_ms, then for each item

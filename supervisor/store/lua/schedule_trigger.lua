@@ -12,10 +12,11 @@
 --
 -- Includes  clock
 --           queue
+--           limits
 --           control
 --
 -- Returns  code and now_ms
---          TRIGGERED  enqueued
+--          TRIGGERED  enqueued; or it ended at once, recorded as a duplicate: another run holds its unique key
 --          DUPLICATE  this run was enqueued before, and is remembered, unfinished or dead; nothing written. A repeated
 --                     call answers so
 --          SKIPPED    an earlier run is unfinished; nothing written
@@ -26,7 +27,7 @@ if not_whole(2, 2) or not_whole(4, 5) or not is_head(ARGV[8]) or tonumber(ARGV[5
   return refuse('revision, overlap, max_running, memory_ms and data')
 end
 check_plan()
-check_types(ARGV[7], string.sub(ARGV[8], 1, 2))
+check_types(ARGV[7], string.sub(ARGV[8], 1, 3))
 local now, id, run = now_ms(), ARGV[1], ARGV[6]
 local memory = KEYS[1] .. 'ran:' .. run
 if redis.call('EXISTS', memory) == 1 or redis.call('HEXISTS', q(ARGV[7], 'data'), run) == 1 then
@@ -39,14 +40,13 @@ end
 if parts(record) ~= ARGV[2] then
   return { 'STALE', whole(now) }
 end
-if ARGV[3] == 'skip' then
-  local lines = unfinished(id)
-  if #lines >= tonumber(ARGV[4]) then
-    return { 'SKIPPED', whole(now) }
-  end
+local lines = ARGV[3] == 'skip' and unfinished(id) or {}
+if ARGV[3] == 'skip' and #lines >= tonumber(ARGV[4]) then
+  return { 'SKIPPED', whole(now) }
+end
+redis.call('SET', memory, whole(now), 'PX', ARGV[5])
+if start(ARGV[7], run, ARGV[8]) and ARGV[3] == 'skip' then
   lines[#lines + 1] = ARGV[7] .. ' ' .. run
   redis.call('HSET', SCHEDULE .. 'live', id, table.concat(lines, '\n'))
 end
-redis.call('SET', memory, whole(now), 'PX', ARGV[5])
-start(ARGV[7], run, ARGV[8])
 return { 'TRIGGERED', whole(now) }

@@ -8,114 +8,167 @@
 --       want_suspect   1: it is idle, so it can take one suspect run alone
 --       history        how many ended attempts each queue remembers
 --       dead_cap       how many dead runs each queue keeps
---       queue_count    how many queue names follow
+--       queue_count    how many queues follow, with two items each
 --       ack_count      how many acknowledgements follow them
---       items...       queue names; then for each acknowledgement: id, queue, attempt, outcome, schedule, result,
---                      result_ttl_ms, retry_delay_ms, error, line, kind, child_count, where an empty one means none;
---                      then the children of all of them, in the same order: id, queue, delay_ms, data
+--       items...       for each queue: name, and how many of its runs may be fetched; then for each acknowledgement:
+--                      its history line, `<id>|<outcome>|<attempt>|…`, and its queue; where there is more to say, in
+--                      place of the queue `<queue> <schedule> <result_ttl_ms> <retry_delay_ms> <kind> <child_count>`,
+--                      - meaning none, and the result or the error, or empty; then the children of all of them, in the
+--                      same order: id, queue, delay_ms, data
 --
 -- Includes  clock
 --           queue
+--           limits
+--           stale
+--           fetch
 --
 -- Returns  LOST, now_ms: the session is not open. Nothing was done, and the caller must stop what it runs
---          TURN, now_ms, next_due_ms (or empty), stale ids, runs as id, queue, data, charges, is_suspect
+--          TURN, now_ms, next_due_ms (or empty), stale ids, runs as id, data, `<queue>[ <charges>][ s]`; s: a suspect
 --          error OLDSEQ: a later turn was answered
 --
 -- An acknowledgement counts only if (session, attempt) still owns the run; else its id comes back as stale and it has
 -- no effect. The same (session, seq) again does nothing and gets its runs again.
 -- Children come into being with the acknowledgement that carries them, all of them or none (adr/0018). One whose id
--- is in its queue already is left alone.
--- Order of the ready lists: high, normal, low, across all queues; in every tenth turn low comes first, so that it
--- cannot starve. Queues take turns at being first. An id without data was cancelled: it is dropped and not counted.
+-- is in its queue already is left alone; one whose unique key another run holds ends at once (adr/0021).
+-- An id without data was cancelled: it is dropped and not counted.
 -- A run is written to `run` before it leaves its list, so that no error in between can lose it.
-local ACK, CHILD, FIRST, PROMOTE_MAX, PASSES_MAX, CHILDREN_MAX = 12, 4, 10, 64, 10, 1000
-local ENDS = { ok = true, expired = true, replaced = true } -- nothing of the run is kept but history and result
-local OUTCOMES = { ok = true, expired = true, replaced = true, retry = true, dead = true, giveback = true }
-local session, letter = ARGV[1], ARGV[3]
+local CHILD, FIRST, CHILDREN_MAX = 4, 10, 1000
+local ENDS = { ok = true, expired = true, replaced = true, cancelled = true } -- only history and result are kept
+local OUTCOMES = { ok = true, expired = true, replaced = true, cancelled = true, retry = true, dead = true,
+  giveback = true }
+local argv = ARGV -- a global costs more than a local
+local session, letter = argv[1], argv[3]
 if not_whole(2, 2) or not_whole(4, 4) or not_whole(6, 9) or (letter ~= 'a' and letter ~= 's') then
   return refuse('seq, want, history, dead_cap, queue_count and ack_count must be whole numbers, kind a or s')
 end
 local seq, want, history, dead_cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local queues, acks = tonumber(ARGV[8]), tonumber(ARGV[9])
-local first_ack = FIRST + queues
-local first_child = first_ack + acks * ACK
-if want > 200 or queues < 0 or acks < 0 or first_child > #ARGV + 1 then
-  return refuse('want up to 200, and acknowledgements of 12 fields')
+local first_ack = FIRST + 2 * queues
+if want > 200 or queues < 0 or acks < 0 or first_ack + 2 * acks > #ARGV + 1 then
+  return refuse('want up to 200, and acknowledgements of 2 or 3 fields')
 end
-local children = {} -- index of an acknowledgement to that of its first child
-local next_child = first_child
-for i = first_ack, first_child - 1, ACK do
-  if not_whole(i + 2, i + 2) or not_whole(i + 6, i + 7) or not_whole(i + 11, i + 11) or not OUTCOMES[ARGV[i + 3]]
-    or tonumber(ARGV[i + 11]) < 0 then
-    return refuse('acknowledgement of ' .. ARGV[i])
+for i = FIRST + 1, first_ack - 1, 2 do
+  if not string.find(ARGV[i], '^%d+$') then
+    return refuse('how many runs of ' .. ARGV[i - 1] .. ' may be fetched')
   end
-  children[i] = next_child
-  next_child = next_child + tonumber(ARGV[i + 11]) * CHILD
 end
-if next_child ~= #ARGV + 1 or next_child - first_child > CHILDREN_MAX * CHILD then
+
+-- The acknowledgements, by queue. Most have nothing in `more`: for them there is no table, only places in these.
+local by_queue, ack_queues, child_count = {}, {}, 0
+local function more_of(text, payload)
+  local queue, schedule, ttl, delay, kind, children = string.match(text, '^(%S+) (%S+) (%d+) (%d+) ([as-]) (%d+)$')
+  if not queue or not payload then
+    return nil
+  end
+  local more = { schedule = schedule ~= '-' and schedule or '', ttl = ttl, delay = tonumber(delay),
+    kind = kind ~= '-' and kind or nil, children = tonumber(children), first_child = child_count, payload = payload }
+  child_count = child_count + more.children
+  return more, queue
+end
+local NOTHING_MORE = { schedule = '', ttl = '0', delay = 0, children = 0, first_child = 0, payload = '' }
+local next_ack = first_ack
+for _ = 1, acks do
+  local line, queue, more = argv[next_ack] or '', argv[next_ack + 1] or '', nil
+  if string.find(queue, ' ', 1, true) then
+    more, queue = more_of(queue, argv[next_ack + 2])
+    next_ack = next_ack + 1
+  end
+  next_ack = next_ack + 2
+  local id, outcome, attempt = string.match(line, '^([^|]+)|(%l+)|(%d+)|')
+  if not queue or queue == '' or not OUTCOMES[outcome] then
+    return refuse('acknowledgement ' .. line)
+  end
+  local of = by_queue[queue]
+  if not of then
+    of = { name = queue, ids = {}, outcomes = {}, attempts = {}, lines = {}, more = {} }
+    by_queue[queue] = of
+    ack_queues[#ack_queues + 1] = of
+  end
+  local n = #of.ids + 1
+  of.ids[n], of.outcomes[n], of.attempts[n], of.lines[n], of.more[n] = id, outcome, attempt, line, more
+end
+local first_child = next_ack
+if first_child + child_count * CHILD ~= #ARGV + 1 or child_count > CHILDREN_MAX then
   return refuse('up to 1000 children of 4 fields, as many as the acknowledgements say')
 end
 for i = first_child, #ARGV, CHILD do
-  if not string.match(ARGV[i + 2], '^%d+$') or not is_head(ARGV[i + 3]) then
+  if not string.find(ARGV[i + 2], '^%d+$') or not is_head(ARGV[i + 3]) then
     return refuse('delay or data of ' .. ARGV[i])
   end
 end
 
-local now = now_ms()
+local time = redis.call('TIME')
+local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = math.floor(now_us / 1000)
+local at = whole(now)
 if redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0 then
-  return { 'LOST', whole(now) }
+  return { 'LOST', at }
 end
 local stale, runs, stats = {}, {}, {}
 
-local function count(queue, name)
+local function count(queue, name, n)
   stats[queue] = stats[queue] or {}
-  stats[queue][name] = (stats[queue][name] or 0) + 1
+  stats[queue][name] = (stats[queue][name] or 0) + (n or 1)
 end
 
+local given = {} -- for each of runs, what the record calls it: r or s, and its queue
 local function give(queue, id, data, att, is_suspect)
-  local n = #runs
-  runs[n + 1], runs[n + 2], runs[n + 3], runs[n + 4], runs[n + 5] = id, queue, data, att or '', is_suspect
+  local n, what = #runs, queue
+  if att or is_suspect then
+    what = queue .. (att and ' ' .. att or '') .. (is_suspect and ' s' or '')
+  end
+  runs[n + 1], runs[n + 2], runs[n + 3] = id, data, what
+  given[#given + 1] = is_suspect and 's ' .. queue or queue
 end
 
+-- When the first of the later runs is due, as far as each queue's is known: false where there is none.
+local due_at = {}
 local function next_due()
   local first = nil
-  for i = FIRST, first_ack - 1 do
-    local head = redis.call('ZRANGE', q(ARGV[i], 'later'), 0, 0, 'WITHSCORES')
-    if head[2] and (not first or tonumber(head[2]) < first) then
-      first = tonumber(head[2])
+  for i = FIRST, first_ack - 1, 2 do
+    local due = due_at[ARGV[i]]
+    if due == nil then
+      due = tonumber(redis.call('ZRANGE', q(ARGV[i], 'later'), 0, 0, 'WITHSCORES')[2] or nil)
+    end
+    if due and (not first or due < first) then
+      first = due
     end
   end
   return first and whole(first) or ''
 end
 
--- A turn that was answered before: the reply again, from what was stored.
+-- A turn that was answered before: the reply again, from what was stored: `<seq> <wheel>`, then lines of ids of one
+-- queue, `x` for stale ones, `r` and `s` for runs.
 local last = redis.call('HGET', KEYS[1] .. 'turns', session)
-local last_seq = last and tonumber(string.match(last, '^%d+'))
+local last_seq, wheel = string.match(last or '', '^(%d+) ?(%d*)')
+last_seq, wheel = tonumber(last_seq), tonumber(wheel) or now % 10
 if last_seq and seq < last_seq then
   return redis.error_reply('OLDSEQ ' .. whole(last_seq))
 end
 if last_seq == seq then
-  for what, queue, id in string.gmatch(last, '\n(%a) (%S+) (%S+)') do
-    local token = what ~= 'x' and redis.call('HGET', q(queue, 'run'), id)
-    if what == 'x' then
-      stale[#stale + 1] = id
-    elseif token and string.sub(token, 1, #session + 1) == session .. '|' then
-      local data = redis.call('HGET', q(queue, 'data'), id)
-      if data then
-        give(queue, id, data, redis.call('HGET', q(queue, 'att'), id), what == 's' and '1' or '0')
+  for what, queue, ids in string.gmatch(last, '\n(%a) (%S+) ([^\n]+)') do
+    for id in string.gmatch(ids, '%S+') do
+      local token = what ~= 'x' and redis.call('HGET', q(queue, 'run'), id)
+      if what == 'x' then
+        stale[#stale + 1] = id
+      elseif token and string.sub(token, 1, #session + 1) == session .. '|' then
+        local data = redis.call('HGET', q(queue, 'data'), id)
+        if data then
+          give(queue, id, data, redis.call('HGET', q(queue, 'att'), id), what == 's')
+        end
       end
     end
   end
-  return { 'TURN', whole(now), next_due(), stale, runs }
+  return { 'TURN', at, next_due(), stale, runs }
 end
 
--- Acknowledgements.
-local lists, born = {}, {} -- of the children: ready list to ids, queue to counts
-
+-- Children.
+local lists, born = {}, {} -- ready list to ids, queue to counts
 local function beget(i)
   local queue, data = ARGV[i + 1], ARGV[i + 3]
-  if not create(queue, ARGV[i], data) then
-    return
+  local is_new, holder = create(queue, ARGV[i], data)
+  if not is_new then
+    return holder and refuse_twin(queue, ARGV[i], data, holder, history, now)
   end
   local tally = born[queue] or { a = 0, s = 0, new = 0 }
   born[queue], tally.new = tally, tally.new + 1
@@ -129,120 +182,177 @@ local function beget(i)
   tally[kind] = tally[kind] + 1
 end
 
-local function finish(queue, i)
-  local id, outcome, schedule = ARGV[i], ARGV[i + 3], ARGV[i + 4]
+local function push(list, ...)
+  for _, value in ipairs({ ... }) do
+    list[#list + 1] = value
+  end
+end
+
+-- What becomes of a run whose attempt ended; it is in `run` no more, and out of `data` if it is over. `kept`: what is
+-- written for all of them together.
+local function finish(queue, id, outcome, attempt, more, data, att, kept)
   if ENDS[outcome] then
-    if ARGV[i + 6] ~= '0' then
-      redis.call('SET', KEYS[1] .. 'result:' .. id, ARGV[i + 5], 'PX', ARGV[i + 6])
+    if more.ttl ~= '0' then
+      redis.call('SET', KEYS[1] .. 'result:' .. id, more.payload, 'PX', more.ttl)
     end
-    for child = children[i], children[i] + (tonumber(ARGV[i + 11]) - 1) * CHILD, CHILD do
-      beget(child)
+    for child = more.first_child, more.first_child + more.children - 1 do
+      beget(first_child + child * CHILD)
     end
-    live_remove(schedule, id, outcome)
+    live_remove(more.schedule, id, outcome)
     return outcome
   end
-  local data = redis.call('HGET', q(queue, 'data'), id)
+  if data and outcome ~= 'dead' and is_cancelled(queue, id, session .. '|' .. attempt .. '|') then
+    redis.call('HDEL', q(queue, 'data'), id)
+    forget(queue, more.schedule, id)
+    return 'cancelled', true
+  end
   if not data then -- cancelled while it ran
-    forget(queue, schedule, id)
+    forget(queue, more.schedule, id)
     return 'cancelled'
   end
   if outcome == 'giveback' then
-    local kind = ARGV[i + 10] == '' and string.sub(data, 1, 1) or ARGV[i + 10]
+    local kind = more.kind or string.sub(data, 1, 1)
     if kind ~= string.sub(data, 1, 1) then
       redis.call('HSET', q(queue, 'data'), id, kind .. string.sub(data, 2))
     end
-    if ARGV[i + 7] ~= '0' then -- not yet: its worker does not know the job, and the next one may not either
-      redis.call('ZADD', q(queue, 'later'), whole(now + tonumber(ARGV[i + 7])), id)
+    if more.delay > 0 then -- its worker does not know the job, and the next one may not either
+      redis.call('ZADD', q(queue, 'later'), whole(now + more.delay), id)
       return 'giveback'
     end
     redis.call('LPUSH', ready(queue, kind .. string.sub(data, 2, 2)), id)
     ring(queue, kind, 1)
     return 'giveback'
   end
-  local _, crashes, interrupts = charges(redis.call('HGET', q(queue, 'att'), id))
-  redis.call('HSET', q(queue, 'att'), id, ARGV[i + 2] .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
+  local _, crashes, interrupts = charges(att)
+  local charged = attempt .. ',' .. whole(crashes) .. ',' .. whole(interrupts)
   if outcome == 'dead' then
-    give_up(queue, id, now, dead_cap, ARGV[i + 8])
-    live_remove(schedule, id, 'dead')
+    redis.call('HSET', q(queue, 'att'), id, charged)
+    give_up(queue, id, now, dead_cap, more.payload)
+    live_remove(more.schedule, id, 'dead')
     return 'dead'
   end
-  if ARGV[i + 8] ~= '' then
-    redis.call('HSET', q(queue, 'err'), id, ARGV[i + 8])
+  push(kept.att, id, charged)
+  if more.payload ~= '' then
+    push(kept.err, id, more.payload)
   end
-  redis.call('ZADD', q(queue, 'later'), whole(now + tonumber(ARGV[i + 7])), id)
+  push(kept.later, whole(now + more.delay), id)
   return 'retry'
 end
 
+-- Which acknowledgements count: those whose run the caller still owns, once. `owned` are their places.
+local function own(of)
+  local tokens, seen, mark, mark_of = redis.call('HMGET', q(of.name, 'run'), unpack(of.ids)), {}, '', nil
+  local owned, ids, over, later = {}, {}, {}, {}
+  for n, id in ipairs(of.ids) do
+    if of.attempts[n] ~= mark_of then
+      mark_of = of.attempts[n]
+      mark = session .. '|' .. mark_of .. '|'
+    end
+    if tokens[n] and string.find(tokens[n], mark, 1, true) == 1 and not seen[id] then
+      seen[id] = true
+      owned[#owned + 1], ids[#ids + 1] = n, id
+      local which = ENDS[of.outcomes[n]] and over or later
+      which[#which + 1] = id
+    else
+      stale[#stale + 1] = id
+      count(of.name, 'stale_ack')
+    end
+  end
+  of.owned, of.owned_ids, of.over, of.later = owned, ids, over, later
+end
+
+-- Raise, before the first write, if a key is not ours.
+local function check_ack_types(of)
+  redis.call('HLEN', q(of.name, 'data'))
+  of.has_att = redis.call('HLEN', q(of.name, 'att')) > 0
+  of.has_err = redis.call('HLEN', q(of.name, 'err')) > 0
+  if #of.later == 0 then
+    return
+  end
+  redis.call('ZCARD', q(of.name, 'later'))
+  redis.call('ZCARD', q(of.name, 'dead'))
+  for _, n in ipairs(of.owned) do
+    local data = of.outcomes[n] == 'giveback' and redis.call('HGET', q(of.name, 'data'), of.ids[n])
+    if data then
+      local kind = of.more[n] and of.more[n].kind or string.sub(data, 1, 1)
+      redis.call('LLEN', ready(of.name, kind .. string.sub(data, 2, 2)))
+    end
+  end
+end
+
+local function settle(of)
+  local queue = of.name
+  if #of.owned == 0 then
+    return
+  end
+  -- Deletions first: they are allowed when memory is full, and free some.
+  redis.call('HDEL', q(queue, 'run'), unpack(of.owned_ids))
+  if #of.over > 0 then
+    redis.call('HDEL', q(queue, 'data'), unpack(of.over))
+    if of.has_att then
+      redis.call('HDEL', q(queue, 'att'), unpack(of.over))
+    end
+    if of.has_err then
+      redis.call('HDEL', q(queue, 'err'), unpack(of.over))
+    end
+  end
+  release_all(queue, of.over, true)
+  release_all(queue, of.later, false)
+  local lines, plain, kept, data, att = {}, 0, { att = {}, err = {}, later = {} }, {}, {}
+  if #of.later > 0 then
+    local known = redis.call('HMGET', q(queue, 'data'), unpack(of.later))
+    local charged = of.has_att and redis.call('HMGET', q(queue, 'att'), unpack(of.later)) or {}
+    for n, id in ipairs(of.later) do
+      data[id], att[id] = known[n] or nil, charged[n] or nil
+    end
+  end
+  for k = #of.owned, 1, -1 do -- backwards: what is given back keeps its order at the head
+    local n = of.owned[k]
+    local id, outcome = of.ids[n], of.outcomes[n]
+    if outcome == 'ok' and not of.more[n] and not string.find(id, '[@!]') then
+      plain = plain + 1
+    else
+      local how, is_unwanted = finish(queue, id, outcome, of.attempts[n], of.more[n] or NOTHING_MORE, data[id], att[id],
+        kept)
+      count(queue, how)
+      if is_unwanted then
+        of.lines[n], of.outcomes[n] = string.gsub(of.lines[n], '^([^|]+)|%l+|', '%1|cancelled|', 1), 'cancelled'
+      end
+    end
+  end
+  for _, n in ipairs(of.owned) do
+    if of.outcomes[n] ~= 'giveback' then
+      lines[#lines + 1] = of.lines[n]
+    end
+  end
+  if #kept.later > 0 then
+    redis.call('HSET', q(queue, 'att'), unpack(kept.att))
+    redis.call('ZADD', q(queue, 'later'), unpack(kept.later))
+  end
+  if #kept.err > 0 then
+    redis.call('HSET', q(queue, 'err'), unpack(kept.err))
+  end
+  if plain > 0 then
+    count(queue, 'ok', plain)
+  end
+  history_extend(queue, history, lines)
+end
+
 local checked = {}
-for i = first_child, #ARGV, CHILD do -- raises, before the first write, if a key is not ours
-  local head = string.sub(ARGV[i + 3], 1, 2)
+for i = first_child, #ARGV, CHILD do
+  local head = string.sub(ARGV[i + 3], 1, 3)
   if not checked[ARGV[i + 1] .. ' ' .. head] then
     checked[ARGV[i + 1] .. ' ' .. head] = true
     check_types(ARGV[i + 1], head)
   end
 end
-local by_queue, ack_queues = {}, {}
-for i = first_ack, first_child - 1, ACK do
-  local queue = ARGV[i + 1]
-  if not by_queue[queue] then
-    by_queue[queue] = {}
-    ack_queues[#ack_queues + 1] = queue
-  end
-  table.insert(by_queue[queue], i)
+for _, of in ipairs(ack_queues) do
+  own(of)
+  check_ack_types(of)
 end
-for _, queue in ipairs(ack_queues) do
-  local ids, owned = {}, {}
-  for n, i in ipairs(by_queue[queue]) do
-    ids[n] = ARGV[i]
-  end
-  local tokens = redis.call('HMGET', q(queue, 'run'), unpack(ids))
-  for n, i in ipairs(by_queue[queue]) do
-    local mark = session .. '|' .. ARGV[i + 2] .. '|'
-    if tokens[n] and string.sub(tokens[n], 1, #mark) == mark and not owned[ARGV[i]] then
-      owned[ARGV[i]] = true
-      owned[#owned + 1] = i
-    else
-      stale[#stale + 1] = ARGV[i]
-      count(queue, 'stale_ack')
-    end
-  end
-  for _, part in ipairs({ 'data', 'att', 'err' }) do -- raises, before the first write, if a key is not ours
-    redis.call('HLEN', q(queue, part))
-  end
-  redis.call('ZCARD', q(queue, 'later'))
-  redis.call('ZCARD', q(queue, 'dead'))
-  for _, i in ipairs(owned) do
-    local data = ARGV[i + 3] == 'giveback' and redis.call('HGET', q(queue, 'data'), ARGV[i])
-    if data then
-      local kind = ARGV[i + 10] == '' and string.sub(data, 1, 1) or ARGV[i + 10]
-      redis.call('LLEN', ready(queue, kind .. string.sub(data, 2, 2)))
-    end
-  end
-  local running, done = {}, {}
-  for _, i in ipairs(owned) do
-    running[#running + 1] = ARGV[i]
-    if ENDS[ARGV[i + 3]] then
-      done[#done + 1] = ARGV[i]
-    end
-  end
-  if #running > 0 then -- deletions first: they are allowed when memory is full, and free some
-    redis.call('HDEL', q(queue, 'run'), unpack(running))
-  end
-  if #done > 0 then
-    for _, part in ipairs({ 'data', 'att', 'err' }) do
-      redis.call('HDEL', q(queue, part), unpack(done))
-    end
-  end
-  for n = #owned, 1, -1 do -- backwards: what is given back keeps its order at the head
-    local i = owned[n]
-    local outcome = finish(queue, i)
-    count(queue, outcome)
-    if outcome ~= 'giveback' and ARGV[i + 9] ~= '' then
-      history_add(queue, history, ARGV[i + 9])
-    end
-  end
+for _, of in ipairs(ack_queues) do
+  settle(of)
 end
-
 for list, ids in pairs(lists) do
   redis.call('RPUSH', list, unpack(ids))
 end
@@ -253,128 +363,42 @@ for queue, tally in pairs(born) do
   ring(queue, 's', math.min(tally.s, 4))
 end
 
--- Promotion of what is due. A retry is older than what waits, so it goes to the head.
-local function promote(queue)
-  local due = redis.call('ZRANGEBYSCORE', q(queue, 'later'), '-inf', whole(now), 'LIMIT', 0, PROMOTE_MAX)
-  if #due == 0 then
-    return
-  end
-  local data = redis.call('HMGET', q(queue, 'data'), unpack(due))
-  local att = redis.call('HMGET', q(queue, 'att'), unpack(due))
-  local bells = {}
-  for n, id in ipairs(due) do
-    if data[n] then
-      local kind = string.sub(data[n], 1, 1)
-      redis.call(att[n] and 'LPUSH' or 'RPUSH', ready(queue, data[n]), id)
-      bells[kind] = (bells[kind] or 0) + 1
-    else
-      forget(queue, '', id)
-    end
-    redis.call('ZREM', q(queue, 'later'), id)
-  end
-  for kind, n in pairs(bells) do
-    ring(queue, kind, math.min(n, 4))
-  end
+-- Fetching.
+if want > 0 then
+  -- Deletes nothing. After a first write that memory which is full does not refuse, a script is refused none: so what is
+  -- queued can begin and end, which is what frees memory, and no write can fail half-way.
+  redis.call('HDEL', KEYS[1] .. 'turns', '')
 end
-
-local open = {}
+local open, turned = {}, queues > 0 and (seq + now_us) % queues or 0
 for n = 0, queues - 1 do
-  local queue = ARGV[FIRST + (n + seq) % queues]
-  local head = redis.call('ZRANGE', q(queue, 'later'), 0, 0, 'WITHSCORES')
-  if head[2] and tonumber(head[2]) <= now then
-    promote(queue)
-  end
+  local place = FIRST + 2 * ((n + turned) % queues)
+  local queue = ARGV[place]
+  due_at[queue] = promote(queue, now)
   if want > 0 and redis.call('EXISTS', q(queue, 'paused')) == 0 then
-    open[#open + 1] = queue
+    open[#open + 1] = { name = queue, room = tonumber(ARGV[place + 1]) }
   end
 end
-
--- Fetching. A foreign key in one queue must not hide what was taken from another: its error is told at the end, and
--- only by a turn that did nothing else.
-local taken, failed = 0, nil
-local function read(...)
-  local reply = redis.pcall(...)
-  if reply['err'] then
-    failed = failed or reply['err']
-    return nil
-  end
-  return reply
-end
-
-local function take(queue, list, limit, is_suspect)
-  for _ = 1, PASSES_MAX do
-    local ids = read('LRANGE', list, 0, limit - taken - 1)
-    if not ids or #ids == 0 then
-      return
-    end
-    local data = read('HMGET', q(queue, 'data'), unpack(ids))
-    local att = data and read('HMGET', q(queue, 'att'), unpack(ids))
-    if not att or not read('HMGET', q(queue, 'run'), ids[1]) then
-      return
-    end
-    local tokens = {}
-    for n, id in ipairs(ids) do
-      if data[n] then
-        local attempts = charges(att[n])
-        tokens[#tokens + 1] = id
-        tokens[#tokens + 1] = session .. '|' .. whole(attempts + 1) .. '|' .. whole(now)
-        give(queue, id, data[n], att[n], is_suspect)
-        taken = taken + 1
-      end
-    end
-    if #tokens > 0 then
-      redis.call('HSET', q(queue, 'run'), unpack(tokens))
-    end
-    redis.call('LTRIM', list, #ids, -1)
-    for n, id in ipairs(ids) do
-      if not data[n] then
-        count(queue, 'cancelled')
-        forget(queue, '', id)
-      end
-    end
-    if taken >= limit then
-      return
-    end
-  end
-end
-
-if want > 0 and ARGV[5] == '1' then
-  for _, queue in ipairs(open) do
-    if taken == 0 then
-      take(queue, q(queue, 'suspect:' .. letter), 1, '1')
-    end
-  end
-end
-if taken == 0 then
-  for _, priority in ipairs(seq % 10 == 0 and { 2, 0, 1 } or { 0, 1, 2 }) do
-    for _, queue in ipairs(open) do
-      if taken < want then
-        take(queue, ready(queue, letter .. priority), want, '0')
-      end
-    end
-  end
-end
-
--- Work is left: wake another worker, unless one is being woken.
-for _, queue in ipairs(open) do
-  if redis.call('EXISTS', ready(queue, letter .. '0'), ready(queue, letter .. '1'), ready(queue, letter .. '2')) > 0
-    and redis.call('EXISTS', q(queue, 'bell:' .. letter)) == 0 then
-    ring(queue, letter, 1)
-  end
-end
-
+local failed = fetch({ open = open, session = session, letter = letter, want = want, wheel = wheel, now_us = now_us,
+  now = now, want_suspect = ARGV[5] == '1', give = give, count = count, due_at = due_at })
 if failed and #runs == 0 and acks == 0 then
   return redis.error_reply(failed)
 end
 
--- What a repeated turn needs. A turn that did nothing may simply be done again.
-if #runs > 0 or acks > 0 then
-  local record = { whole(seq) }
-  for _, id in ipairs(stale) do
-    record[#record + 1] = 'x - ' .. id
+-- What a repeated turn needs. One that wanted runs leaves its number also when it got none: a copy of it that comes after
+-- its caller went on would fetch runs that nobody asks for again.
+if #runs > 0 or acks > 0 or want > 0 then
+  local record = { whole(seq) .. ' ' .. whole((wheel + #given) % 10) }
+  if #stale > 0 then
+    record[2] = 'x - ' .. table.concat(stale, ' ')
   end
-  for n = 1, #runs, 5 do
-    record[#record + 1] = (runs[n + 4] == '1' and 's ' or 'r ') .. runs[n + 1] .. ' ' .. runs[n]
+  local n = 1
+  while n <= #given do
+    local what, ids = given[n], {}
+    repeat
+      ids[#ids + 1] = runs[3 * n - 2]
+      n = n + 1
+    until given[n] ~= what
+    record[#record + 1] = (string.find(what, ' ', 1, true) and what or 'r ' .. what) .. ' ' .. table.concat(ids, ' ')
   end
   redis.call('HSET', KEYS[1] .. 'turns', session, table.concat(record, '\n'))
 end
@@ -383,4 +407,4 @@ for queue, names in pairs(stats) do
     count_add(queue, name, n)
   end
 end
-return { 'TURN', whole(now), next_due(), stale, runs }
+return { 'TURN', at, next_due(), stale, runs }

@@ -52,7 +52,8 @@ class World:
             assert self.run(self.sessions.open(name, {"pid": 1}))
 
     def enqueue(self, *envelopes: Envelope, **arguments: Any) -> list[bool]:
-        return self.run(self.queues.enqueue(nonce=uuid.uuid4().hex, envelopes=envelopes, **arguments))
+        call = self.queues.enqueue(nonce=uuid.uuid4().hex, envelopes=envelopes, **arguments)
+        return [enqueued.is_new for enqueued in self.run(call)]
 
     def turn_call(self, session: str, **arguments: Any) -> Any:
         self.sequences[session] = arguments.pop("seq", self.sequences.get(session, 0) + 1)

@@ -142,8 +142,8 @@ def test_a_thousand_children_fit_and_one_more_is_refused_with_nothing_done(world
     call = finish(world, *full)
     one_more = child("p/more")
     parts = (one_more.packed.run_id, one_more.packed.queue, 0, one_more.packed.data)
-    counts = list(call.args)
-    counts[counts.index(CHILDREN_MAX)] = CHILDREN_MAX + 1
+    more = "default - 0 0 - {}".format
+    counts = [more(CHILDREN_MAX + 1) if arg == more(CHILDREN_MAX) else arg for arg in call.args]
     with pytest.raises(StoreRefusedError, match="up to 1000 children"):
         world.run(Call(call.script, call.keys, (*counts, *parts), call.parse))
     assert ids(world) == {"p"}

@@ -14,6 +14,8 @@ from supervisor.core.model import Outcome, Release
 from supervisor.settings.models import RedisSettings, Settings
 from supervisor.store.client import Store
 from supervisor.store.preflight import acl_rules, check
+from supervisor.store.queue_control import QueueControl
+from supervisor.store.queue_fsck import Fsck
 from tests.integration.servers import RealServer, Server
 from tests.integration.store.making import World, envelope, schedule
 
@@ -22,6 +24,30 @@ S = "r.1/w-0/1"
 
 def settings(world_or_cluster: str, **fields: object) -> Settings:
     return Settings(cluster=world_or_cluster, redis=RedisSettings(**fields))
+
+
+def take_control(world: World) -> None:
+    """Do everything that people do to queues."""
+    keys = type(world.keys)("small")
+    control = QueueControl(keys)
+    world.enqueue(envelope("c"), envelope("d"))
+    for call in (
+        control.set_priority([("", "c")], 0),
+        control.hasten([("", "z")]),
+        control.cancel([("", "d")]),
+        control.move("default", "other", "ready:a:1"),
+        control.purge("default", "later", job="tests.noop"),
+        control.requeue("default", ["x"]),
+        control.drop("default", ["x"]),
+        control.pause("default"),
+        control.resume("default"),
+        world.queues.unwanted([S]),
+        world.queues.blocked("default"),
+        world.queues.dead_page("default"),
+    ):
+        world.run(call)
+    fsck = Fsck(world.run, keys)
+    assert fsck.queue("default") + fsck.shared() == []
 
 
 @contextmanager
@@ -119,6 +145,7 @@ def test_the_documented_rights_are_enough_for_every_call(real_server: RealServer
         ):
             world.run(call)
         keys = type(world.keys)("small")
+        take_control(world)
         assert store.listen(keys.events, "0-0", 0.01)
         assert store.ring([f"{keys.prefix}q:none:bell:a"], 0.01) is None
 

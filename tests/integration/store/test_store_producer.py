@@ -29,7 +29,6 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """The registry of the producing program: one job, ``mail``."""
     registry = Registry()
     monkeypatch.setattr("supervisor.core.registry.registry", registry)
-    monkeypatch.setattr(module, "registry", registry)
 
     @job("mail", queue="mail", priority="high")
     async def mail(to: str, copies: int = 1) -> None: ...
@@ -79,7 +78,7 @@ def test_a_caller_may_override_queue_priority_and_delay(server: Server, subject:
 
 async def test_the_asynchronous_way_does_the_same(server: Server, subject: Producer) -> None:
     """One connection for each event loop."""
-    run_ids = await asyncio.gather(*(supervisor.enqueue_async("mail", {"to": "a@b"}) for _ in range(10)))
+    run_ids = await asyncio.gather(*(supervisor.connect().enqueue_async("mail", {"to": "a@b"}) for _ in range(10)))
     await subject.close_async()
 
     assert len(set(run_ids)) == 10
@@ -123,7 +122,7 @@ def test_a_program_without_the_job_routes_by_what_is_published(
 ) -> None:
     """Names of arguments are checked there too; types are the worker's."""
     server.store().run(Sessions(server.keys).publish_jobs(jobs.cards()))
-    monkeypatch.setattr(module, "registry", Registry())
+    monkeypatch.setattr("supervisor.core.registry.registry", Registry())
 
     run_id = supervisor.enqueue("mail", {"to": "a@b", "copies": 2})
 
@@ -140,7 +139,7 @@ def test_a_card_that_a_newer_version_wrote_does_not_hide_the_others(
 ) -> None:
     """During a rolling update both versions publish."""
     server.store().run(Sessions(server.keys).publish_jobs({**jobs.cards(), "odd": '{"v":9,"template":7}'}))
-    monkeypatch.setattr(module, "registry", Registry())
+    monkeypatch.setattr("supervisor.core.registry.registry", Registry())
 
     assert queued(server, supervisor.enqueue("mail", {"to": "a@b"})).state == "queued"
 
@@ -237,6 +236,11 @@ def test_connect_chooses_the_server_without_speaking_to_it(monkeypatch: pytest.M
             supervisor.enqueue("absent")
     finally:
         module.use(None)
+
+
+def test_connect_without_an_address_is_the_producer_in_use(subject: Producer) -> None:
+    """In a job that is the worker's own; so a library needs no argument for it."""
+    assert supervisor.connect() is subject
 
 
 def test_cards_are_json_that_people_can_read(jobs: Registry) -> None:

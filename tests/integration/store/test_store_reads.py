@@ -112,6 +112,5 @@ def test_trimming_drops_the_oldest_of_history_and_dead(world: World) -> None:
 
 def test_foreign_lines_in_a_history_are_left_out(world: World) -> None:
     """Another version may write more fields; what cannot be read is not shown as something else."""
-    world.raw.xadd(world.keys.queue("default").hist, {"r": "only|three|parts"})
-    world.raw.xadd(world.keys.queue("default").hist, {"r": "id|ok|x|s|1|2|j|n"})
+    world.raw.rpush(world.keys.queue("default").hist, "only|three|parts", "id|ok|x|s|1|2|j|n")
     assert world.run(world.queues.recent("default")) == []

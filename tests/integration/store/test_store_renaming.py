@@ -78,7 +78,7 @@ def test_a_run_of_the_old_name_that_crashes_for_good_frees_the_slot_too(world: W
     for crash in range(3):
         if crash:
             world.make_due(run)
-            assert world.fetch(S) == [run]
+            assert world.fetch(S, want_suspect=True) == [run]
         world.run(world.queues.release_runs(session=S, items=[("default", run, Release.CRASHED)]))
 
     assert is_asked(world, "new")

@@ -211,7 +211,8 @@ def test_a_right_that_is_taken_away_is_named_and_missed_no_longer_when_it_is_bac
     assert "docs/redis-acl.md" in message
     admin.execute_command("ACL", "SETUSER", "worker", *rules)
     works(store)
-    admin.execute_command("ACL", "DELUSER", "worker")  # the server drops its connections
+    admin.execute_command("ACL", "DELUSER", "worker")  # the server drops its connections, a moment later
+    wait_until(lambda: all(each["user"] != "worker" for each in admin.client_list()), what="them to be dropped")
     connect.let_the_loop_read()
     refused(store, "user name or password", where=str(real_server.socket))
     admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">s3cret", *acl_rules("faults"))

@@ -7,7 +7,7 @@ import pytest
 from supervisor.core.errors import PayloadTooLargeError, StoreRefusedError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind
 from supervisor.store.codec import pack
-from supervisor.store.queues import ENQUEUE_MAX
+from supervisor.store.queues import ENQUEUE_MAX, Enqueued
 from tests.integration.store.making import World, envelope
 
 S = "r.1/w-0/1"
@@ -79,11 +79,11 @@ def test_a_repeated_batch_is_remembered_although_its_runs_ended(world: World) ->
     """The id alone would not do: the run is finished, its record gone, and the retry would run it again."""
     world.open(S)
     call = world.queues.enqueue(nonce="n1", envelopes=[envelope("a"), envelope("b")], delays_ms=[0, 60_000])
-    assert world.run(call) == [True, True]
+    assert world.run(call) == [Enqueued("a", is_new=True), Enqueued("b", is_new=True)]
     world.fetch(S)
     world.ack(S, "a")
 
-    assert world.run(call) == [True, True]
+    assert world.run(call) == [Enqueued("a", is_new=True), Enqueued("b", is_new=True)]
     counts = world.run(world.queues.counts("default"))
     assert (counts.ready_total, counts.later) == (0, 1)
     assert 0 < world.raw.pttl(f"{world.keys.enqueues}:n1") <= 600_000

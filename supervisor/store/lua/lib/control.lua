@@ -2,7 +2,7 @@
 -- A change writes its data, then asks the leader to look (`evaluate` in lib/queue.lua). Only the leader computes when a
 -- schedule is due next.
 local SCHEDULE = KEYS[1] .. 'schedule:'
-local REMEMBERED_MS, PURGE_COUNT = 86400000, 100
+local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 
 -- Raise, before the first write, if a key that a change writes holds another type.
 local function check_plan()
@@ -71,9 +71,14 @@ local function unfinished(id)
   return found
 end
 
--- Enqueue a run beside the plan; false if a run of this id is unfinished or dead.
+-- Enqueue a run beside the plan; false if a run of this id is unfinished or dead, or if another holds its unique key:
+-- then it ended at once, and the history says so.
 local function start(queue, run, data)
-  if not create(queue, run, data) then
+  local is_new, holder = create(queue, run, data)
+  if not is_new then
+    if holder then
+      refuse_twin(queue, run, data, holder, HISTORY_KEPT, now_ms())
+    end
     return false
   end
   redis.call('SADD', KEYS[1] .. 'queues', queue)

@@ -15,7 +15,7 @@ local function fault(i)
     if not is_head(ARGV[i + 7]) or ARGV[i + 6] == '' then
       return 'extra run of ' .. ARGV[i]
     end
-    check_types(ARGV[i + 6], string.sub(ARGV[i + 7], 1, 2))
+    check_types(ARGV[i + 6], string.sub(ARGV[i + 7], 1, 3))
   end
   return nil
 end

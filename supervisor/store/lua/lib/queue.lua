@@ -1,8 +1,14 @@
 -- Library: what every script does alike to a queue. KEYS[1] is the prefix that all keys of the cluster begin with.
 local BELL_MAX = 16
 
+local prefixes = {}
 local function q(queue, part)
-  return KEYS[1] .. 'q:' .. queue .. ':' .. part
+  local prefix = prefixes[queue]
+  if not prefix then
+    prefix = KEYS[1] .. 'q:' .. queue .. ':'
+    prefixes[queue] = prefix
+  end
+  return prefix .. part
 end
 
 -- The list that a run waits in, by the two characters in front of its data.
@@ -14,29 +20,15 @@ end
 -- foreign key in its place makes impossible is left out.
 local function ring(queue, letter, count)
   local bell = q(queue, 'bell:' .. letter)
-  local tokens = redis.pcall('LLEN', bell)
+  local tokens = count > 0 and redis.pcall('LLEN', bell)
   for _ = 1, type(tokens) == 'number' and math.min(count, BELL_MAX - tokens) or 0 do
     redis.call('RPUSH', bell, '1')
   end
 end
 
--- Raise if a key that adding a run writes holds another type, before the first write, so that no run is half added.
-local function check_types(queue, head)
-  redis.call('SCARD', KEYS[1] .. 'queues')
-  redis.call('HLEN', q(queue, 'data'))
-  redis.call('HLEN', q(queue, 'stat'))
-  redis.call('ZCARD', q(queue, 'later'))
-  redis.call('LLEN', ready(queue, head))
-  redis.call('LLEN', q(queue, 'bell:' .. string.sub(head, 1, 1)))
-end
-
+-- Whether data begins as it must: kind, priority, limits in brackets if there are any, JSON.
 local function is_head(head)
-  return string.match(head, '^[as][012]{') ~= nil
-end
-
--- Make a run exist; false if its id is there already: an id names one run. The caller then puts it into a place.
-local function create(queue, id, data)
-  return redis.call('HSETNX', q(queue, 'data'), id, data) == 1
+  return string.find(head, '^[as][012]{') ~= nil or string.find(head, '^[as][012]%[[%w._:/@#;-]+%]{') ~= nil
 end
 
 local function delay(queue, id, data, due)
@@ -129,6 +121,9 @@ end
 -- A run of `schedule` ended: its next one may start. The schedule follows from the id when it is not given. Of the
 -- outcomes, ok and dead say something about the job. Like history, what this causes never stops the end itself.
 local function live_remove(schedule, id, outcome)
+  if schedule == '' and not string.find(id, '[@!]') then
+    return -- no schedule's: most runs
+  end
   local own = string.match(id, '^([^@!#]+)@%d+$') or string.match(id, '^([^@!]+)!initial$')
   if schedule == '' then
     schedule = string.match(id, '^([^@!]+)[@!]') or ''
@@ -160,37 +155,23 @@ local function live_remove(schedule, id, outcome)
   end
 end
 
--- Clear away what is left of a run that was cancelled: its data is gone, so nothing else will.
-local function forget(queue, schedule, id)
-  redis.call('HDEL', q(queue, 'att'), id)
-  redis.call('HDEL', q(queue, 'err'), id)
-  live_remove(schedule, id)
-end
-
--- Give a run up, and keep it for inspection; the oldest go when there are more than `cap`, 100 at a time.
-local function give_up(queue, id, now, cap, err)
-  redis.call('ZADD', q(queue, 'dead'), whole(now), id)
-  if err ~= '' then
-    redis.call('HSET', q(queue, 'err'), id, err)
-  end
-  local excess = math.min(redis.call('ZCARD', q(queue, 'dead')) - cap, 100)
-  if excess > 0 then
-    local old = redis.call('ZRANGE', q(queue, 'dead'), 0, excess - 1)
-    redis.call('ZREM', q(queue, 'dead'), unpack(old))
-    redis.call('HDEL', q(queue, 'data'), unpack(old))
-    redis.call('HDEL', q(queue, 'att'), unpack(old))
-    redis.call('HDEL', q(queue, 'err'), unpack(old))
-  end
-end
-
 local function count_add(queue, name, n)
   redis.pcall('HINCRBY', q(queue, 'stat'), name, n)
 end
 
-local function history_add(queue, cap, line)
-  if cap > 0 then
-    redis.pcall('XADD', q(queue, 'hist'), 'MAXLEN', '~', cap, '*', 'r', line)
+-- Ended attempts, the newest at the right. Trimmed now and then: up to HISTORY_SLACK more than the cap stay.
+local HISTORY_SLACK = 100
+local function history_extend(queue, cap, lines)
+  if cap > 0 and #lines > 0 then
+    local length = redis.pcall('RPUSH', q(queue, 'hist'), unpack(lines))
+    if type(length) == 'number' and length > cap + HISTORY_SLACK then
+      redis.pcall('LTRIM', q(queue, 'hist'), -cap, -1)
+    end
   end
+end
+
+local function history_add(queue, cap, line)
+  history_extend(queue, cap, { line })
 end
 
 -- Attempts, crashes and interrupts charged so far.

@@ -1,0 +1,11 @@
+-- Read what became of commands.
+--
+-- KEYS  prefix         of this cluster
+-- ARGV  ids...         of the commands
+--
+-- Returns  the answer to each; empty where there is none, not yet or not any more
+local reply = {}
+for i = 1, #ARGV do
+  reply[i] = redis.call('GET', KEYS[1] .. 'command:' .. ARGV[i]) or ''
+end
+return reply

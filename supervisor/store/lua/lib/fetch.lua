@@ -1,0 +1,423 @@
+-- Library of the turn: what is due becomes ready, and what is ready is given to a worker. Include it after `stale`.
+--
+-- High, normal and low have 6, 3 and 1 of 10 slots while all have work; what one cannot use goes to the others, highest
+-- first. The wheel below is smooth: the slots of one class are as far apart as can be, and no ten in a row lack any.
+local PROMOTE_MAX, LOOK_MAX, KEYS_MAX, STEP_MIN, WOKEN_MAX = 64, 200, 40, 20, 8
+local WHEEL = { 0, 1, 0, 0, 1, 0, 2, 0, 1, 0 }
+local WEIGHTS = { [0] = 6, 3, 1 }
+
+-- Put ids that became ready into their lists: those of `heads` in front, the first one first.
+local function make_ready(heads, tails)
+  for list, ids in pairs(heads) do
+    local turned = {}
+    for n = #ids, 1, -1 do
+      turned[#turned + 1] = ids[n]
+    end
+    redis.call('LPUSH', list, unpack(turned))
+  end
+  for list, ids in pairs(tails) do
+    redis.call('RPUSH', list, unpack(ids))
+  end
+end
+
+local function add(lists, list, id)
+  lists[list] = lists[list] or {}
+  table.insert(lists[list], id)
+end
+
+-- Promote what is due. A retry, or a run that came too early for its rate, is older than what waits: it goes to the head.
+-- One that crashed its worker goes on alone, so that it takes no neighbours with it.
+-- Returns when the next one is due: false for none, nil where that is not known.
+local function promote(queue, now)
+  local later = q(queue, 'later')
+  local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
+  local first = tonumber(head[2] or nil)
+  if not first or first > now then
+    return first or false
+  end
+  local due = redis.call('ZRANGEBYSCORE', later, '-inf', whole(now), 'LIMIT', 0, PROMOTE_MAX)
+  local data = redis.call('HMGET', q(queue, 'data'), unpack(due))
+  local att = redis.call('HMGET', q(queue, 'att'), unpack(due))
+  local heads, tails, bells = {}, {}, { a = 0, s = 0 }
+  for n, id in ipairs(due) do
+    if data[n] then
+      local kind, header = string.sub(data[n], 1, 1), header_of(data[n])
+      local _, crashes = charges(att[n])
+      if crashes > 0 then
+        add(tails, q(queue, 'suspect:' .. kind), id)
+      else
+        add((att[n] or (header and limits_in(header).rate)) and heads or tails, ready(queue, data[n]), id)
+      end
+      bells[kind] = bells[kind] + 1
+    else
+      forget(queue, '', id)
+    end
+  end
+  for _, lists in ipairs({ heads, tails }) do
+    for list in pairs(lists) do
+      redis.call('LLEN', list) -- raises, before the first write, if a key is not ours
+    end
+  end
+  make_ready(heads, tails)
+  redis.call('ZREMRANGEBYRANK', later, 0, #due - 1) -- just these: the earliest come first
+  ring(queue, 'a', math.min(bells.a, 4))
+  ring(queue, 's', math.min(bells.s, 4))
+  return nil
+end
+
+-- Everything below is of one turn `t`: open queues, session, letter, want, wheel, now, now_us, want_suspect, give, count,
+-- due_at. A foreign key in one queue must not hide what was taken from another: its error is told at the end, and only
+-- by a turn that did nothing else.
+local t
+
+local function read(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply['err'] then
+    t.failed = t.failed or reply['err']
+    return nil
+  end
+  return reply
+end
+
+-- Runs that wait for a slot of a key come back to the head of their lists, as many as there is room for. Each is judged
+-- again when it is taken.
+local function wake(queue)
+  local keys = read('SRANDMEMBER', q(queue, 'woken'), WOKEN_MAX) or {}
+  if #keys == 0 or not read('HLEN', q(queue, 'blocked')) then
+    return
+  end
+  local heads, rung, looked = {}, {}, 0
+  for _, key in ipairs(keys) do
+    local wait, held = q(queue, 'wait:' .. key), read('SCARD', KEYS[1] .. 'limit:c:' .. key)
+    while held and looked < 2 * STEP_MIN and read('LLEN', wait) do
+      looked = looked + 1
+      local id = redis.call('LINDEX', wait, 0)
+      if not id then
+        redis.call('SREM', KEYS[1] .. 'limit:q:' .. key, queue)
+        redis.call('SREM', q(queue, 'woken'), key)
+        break
+      end
+      local is_waiting = redis.call('HGET', q(queue, 'blocked'), id) == key
+      local data = is_waiting and redis.call('HGET', q(queue, 'data'), id)
+      local max = data and limits_in(header_of(data) or '').max
+      if data and max and held >= max then
+        redis.call('SREM', q(queue, 'woken'), key) -- the end of a holder will tell again
+        break
+      end
+      redis.call('LPOP', wait)
+      if data then
+        redis.call('HDEL', q(queue, 'blocked'), id)
+        add(heads, ready(queue, data), id)
+        rung[string.sub(data, 1, 1)] = true
+        held = held + 1
+      elseif is_waiting then
+        t.count(queue, 'cancelled')
+        forget(queue, '', id)
+      end
+    end
+    told[key] = nil
+  end
+  make_ready(heads, {})
+  rung[t.letter] = looked >= 2 * STEP_MIN or nil -- more than one turn can look at
+  for kind in pairs(rung) do
+    ring(queue, kind, 1)
+  end
+end
+
+-- Whether the slot that `me` would take is free; healed where it is held by runs that do not run.
+local function has_slot(of, me)
+  local key = of.slots
+  local held = t.slots[key]
+  if not held then
+    held, t.keys = read('SCARD', key), t.keys - 1
+  end
+  if not held then
+    return nil
+  end
+  t.slots[key] = held
+  if held < of.max then
+    return true
+  end
+  if t.healed[key] or t.heals >= HEALED_MAX then
+    return false
+  end
+  t.healed[key], t.heals = true, t.heals + 1
+  for _, holder in ipairs(redis.call('SRANDMEMBER', key, SAMPLE)) do
+    local queue, id = string.match(holder, '^(%S+) (%S+)$')
+    if not t.admitted[holder] and (not queue or redis.pcall('HEXISTS', q(queue, 'run'), id) == 0) then
+      t.slots[key] = t.slots[key] - redis.call('SREM', key, holder)
+    end
+  end
+  return t.slots[key] < of.max
+end
+
+-- Whether the rate allows a start now, and else when to try again. `tat`: when the bucket would be full again.
+local function is_early(of)
+  local key = KEYS[1] .. 'limit:r:' .. of.rate
+  local bucket = t.buckets[key]
+  if not bucket then
+    local stored = read('GET', key)
+    t.keys = t.keys - 1
+    if stored == nil then
+      return nil
+    end
+    local tat, next_try = string.match(stored or '', '^(%d+) (%d+)$')
+    bucket = { tat = tonumber(tat) or 0, next_try = tonumber(next_try) or 0, per_us = 0 }
+    t.buckets[key] = bucket
+  end
+  local per_us = math.max(of.per_ms, 1) * 1000
+  local step = per_us / math.max(of.count, 1)
+  bucket.per_us = math.max(bucket.per_us, per_us)
+  if bucket.tat <= t.now_us then
+    bucket.next_try = 0 -- nothing started for a period: nobody that was early is left to wait behind
+  end
+  -- No promise reaches further ahead than a whole period: a clock that was set back cannot hold runs up for longer.
+  local tat = math.max(math.min(bucket.tat, t.now_us + per_us), t.now_us)
+  local allowed = tat + step - per_us
+  if allowed <= t.now_us then
+    bucket.tat = tat + step
+    return false
+  end
+  local due = math.max(bucket.next_try, allowed)
+  bucket.next_try = due + step -- so that a thousand early ones do not come back all at once
+  return true, math.ceil(due / 1000)
+end
+
+-- What a run's limits say: 'go', 'full' or 'early' with its time; nil if a foreign key is in the way.
+local function judge(queue, id, of, is_rated)
+  local me = queue .. ' ' .. id
+  if of.concurrency and of.max then
+    local is_free = has_slot(of, me)
+    if not is_free then
+      return is_free == false and 'full' or nil
+    end
+  end
+  if of.rate and is_rated then
+    local early, due = is_early(of)
+    if early or early == nil then
+      return early and 'early' or nil, due
+    end
+  end
+  if of.concurrency and of.max then
+    t.slots[of.slots] = t.slots[of.slots] + 1
+    t.admitted[me] = of.slots
+  end
+  return 'go'
+end
+
+-- Decide about ids from the head of a list, until `most` may go, without a write; nil if a foreign key is in the way.
+local function decide(open, ids, skip, most, is_suspect)
+  local queue = open.name
+  local data = read('HMGET', q(queue, 'data'), unpack(ids))
+  open.charged = open.charged or (data and read('HLEN', q(queue, 'att')))
+  local att = open.charged ~= 0 and open.charged and read('HMGET', q(queue, 'att'), unpack(ids)) or {}
+  if not data or not open.charged or not read('HLEN', q(queue, 'run')) then
+    return nil
+  end
+  local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, blocked = {}, spared = {}, seen = 0 }
+  for n, id in ipairs(ids) do
+    if #plan.given == most or t.keys <= 0 then
+      break
+    end
+    plan.seen = n
+    local header = data[n] and not skip[n] and header_of(data[n])
+    local verdict, due = 'go', nil
+    if header then
+      local of = limits_in(header)
+      verdict, due = judge(queue, id, of, not is_suspect) -- a suspect has had its start
+      if not verdict then
+        return nil
+      elseif verdict == 'full' then
+        plan.waiting[of.concurrency] = plan.waiting[of.concurrency] or {}
+        table.insert(plan.waiting[of.concurrency], id)
+        plan.is_held_up = true
+      elseif verdict == 'early' then
+        plan.early[#plan.early + 1] = whole(due)
+        plan.early[#plan.early + 1] = id
+        plan.spared[#plan.spared + 1] = of.concurrency
+      end
+    end
+    if not data[n] and not skip[n] then
+      plan.gone[#plan.gone + 1] = id
+    elseif verdict == 'go' and not skip[n] then
+      local token = t.first_token
+      if att[n] then
+        token = t.session .. '|' .. whole(charges(att[n]) + 1) .. '|' .. t.at
+      end
+      plan.tokens[#plan.tokens + 1] = id
+      plan.tokens[#plan.tokens + 1] = token
+      plan.given[#plan.given + 1] = n
+    end
+  end
+  plan.data, plan.att = data, att
+  if plan.is_held_up and not read('HLEN', q(queue, 'blocked')) then
+    return nil
+  end
+  return plan
+end
+
+-- What a run that was taken holds, and where those wait that were not.
+local function write_limits(queue, list, plan, is_suspect)
+  local by_key = {}
+  for me, key in pairs(t.admitted) do
+    by_key[key] = by_key[key] or {}
+    table.insert(by_key[key], me)
+  end
+  for key, holders in pairs(by_key) do
+    redis.call('SADD', key, unpack(holders))
+  end
+  for key, bucket in pairs(t.buckets) do
+    local ahead_us = math.max(bucket.tat, bucket.next_try) - t.now_us
+    redis.call('SET', key, whole(bucket.tat) .. ' ' .. whole(bucket.next_try), 'PX',
+      whole(math.max(math.ceil((ahead_us + bucket.per_us) / 1000), 1000)))
+  end
+  t.admitted, t.buckets = {}, {}
+  for key, ids in pairs(plan.waiting) do
+    local is_told = read('SADD', KEYS[1] .. 'limit:q:' .. key, queue)
+    if is_suspect then
+      redis.call('RPUSH', list, unpack(ids)) -- it keeps its lane, at the end of it
+    elseif is_told and read('RPUSH', q(queue, 'wait:' .. key), unpack(ids)) then
+      for _, id in ipairs(ids) do
+        plan.blocked[#plan.blocked + 1] = id
+        plan.blocked[#plan.blocked + 1] = key
+      end
+    else
+      redis.call('RPUSH', list, unpack(ids)) -- a foreign key is in the way
+    end
+  end
+  if #plan.blocked > 0 then
+    redis.call('HSET', q(queue, 'blocked'), unpack(plan.blocked))
+  end
+  if #plan.early > 0 then
+    redis.call('ZADD', q(queue, 'later'), unpack(plan.early))
+    t.due_at[queue] = nil
+    for _, key in ipairs(plan.spared) do
+      tell_waiting(key) -- it may have been brought back for a slot that it does not take now
+    end
+  end
+end
+
+-- Take up to `limit` runs from the head of the list of a class; what is gone, or held up by a limit, is put aside and not
+-- counted. Returns how many were taken.
+local function take(open, class, list, limit)
+  local queue, taken, step, is_suspect = open.name, 0, limit, class == 's'
+  while taken < limit and t.looks > 0 and t.keys > 0 do
+    local ids = read('LRANGE', list, 0, math.min(step, t.looks) - 1) or {}
+    local skip = stale_drop(queue, list, ids)
+    local plan = #ids > 0 and decide(open, ids, skip, limit - taken, is_suspect)
+    for n = plan and plan.seen + 1 or 1, #ids do -- what stays in the list
+      if skip[n] then
+        stale_add(queue, list, ids[n])
+      end
+    end
+    if not plan then
+      t.slots, t.buckets, t.admitted = {}, {}, {}
+      open.lens[class] = 0
+      return taken
+    end
+    if #plan.tokens > 0 then
+      redis.call('HSET', q(queue, 'run'), unpack(plan.tokens))
+    end
+    write_limits(queue, list, plan, is_suspect)
+    redis.call('LTRIM', list, plan.seen, -1)
+    for _, n in ipairs(plan.given) do
+      t.give(queue, ids[n], plan.data[n], plan.att[n], is_suspect)
+    end
+    for _, id in ipairs(plan.gone) do
+      t.count(queue, 'cancelled')
+      forget(queue, '', id)
+    end
+    taken, t.looks = taken + #plan.given, t.looks - plan.seen
+    open.room, open.lens[class] = open.room - #plan.given, math.max(open.lens[class] - plan.seen, 0)
+    if is_suspect and plan.is_held_up then
+      open.lens[class] = 0
+    end
+    if open.lens[class] == 0 then
+      return taken
+    end
+    step = math.max(limit - taken, STEP_MIN)
+  end
+  return taken
+end
+
+-- How many slots each class gets: its share by the wheel, and what the others cannot use.
+local function shares()
+  local share, left = {}, t.want
+  for class = 0, 2 do
+    share[class] = math.floor(t.want / 10) * WEIGHTS[class]
+  end
+  for n = 0, t.want % 10 - 1 do
+    local class = WHEEL[(t.wheel + n) % 10 + 1]
+    share[class] = share[class] + 1
+  end
+  local there = {}
+  for class = 0, 2 do
+    there[class] = 0
+    for _, open in ipairs(t.open) do
+      there[class] = there[class] + math.min(open.lens[class], open.room)
+    end
+    share[class] = math.min(share[class], there[class])
+    left = left - share[class]
+  end
+  for class = 0, 2 do
+    local more = math.min(left, there[class] - share[class])
+    share[class], left = share[class] + more, left - more
+  end
+  return share
+end
+
+-- Take up to `most` runs of a class, from the queues in their order.
+local function take_class(class, most)
+  local taken = 0
+  for _, open in ipairs(t.open) do
+    local limit = math.min(most - taken, open.room)
+    if limit > 0 and open.lens[class] > 0 then
+      taken = taken + take(open, class, ready(open.name, t.letter .. class), limit)
+    end
+  end
+  return taken
+end
+
+local function take_suspect()
+  for _, open in ipairs(t.open) do
+    local list = q(open.name, 'suspect:' .. t.letter)
+    open.lens['s'] = open.room > 0 and read('LLEN', list) or 0
+    if open.lens['s'] > 0 and take(open, 's', list, 1) > 0 then
+      return true
+    end
+  end
+  return false
+end
+
+-- Give the worker what it asks for; return the first error of a foreign key, if there was one.
+local function fetch(turn)
+  t = turn
+  t.slots, t.buckets, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, 0, t.want + LOOK_MAX
+  t.keys, t.at = 2 * t.want + KEYS_MAX, whole(t.now)
+  t.first_token = t.session .. '|1|' .. t.at
+  for _, open in ipairs(t.open) do
+    open.lens, open.had_room = {}, open.room > 0
+  end
+  local is_alone = t.want > 0 and t.want_suspect and take_suspect()
+  for _, open in ipairs(t.open) do
+    wake(open.name)
+    for class = 0, 2 do
+      open.lens[class] = open.had_room and read('LLEN', ready(open.name, t.letter .. class)) or 0
+    end
+  end
+  if not is_alone then
+    local share, left = shares(), t.want
+    for class = 0, 2 do
+      left = left - take_class(class, share[class])
+    end
+    for class = 0, 2 do -- in place of those that were gone or held up
+      left = left - take_class(class, left)
+    end
+  end
+  for _, open in ipairs(t.open) do -- work is left: wake another worker, unless one is being woken
+    if open.lens[0] + open.lens[1] + open.lens[2] > 0 and read('LLEN', q(open.name, 'bell:' .. t.letter)) == 0 then
+      ring(open.name, t.letter, 1)
+    end
+  end
+  return t.failed
+end

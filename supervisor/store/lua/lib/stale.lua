@@ -1,0 +1,45 @@
+-- Library: entries of a list that no longer stand for a run: it was cancelled, or waits in another list now. To take
+-- one out of the middle of a long list would hold the server up, so it is counted in the queue's `stale` hash, by list
+-- and id, and skipped when it comes to the head. An id has as many entries in a list as are counted here, and one more
+-- if that list is its place; which of them is skipped does not matter. Include it after `queue`.
+local function stale_field(queue, list, id)
+  return string.sub(list, #q(queue, '') + 1) .. ' ' .. id
+end
+
+-- The entry of `id` in `list` no longer counts.
+local function stale_add(queue, list, id)
+  redis.call('HINCRBY', q(queue, 'stale'), stale_field(queue, list, id), 1)
+end
+
+-- How many entries of `id` in `list` do not count.
+local function stale_count(queue, list, id)
+  return tonumber(redis.call('HGET', q(queue, 'stale'), stale_field(queue, list, id)) or 0) or 0
+end
+
+-- Which of `ids`, in the order of `list`, are to be skipped, as n = true. They are no longer counted afterwards, so they
+-- must leave the list in the same script.
+local function stale_drop(queue, list, ids)
+  local skipped, stale = {}, q(queue, 'stale')
+  if #ids == 0 or redis.call('EXISTS', stale) == 0 then
+    return skipped
+  end
+  local fields = {}
+  for n, id in ipairs(ids) do
+    fields[n] = stale_field(queue, list, id)
+  end
+  local left = {}
+  for n, count in ipairs(redis.call('HMGET', stale, unpack(fields))) do
+    local field = fields[n]
+    left[field] = left[field] or tonumber(count or 0) or 0
+    if left[field] > 0 then
+      left[field] = left[field] - 1
+      skipped[n] = true
+      if left[field] == 0 then
+        redis.call('HDEL', stale, field)
+      else
+        redis.call('HINCRBY', stale, field, -1)
+      end
+    end
+  end
+  return skipped
+end

@@ -1,0 +1,16 @@
+-- Read which runs of a queue wait for a concurrency key. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  queue          which
+--       cursor         0 at first, then the one of the previous page
+--
+-- Returns  cursor (0 at the end), then id, key, data for each. One may come twice.
+local Q = KEYS[1] .. 'q:' .. ARGV[1] .. ':'
+local page = redis.call('HSCAN', Q .. 'blocked', ARGV[2], 'COUNT', 200)
+local reply = { page[1] }
+for i = 1, #page[2], 2 do
+  local n = #reply
+  reply[n + 1], reply[n + 2] = page[2][i], page[2][i + 1]
+  reply[n + 3] = redis.call('HGET', Q .. 'data', page[2][i]) or ''
+end
+return reply

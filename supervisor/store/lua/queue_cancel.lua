@@ -1,0 +1,80 @@
+-- End runs because a person asks for it.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  history        how many ended attempts each queue remembers
+--       kill_ms        a running one that has not ended after so long is let go of, and its process killed where it
+--                      executes nothing else; 0: never
+--       note           who asks and why, for the history
+--       runs...        queue (empty: where it is found) and id, at most 100 times
+--
+-- Includes  clock
+--           queue
+--           limits
+--           stale
+--           place
+--
+-- Returns  for each run: what became of it, queue, attempt
+--          CANCELLED  it waited; now it is gone, and its children never come to be
+--          ASKED      it runs: the agent of its replica looks once a second (queue_unwanted.lua)
+--          DEAD       it was given up; nothing was done
+--          UNKNOWN    it ended, or never was
+--
+-- A request names the fence of the attempt that runs, so it cannot hit a later attempt, or another run of the same id.
+-- Asked again, it stands as it is; only a time to kill can be added.
+local FIELDS, FIRST, REQUEST_MS = 2, 4, 86400000
+if not_whole(1, 2) or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS or (#ARGV - FIRST + 1) % FIELDS ~= 0
+  or tonumber(ARGV[1]) < 0 or tonumber(ARGV[2]) < 0 then
+  return refuse('history, kill_ms and up to 100 runs of queue and id')
+end
+local history, kill_ms, note = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local now = now_ms()
+local reply, checked = {}, {}
+
+local function ask(queue, id, data, token)
+  local earlier = redis.call('HGET', q(queue, 'cancel'), id) or ''
+  local how, asked = string.match(earlier, '^(%l+)|(.*)|%d+$')
+  local is_asked = asked == token and how ~= 'stop'
+  if is_asked and (how ~= 'cancel' or kill_ms == 0) then
+    return
+  end
+  local request = kill_ms == 0 and 'cancel|' .. token .. '|' .. whole(now)
+    or 'force|' .. token .. '|' .. whole(now + kill_ms)
+  redis.call('HSET', q(queue, 'cancel'), id, request)
+  redis.call('PEXPIRE', q(queue, 'cancel'), REQUEST_MS)
+  if not is_asked then
+    note_add(queue, history, id, 'cancel_asked', data, note, token)
+  end
+end
+
+local function cancel(queue, id)
+  local data = redis.call('HGET', q(queue, 'data'), id) or ''
+  local place, where = place_of(queue, id, data)
+  if place == 'running' then
+    ask(queue, id, data, where)
+    return 'ASKED', string.match(where, '|(%d+)|%d+$') or ''
+  elseif place == 'dead' then
+    return 'DEAD', ''
+  end
+  leave(queue, id, place, where)
+  end_now(queue, history, id, data, 'cancelled', note)
+  return 'CANCELLED', ''
+end
+
+local queues = {}
+for i = FIRST, #ARGV, FIELDS do
+  queues[i] = queue_of(ARGV[i], ARGV[i + 1])
+  if queues[i] and not checked[queues[i]] then
+    checked[queues[i]] = true
+    check_queue(queues[i])
+  end
+end
+for i = FIRST, #ARGV, FIELDS do
+  local id, n = ARGV[i + 1], #reply
+  local queue = queues[i] and queue_of(queues[i], id) -- the same run may be named twice
+  reply[n + 1], reply[n + 2], reply[n + 3] = 'UNKNOWN', '', ''
+  if queue then
+    reply[n + 2] = queue
+    reply[n + 1], reply[n + 3] = cancel(queue, id)
+  end
+end
+return reply

@@ -1,0 +1,62 @@
+-- Let runs that were given up run again.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  queue          which
+--       delay_ms       they may not start sooner; 0: now
+--       history        how many ended attempts the queue remembers
+--       note           who asks and why, for the history
+--       ids...         at most 100
+--
+-- Includes  clock
+--           queue
+--           limits
+--           stale
+--           place
+--
+-- Returns  for each run: REQUEUED, ABSENT (it is not dead), BROKEN (nothing is left of it) or DUPLICATE, then the holder
+--          of its unique key, else empty
+--
+-- To the tail, with no attempts and no crashes charged, so that it has as many as a new run; they count as interruptions
+-- now, which cost nothing, so that the fence that its code sees still grows. Its last error stays until it ends.
+local FIRST = 5
+if not_whole(2, 3) or tonumber(ARGV[2]) < 0 or tonumber(ARGV[3]) < 0 or #ARGV < FIRST or #ARGV > FIRST + 99 then
+  return refuse('delay_ms, history and up to 100 ids')
+end
+local queue, wait, history, now = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), now_ms()
+check_queue(queue)
+
+local function requeue(id)
+  local data = redis.call('HGET', q(queue, 'data'), id)
+  if not redis.call('ZSCORE', q(queue, 'dead'), id) then
+    return 'ABSENT', ''
+  end
+  if not data or not string.match(data, '^[as][012]') then
+    return 'BROKEN', ''
+  end
+  local holder = claim(queue, id, data)
+  if holder then
+    return 'DUPLICATE', holder
+  end
+  note_add(queue, history, id, 'requeued', data, ARGV[4])
+  local attempts, crashes, interrupts = charges(redis.call('HGET', q(queue, 'att'), id))
+  local spent = attempts + crashes + interrupts
+  if spent > 0 then
+    redis.call('HSET', q(queue, 'att'), id, '0,0,' .. whole(spent))
+  end
+  redis.call('ZREM', q(queue, 'dead'), id)
+  if wait > 0 then
+    delay(queue, id, data, now + wait)
+  else
+    redis.call('RPUSH', ready(queue, data), id)
+    ring(queue, string.sub(data, 1, 1), 1)
+  end
+  count_add(queue, 'requeued', 1)
+  return 'REQUEUED', ''
+end
+
+local reply = {}
+for i = FIRST, #ARGV do
+  local n = #reply
+  reply[n + 1], reply[n + 2] = requeue(ARGV[i])
+end
+return reply

@@ -1,0 +1,68 @@
+-- Verify, a page at a time, what runs hold beside their queues, and mend what is wrong.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  part           unique: holders of unique keys; slots: of one concurrency key; live: unfinished runs of schedules
+--       key            with slots: the concurrency key
+--       position       0 at first, then the one of the previous page
+--       is_mending     1: what is wrong is mended; 0: nothing is written
+--
+-- Includes  clock
+--           queue
+--           limits
+--
+-- Returns  next position (0 at the end), then what, what is wrong, what was done about it (or empty): for each fault
+if not_whole(3, 3) or (ARGV[4] ~= '0' and ARGV[4] ~= '1') then
+  return refuse('position, and is_mending 0 or 1')
+end
+local part, position, is_mending, COUNT = ARGV[1], ARGV[3], ARGV[4] == '1', 100
+local reply = {}
+
+local function tell(what, fault, remedy)
+  local n = #reply
+  reply[n + 1], reply[n + 2], reply[n + 3] = what, fault, is_mending and remedy or ''
+  return is_mending
+end
+
+-- Whether `queue id` is an unfinished run.
+local function is_unfinished(holder)
+  local queue, id = string.match(holder, '^(%S+) (%S+)$')
+  return queue and redis.call('HEXISTS', q(queue, 'data'), id) == 1 and not redis.call('ZSCORE', q(queue, 'dead'), id)
+end
+
+if part == 'unique' then
+  local page = redis.call('HSCAN', KEYS[1] .. 'limit:u', position, 'COUNT', COUNT)
+  reply[1] = page[1]
+  for n = 1, #page[2], 2 do
+    local key, holder = page[2][n], page[2][n + 1]
+    if not is_unfinished(holder) and tell('unique key ' .. key, 'held by ' .. holder .. ', which is over', 'freed') then
+      redis.call('HDEL', KEYS[1] .. 'limit:u', key)
+    end
+  end
+elseif part == 'slots' then
+  local set = KEYS[1] .. 'limit:c:' .. ARGV[2]
+  local page = redis.call('SSCAN', set, position, 'COUNT', COUNT)
+  reply[1] = page[1]
+  for _, holder in ipairs(page[2]) do
+    local queue, id = string.match(holder, '^(%S+) (%S+)$')
+    if (not queue or redis.call('HEXISTS', q(queue, 'run'), id) == 0)
+      and tell('concurrency key ' .. ARGV[2], 'a slot is held by ' .. holder .. ', which does not run', 'freed') then
+      redis.call('SREM', set, holder)
+      tell_waiting(ARGV[2])
+    end
+  end
+elseif part == 'live' then
+  local page = redis.call('HSCAN', KEYS[1] .. 'schedule:live', position, 'COUNT', COUNT)
+  reply[1] = page[1]
+  for n = 1, #page[2], 2 do
+    local schedule = page[2][n]
+    for line in string.gmatch(page[2][n + 1], '[^\n]+') do
+      if string.sub(line, 1, 1) ~= '>' and not is_unfinished(line)
+        and tell('schedule ' .. schedule, 'waits for ' .. line .. ', which is over', 'forgotten') then
+        live_remove(schedule, string.match(line, '^%S+ (.*)$') or '')
+      end
+    end
+  end
+else
+  return refuse('part ' .. part)
+end
+return reply

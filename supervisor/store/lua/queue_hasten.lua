@@ -1,0 +1,47 @@
+-- Let delayed runs start now.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  runs...        queue (empty: where it is found) and id, at most 100 times
+--
+-- Includes  clock
+--           queue
+--           limits
+--           stale
+--           place
+--
+-- Returns  for each run: queue (empty: unknown), and where it was: later (now it is ready), or where it still is
+--
+-- As when its time had come: a retry goes to the head, since it is older than what waits, any other to the tail; one that
+-- crashed its worker goes on alone.
+local FIELDS = 2
+if #ARGV == 0 or #ARGV % FIELDS ~= 0 or #ARGV > 100 * FIELDS then
+  return refuse('up to 100 runs of queue and id')
+end
+local queues = {}
+for i = 1, #ARGV, FIELDS do
+  queues[i] = queue_of(ARGV[i], ARGV[i + 1])
+  if queues[i] then
+    check_queue(queues[i])
+  end
+end
+local reply = {}
+for i = 1, #ARGV, FIELDS do
+  local queue, id, n = queues[i], ARGV[i + 1], #reply
+  local data = queue and redis.call('HGET', q(queue, 'data'), id)
+  reply[n + 1], reply[n + 2] = data and queue or '', ''
+  if data then
+    reply[n + 2] = place_of(queue, id, data)
+    if reply[n + 2] == 'later' then
+      local charged = redis.call('HGET', q(queue, 'att'), id)
+      local _, crashes = charges(charged)
+      if crashes > 0 then
+        redis.call('RPUSH', q(queue, 'suspect:' .. string.sub(data, 1, 1)), id)
+      else
+        redis.call(charged and 'LPUSH' or 'RPUSH', ready(queue, data), id)
+      end
+      redis.call('ZREM', q(queue, 'later'), id)
+      ring(queue, string.sub(data, 1, 1), 1)
+    end
+  end
+end
+return reply

@@ -1,0 +1,113 @@
+-- Move what waits in one place of a queue to the same place of another, a page at a time.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  queue          from where
+--       target         to where
+--       part           a ready or suspect list, later, or wait: and a concurrency key
+--       count          at most so many, 1 to 100
+--       offset         of `later`: so many stayed so far
+--
+-- Includes  clock
+--           queue
+--           limits
+--           stale
+--           place
+--
+-- Returns  how many entries were looked at, how many runs moved, how many stay because the target has one of their id
+--
+-- From the head to the tail, so that their order stays. A run leaves one queue and enters the other in this one step: it
+-- is never in both, and never in none. One that stays in a list goes to its tail. One that waits for a concurrency key
+-- goes to the tail of a ready list, and waits again if it must.
+local queue, target, part = ARGV[1], ARGV[2], ARGV[3]
+if not_whole(4, 5) or tonumber(ARGV[4]) < 1 or tonumber(ARGV[4]) > 100 or tonumber(ARGV[5]) < 0 or queue == target then
+  return refuse('two queues, a count of 1 to 100, and an offset')
+end
+if not is_part(part) then
+  return refuse('part ' .. part)
+end
+check_queue(queue)
+check_queue(target)
+local from, to, last = q(queue, part), q(target, part), tonumber(ARGV[4]) - 1
+local is_waiting = string.sub(part, 1, 5) == 'wait:'
+local is_later, ids, due, skipped, places = part == 'later', {}, {}, {}, {}
+if is_later then
+  local page = redis.call('ZRANGE', from, ARGV[5], tonumber(ARGV[5]) + last, 'WITHSCORES')
+  for n = 1, #page, 2 do
+    ids[#ids + 1], due[#due + 1] = page[n], page[n + 1]
+  end
+else
+  ids = redis.call('LRANGE', from, 0, last)
+  skipped = stale_drop(queue, from, ids)
+  for n, id in ipairs(ids) do
+    local data = not skipped[n] and redis.call('HGET', q(queue, 'data'), id)
+    places[n] = data and is_place(part, place_of(queue, id, data))
+  end
+  redis.call('LTRIM', from, #ids, -1)
+end
+
+-- The unfinished runs of a schedule are listed with their queues.
+local function live_moved(id)
+  local lines, schedule = live_lines(string.match(id, '^([^@!]+)[@!]') or '')
+  if type(lines) == 'string' then
+    local moved = {}
+    for line in string.gmatch(lines, '[^\n]+') do
+      moved[#moved + 1] = line == queue .. ' ' .. id and target .. ' ' .. id or line
+    end
+    redis.call('HSET', KEYS[1] .. 'schedule:live', schedule, table.concat(moved, '\n'))
+  end
+end
+
+local function carry(id, data)
+  redis.call('HDEL', q(queue, 'blocked'), id)
+  for _, name in ipairs({ 'data', 'att', 'err', 'limits' }) do
+    local value = redis.call('HGET', q(queue, name), id)
+    if value then
+      redis.call('HSET', q(target, name), id, value)
+      redis.call('HDEL', q(queue, name), id)
+    end
+  end
+  local header = header_of(data)
+  local of = header and limits_in(header) or {}
+  local unique = of.unique
+  if of.concurrency then
+    tell_waiting(of.concurrency) -- it may have been brought back for a slot, which those that stay can take now
+  end
+  if unique and redis.call('HGET', KEYS[1] .. 'limit:u', unique) == queue .. ' ' .. id then
+    redis.call('HSET', KEYS[1] .. 'limit:u', unique, target .. ' ' .. id)
+  end
+  live_moved(id)
+end
+
+local moved, stay = 0, 0
+for n, id in ipairs(ids) do
+  local data = not skipped[n] and redis.call('HGET', q(queue, 'data'), id)
+  local is_here = is_later or places[n]
+  if data and is_here and redis.call('HEXISTS', q(target, 'data'), id) == 1 then
+    stay = stay + 1
+    if not is_later then
+      redis.call('RPUSH', from, id)
+    end
+  elseif data and is_here then
+    carry(id, data)
+    if is_later then
+      redis.call('ZREM', from, id)
+      redis.call('ZADD', to, due[n], id)
+    else
+      redis.call('RPUSH', is_waiting and ready(target, data) or to, id)
+    end
+    moved = moved + 1
+  elseif not data and not skipped[n] and not is_waiting then -- it was cancelled
+    redis.call('ZREM', q(queue, 'later'), id)
+    forget(queue, '', id)
+  end
+end
+if moved > 0 then
+  redis.call('SADD', KEYS[1] .. 'queues', target)
+  count_add(queue, 'moved_out', moved)
+  count_add(target, 'moved_in', moved)
+  local letter = not is_waiting and string.match(part, ':(%a)')
+  for _, kind in ipairs(letter and { letter } or { 'a', 's' }) do
+    ring(target, kind, math.min(moved, 4))
+  end
+end
+return { #ids, moved, stay }

@@ -1,0 +1,17 @@
+-- Let nothing be fetched from a queue. What runs goes on, and runs may still be put into it.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  queue          which
+--       reason         for people
+--       by             who asks
+--
+-- Includes  clock
+--           queue
+--           limits
+--
+-- Returns  1 it is paused now
+--          0 it was: reason and name are those of the latest request
+local was = redis.call('EXISTS', q(ARGV[1], 'paused'))
+redis.call('SADD', KEYS[1] .. 'queues', ARGV[1])
+redis.call('SET', q(ARGV[1], 'paused'), ARGV[2] .. '\n' .. ARGV[3] .. '\n' .. whole(now_ms()))
+return 1 - was
