@@ -29,6 +29,9 @@ from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_ref
 from supervisor.settings.schedule_settings import SchedulerSettings, ScheduleSettings
 from supervisor.settings.section import NAME, ModuleName, Path, PoolName, QueueName, ScheduleId, Section
 
+CONCURRENCY_MAX = 200
+PREFETCH_MAX = 64
+
 
 class Fsync(StrEnum):
     """When the embedded server writes to disk."""
@@ -159,11 +162,26 @@ class PoolSettings(Section):
     processes: int = Field(default=1, ge=1, le=64)
     """How many processes."""
 
-    concurrency: int = Field(default=50, ge=1, le=200)
+    concurrency: int = Field(default=50, ge=1, le=CONCURRENCY_MAX)
     """Async pools: how many runs at once in each process. Sync pools ignore it."""
 
     queues: tuple[QueueName, ...] = Field(default=("default",), min_length=1, max_length=32)
     """Which queues it takes runs from."""
+
+    max_share: dict[QueueName, float] = Field(default_factory=dict, max_length=32)
+    """Async pools: the largest part of ``concurrency`` that runs of one queue may hold, above 0 and at most 1."""
+
+    prefetch: int = Field(default=16, ge=1, le=PREFETCH_MAX)
+    """Sync pools: how many runs a process may hold while its jobs take less than 5 ms; 1: never more than one."""
+
+    recycle_runs: int | None = Field(default=None, ge=1)
+    """Replace a process after about so many runs, its successor first. Unset: never."""
+
+    recycle_growth_mib: int | None = Field(default=None, ge=1)
+    """Replace a process that grew by so much over what it was when it first worked. Unset: never."""
+
+    recycle_age_s: Seconds | None = Field(default=None, ge=1)
+    """Replace a process about so long after its start. Unset: never."""
 
 
 class QueueSettings(Section):
@@ -197,6 +215,10 @@ class SupervisionSettings(Section):
     backoff_max_s: Seconds = Field(default=30.0, ge=0.1, le=600)
     """Longest pause before a child that keeps dying is started again."""
 
+    stop_timeout_s: Seconds | None = Field(default=None, ge=1)
+    """How long what started the tree waits before it kills it: ``terminationGracePeriodSeconds``, docker's
+    stop timeout. Set it beside those, and a grace that does not fit is refused. Unset: not checked."""
+
 
 class WebSettings(Section):
     """The HTTP endpoint: health, metrics, status."""
@@ -216,6 +238,9 @@ class LogSettings(Section):
 
     format: Literal["auto", "json", "console"] = "auto"
     """``auto``: readable on a terminal, JSON lines otherwise."""
+
+    file: str | None = Field(default=None, min_length=1)
+    """Append to this file instead of standard error. SIGUSR1 opens it anew after a rotation."""
 
 
 class Settings(Section):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from supervisor.core.restart import NS
+from supervisor.core.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.settings.durations import format_duration
 from supervisor.settings.masking import EMBEDDED, MASK
 from supervisor.settings.models import Durability, RedisSettings, Settings
@@ -26,6 +28,7 @@ def violations(settings: Settings) -> Iterator[Violation]:
     yield from _redis(settings)
     yield from _queues(settings)
     yield from _pools(settings)
+    yield from _supervision(settings)
     yield from _jobs(settings)
     yield from faults_of_set(settings.schedules)
 
@@ -145,6 +148,20 @@ def _pools(settings: Settings) -> Iterator[Violation]:
             if queue in pool.queues[:index]:
                 path = ("workers", name, "queues", index)
                 yield Violation((path,), f"{queue!r} is listed twice", "remove one")
+
+
+def _supervision(settings: Settings) -> Iterator[Violation]:
+    supervision = settings.supervision
+    if supervision.stop_timeout_s is None:
+        return
+    needed_s = supervision.grace_s + BOUND_AFTER_GRACE_NS / NS
+    if needed_s > supervision.stop_timeout_s + _EPSILON:
+        yield Violation(
+            (("supervision", "stop_timeout"), ("supervision", "grace")),
+            f"{format_duration(supervision.stop_timeout_s)} is too short: a stop takes up to grace + "
+            f"{format_duration(BOUND_AFTER_GRACE_NS / NS)}, which is {format_duration(needed_s)}",
+            "jobs would be killed in the middle; shorten grace, or let the tree be waited for longer",
+        )
 
 
 def _jobs(settings: Settings) -> Iterator[Violation]:

@@ -2,58 +2,218 @@
 
 Guarantees
     Lines of several processes on one pipe never tear: each is one ``write`` of at most
-    PIPE_BUF bytes, which POSIX makes atomic.
+    PIPE_BUF bytes, which POSIX makes atomic. Nor do they in one file, whose end is where
+    each ``write`` goes, whoever else writes (O_APPEND).
     A reader that hangs cannot hang a process of the tree: one line waits a second for room,
     then lines are dropped until there is some, and the first that gets through says how many were.
     A second is less than the strictest hang limit, which is the scheduler's two.
+    A file that was renamed gets every line until the new one is open; none falls between the two.
     A fork can happen at any moment, since nothing is held.
 
 Does not guarantee
     That every line is written: the log is for people, the record is in Redis.
+    That a line is whole which a disk had no room for; or one in a file on a network file system.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import socket
+import stat
+from collections.abc import Callable
 from typing import IO, Any
+
+from supervisor.clock import SystemClock
+from supervisor.core.errors import CannotCreateError
 
 LINE_BYTES_MAX = 4096
 """PIPE_BUF of Linux, newline included."""
 
 _WAIT_MS = 1000
+_CLOCK = SystemClock()
+_STDERR = 2
+_FILE_MODE = 0o640
 
 
 class LineSink:
     """A file descriptor that takes whole lines."""
 
+    problem = ""
+
     def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._poll = select.poll()
-        self._poll.register(fd, select.POLLOUT)
+        self._shared_fd = fd
+        self._pid = os.getpid()
+        self._fd, self._socket = _unblocked(fd)
+        self._poll = _poll(self._fd)
         self.dropped = 0
         """Lines lost since the last one that got through."""
 
     def write(self, line: bytes) -> None:
         """Write ``line``, which ends in a newline, or drop it."""
+        if self._pid != os.getpid():
+            self._forget_own()
         # After a drop no line waits again until one got through: the stall is bounded in all.
-        if not self._poll.poll(0 if self.dropped else _WAIT_MS):
-            self.dropped += 1
+        until_ns = _CLOCK.elapsed_ns() + (0 if self.dropped else _WAIT_MS * 1_000_000)
+        try:
+            while line:  # more than once on files and terminals, and above PIPE_BUF
+                if not self._poll.poll(max(0, until_ns - _CLOCK.elapsed_ns()) / 1e6):
+                    break
+                line = line[self._send(line) :]
+        except OSError:  # the reader is gone, or the disk is full: there is nowhere left to say so
+            pass
+        self.dropped = self.dropped + 1 if line else 0
+
+    def look(self) -> None:
+        """Do nothing: what it writes to was given to it."""
+
+    def close(self) -> None:
+        """Close what it opened for itself; what it was given stays open."""
+        if self._pid != os.getpid():
             return
+        if self._socket is not None:
+            self._socket.close()
+        elif self._fd != self._shared_fd:
+            os.close(self._fd)
+        self._fd, self._socket = self._shared_fd, None
+        self._poll = _poll(self._fd)
+
+    def _send(self, line: bytes) -> int:
+        """Return how many bytes were taken: all of a short line or none, on a pipe."""
+        try:
+            if self._socket is not None:
+                return self._socket.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            return os.write(self._fd, line)
+        except BlockingIOError:
+            return 0  # another process took the room that there was
+
+    def _forget_own(self) -> None:
+        """Use the descriptor that everybody shares: a child closes what it was not given, and reuses the numbers."""
+        if self._socket is not None:
+            self._socket.detach()
+        self._pid, self._fd, self._socket = os.getpid(), self._shared_fd, None
+        self._poll = _poll(self._fd)
+
+
+def _poll(fd: int) -> select.poll:
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return poll
+
+
+def _unblocked(fd: int) -> tuple[int, socket.socket | None]:
+    """Return a way to write to ``fd`` that never waits, though another process may wait on the same pipe.
+
+    That there was room a moment ago is no promise: somebody else may have filled it. The pipe is opened
+    once more rather than switched, because the switch would hit everybody who shares it, a shell included.
+    """
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISSOCK(mode):  # the journal of systemd
+            return fd, socket.socket(fileno=os.dup(fd))
+        if stat.S_ISFIFO(mode):
+            return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC), None
+    except OSError:
+        pass  # closed, no /proc, or another user's: then as it is
+    return fd, None
+
+
+class FileSink:
+    """A file that lines are appended to, and that can be rotated: by renaming it, or by copying and truncating."""
+
+    def __init__(
+        self, path: str, *, number: Callable[[], int] = lambda: 0, on_open: Callable[[int], None] | None = None
+    ) -> None:
+        """Open it.
+
+        Args:
+            path: of the file; made if absent.
+            number: another number means: open it anew.
+            on_open: told the descriptor each time it was opened.
+
+        Raises:
+            OSError: it cannot be opened or made.
+        """
+        self.path = path
+        self._pid = os.getpid()
+        self._number = number
+        self._on_open = on_open
+        self._opened = number()
+        self._fd = -1
+        self.dropped = 0
+        """Lines lost since the last one that got through."""
+        self.problem = ""
+        """Why it could not be opened anew; the old one is still written to."""
+        self._open()
+
+    def write(self, line: bytes) -> None:
+        """Append ``line`` in one piece, or drop it."""
+        self.look()
         try:
             written = os.write(self._fd, line)
-            while written < len(line):  # only on files and terminals, or above PIPE_BUF
-                written += os.write(self._fd, line[written:])
-        except OSError:  # the reader is gone, or the disk is full: there is nowhere left to say so
-            self.dropped += 1
-        else:
+        except OSError:
+            written = 0
+        if written == len(line):
             self.dropped = 0
+        else:  # the disk is full; to write the rest later would put it behind somebody else's line
+            self.dropped += 1
+
+    def look(self) -> None:
+        """Open the file anew if that was asked for."""
+        number = self._number()
+        if number == self._opened:
+            return
+        self._opened = number
+        try:
+            self._open()
+        except OSError as error:
+            self.problem = f"{self.path} cannot be opened anew: {error.strerror or error}"
+
+    def close(self) -> None:
+        """Close it; what is written from now on is dropped."""
+        if self._fd >= 0 and self._pid == os.getpid():
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> None:
+        opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        if self._fd >= 0:
+            os.dup2(opened, self._fd, inheritable=False)  # in one step: no line finds it closed
+            os.close(opened)
+        else:
+            self._fd = opened
+        self.problem = ""
+        if self._on_open is not None:
+            self._on_open(self._fd)
+
+
+def open_log_file(
+    path: str | None, number: Callable[[], int], *, on_open: Callable[[int], None] | None = None
+) -> FileSink | None:
+    """Open the log file, if there is to be one; see ``FileSink``.
+
+    Raises:
+        CannotCreateError: it cannot be opened or made.
+    """
+    try:
+        return None if path is None else FileSink(path, number=number, on_open=on_open)
+    except OSError as error:
+        raise CannotCreateError(
+            f"log.file {path} cannot be opened: {error.strerror or error}; make its directory, writable for uid "
+            f"{os.getuid()}, or set log.file (TENURE_LOG__FILE) to another file"
+        ) from error
+
+
+def take_stderr(fd: int) -> None:
+    """Send what this process writes to standard error to ``fd``: stacks, warnings of libraries, output of children."""
+    os.dup2(fd, _STDERR)
 
 
 class StreamSink:
     """A stream without a descriptor, such as a test's ``StringIO``."""
 
     dropped = 0
+    problem = ""
 
     def __init__(self, stream: IO[Any]) -> None:
         self._stream = stream
@@ -65,12 +225,36 @@ class StreamSink:
         except TypeError:
             self._stream.write(line)
 
+    def look(self) -> None:
+        """Do nothing: what it writes to was given to it."""
 
-Sink = LineSink | StreamSink
+    def close(self) -> None:
+        """Do nothing: whoever made the stream closes it."""
 
 
-def open_sink(stream: IO[Any] | int) -> tuple[Sink, bool]:
+class NoSink:
+    """Nowhere: this process was started without a standard error."""
+
+    dropped = 0
+    problem = ""
+
+    def write(self, line: bytes) -> None:
+        """Drop ``line``."""
+
+    def look(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+Sink = LineSink | FileSink | StreamSink | NoSink
+
+
+def open_sink(stream: IO[Any] | int | None) -> tuple[Sink, bool]:
     """Return the sink for ``stream``, and whether it is a terminal."""
+    if stream is None:
+        return NoSink(), False
     if isinstance(stream, int):
         return LineSink(stream), os.isatty(stream)
     try:

@@ -16,16 +16,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
 import structlog
-from structlog.contextvars import bound_contextvars, merge_contextvars
+from structlog.contextvars import merge_contextvars
 
 from supervisor.clock import Clock, SystemClock
-from supervisor.telemetry.lines import Sink, open_sink
+from supervisor.telemetry.lines import FileSink, NoSink, Sink, open_sink
 from supervisor.telemetry.masking import mask, mask_entry
 from supervisor.telemetry.render import (
     Event,
@@ -36,6 +35,9 @@ from supervisor.telemetry.render import (
     format_ts,
     render_json,
 )
+from supervisor.telemetry.run_context import bind_run, merge_run
+
+__all__ = ["LEVELS", "bind_run", "configure", "look", "retune"]
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 _RESERVED = ("ts", "level", "cluster", "replica", "role", "pid")
@@ -61,6 +63,7 @@ class _Output:
 
     def process(self, _logger: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
         """Render one event: the last, and but for the context the only, processor."""
+        self.sink.look()  # before the line is made: what it finds stands in it
         fields: Event = {
             "ts": format_ts(self.clock.wall_ms()),
             "level": "error" if level == "exception" else level,
@@ -79,6 +82,8 @@ class _Output:
             fields[f"{name}_" if name in _RESERVED else name] = mask_entry(name, value)
         if self.sink.dropped:
             fields["lines_dropped"] = self.sink.dropped
+        if self.sink.problem:
+            fields["log_problem"] = self.sink.problem
         return self.render(fields)
 
     def _exception(self, exc_info: Any) -> Event:
@@ -109,6 +114,27 @@ class _StdlibHandler(logging.Handler):
         structlog.get_logger().log(level, message, logger=record.name, exc_info=record.exc_info)
 
 
+class _Last:
+    """The sink that lines of this process go to, so that another one can take its place."""
+
+    def __init__(self) -> None:
+        self.sink: Sink = NoSink()
+        self.install: Callable[[str, str], None] | None = None
+
+    def replace(self, sink: Sink) -> None:
+        before, self.sink = self.sink, sink
+        if before is not sink:
+            before.close()
+
+
+_last = _Last()
+
+
+def look() -> None:
+    """Open the log file anew if that was asked for, as each line that is logged does too. Costs next to nothing."""
+    _last.sink.look()
+
+
 def configure(
     *,
     level: str,
@@ -117,6 +143,7 @@ def configure(
     replica: str,
     role: str,
     stream: IO[Any] | int | None = None,
+    file: FileSink | None = None,
     clock: Clock | None = None,
 ) -> None:
     """Set up logging for this process. Call it again in a child, with the child's role.
@@ -128,28 +155,41 @@ def configure(
         replica: id of the replica, for every line.
         role: what this process does, for every line.
         stream: where to write; a stream, a descriptor, or None for standard error.
+        file: where to write instead.
         clock: what time it is; None for the machine's.
     """
-    sink, is_terminal = open_sink(sys.stderr if stream is None else stream)
-    is_console = format == "console" or (format == "auto" and is_terminal)
+    sink, is_terminal = (file, False) if file is not None else open_sink(sys.stderr if stream is None else stream)
+    _last.replace(sink)
     coloured = is_terminal and not os.environ.get("NO_COLOR")
-    output = _Output(
-        sink=sink,
-        render=console_renderer(coloured=coloured) if is_console else render_json,
-        is_console=is_console,
-        clock=clock or SystemClock(),
-        cluster=cluster,
-        replica=replica,
-        role=role,
-    )
-    structlog.configure(
-        processors=[merge_contextvars, output.process],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=lambda *_: output,
-        # A cached logger would keep the role that was configured before the fork.
-        cache_logger_on_first_use=False,
-    )
-    _route_stdlib(LEVELS[level])
+
+    def install(level: str, format_: str) -> None:
+        is_console = format_ == "console" or (format_ == "auto" and is_terminal)
+        output = _Output(
+            sink=sink,
+            render=console_renderer(coloured=coloured) if is_console else render_json,
+            is_console=is_console,
+            clock=clock or SystemClock(),
+            cluster=cluster,
+            replica=replica,
+            role=role,
+        )
+        structlog.configure(
+            processors=[merge_contextvars, merge_run, output.process],
+            wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+            logger_factory=lambda *_: output,
+            # A cached logger would keep the role that was configured before the fork.
+            cache_logger_on_first_use=False,
+        )
+        _route_stdlib(LEVELS[level])
+
+    _last.install = install
+    install(level, format)
+
+
+def retune(*, level: str, format: str) -> None:  # noqa: A002 - the setting's own name
+    """Write from now on what is of ``level`` or above, in ``format``, to where this process writes already."""
+    if _last.install is not None:
+        _last.install(level, format)
 
 
 def _route_stdlib(level: int) -> None:
@@ -158,13 +198,3 @@ def _route_stdlib(level: int) -> None:
     # Libraries' debug output is about their insides, and asyncio's alone would drown ours.
     root.setLevel(max(level, logging.INFO))
     logging.captureWarnings(capture=True)
-
-
-@contextmanager
-def bind_run(*, run: str, job: str, schedule: str | None = None, attempt: int = 1) -> Iterator[None]:
-    """Put the run's identity on every line that is logged inside, by this task or what it starts."""
-    fields = {"run": run, "job": job, "attempt": attempt}
-    if schedule is not None:
-        fields["schedule"] = schedule
-    with bound_contextvars(**fields):
-        yield

@@ -54,6 +54,18 @@ LOOP_LAG_SECONDS = Histogram(
     ["role"],
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5),
 )
+RESOURCE_FAILURES = Counter(
+    "tenure_resource_failures_total",
+    "Resources of jobs that could not be opened, pinged or closed, by class and step (open, ping, close). "
+    "Alarm on a rate that lasts.",
+    ["resource", "step"],
+)
+JOB_BLOCKED_LOOP = Counter(
+    "tenure_job_blocked_loop_total",
+    "How often a coroutine job held its event loop, and with it every neighbour, for 0.1 s or more. Alarm on any: it "
+    "must await, or be a plain function.",
+    ["queue", "job"],
+)
 REDIS_ERRORS = Counter(
     "tenure_redis_errors_total",
     "Calls to Redis that failed, by operation. Alarm on a rate that lasts.",
@@ -86,8 +98,8 @@ SCHEDULES_OVERDUE = Gauge(
     "alarm when it lasts.",
     multiprocess_mode="mostrecent",
 )
-CONFIG_LAST_RELOAD_SUCCESSFUL = Gauge(
-    "tenure_config_last_reload_successful",
+CONFIG_SCHEDULES_IN_PLACE = Gauge(
+    "tenure_config_schedules_in_place",
     "1 when the schedules of this replica's configuration are in place, 0 when they were refused because of a clash "
     "with dynamic ones; told by a leader. Alarm on 0: the former configuration keeps running.",
     multiprocess_mode="mostrecent",
@@ -167,8 +179,9 @@ ELECTION_TWINS = Gauge(
 
 STORED = (
     RUNS_FINISHED, RUN_DURATION_SECONDS, RUN_WAIT_SECONDS, RUNS_RECLAIMED, ACKS_STALE, ENQUEUED, TURN_SECONDS,
-    LOOP_LAG_SECONDS, REDIS_ERRORS, FIRES, SCHEDULE_LATENESS_SECONDS, MISSED, SCHEDULES, SCHEDULES_OVERDUE,
-    CONFIG_LAST_RELOAD_SUCCESSFUL,
+    LOOP_LAG_SECONDS, JOB_BLOCKED_LOOP, RESOURCE_FAILURES, REDIS_ERRORS, FIRES, SCHEDULE_LATENESS_SECONDS, MISSED,
+    SCHEDULES, SCHEDULES_OVERDUE,
+    CONFIG_SCHEDULES_IN_PLACE,
     ELECTION_TRANSITIONS, ELECTION_RENEWALS, ELECTION_RENEW_SECONDS, ELECTION_FENCED, ELECTION_CANDIDATES,
     ELECTION_CAMPAIGNS, ELECTION_LAPSES, ELECTION_RECLAIMS, ELECTION_PROMOTIONS, ELECTION_REGRESSIONS,
     ELECTION_SUSPICIONS, ELECTION_LEADERLESS_SECONDS, ELECTION_HANDOFF_SECONDS,
@@ -230,7 +243,7 @@ SLOT_RESTARTS = Computed(
     "tenure_slot_restarts_total",
     "counter",
     ("slot",),
-    "How often a child was started again since the tree started. Alarm on its rate.",
+    "How often a child was started again after an end that nobody had planned. Alarm on its rate.",
 )
 SLOT_BEAT_AGE = Computed(
     "tenure_slot_beat_age_seconds",
@@ -253,6 +266,12 @@ SLOT_FDS = Computed(
 WORKERS_BUSY = Computed(
     "tenure_workers_busy", "gauge", ("pool",), "Runs in flight, by pool. At the pool's capacity for long: add workers."
 )
+WORKER_CUT_OFF = Computed(
+    "tenure_worker_cut_off_seconds",
+    "gauge",
+    ("slot",),
+    "How long a worker has been asking Redis without an answer; 0: it is not. Alarm above 30: it runs nothing new.",
+)
 HEALTH = Computed(
     "tenure_healthcheck",
     "gauge",
@@ -260,6 +279,18 @@ HEALTH = Computed(
     "1 while a check of /livez, /readyz or /healthz passes, else 0.",
 )
 BUILD_INFO = Computed("tenure_build_info", "gauge", ("version", "python"), "1; its labels say what runs.")
+CONFIG_EPOCH = Computed(
+    "tenure_config_epoch", "gauge", (), "Number of the reload whose configuration is in effect; 0: as it started."
+)
+CONFIG_LAST_RELOAD_SUCCESSFUL = Computed(
+    "tenure_config_last_reload_successful",
+    "gauge",
+    (),
+    "0 when the last reload of this replica was refused or undone, else 1. Alarm on 0: the former configuration runs.",
+)
+CONFIG_LAST_RELOAD = Computed(
+    "tenure_config_last_reload_timestamp_seconds", "gauge", (), "When the last reload ended; 0: there was none."
+)
 UPTIME = Computed("tenure_uptime_seconds", "gauge", (), "How long ago this replica's process tree started.")
 REDIS_UP = Computed(
     "tenure_redis_up", "gauge", (), "1 if Redis answered the web child's last question, else 0. Alarm on 0."
@@ -272,6 +303,9 @@ QUEUE_READY = Computed(
 )
 QUEUE_RUNNING = Computed("tenure_queue_running", "gauge", ("queue",), "Runs that workers of any replica hold.")
 QUEUE_LATER = Computed("tenure_queue_later", "gauge", ("queue",), "Runs that wait for their time: delayed or retried.")
+QUEUE_BLOCKED = Computed(
+    "tenure_queue_blocked", "gauge", ("queue",), "Runs that wait until one with their concurrency key ends."
+)
 QUEUE_DEAD = Computed(
     "tenure_queue_dead", "gauge", ("queue",), "Runs given up and kept for inspection. Alarm on growth."
 )
@@ -279,6 +313,7 @@ QUEUE_PAUSED = Computed("tenure_queue_paused", "gauge", ("queue",), "1 while wor
 
 COMPUTED = (
     IS_LEADER, TERM_EPOCH, TERM_TRUST, PROGRESS_AGE, CLOCK_SKEW, SLOT_STATE, SLOT_RESTARTS, SLOT_BEAT_AGE, SLOT_CPU,
-    SLOT_RSS, SLOT_FDS, WORKERS_BUSY, HEALTH, BUILD_INFO, UPTIME, REDIS_UP, QUEUE_READY, QUEUE_RUNNING, QUEUE_LATER,
-    QUEUE_DEAD, QUEUE_PAUSED,
+    SLOT_RSS, SLOT_FDS, WORKERS_BUSY, WORKER_CUT_OFF, HEALTH, BUILD_INFO, CONFIG_EPOCH,
+    CONFIG_LAST_RELOAD_SUCCESSFUL, CONFIG_LAST_RELOAD, UPTIME, REDIS_UP, QUEUE_READY, QUEUE_RUNNING,
+    QUEUE_LATER, QUEUE_BLOCKED, QUEUE_DEAD, QUEUE_PAUSED,
 )  # fmt: skip

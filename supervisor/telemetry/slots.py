@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import prometheus_client
@@ -80,6 +80,18 @@ class Histogram(prometheus_client.Histogram):
             return super().labels(*labelvalues, **labelkwargs)
         return super().labels(*[OTHER] * len(self._labelnames))
 
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The upper bounds of the buckets, the last one infinite."""
+        return tuple(self._upper_bounds)
+
+    def add(self, counts: Sequence[int], total: float) -> None:
+        """Add observations that were sorted already: how many fell into each bucket, and their sum."""
+        for bucket, count in zip(self._buckets, counts, strict=True):
+            if count:
+                bucket.inc(count)
+        self._sum.inc(total)
+
 
 Gauge = prometheus_client.Gauge
 _STORED_KINDS = (
@@ -123,24 +135,31 @@ def prepare(directory: Path | str) -> None:
 def claim_slot(name: str) -> bool:
     """Keep this process's values under the slot ``name``. First thing after the fork; no-op without ``prepare``.
 
-    Return False when the directory cannot be used: then this process counts in memory,
-    because metrics are no reason for a role not to start.
+    Return False when the directory cannot be used, or its disk is full: then this process counts
+    in memory what has no place, because metrics are no reason for a role not to start.
     """
     if _store.directory is None:
         return True
     try:
-        for path in _store.directory.glob(f"*_{file_key(name)}.db"):
+        # Not by a pattern: compiling one costs each child more memory than the names of all files.
+        for path in _store.directory.iterdir():
+            if not path.name.endswith(f"_{file_key(name)}.db"):
+                continue
             if path.name.startswith("gauge_") or not _is_sound(path):
                 path.unlink()
-        is_usable = os.access(_store.directory, os.W_OK | os.X_OK)
-    except OSError:
-        is_usable = False
-    if is_usable:
-        FILES.claim(_store.directory, name)
-    else:
+        problem = "" if os.access(_store.directory, os.W_OK | os.X_OK) else "not writable"
+    except OSError as error:
+        problem = error.strerror or repr(error)
+    if problem:
         FILES.release()
-        structlog.get_logger().warning("metrics_in_memory", directory=str(_store.directory), consequence="not scraped")
-    return is_usable
+    else:
+        problem = FILES.claim(_store.directory, name)
+    if problem:
+        directory = str(_store.directory)
+        structlog.get_logger().warning(
+            "metrics_in_memory", directory=directory, reason=problem, consequence="not scraped"
+        )
+    return not problem
 
 
 def forget() -> None:

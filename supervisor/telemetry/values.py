@@ -20,7 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
-from prometheus_client.mmap_dict import MmapedDict, mmap_key
+from prometheus_client.mmap_dict import mmap_key
+
+from supervisor.telemetry.slot_file import SlotFile
 
 
 class _Files:
@@ -29,16 +31,19 @@ class _Files:
     def __init__(self) -> None:
         self.lock = Lock()
         self.values: list[SlotValue] = []
+        self.problem = ""  # why a value is not in its file, the last time that one was not
         self._pattern: str | None = None
-        self._open: dict[str, MmapedDict] = {}
+        self._open: dict[str, SlotFile] = {}
 
-    def claim(self, directory: Path, slot: str) -> None:
-        """Move every value into the files of ``slot``, and go on from what they hold."""
+    def claim(self, directory: Path, slot: str) -> str:
+        """Move every value into the files of ``slot``, and go on from what they hold; return why some cannot."""
         with self.lock:
             self._close()
+            self.problem = ""
             self._pattern = f"{directory}/{{}}_{file_key(slot)}.db"
             for value in self.values:
                 value.bind()
+            return self.problem
 
     def release(self) -> None:
         """Go on in memory."""
@@ -59,14 +64,15 @@ class _Files:
         if self._pattern is not None:
             self.release()
 
-    def get(self, prefix: str) -> MmapedDict | None:
+    def get(self, prefix: str) -> SlotFile | None:
         """Return the file for metrics of this kind; None: count in memory."""
         if self._pattern is None:
             return None
         if prefix not in self._open:
             try:
-                self._open[prefix] = MmapedDict(self._pattern.format(prefix))
-            except OSError:
+                self._open[prefix] = SlotFile(self._pattern.format(prefix))
+            except OSError as error:
+                self.problem = error.strerror or repr(error)
                 return None
         return self._open[prefix]
 
@@ -106,8 +112,13 @@ class SlotValue:
     def bind(self) -> None:
         """Take up what the slot's file holds, if there is one. With the lock held."""
         self._file = FILES.get(self._prefix)
-        if self._file is not None:
+        if self._file is None:
+            return
+        try:
             self._value, self._timestamp = self._file.read_value(self._key)
+        except OSError as error:  # the file is full, and so is the disk
+            self._file = None
+            FILES.problem = error.strerror or repr(error)
 
     def inc(self, amount: float) -> None:
         """Add ``amount``."""

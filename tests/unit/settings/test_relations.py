@@ -140,3 +140,23 @@ def test_a_schedule_that_could_never_be_right_is_refused(schedule: str, message:
     """Interval 0 would hang a scheduler; February 30th would never fire."""
     (line,) = problems_of(f"schedules: {{a: {schedule}}}\n")
     assert message in line
+
+
+@pytest.mark.parametrize(
+    ("supervision", "problem"),
+    [
+        ("{grace: 20s}", ""),
+        ("{grace: 20s, stop_timeout: 23500ms}", ""),
+        ("{grace: 20s, stop_timeout: 23s}", "which is 23500ms"),
+        ("{grace: 1m, stop_timeout: 1m}", "is too short"),
+    ],
+)
+def test_a_grace_must_fit_into_the_patience_of_what_stops_the_tree(supervision: str, problem: str, desk: Any) -> None:
+    """A kubelet that kills before the drain is over interrupts jobs at every deploy, and nobody sees why."""
+    desk.add(f"supervision: {supervision}\n")
+    if not problem:
+        assert desk.load().settings.supervision
+        return
+    (line,) = desk.lines()
+    assert "supervision.stop_timeout" in line
+    assert problem in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -39,6 +40,7 @@ def test_lines_of_several_processes_on_one_pipe_never_tear(monkeypatch: pytest.M
             os._exit(0)
         children.append(pid)
     os.close(write)
+    start(io.StringIO())  # which lets go of the pipe
     with os.fdopen(read, "rb") as pipe:
         seen = [json.loads(line) for line in pipe]
     for pid in children:

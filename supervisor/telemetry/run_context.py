@@ -1,0 +1,51 @@
+"""Which run the code that executes now belongs to: for every line it logs, and for whoever must blame it.
+
+One context variable for all of a run's fields, because a worker sets it for each run: what a
+job starts, tasks included, inherits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+_RUN: ContextVar[Mapping[str, Any] | None] = ContextVar("tenure_run", default=None)
+
+
+def run_fields(*, run: str, job: str, schedule: str | None = None, attempt: int = 1) -> dict[str, Any]:
+    """Return the fields that name a run on a line of the log."""
+    fields = {"run": run, "job": job, "attempt": attempt}
+    if schedule is not None:
+        fields["schedule"] = schedule
+    return fields
+
+
+def enter_run(fields: Mapping[str, Any] | None) -> None:
+    """Say that the code of this task, from now on, belongs to the run that ``fields`` name; None: to none."""
+    _RUN.set(fields)
+
+
+def current_run() -> Mapping[str, Any] | None:
+    """Return the fields of the run that is executed right now; None outside of runs."""
+    return _RUN.get()
+
+
+@contextmanager
+def bind_run(*, run: str, job: str, schedule: str | None = None, attempt: int = 1) -> Iterator[None]:
+    """Put the run's identity on every line that is logged inside, by this task or what it starts."""
+    token = _RUN.set(run_fields(run=run, job=job, schedule=schedule, attempt=attempt))
+    try:
+        yield
+    finally:
+        _RUN.reset(token)
+
+
+def merge_run(_logger: Any, _level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add the fields of the current run to an event, behind its own; a processor of structlog."""
+    fields = _RUN.get()
+    if fields is not None:
+        for name, value in fields.items():
+            event.setdefault(name, value)
+    return event
