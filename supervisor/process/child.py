@@ -29,6 +29,7 @@ from supervisor.process.slots import Launch, Log, SlotSpec
 EXIT_INTERNAL = EXIT_CRASH_LOOP  # 70, EX_SOFTWARE of sysexits(3)
 OOM_SCORE_POINTS = 300
 _STDERR = 2
+_faults: list[int] = []  # of this process: where its stacks go
 
 
 def enter(spec: SlotSpec, launch: Launch, log: Log) -> NoReturn:
@@ -52,7 +53,7 @@ def _prologue(spec: SlotSpec, launch: Launch) -> None:
     if spec.group is not Group.EMBEDDED:
         linux.raise_oom_score(OOM_SCORE_POINTS)  # the server holds the data: it goes last
     _close_descriptors(keep={0, 1, 2, *spec.keep_fds})
-    _watch_faults()
+    watch_faults()
     linux.set_name(spec.name)
     systemd.forget(os.environ)
     random.seed()
@@ -69,8 +70,12 @@ def _close_descriptors(*, keep: set[int]) -> None:
                 os.close(descriptor)
 
 
-def _watch_faults() -> None:
-    """Write the stacks of all threads on a fault, on SIGABRT (a hang) and on SIGUSR1 (a question)."""
+def watch_faults() -> None:
+    """Write the stacks of all threads on a fault, on SIGABRT (a hang) and on SIGUSR1 (a question).
+
+    Call it again when standard error has come to mean something else.
+    """
+    before = _faults.pop() if _faults else -1
     try:
         # A copy, so that a job that plays with standard error cannot silence it.
         descriptor = os.dup(_STDERR)
@@ -81,6 +86,9 @@ def _watch_faults() -> None:
     faulthandler.unregister(signal.SIGUSR1)
     faulthandler.enable(file=descriptor, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True, chain=False)
+    _faults.append(descriptor)
+    if before >= 0:
+        os.close(before)
 
 
 def _run(spec: SlotSpec, launch: Launch, log: Log) -> int:

@@ -11,7 +11,8 @@ from signal import Signals
 from typing import Protocol
 
 from supervisor.clock import Clock
-from supervisor.process import linux, reaper, signals, spawn
+from supervisor.process import cgroup, linux, reaper, signals, spawn
+from supervisor.process.linux import Wait
 from supervisor.process.reaper import Ended
 from supervisor.process.signals import Received
 from supervisor.process.slots import Launch, Log, SlotSpec
@@ -54,12 +55,21 @@ class Kernel(Protocol):
         """How starved of processors this machine is."""
         ...
 
+    def processor_wait(self, pid: int) -> Wait:
+        """How one child waits for a processor."""
+        ...
+
+    def memory_kills(self) -> int | None:
+        """How many processes of our control group were killed for memory so far; None: nobody counts."""
+        ...
+
 
 class LinuxKernel:
     """The real one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._memory_kills_file = cgroup.memory_kills_file()
 
     def prepare(self) -> None:
         """Block signals, adopt orphans, and stop the garbage collector, which would unshare every child's memory."""
@@ -97,4 +107,12 @@ class LinuxKernel:
 
     def pressure_percent(self) -> float:
         """Read the kernel's pressure information."""
-        return linux.processor_pressure_percent()
+        return cgroup.processor_pressure_percent()
+
+    def processor_wait(self, pid: int) -> Wait:
+        """Read the kernel's account of the process."""
+        return linux.processor_wait(pid)
+
+    def memory_kills(self) -> int | None:
+        """Read the count of the control group, or of the machine."""
+        return cgroup.memory_kills(self._memory_kills_file)

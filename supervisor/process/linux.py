@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -48,6 +49,23 @@ def open_descriptors() -> list[int]:
     return [int(path.name) for path in list(Path("/proc/self/fd").iterdir())]
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How the main thread of a process waits for a processor."""
+
+    total_ns: int  # that it waited so far; a wait that lasts is added when it ends
+    is_now: bool  # it could run at this moment, if it is not running
+
+
+def processor_wait(pid: int) -> Wait:
+    """Return how ``pid`` waits for a processor; of one that nothing is known of, that it does."""
+    try:
+        total_ns = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+        return Wait(total_ns, is_now=_stat(pid)[0] == b"R")
+    except (OSError, IndexError):
+        return Wait(0, is_now=True)
+
+
 def raise_oom_score(points: int) -> None:
     """Make the kernel prefer this process when memory runs out. Raising needs no privilege."""
     path = Path("/proc/self/oom_score_adj")
@@ -65,21 +83,13 @@ def children_of(pid: int) -> list[int]:
 
 def _parent_of(pid: int) -> int:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return int(_stat(pid)[1])
     except OSError:
         return 0  # gone meanwhile
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of ``/proc/<pid>/stat`` from the state on (see proc(5)); OSError when it is gone."""
+    stat = Path(f"/proc/{pid}/stat").read_bytes()
     # The command stands in parentheses and may hold any byte, so count from the last one.
-    return int(stat[stat.rindex(b")") + 2 :].split()[1])
-
-
-def processor_pressure_percent() -> float:
-    """Return the share of the last ten seconds in which something waited for a processor; 0 where unknown."""
-    found = 0.0
-    for path in ("/proc/pressure/cpu", "/sys/fs/cgroup/cpu.pressure"):
-        try:
-            first = Path(path).read_text().splitlines()[0]
-        except (OSError, IndexError):
-            continue  # a kernel without pressure information, or a cgroup of version 1
-        fields = dict(field.split("=") for field in first.split()[1:])
-        found = max(found, float(fields.get("avg10", "0")))
-    return found
+    return stat[stat.rindex(b")") + 2 :].split()

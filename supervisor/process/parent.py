@@ -14,20 +14,23 @@ from __future__ import annotations
 import contextlib
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from signal import Signals
 
 from supervisor.clock import Clock
 from supervisor.core import shutdown
-from supervisor.core.board import Board, Phase, SlotState
+from supervisor.core.board import Board, Phase, SlotState, Verb
 from supervisor.core.errors import EXIT_CRASH_LOOP
 from supervisor.core.liveness import PauseGuard
-from supervisor.core.restart import NS, Cause, describe_status
+from supervisor.core.restart import NS
 from supervisor.core.shutdown import Stage, Stop, StopEvent
-from supervisor.process import signals, watch
+from supervisor.process import requests, signals, watch
+from supervisor.process.dump import dump
 from supervisor.process.kernel import Kernel, LinuxKernel
+from supervisor.process.pools import PoolBook, Reloader
 from supervisor.process.signals import Received
-from supervisor.process.slots import Launch, Limits, LiveSlot, Log, SlotSpec
+from supervisor.process.slots import Launch, Limits, Log, SlotSpec
 from supervisor.process.systemd import Notifier
 from supervisor.process.tree import plant
 
@@ -66,17 +69,38 @@ class Parent:
         limits: Limits,
         notify: Notifier,
         log: Log,
+        processes: Mapping[str, int] | None = None,
+        reloading: Reloader | None = None,
         kernel: Kernel | None = None,
         jitter: Callable[[], float] = _system_jitter,
     ) -> None:
+        """Build it; nothing is started yet.
+
+        Args:
+            specs: every row, those of pools that wait for a process included.
+            board: what it shares with its children.
+            clock: of this machine.
+            limits: how long things may take.
+            notify: tells the service manager.
+            log: what happened.
+            processes: how many of the rows of each pool are to have a process.
+            reloading: follows a changed configuration; without one, a reload is refused.
+            kernel: for tests.
+            jitter: a factor between 1 and 1.25 for pauses.
+        """
         self._header = board.header
         self._clock = clock
         self._notify = notify
         self._log = log = _unbreakable(log)
         self._kernel = kernel or LinuxKernel(clock)
         self._tree = plant(specs, board, kernel=self._kernel, log=log, limits=limits, jitter=jitter)
+        self._book = PoolBook(self._tree, processes or {})
+        self._reloading = reloading
+        if reloading is not None:
+            self._tree.is_known_stranger = reloading.ended
         self._guard = PauseGuard()
         self._stop = Stop(grace_ns=limits.grace_ns)
+        self._quieted_ns = 0
 
     def run(self) -> int:
         """Run the tree until it is told to stop, or has to."""
@@ -94,7 +118,11 @@ class Parent:
         self._header.started_ns = now_ns
         self._header.parent_beat_ns = now_ns
         self._header.phase = Phase.STARTING
-        self._log("tree_starting", slots=[live.spec.name for live in self._tree.slots])
+        self._tree.look_at_memory(now_ns)
+        self._book.settle(now_ns)
+        for live in self._tree.slots:
+            live.mirror(is_wanted=live.is_up)
+        self._log("tree_starting", slots=[live.spec.name for live in self._tree.slots if live.is_up])
 
     def _loop(self) -> None:
         now_ns = self._clock.elapsed_ns()
@@ -114,9 +142,17 @@ class Parent:
         tree = self._tree
         self._header.parent_beat_ns = now_ns
         tree.collect(now_ns)
+        tree.poke_agent()  # first: the runs of a worker that died wait for it
+        tree.look_at_memory(now_ns)
         watch.look(tree, self._guard, now_ns)
+        for verb, asker in requests.read(tree, self._book, now_ns, can_reload=self._reloading is not None):
+            self._obey(verb, asker, now_ns)
+        if self._reloading is not None and not self._stop.is_asked:
+            self._reloading.look(now_ns, tree, self._book)
+        self._book.settle(now_ns)
         if tree.verdict:
-            self._enter(shutdown.ask(self._stop, now_ns=now_ns, code=tree.verdict.code, reason=tree.verdict.reason))
+            verdict = tree.verdict
+            self._enter(shutdown.ask(self._fresh_stop(), now_ns=now_ns, code=verdict.code, reason=verdict.reason))
         self._advance_stop(now_ns)
         tree.start_due(now_ns)
         self._note_tree_ready(now_ns)
@@ -126,6 +162,8 @@ class Parent:
     def _until_ns(self, now_ns: int) -> int:
         """Return when to wake up at the latest."""
         found = [*watch.deadlines_ns(self._tree, self._guard, now_ns), self._stop.deadline_ns, self._notify.deadline_ns]
+        if self._reloading is not None and not self._stop.is_asked:
+            found.append(self._reloading.deadline_ns)
         return min([now_ns + TICK_NS, *(deadline_ns for deadline_ns in found if deadline_ns)])
 
     def _take_signals(self, received: Received | None, now_ns: int) -> None:
@@ -139,13 +177,69 @@ class Parent:
         number = received.signal
         if number in signals.STOPPING:
             self._log("signal_received", signal=number.name, sender_pid=received.pid, sender_uid=received.uid)
+            if not self._stop.is_asked:
+                self._tree.collect(now_ns)  # who was dead by then was not lost by the stop
             is_quit = number is Signals.SIGQUIT
             reason = f"received {number.name} from pid {received.pid}"
-            self._enter(shutdown.signalled(self._stop, now_ns=now_ns, is_quit=is_quit, reason=reason))
+            self._enter(shutdown.signalled(self._fresh_stop(), now_ns=now_ns, is_quit=is_quit, reason=reason))
         elif number is Signals.SIGUSR1:
-            self._dump(now_ns)
-        elif number in signals.NOT_SUPPORTED_YET:
-            self._log("signal_ignored", level="warning", signal=number.name, sender_pid=received.pid)
+            dump(self._tree, self._book, self._header, stage=self._stop.stage.value, now_ns=now_ns)
+            self._header.log_reopens += 1
+            self._tree.poke_all()
+        elif number in signals.CHANGING or number is Signals.SIGUSR2:
+            problem = self._change(received, now_ns)
+            fields = {"reason": problem} if problem else {}
+            event, level = ("signal_ignored", "warning") if problem else ("signal_received", "info")
+            self._log(event, level=level, signal=number.name, sender_pid=received.pid, **fields)
+
+    def _change(self, received: Received, now_ns: int) -> str:
+        """Act on a signal that changes the tree; return why not, or an empty string."""
+        if received.is_from_kernel:
+            return "it came from the terminal"
+        if self._stop.is_asked:
+            return "the tree stops"
+        match received.signal:
+            case Signals.SIGHUP:
+                return self._reload(now_ns)
+            case Signals.SIGTTIN:
+                return self._book.add(1)
+            case Signals.SIGTTOU:
+                return self._book.add(-1)
+            case Signals.SIGWINCH:
+                return self._toggle_quiet(now_ns)
+        return "it has no meaning here"
+
+    def _reload(self, now_ns: int) -> str:
+        if self._reloading is None:
+            return "this tree cannot reload"
+        self._reloading.request(now_ns)
+        return ""
+
+    def _toggle_quiet(self, now_ns: int) -> str:
+        """Make all workers quiet, or start them again; the same signal twice within a moment is one."""
+        if not self._book.names:
+            return "there is no pool"
+        if now_ns - self._quieted_ns < shutdown.DEBOUNCE_NS:
+            return "the same came a moment ago"
+        self._quieted_ns = now_ns
+        if self._book.is_quiet:
+            self._book.resume_all(now_ns)
+        else:
+            self._book.quiet_all(now_ns)
+        return ""
+
+    def _obey(self, verb: Verb, asker: str, now_ns: int) -> None:
+        """Do what the agent may ask for the whole tree."""
+        if verb is Verb.STOP:
+            self._enter(shutdown.ask(self._fresh_stop(), now_ns=now_ns, code=0, reason=f"asked by {asker}"))
+        else:
+            self._reload(now_ns)
+
+    def _fresh_stop(self) -> Stop:
+        """Return the stop with the grace that is set now; one that was asked for keeps its own."""
+        if self._stop.is_asked:
+            return self._stop
+        return replace(self._stop, grace_ns=self._tree.limits.grace_ns)
 
     def _advance_stop(self, now_ns: int) -> None:
         while groups := shutdown.WAITS_FOR.get(self._stop.stage):
@@ -171,6 +265,8 @@ class Parent:
             self._header.stop_started_ns = now_ns
             self._log("tree_stopping", level="error" if stop.code else "info", reason=stop.reason)
             self._notify.stopping(f"stopping: {stop.reason}")
+            if self._reloading is not None:
+                self._reloading.stop()
         self._tree.stop_starting(now_ns, is_draining=stop.stage in shutdown.WORKING)
         self._tree.is_agent_due = True
         self._tree.poke_agent()
@@ -182,7 +278,7 @@ class Parent:
 
     def _note_tree_ready(self, now_ns: int) -> None:
         tree = self._tree
-        if tree.is_ready or tree.is_stopping or not all(live.was_ready for live in tree.slots):
+        if tree.is_ready or tree.is_stopping or not all(live.was_ready for live in tree.slots if live.is_up):
             return
         tree.is_ready = True
         self._header.phase = Phase.READY
@@ -195,18 +291,13 @@ class Parent:
         self._notify.tick(now_ns, is_ready=self._tree.is_ready, is_stopping=self._stop.is_asked)
 
     def _status(self) -> str:
-        up = sum(live.slot.state is SlotState.RUNNING for live in self._tree.slots)
+        wanted = [live for live in self._tree.slots if live.is_up]
         if self._stop.is_asked:
             left = sum(live.has_process for live in self._tree.slots)
-            return f"{self._stop.stage.value}: {left} of {len(self._tree.slots)} children left"
-        return f"{up} of {len(self._tree.slots)} children ready"
-
-    def _dump(self, now_ns: int) -> None:
-        """Answer SIGUSR1: everything the parent decides by, one line for each slot."""
-        phase = Phase(self._header.phase).name.lower()
-        self._log("state_dump", phase=phase, stage=self._stop.stage.value, slots=len(self._tree.slots))
-        for live in self._tree.slots:
-            self._log("state_dump_slot", level="info", **_describe(live, now_ns))
+            return f"{self._stop.stage.value}: {left} of {len(wanted)} children left"
+        up = sum(live.slot.state is SlotState.RUNNING for live in wanted)
+        quiet = "; workers are quiet" if self._book.is_quiet else ""
+        return f"{up} of {len(wanted)} children ready{quiet}"
 
     def _close(self) -> int:
         now_ns = self._clock.elapsed_ns()
@@ -228,20 +319,3 @@ class Parent:
         reason = f"the parent itself failed: {error!r}"
         self._log("tree_stopped", level="error", code=EXIT_CRASH_LOOP, reason=reason)
         return EXIT_CRASH_LOOP
-
-
-def _describe(live: LiveSlot, now_ns: int) -> dict[str, object]:
-    slot, row = live.slot, live.row
-    last = "" if live.last_status is None else describe_status(live.last_status)
-    return {
-        "slot": live.spec.name,
-        "state": slot.state.name.lower(),
-        "child_pid": live.pid,
-        "generation": slot.generation,
-        "streak": slot.streak,
-        "cause": Cause(slot.cause).name.lower(),
-        "last_exit": last,
-        "beat_age_s": round((now_ns - row.beat_ns) / NS, 3) if row.beat_ns else None,
-        "busy": row.busy,
-        "done": row.done,
-    }

@@ -13,8 +13,9 @@ from signal import Signals
 NS = 1_000_000_000
 
 STOPPING = frozenset({Signals.SIGTERM, Signals.SIGINT, Signals.SIGQUIT})
-NOT_SUPPORTED_YET = frozenset({Signals.SIGHUP, Signals.SIGTTIN, Signals.SIGTTOU, Signals.SIGWINCH, Signals.SIGUSR2})
-TAKEN = STOPPING | NOT_SUPPORTED_YET | {Signals.SIGCHLD, Signals.SIGURG, Signals.SIGUSR1}
+CHANGING = frozenset({Signals.SIGHUP, Signals.SIGTTIN, Signals.SIGTTOU, Signals.SIGWINCH})
+# USR2 has no meaning for the parent; taken all the same, since its default is death.
+TAKEN = STOPPING | CHANGING | {Signals.SIGCHLD, Signals.SIGURG, Signals.SIGUSR1, Signals.SIGUSR2}
 
 _TIMER = Signals.SIGALRM
 _TIMER_STEP_NS = 1_000  # a timer of zero would be no timer
@@ -33,6 +34,7 @@ class Received:
     signal: Signals
     pid: int
     uid: int
+    is_from_kernel: bool = False  # a window was resized, a terminal went away: nobody asked for anything
 
 
 def block() -> None:
@@ -56,7 +58,7 @@ def take(timeout_ns: int) -> Received | None:
         info = signal.sigwaitinfo(TAKEN | {_TIMER})
     if info is None or info.si_signo == _TIMER:
         return None
-    return Received(Signals(info.si_signo), info.si_pid, info.si_uid)
+    return Received(Signals(info.si_signo), info.si_pid, info.si_uid, is_from_kernel=info.si_code > 0)
 
 
 def reset_in_child() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from supervisor.core.board import ChildState, InflightTable, Row
+from supervisor.core.board import ChildState, Row
+from supervisor.core.inflight import InflightTable
 from supervisor.core.restart import NS, Group, Policy, Slot, recent_failures
 
 
@@ -30,6 +31,7 @@ class SlotSpec:
     boot_timeout_s: float = 30.0
     hang_timeout_s: float | None = None  # None: this slot does not beat
     is_ready: Callable[[], bool] | None = None  # for a slot that cannot write on the board; must not block
+    pool: str | None = None  # of workers; then the pool decides whether the slot has a process at all
     keep_fds: tuple[int, ...] = ()  # of all descriptors above 2, the ones its child keeps
 
 
@@ -54,6 +56,14 @@ class Log(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A look at a process that had been silent for half its limit, to compare the next one with."""
+
+    at_ns: int
+    waited_ns: int  # for a processor, until then
+
+
 @dataclass(slots=True, kw_only=True)
 class LiveSlot:
     """One slot of a running tree."""
@@ -67,7 +77,12 @@ class LiveSlot:
     pid: int = 0  # 0 when there is no process; the parent alone decides by it
     last_status: int | None = None
     was_ready: bool = False  # in any generation
+    is_up: bool = True  # whether it is to have a process while the tree goes on
+    is_quiet: bool = False  # a person wants none for now
+    restarts: int = 0  # starts after an end that nobody planned
+    oom_generation: int = 0  # the newest that the kernel killed for memory
     starved_generation: int = 0  # the last one whose hang limit was doubled
+    doubt: Doubt | None = None  # older than the last beat: it was dispelled
 
     @property
     def hang_after_ns(self) -> int | None:
@@ -96,10 +111,12 @@ class LiveSlot:
         row.pid = self.pid
         row.started_ns = slot.started_ns
         row.ready_ns = slot.ready_ns
-        row.restarts = max(0, slot.generation - 1)
+        row.restarts = self.restarts
         row.cause = slot.cause
         row.crashes = recent_failures(slot)
         row.desired = int(is_wanted)
+        row.is_quiet = int(self.is_quiet)
+        row.oom_generation = self.oom_generation
         if self.last_status is not None:
             row.last_exit = self.last_status if self.last_status >= 0 else 256 - self.last_status
         row.state = slot.state

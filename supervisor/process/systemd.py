@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping, MutableMapping
 
 NS = 1_000_000_000
@@ -27,6 +28,7 @@ class Notifier:
         self._watchdog_due_ns = 0
         self._extend_due_ns = 0
         self._status = ""
+        self._note = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], *, pid: int) -> Notifier:
@@ -43,9 +45,21 @@ class Notifier:
 
     def status(self, status: str) -> None:
         """Say in one line what the tree does, if that changed."""
-        if status != self._status:
-            self._status = status
-            self._send(f"STATUS={_one_line(status)}")
+        noted = f"{status}; {self._note}" if self._note else status
+        if noted != self._status:
+            self._status = noted
+            self._send(f"STATUS={_one_line(noted)}")
+
+    def reloading(self) -> None:
+        """Say that a reload began, and when: without the moment, systemd waits for another message."""
+        self._status = "reloading"
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\nSTATUS={self._status}")
+
+    def reloaded(self, note: str) -> None:
+        """Say that a reload ended, and in ``note`` what was wrong with it; the status shows that until the next one."""
+        self._note = note
+        self._status = note or "reloaded"
+        self._send(f"READY=1\nSTATUS={_one_line(self._status)}")
 
     def stopping(self, status: str) -> None:
         """Say that the stop began."""

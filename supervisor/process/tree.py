@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from signal import Signals
 
 from supervisor.core.board import Board, SlotState
+from supervisor.core.oom import MemoryWatch
 from supervisor.core.restart import (
     NS,
     Action,
-    Cause,
     Event,
     Group,
     Policy,
     Step,
-    Verdict,
-    describe_status,
     exited,
     is_failure,
     step,
-    tree_verdict,
 )
+from supervisor.core.verdict import Verdict, describe_status, tree_verdict
 from supervisor.process.kernel import Kernel
 from supervisor.process.reaper import Ended
 from supervisor.process.slots import Launch, Limits, LiveSlot, Log, SlotSpec
@@ -35,6 +33,7 @@ from supervisor.process.spawn import ForkBudget
 RECLAIM_WAIT_NS = NS // 4  # how long a worker's successor waits for the agent to read whom to blame
 _EX_OSERR = 71
 _CLEAN_WHEN_ASKED = {0, 75, -Signals.SIGTERM}  # by SIGTERM: it was told before it had anything to drain
+_NOTHING_TO_LOSE = frozenset({Group.WEB, Group.SCHEDULER})  # a scheduler fires in one step, or not at all
 _CARRIERS = frozenset({Group.EMBEDDED, Group.AGENT})  # without them, nobody keeps the sessions of draining workers
 _SIGNALS = {Action.TERM: Signals.SIGTERM, Action.QUIT: Signals.SIGQUIT, Action.ABORT: Signals.SIGABRT}
 
@@ -48,7 +47,9 @@ class Tree:
     log: Log
     jitter: Callable[[], float]
     parent_pid: int
+    limits: Limits
     budget: ForkBudget = field(default_factory=ForkBudget)
+    memory: MemoryWatch = field(default_factory=MemoryWatch)
     by_pid: dict[int, LiveSlot] = field(default_factory=dict)
     is_ready: bool = False  # every slot was ready once
     is_stopping: bool = False  # nothing is started for the first time any more
@@ -56,6 +57,7 @@ class Tree:
     is_clean: bool = True  # nobody whose work counts was lost while stopping
     is_agent_due: bool = False  # something changed that the agent should look at
     verdict: Verdict | None = None  # the first reason to end the tree
+    is_known_stranger: Callable[[int, int], bool] = lambda _pid, _status: False  # no slot's, and yet ours
 
     def of(self, groups: frozenset[Group]) -> Iterator[LiveSlot]:
         """Yield the slots of some groups."""
@@ -63,7 +65,9 @@ class Tree:
 
     def is_wanted(self, live: LiveSlot) -> bool:
         """Return whether the slot is to have a process; while workers drain, those that serve them still are."""
-        return not self.is_stopping or (self.is_draining and live.spec.group in _CARRIERS and live.slot.generation > 0)
+        if not self.is_stopping:
+            return live.is_up
+        return self.is_draining and live.spec.group in _CARRIERS and live.slot.generation > 0
 
     def apply(self, live: LiveSlot, change: Step, now_ns: int) -> None:
         """Make a step real: mirror it first, so that a child never sees more than the board says."""
@@ -118,20 +122,26 @@ class Tree:
             due_ns = self.start_ns(live, now_ns)
             if due_ns is None or due_ns > now_ns:
                 continue
-            if live.slot.generation:
+            if not self._is_free(live):
                 self.budget.take(now_ns)
+            if live.slot.state is not SlotState.STOPPED and not live.slot.cause.was_asked:
+                live.restarts += 1  # one that nobody planned
             self.step(live, Event.START, now_ns)
+
+    def _is_free(self, live: LiveSlot) -> bool:
+        """Return whether this is one of the tree's first starts, which take no token."""
+        return live.slot.generation == 0 and not self.is_ready
 
     def start_ns(self, live: LiveSlot, now_ns: int) -> int | None:
         """Return when a slot may be started, or None if that depends on something else happening first."""
         slot = live.slot
         if not self.is_wanted(live) or slot.state not in {SlotState.STOPPED, SlotState.BACKOFF, SlotState.FATAL}:
             return None
-        if slot.generation == 0:
+        if self._is_free(live):
             return now_ns if live.spec.group is Group.EMBEDDED or self._is_server_up() else None
-        if slot.deadline_ns == 0:
+        due_ns = now_ns if slot.state is SlotState.STOPPED else slot.deadline_ns
+        if due_ns == 0:
             return None
-        due_ns = slot.deadline_ns
         if live.spec.group is Group.WORKER and live.row.reclaimed_generation < slot.generation and self._has_agent():
             # The in-flight table of the dead generation says which run to blame; the fork clears it.
             due_ns = max(due_ns, slot.ended_ns + RECLAIM_WAIT_NS)
@@ -148,17 +158,19 @@ class Tree:
         for ended in self.kernel.reap(self.by_pid):
             live = self.by_pid.pop(ended.pid, None)
             if live is None:
+                if self.is_known_stranger(ended.pid, ended.status):
+                    continue
                 self.log("orphan_collected", level="debug", child_pid=ended.pid, status=ended.status)
                 continue
             self._note_exit(live, ended, now_ns)
 
     def _note_exit(self, live: LiveSlot, ended: Ended, now_ns: int) -> None:
         before = live.slot
-        self._log_exit(live, ended, now_ns)
+        self._log_exit(live, ended, now_ns, self._outside_hand(live, ended))
         live.pid = 0
         live.last_status = ended.status
         is_wanted = self.is_wanted(live)
-        if not is_wanted and live.spec.group is not Group.WEB and ended.status not in _CLEAN_WHEN_ASKED:
+        if self._was_cut_off(live, ended.status):
             self.is_clean = False
         change = exited(
             before,
@@ -175,17 +187,40 @@ class Tree:
         if not self.is_stopping and is_failure(before, ended.status):
             self._judge(live, ended.status)
 
+    def _was_cut_off(self, live: LiveSlot, status: int) -> bool:
+        """Return whether the stop of the tree lost somebody whose work counts."""
+        is_leaving = self.is_stopping and not self.is_wanted(live)
+        had_work = live.spec.group not in _NOTHING_TO_LOSE and live.slot.ready_ns > 0
+        return is_leaving and had_work and status not in _CLEAN_WHEN_ASKED
+
     def _judge(self, live: LiveSlot, status: int) -> None:
         name, group = live.spec.name, live.spec.group
         found = tree_verdict(live.slot, status, name=name, group=group, is_tree_ready=self.is_ready)
         self.verdict = self.verdict or found
 
-    def _log_exit(self, live: LiveSlot, ended: Ended, now_ns: int) -> None:
+    def _outside_hand(self, live: LiveSlot, ended: Ended) -> str:
+        """Return who killed a process that was not killed by us; empty when that is not the question."""
+        if ended.status != -Signals.SIGKILL or live.slot.is_killed:
+            return ""
+        is_victim = self.memory.is_victim(self.kernel.memory_kills())
+        if is_victim is None:
+            return "killed from outside, maybe for memory"
+        if not is_victim:
+            return "killed from outside"
+        live.oom_generation = live.slot.generation
+        return "killed by the kernel for memory"
+
+    def look_at_memory(self, now_ns: int) -> None:
+        """Follow the kernel's count of kills for memory."""
+        if now_ns >= self.memory.due_ns:
+            self.memory.look(self.kernel.memory_kills(), now_ns)
+
+    def _log_exit(self, live: LiveSlot, ended: Ended, now_ns: int, hint: str) -> None:
         fields: dict[str, object] = {"code": ended.status}
         if ended.status < 0:
             fields = {"signal": -ended.status}
-            if ended.status == -Signals.SIGKILL and live.slot.cause is Cause.NONE:
-                fields["hint"] = "killed from outside, maybe for memory"
+            if hint:
+                fields["hint"] = hint
         is_expected = self.is_stopping or not is_failure(live.slot, ended.status)
         self.log(
             "child_exited",
@@ -227,6 +262,20 @@ class Tree:
             if live.has_process and live.pid:
                 self.kernel.send(live.pid, Signals.SIGURG)
 
+    def poke_all(self) -> None:
+        """Wake every child that looks at the board when it is woken."""
+        for live in self.slots:
+            if live.slot.state is SlotState.RUNNING and live.spec.group is not Group.EMBEDDED:
+                self.kernel.send(live.pid, Signals.SIGURG)
+
+    def retune(self, limits: Limits, *, boot_timeout_s: float, hang_timeout_s: float) -> None:
+        """Take other limits; deadlines that count already stay, and so do the hang limits of agent and scheduler."""
+        self.limits = limits
+        for live in self.slots:
+            live.policy = _policy(boot_timeout_s, limits)
+            if live.spec.group in {Group.WEB, Group.WORKER}:
+                live.spec = replace(live.spec, hang_timeout_s=hang_timeout_s)
+
     def kill_all(self) -> None:
         """SIGKILL every child, whatever its state: the parent itself failed."""
         for pid in self.by_pid:
@@ -245,12 +294,16 @@ def plant(
             spec=spec,
             row=board.rows[index],
             inflight=board.inflight[index],
-            policy=Policy(
-                boot_timeout_ns=int(spec.boot_timeout_s * NS),
-                grace_ns=limits.grace_ns,
-                backoff_max_ns=int(limits.backoff_max_s * NS),
-            ),
+            policy=_policy(spec.boot_timeout_s, limits),
         )
         for index, spec in enumerate(specs)
     ]
-    return Tree(slots=slots, kernel=kernel, log=log, jitter=jitter, parent_pid=os.getpid())
+    return Tree(slots=slots, kernel=kernel, log=log, jitter=jitter, parent_pid=os.getpid(), limits=limits)
+
+
+def _policy(boot_timeout_s: float, limits: Limits) -> Policy:
+    return Policy(
+        boot_timeout_ns=int(boot_timeout_s * NS),
+        grace_ns=limits.grace_ns,
+        backoff_max_ns=int(limits.backoff_max_s * NS),
+    )

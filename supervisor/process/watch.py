@@ -1,33 +1,30 @@
-"""What the parent looks at on every turn: readiness, deadlines, beats and requests.
+"""What the parent looks at on every turn: readiness, deadlines and beats.
 
-A word that a child wrote is a report. It can make its own process be killed or started
-afresh, and an agent's request can do that to others; nothing else follows from it.
+A word that a child wrote is a report. It can make its own process be killed; nothing else follows from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from supervisor.core.board import SlotState, Verb
-from supervisor.core.liveness import STARVED_PERCENT, PauseGuard, judge, run_deadline_ns, silence_ns
-from supervisor.core.restart import NS, Event, Group
-from supervisor.process.slots import LiveSlot
+from supervisor.core.board import SlotState
+from supervisor.core.liveness import STARVED_PERCENT, PauseGuard, hang_deadline_ns, judge, run_deadline_ns, silence_ns
+from supervisor.core.restart import NS, Event, still_working
+from supervisor.process.slots import Doubt, LiveSlot
 from supervisor.process.tree import Tree
 
 READY_POLL_NS = NS // 50
-_EVENT_OF = {Verb.KILL: Event.OVERRAN, Verb.RESTART: Event.RESTART}
-_MAY_BE_ASKED_FOR = frozenset({Group.WORKER, Group.SCHEDULER, Group.WEB})
+WAITING_SHARE = 10  # a child that waited for a processor for a tenth of the time is short of it
 
 
 def look(tree: Tree, guard: PauseGuard, now_ns: int) -> None:
-    """Let everything happen that is due to a slot with a process. Readiness of all first: requests go by it."""
+    """Let everything happen that is due to a slot with a process. Readiness of all first: what follows goes by it."""
     for live in tree.slots:
         if live.slot.state is SlotState.STARTING and live.reports_ready():
             _note_ready(tree, live, now_ns)
     for live in tree.slots:
         if not live.has_process:
             continue
-        _read_request(tree, live, now_ns)
         _check_deadline(tree, live, guard, now_ns)
         _check_life(tree, live, guard, now_ns)
 
@@ -40,6 +37,8 @@ def _note_ready(tree: Tree, live: LiveSlot, now_ns: int) -> None:
 
 
 def _check_deadline(tree: Tree, live: LiveSlot, guard: PauseGuard, now_ns: int) -> None:
+    if run_deadline_ns(live.slot, live.row) > now_ns:
+        live.slot = still_working(live.slot, now_ns=now_ns, policy=live.policy)
     deadline_ns = _state_deadline_ns(live, guard)
     if 0 < deadline_ns <= now_ns:
         tree.step(live, Event.LATE, now_ns)
@@ -53,6 +52,7 @@ def _state_deadline_ns(live: LiveSlot, guard: PauseGuard) -> int:
 
 
 def _check_life(tree: Tree, live: LiveSlot, guard: PauseGuard, now_ns: int) -> None:
+    _doubt(tree, live, now_ns)
     event = judge(live.slot, live.row, now_ns=now_ns, hang_after_ns=live.hang_after_ns, guard=guard)
     if event is None or (event is Event.HUNG and _is_starved(tree, live, now_ns)):
         return
@@ -63,13 +63,22 @@ def _check_life(tree: Tree, live: LiveSlot, guard: PauseGuard, now_ns: int) -> N
     tree.step(live, event, now_ns)
 
 
+def _doubt(tree: Tree, live: LiveSlot, now_ns: int) -> None:
+    """Halfway to the limit, note how long a silent child has waited for a processor so far."""
+    if live.hang_after_ns is None:
+        return
+    silent_ns = silence_ns(live.slot, live.row, now_ns)
+    if 2 * silent_ns >= live.hang_after_ns and (live.doubt is None or live.doubt.at_ns < now_ns - silent_ns):
+        live.doubt = Doubt(now_ns, tree.kernel.processor_wait(live.pid).total_ns)
+
+
 def _is_starved(tree: Tree, live: LiveSlot, now_ns: int) -> bool:
     """Return whether a silent child deserves twice its limit, because the machine has no processor to give it."""
     assert live.hang_after_ns is not None
     if silence_ns(live.slot, live.row, now_ns) > 2 * live.hang_after_ns:
         return False
     pressure = tree.kernel.pressure_percent()
-    if pressure <= STARVED_PERCENT:
+    if pressure <= STARVED_PERCENT or not _wants_processor(tree, live, now_ns):
         return False
     if live.starved_generation != live.slot.generation:
         live.starved_generation = live.slot.generation
@@ -77,38 +86,11 @@ def _is_starved(tree: Tree, live: LiveSlot, now_ns: int) -> bool:
     return True
 
 
-def _read_request(tree: Tree, live: LiveSlot, now_ns: int) -> None:
-    row = live.row
-    number = row.request_number
-    if number == row.handled_number or row.child_generation != live.slot.generation:
-        return
-    verb, index, generation = row.request_verb, row.request_slot, row.request_generation
-    row.handled_number = number
-    problem = _refusal(tree, live, verb, index, generation)
-    if problem:
-        tree.log("request_refused", level="warning", slot=live.spec.name, verb=verb, target=index, reason=problem)
-        return
-    target = tree.slots[index]
-    tree.log("request_accepted", slot=live.spec.name, verb=Verb(verb).name.lower(), target=target.spec.name)
-    tree.step(target, _EVENT_OF[Verb(verb)], now_ns)
-
-
-def _refusal(tree: Tree, asker: LiveSlot, verb: int, index: int, generation: int) -> str:
-    """Return why a request is not acted upon; empty when it is."""
-    if verb not in _EVENT_OF:
-        return "unknown verb"
-    if index >= len(tree.slots):
-        return "no such slot"
-    target = tree.slots[index]
-    if target is not asker and asker.spec.group is not Group.AGENT:
-        return "only the agent may ask for others"
-    if target is not asker and target.spec.group not in _MAY_BE_ASKED_FOR:
-        return "this slot is the parent's alone"
-    if target.slot.generation != generation or not target.has_process:
-        return "that generation is gone"
-    if verb == Verb.KILL and target.slot.state is SlotState.STARTING:
-        return "it is still starting"
-    return ""
+def _wants_processor(tree: Tree, live: LiveSlot, now_ns: int) -> bool:
+    """Return whether the child itself is short of processors: one that is stopped, or waits for a lock, is not."""
+    wait = tree.kernel.processor_wait(live.pid)
+    assert live.doubt is not None
+    return wait.is_now or (wait.total_ns - live.doubt.waited_ns) * WAITING_SHARE >= now_ns - live.doubt.at_ns
 
 
 def deadlines_ns(tree: Tree, guard: PauseGuard, now_ns: int) -> Iterator[int]:
@@ -118,7 +100,14 @@ def deadlines_ns(tree: Tree, guard: PauseGuard, now_ns: int) -> Iterator[int]:
             yield tree.start_ns(live, now_ns) or 0
             continue
         yield _state_deadline_ns(live, guard)
+        yield _hang_deadline_ns(live, guard, now_ns)
         if live.slot.state is not SlotState.STARTING and not live.slot.is_killed:
             yield run_deadline_ns(live.slot, live.row)
         elif live.slot.state is SlotState.STARTING and live.spec.is_ready is not None:
             yield now_ns + READY_POLL_NS
+
+
+def _hang_deadline_ns(live: LiveSlot, guard: PauseGuard, now_ns: int) -> int:
+    """Return when its silence becomes a hang; while it is spared because the machine is starved, every turn looks."""
+    due_ns = hang_deadline_ns(live.slot, live.row, hang_after_ns=live.hang_after_ns, guard=guard)
+    return due_ns if due_ns > now_ns else 0

@@ -79,3 +79,41 @@ def test_the_companions_name_the_same_user(name: str) -> None:
     lines = [line.split() for line in (SYSTEMD / name).read_text().splitlines() if line[0] != "#"]
     assert lines
     assert all(directives()["User"][0] in line for line in lines)
+
+
+def test_the_template_is_the_unit_but_for_its_name() -> None:
+    """Hardening that only one of the two has would be forgotten in the other."""
+    ours = [line for line in UNIT.read_text().splitlines() if line and not line.startswith("#")]
+    lines = (SYSTEMD / "tenure@.service").read_text().splitlines()
+    template = [line for line in lines if line and not line.startswith("#")]
+
+    changed = [(one, other) for one, other in zip(ours, template, strict=True) if one != other]
+
+    assert [other.replace("/%i", "").replace("-%i", "").replace(" %i", "") for _, other in changed] == [
+        one for one, _ in changed
+    ]
+    assert {other.partition("=")[0] for _, other in changed} == {
+        "Description",
+        "ExecStart",
+        "StateDirectory",
+        "WorkingDirectory",
+        "RuntimeDirectory",
+    }
+
+
+def test_systemd_finds_nothing_to_say_about_the_template(tmp_path: Path) -> None:
+    """An instance is verified, since a template alone is none."""
+    copy = tmp_path / "tenure@.service"
+    copy.write_text((SYSTEMD / "tenure@.service").read_text().replace("/opt/tenure/bin/tenure", sys.executable))
+
+    assert analyze(tmp_path / "tenure@blue.service", "verify") == (0, "")
+
+
+def test_the_credential_stays_a_reference() -> None:
+    """What stands in the environment of a service is shown to everybody by systemctl."""
+    text = (SYSTEMD / "credentials.conf").read_text()
+    lines = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+
+    name, _, path = lines["LoadCredential"].partition(":")
+    assert lines["Environment"] == f"TENURE_REDIS__PASSWORD=${{file:%d/{name}}}"
+    assert path.startswith("/etc/tenure/")

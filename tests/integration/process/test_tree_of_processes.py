@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -63,6 +64,18 @@ def test_a_child_finds_nothing_of_its_parent(make_tree: Make) -> None:
     assert guest["descriptors"]["0"] == "/dev/null"
     assert len(guest["descriptors"]) == 4  # the three standard ones and the copy for stacks
     tree.wait_for("tree_ready")
+    assert tree.stop() == 0
+
+
+def test_nobody_of_a_tree_touches_dev_shm(make_tree: Make) -> None:
+    """Containers have a tiny one, or none: the board is anonymous memory that is handed down."""
+    tree = make_tree(FULL[1:])
+    tree.wait_for("tree_ready")
+    for pid in tree.left():
+        descriptors = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+        mapped = Path(f"/proc/{pid}/maps").read_text()
+        assert "/memfd:" in mapped
+        assert "/dev/shm" not in mapped + " ".join(descriptors)
     assert tree.stop() == 0
 
 
@@ -205,7 +218,7 @@ def test_a_run_past_its_deadline_takes_its_process_with_it(make_tree: Make) -> N
 
 def test_a_silent_child_inside_its_deadline_is_left_alone(make_tree: Make) -> None:
     """Computing for longer than the hang limit is what the deadline promised it may."""
-    tree = make_tree([["agent", "agent", "idle"], ["cpu", "worker", "busy", {"hang_timeout_s": 0.3}]])
+    tree = make_tree([["agent", "agent", "idle"], ["cpu", "worker", "busy", {"hang_timeout_s": 0.8}]])
     tree.wait_for("toy_was_busy")
     assert tree.stop() == 0
     assert not tree.events("child_hung")

@@ -52,6 +52,18 @@ def test_forks_that_fail_leak_nothing_and_succeed_later(make_tree: Make) -> None
     assert tree.stop() == 0
 
 
+def test_a_kernel_that_has_no_process_to_give_is_waited_for(make_tree: Make) -> None:
+    """The limit of the user is reached, by whatever else runs; once it is not, the child is there again."""
+    tree = make_tree(FOUR, ways=["kernel_refuses"])
+    tree.wait_for("tree_ready")
+    (tree.directory / "no_forks").touch()
+    os.kill(tree.pid_of("web"), signal.SIGKILL)
+    assert "temporarily unavailable" in tree.wait_for("fork_failed", count=2)[0]["error"]
+    (tree.directory / "no_forks").unlink()
+    tree.wait_for("child_ready", slot="web", count=2)
+    assert tree.stop() == 0
+
+
 def test_a_paused_parent_does_not_take_its_pause_for_theirs(make_tree: Make) -> None:
     """Three seconds in SIGSTOP with a hang limit of two: nobody is killed for it."""
     slots = [[*slot, {"hang_timeout_s": 2.0}] for slot in FOUR]

@@ -10,8 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,12 @@ from supervisor.clock import SystemClock
 from supervisor.core.board import Board, ChildState, Phase, Row, Verb
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.restart import Group
-from supervisor.process import linux, spawn
 from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
 from supervisor.process.scoreboard import allocate
 from supervisor.process.systemd import Notifier
+
+sys.path.insert(0, str(Path(__file__).parent))
+from toy_ways import WAYS  # beside this program
 
 CLOCK = SystemClock()
 NS = 1_000_000_000
@@ -133,6 +133,7 @@ def busy(toy: Toy) -> int:
     while CLOCK.elapsed_ns() < until_ns:
         pass
     log("toy_was_busy")
+    toy.row.beat_ns = CLOCK.elapsed_ns()  # before the deadline goes, or the silence behind it would count
     toy.row.deadline_ns = 0
     return toy.idle()
 
@@ -195,6 +196,21 @@ def guest(toy: Toy) -> int:
     return idle(toy)
 
 
+def recycled(toy: Toy) -> int:
+    """The first process of the first row asks to be replaced, and works until it is told to go."""
+    toy.ready()
+    while toy.board.header.phase != Phase.READY:
+        signal.sigtimedwait((), 0.01)
+    if toy.launch.slot == 0 and toy.launch.generation == 1:
+        toy.ask(Verb.RECYCLE, 0, 1)
+    return toy.idle()
+
+
+def hangs_in_spare_row(toy: Toy) -> int:
+    """Comes up in the first row only."""
+    return recycled(toy) if toy.launch.slot == 0 else toy.idle()
+
+
 def asks_to_kill(toy: Toy) -> int:
     """An agent that has worker slot 1 killed, then restarted, then asks for nonsense."""
     toy.ready()
@@ -235,7 +251,7 @@ def server(directory: Path) -> int:
 
 ROLES = {f.__name__: f for f in (
     idle, crash, crash_once, flap, refuse, leave, never_ready, hang_once, overrun_once, busy, deaf, slow, grandchildren,
-    orphans, guest, asks_to_kill,
+    orphans, guest, asks_to_kill, recycled, hangs_in_spare_row,
 )}  # fmt: skip
 
 
@@ -245,89 +261,6 @@ def spec(board: Board, directory: Path, name: str, group: str, role: str, *optio
 
     is_ready = (directory / "server").exists if group == Group.EMBEDDED else None
     return SlotSpec(name=name, role=role, run=run, group=Group(group), is_ready=is_ready, **dict(*options))
-
-
-# Ways in which a test makes the world a worse place. Each takes the directory of the test.
-
-
-def hostile_starter(_: Path) -> None:
-    """Starts the tree with signals blocked and ignored, as some launchers do."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGUSR1, signal.SIGTERM})
-
-
-def inheritable_descriptors(_: Path) -> None:
-    """Opens things that no child may keep."""
-    for _ in range(20):
-        os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # noqa: FBT003
-
-
-def killed_in_prologue(directory: Path) -> None:
-    """The first child dies before its prologue is over."""
-
-    def die(_: int) -> None:
-        try:
-            (directory / "killed").touch(exist_ok=False)  # in one step: siblings come here at the same time
-        except FileExistsError:
-            return
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    linux.raise_oom_score = die
-
-
-def signals_in_prologue(_: Path) -> None:
-    """Every child gets every signal before its first own instruction."""
-    die_with_parent = linux.die_with_parent
-
-    def storm(number: int) -> None:
-        for sent in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTTIN, signal.SIGCHLD):
-            os.kill(os.getpid(), sent)
-        die_with_parent(number)
-
-    linux.die_with_parent = storm
-
-
-def orphaned_in_prologue(directory: Path) -> None:
-    """A child whose parent dies before it could ask to die with it."""
-    die_with_parent = linux.die_with_parent
-    parent = os.getpid()
-
-    def late(number: int) -> None:
-        (directory / "in_prologue").touch()
-        while os.getppid() == parent:
-            threading.Event().wait(0.005)
-        die_with_parent(number)
-
-    linux.die_with_parent = late
-
-
-def forks_fail(directory: Path) -> None:
-    """The kernel has no process to give for as long as a file exists."""
-    fork = os.fork
-
-    def scarce() -> int:
-        if (directory / "no_forks").exists():
-            raise BlockingIOError(11, "Resource temporarily unavailable")
-        return fork()
-
-    os.fork = scarce
-
-
-def second_thread(_: Path) -> None:
-    """A library started a thread behind our back."""
-    threading.Thread(target=threading.Event().wait, daemon=True).start()
-
-
-def no_fork_budget(_: Path) -> None:
-    """Restarts cost nothing, so that a test can have hundreds."""
-    spawn.FORKS_PER_S = 10_000
-
-
-WAYS: dict[str, Callable[[Path], None]] = {f.__name__: f for f in (
-    hostile_starter, inheritable_descriptors, killed_in_prologue, signals_in_prologue, orphaned_in_prologue,
-    forks_fail, second_thread, no_fork_budget,
-)}  # fmt: skip
 
 
 def main(plan: dict[str, Any]) -> int:
@@ -342,6 +275,7 @@ def main(plan: dict[str, Any]) -> int:
         limits=Limits(**plan.get("limits", {})),
         notify=Notifier.from_environment(os.environ, pid=os.getpid()),
         log=log,
+        processes=plan.get("processes"),
     )
     return parent.run()
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from signal import Signals
 
-from supervisor.core.board import Board, ChildState, board_words
+from supervisor.core.board import Board, ChildState, Row, SlotState, board_words
 from supervisor.core.restart import NS, Group
+from supervisor.process.linux import Wait
 from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
+from supervisor.process.pools import Reloader
 from supervisor.process.reaper import Ended
 from supervisor.process.signals import Received
 from supervisor.process.slots import Log
@@ -80,7 +82,11 @@ class FakeKernel:
     history: list[Process] = field(default_factory=list)
     forks_fail: Callable[[int], bool] = lambda _: False
     pressure: float = 0.0
+    wants_processor: bool = True  # every child, at every moment
+    kills_for_memory: int | None = None  # as the kernel counts them
     pauses: list[tuple[int, int]] = field(default_factory=list)  # (from, for): the whole machine stands still
+    kernels_own: list[tuple[int, Signals]] = field(default_factory=list)  # of the signals, those nobody sent
+    plans: list[tuple[int, Callable[[], object]]] = field(default_factory=list)
     deadline_words: dict[str, int] = field(default_factory=dict)
     waits: int = 0
 
@@ -131,7 +137,10 @@ class FakeKernel:
         assert self.waits < 200_000, "the parent spins"
         self._live()
         until_ns = self.clock.now_ns + max(0, timeout_ns)
-        events = [at_ns for at_ns, _ in self.signals]
+        for plan in [plan for plan in self.plans if plan[0] <= self.clock.now_ns]:
+            self.plans.remove(plan)
+            plan[1]()
+        events = [at_ns for at_ns, _ in [*self.signals, *self.plans]]
         events += [process.ends_ns for process in self.alive.values() if process.ends_ns > self.clock.now_ns]
         events += [at_ns for at_ns in map(self._ready_ns, self.alive.values()) if at_ns > self.clock.now_ns]
         self.clock.now_ns = max(self.clock.now_ns, min([until_ns, *events]))
@@ -145,7 +154,7 @@ class FakeKernel:
         for pending in sorted(self.signals):
             if pending[0] <= self.clock.now_ns:
                 self.signals.remove(pending)
-                return Received(pending[1], 1, 0)
+                return Received(pending[1], 1, 0, is_from_kernel=pending in self.kernels_own)
         return None
 
     def _ready_ns(self, process: Process) -> int:
@@ -178,6 +187,13 @@ class FakeKernel:
     def pressure_percent(self) -> float:
         return self.pressure
 
+    def processor_wait(self, pid: int) -> Wait:
+        assert pid in self.alive
+        return Wait(0, is_now=self.wants_processor)
+
+    def memory_kills(self) -> int | None:
+        return self.kills_for_memory
+
     def of(self, name: str) -> list[Process]:
         return [process for process in self.history if process.spec.name == name]
 
@@ -198,8 +214,36 @@ class World:
     def said(self, event: str) -> list[dict[str, object]]:
         return [fields for name, fields in self.events if name == event]
 
-    def at(self, after_s: float, number: Signals) -> None:
+    def at(self, after_s: float, number: Signals, *, is_from_kernel: bool = False) -> None:
         self.kernel.signals.append((START_NS + int(after_s * NS), number))
+        if is_from_kernel:
+            self.kernel.kernels_own.append(self.kernel.signals[-1])
+
+    def row(self, name: str) -> Row:
+        return self.board.rows[self.index(name)]
+
+    def index(self, name: str) -> int:
+        return [live.spec.name for live in self.parent._tree.slots].index(name)
+
+    def running(self) -> list[str]:
+        """Return the slots whose process runs now, as the board says."""
+        slots = self.parent._tree.slots
+        return [live.spec.name for live in slots if live.row.state == SlotState.RUNNING]
+
+    def when(self, after_s: float, act: Callable[[], object]) -> None:
+        """Do something once so much time has passed, while the parent waits."""
+        self.kernel.plans.append((START_NS + int(after_s * NS), act))
+
+    def ask(self, after_s: float, asker: str, verb: int, slot: int | str, generation: int) -> None:
+        """Let a child ask the parent for something."""
+
+        def write() -> None:
+            row = self.row(asker)
+            row.request_verb, row.request_generation = verb, generation
+            row.request_slot = slot if isinstance(slot, int) else self.index(slot)
+            row.request_number += 1
+
+        self.when(after_s, write)
 
     @property
     def elapsed_s(self) -> float:
@@ -219,6 +263,8 @@ def make_world(
     manners: Callable[[str, int], Manner] = lambda _name, _generation: GOOD,
     *,
     slots: tuple[tuple[str, Group], ...] = SLOTS,
+    pools: dict[str, int] | None = None,
+    reloading: Reloader | None = None,
     has_server: bool = False,
     limits: Limits | None = None,
     hang_timeout_s: float = 15.0,
@@ -226,7 +272,10 @@ def make_world(
     log_fails: bool = False,
 ) -> World:
     clock = FakeClock()
+    pools = pools or {}
+    rows = {f"worker-{pool}-{n}": pool for pool, count in pools.items() for n in range(2 * count + 2)}
     names = ((("server", Group.EMBEDDED),) if has_server else ()) + slots
+    names += tuple((name, Group.WORKER) for name in rows)
     words = memoryview(bytearray(8 * board_words(slots=len(names), inflight=2))).cast("Q")
     board = Board(words, slots=len(names), inflight=2)
     kernel = FakeKernel(clock, board, manners)
@@ -243,6 +292,7 @@ def make_world(
             role=group.value,
             run=never_here,
             group=group,
+            pool=rows.get(name),
             boot_timeout_s=boot_timeout_s,
             hang_timeout_s=None if group is Group.EMBEDDED else hang_timeout_s,
             is_ready=answers if group is Group.EMBEDDED else None,
@@ -263,6 +313,8 @@ def make_world(
         limits=limits or Limits(),
         notify=Notifier(),
         log=log,
+        processes=pools,
+        reloading=reloading,
         kernel=kernel,
         jitter=lambda: 1.0,
     )

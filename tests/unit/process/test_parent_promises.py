@@ -7,9 +7,10 @@ from signal import Signals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from supervisor.core.board import EVERY_SLOT, Verb
 from supervisor.core.restart import NS, Group
 from supervisor.process.parent import Limits
-from tests.unit.process.fake_kernel import START_NS, Manner, make_world
+from tests.unit.process.fake_kernel import SLOTS, START_NS, Manner, make_world
 
 DELAYS = st.one_of(st.none(), st.floats(0, 3))
 MANNERS = st.builds(
@@ -73,3 +74,53 @@ def test_whatever_children_do_no_slot_has_two_processes_and_every_stop_ends(
         assert world.elapsed_s <= stop_s + second_s + 0.5 + 0.001
     late = [each for each in world.kernel.history if each.started_ns > world.board.header.stop_started_ns]
     assert {each.spec.group for each in late} <= {Group.AGENT, Group.EMBEDDED}, "they carry the draining workers"
+
+
+WISHES = st.lists(
+    st.tuples(
+        st.floats(0, 25),
+        st.one_of(
+            st.sampled_from([Signals.SIGTTIN, Signals.SIGTTOU, Signals.SIGWINCH]),
+            st.tuples(
+                st.sampled_from([Verb.RECYCLE, Verb.QUIET, Verb.RESUME, Verb.RESTART, Verb.KILL, Verb.STACKS]),
+                st.sampled_from([EVERY_SLOT, *range(9)]),
+                st.integers(0, 3),
+            ),
+        ),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    script=st.lists(MANNERS, min_size=1, max_size=8), wishes=WISHES, stop_s=st.floats(0, 25), grace_s=st.floats(0, 4)
+)
+def test_whatever_people_wish_of_pools_the_stop_ends_and_nothing_is_started_after_it(
+    script: list[Manner], wishes: list[tuple[float, object]], stop_s: float, grace_s: float
+) -> None:
+    """Replacements, scaling and quiet, in any order with crashes, hangs and the stop itself."""
+    world = make_world(
+        lambda name, generation: script[(len(name) + ord(name[-1]) + generation) % len(script)],
+        slots=SLOTS[:3],
+        pools={"io": 2},
+        limits=Limits(grace_s=grace_s),
+        hang_timeout_s=2.0,
+        boot_timeout_s=3.0,
+    )
+    for at_s, wish in wishes:
+        if isinstance(wish, Signals):
+            world.at(at_s, wish)
+        elif isinstance(wish, tuple):
+            world.ask(at_s, "agent", *wish)
+    world.at(stop_s, Signals.SIGTERM)
+    code = world.run()
+    assert not world.said("parent_crashed"), world.said("parent_crashed")
+    assert code in {0, 1, 70, 78}
+    asked_s = (world.board.header.stop_started_ns - START_NS) / NS
+    assert world.elapsed_s <= asked_s + grace_s + 3.5
+    late = [each for each in world.kernel.history if each.started_ns > world.board.header.stop_started_ns]
+    assert {each.spec.group for each in late} <= {Group.AGENT}, "only the agent carries draining workers"
+    ends = len(world.said("replacement_done")) + len(world.said("replacement_aborted"))
+    ends += len(world.said("replacement_overtaken"))
+    assert ends <= len(world.said("replacement_started"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from signal import Signals
 
+import pytest
+
 from supervisor.core.board import Phase, SlotState
 from supervisor.core.restart import NS, Cause, Group
-from tests.unit.process.fake_kernel import GOOD, START_NS, make_world, only
+from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, make_world, only
 
 
 def test_a_worker_that_does_not_drain_is_cancelled_then_killed() -> None:
@@ -134,3 +136,27 @@ def test_an_idle_parent_sleeps() -> None:
     world.at(100, Signals.SIGTERM)
     world.run()
     assert world.kernel.waits < 100 * 4 + 300
+
+
+@pytest.mark.parametrize(("name", "code"), [("scheduler", 0), ("web", 0), ("io", 1)])
+def test_only_who_has_work_to_lose_makes_a_stop_unclean_by_dying(name: str, code: int) -> None:
+    """A scheduler that is killed a moment before the service manager stops the replica is no failure to report."""
+    world = only(name, replace(GOOD, dies_s=5.0, status=-9, term_s=1.0))
+    world.at(4.999, Signals.SIGTERM)
+    assert world.run() == code
+
+
+def test_a_worker_that_was_dead_before_the_stop_was_not_lost_by_it() -> None:
+    """The kernel hands out the lower signal first: the stop is known before the death is."""
+    world = only("io", replace(GOOD, dies_s=5.0, status=-9))
+    world.at(5, Signals.SIGTERM)
+    assert world.run() == 0
+
+
+def test_a_child_that_fails_at_its_start_while_the_tree_stops_lost_nothing() -> None:
+    """It had not begun to work."""
+    world = make_world(
+        lambda name, _: Manner(dies_s=0.5, ready_s=None, status=70, term_s=None) if name == "io" else GOOD
+    )
+    world.at(0.2, Signals.SIGTERM)
+    assert world.run() == 0

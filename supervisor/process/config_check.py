@@ -1,0 +1,79 @@
+"""Forks the child that judges a changed configuration, and ends it when it takes too long.
+
+Unlike ``throwaway.py`` it is not waited for: the parent goes on supervising, and is told of its end by SIGCHLD.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_OK
+from supervisor.process import linux, signals, systemd
+from supervisor.process.child import flush_streams
+
+MEMORY_BYTES_MAX = 2 << 30
+"""How much more address space than the parent's the check may take."""
+
+_OOM_SCORE_POINTS = 600  # it, rather than a worker
+
+
+def start(check: Callable[[], bool]) -> int:
+    """Fork a child that runs ``check``, exits with 0 if that returns true and else with 78; return its pid.
+
+    Raises:
+        OSError: there is no process to be had.
+    """
+    parent_pid = os.getpid()
+    threads = linux.thread_count()
+    assert threads == 1, f"the parent has {threads} threads"
+    pid = os.fork()
+    if pid == 0:
+        code = EXIT_CRASH_LOOP
+        try:
+            _prologue(parent_pid)
+            code = EXIT_OK if check() else EXIT_CONFIG
+        except BaseException:  # noqa: BLE001  # the top of a process: the stack of the parent must not run on
+            traceback.print_exc()
+        finally:
+            flush_streams()
+            os._exit(code)
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)  # as the child does itself; whoever comes first
+    return pid
+
+
+def kill(pid: int) -> None:
+    """SIGKILL a child that was not reaped, and whatever the modules that it imported have started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _prologue(parent_pid: int) -> None:
+    linux.die_with_parent(signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(EXIT_OK)
+    os.setpgid(0, 0)
+    signals.reset_in_child()
+    linux.raise_oom_score(_OOM_SCORE_POINTS)
+    linux.set_name("config-check")
+    systemd.forget(os.environ)
+    _cap_memory()
+    gc.enable()
+    signals.unblock_all()
+
+
+def _cap_memory() -> None:
+    pages = int(Path("/proc/self/statm").read_bytes().split()[0])
+    limit = pages * resource.getpagesize() + MEMORY_BYTES_MAX
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY or limit <= hard:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

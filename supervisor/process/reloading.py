@@ -1,0 +1,288 @@
+"""Makes a running tree follow its changed configuration: checked aside first, then step by step, or not at all.
+
+Guarantees
+    A configuration that cannot be used changes nothing. Nor does one whose new workers do not come up: what
+    ran before runs on, and a child started later is one of before.
+    Workers that must change are replaced first, each once its successor runs; only then does everybody else
+    follow, so that nothing is scheduled which no worker could run yet.
+    One reload at a time. What is asked for meanwhile is done once, afterwards, with the files as they are then.
+
+Does not guarantee
+    That changed code is loaded: what a module did at its import stays, until the tree is started afresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Protocol
+
+import msgspec
+
+from supervisor.clock import Clock
+from supervisor.core.board import Header, Phase
+from supervisor.core.pools import Rolling
+from supervisor.core.reload import Ending, Plan, ReloadOutcome
+from supervisor.core.restart import NS
+from supervisor.process import config_check
+from supervisor.process.pools import PoolBook
+from supervisor.process.slots import Limits, Log
+from supervisor.process.systemd import Notifier
+from supervisor.process.tree import Tree
+
+CHECK_NS = 10 * NS
+CHECK_NS_PER_SCHEDULE = NS // 1000  # a hundred thousand take most of a minute to read, as they do at the start
+_PACE_NS = NS // 10  # how often a check is looked after, should its SIGCHLD have been merged with another
+
+
+class Check(Protocol):
+    """What the parent asks of those who understand configurations."""
+
+    def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
+        """Judge the configuration and hand the plan over, in a child; return whether it can be carried out."""
+        ...
+
+    def plan(self, number: int) -> bytes | None:
+        """Return the plan that the child handed over, or None."""
+        ...
+
+
+class _Step(Enum):
+    """Where a reload stands."""
+
+    IDLE = auto()
+    CHECKING = auto()
+    ROLLING = auto()
+
+
+@dataclass(slots=True)
+class _Now:
+    """The reload under way."""
+
+    step: _Step = _Step.IDLE
+    number: int = 0
+    began_ns: int = 0
+    pid: int = 0  # of the check
+    deadline_ns: int = 0
+    is_late: bool = False
+    status: int | None = None  # once the check ended
+    plan: Plan = field(default_factory=Plan)
+    processes_before: dict[str, int] = field(default_factory=dict)
+
+
+class Reloading:
+    """Carries out one reload after the other."""
+
+    def __init__(
+        self,
+        check: Check,
+        header: Header,
+        clock: Clock,
+        *,
+        notify: Notifier,
+        log: Log,
+        follow: Callable[[Plan], None],
+        publish: Callable[[Ending], None],
+        check_ns: int = CHECK_NS,
+        fork: Callable[[Callable[[], bool]], int] = config_check.start,
+        kill: Callable[[int], None] = config_check.kill,
+    ) -> None:
+        """Build it.
+
+        Args:
+            check: judges the configuration.
+            header: of the board.
+            clock: of this machine.
+            notify: tells the service manager.
+            log: what happened.
+            follow: lets the parent process itself follow, as far as it has to.
+            publish: tells whoever waits for the end of a reload; must not raise.
+            check_ns: how long a check may take.
+            fork: starts a child that runs a function; for tests.
+            kill: ends that child; for tests.
+        """
+        self._check = check
+        self._header = header
+        self._clock = clock
+        self._notify = notify
+        self._log = log
+        self._follow = follow
+        self._publish = publish
+        self._check_ns = check_ns
+        self._fork = fork
+        self._kill = kill
+        self._is_asked = False
+        self._last_number = 0
+        self._now = _Now()
+
+    @property
+    def deadline_ns(self) -> int:
+        """When ``look`` is needed at the latest; 0: nothing is planned."""
+        now = self._now
+        if now.step is _Step.CHECKING:
+            return min(now.deadline_ns, self._clock.elapsed_ns() + _PACE_NS)
+        return 0
+
+    def request(self, now_ns: int) -> None:
+        """Begin, or begin again once what is under way is over."""
+        del now_ns
+        if self._now.step is not _Step.IDLE:
+            self._log("reload_queued", already=self._is_asked)
+        self._is_asked = True
+
+    def look(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+        """Go on. On every turn of the parent, unless the tree stops."""
+        now = self._now
+        if now.step is _Step.IDLE and self._is_asked and tree.is_ready:
+            self._begin(now_ns, book)
+        elif now.step is _Step.CHECKING and now.status is not None:
+            self._judge(now_ns, tree, book)
+        elif now.step is _Step.CHECKING and now_ns >= now.deadline_ns:
+            now.is_late, now.deadline_ns = True, now_ns + CHECK_NS
+            self._kill(now.pid)
+        elif now.step is _Step.ROLLING:
+            self._look_at_roll(now_ns, tree, book)
+
+    def ended(self, pid: int, status: int) -> bool:
+        """Take note that a process ended which is no slot's; return whether it was this one's."""
+        now = self._now
+        if now.step is not _Step.CHECKING or pid != now.pid:
+            return False
+        now.status = status
+        return True
+
+    def stop(self) -> None:
+        """Give up: the tree stops. A half-way roll needs no undoing, since nothing is started any more."""
+        if self._now.step is _Step.CHECKING and self._now.status is None:
+            self._kill(self._now.pid)
+        if self._now.step is not _Step.IDLE or self._is_asked:
+            self._is_asked = False
+            self._end(ReloadOutcome.CUT, self._clock.elapsed_ns(), ("the tree stops",))
+
+    def _begin(self, now_ns: int, book: PoolBook) -> None:
+        self._is_asked = False
+        self._last_number += 1
+        number, in_effect = self._last_number, self._header.config_epoch
+        self._now = _Now(number=number, began_ns=now_ns, deadline_ns=now_ns + self._check_ns)
+        self._header.phase = Phase.RELOADING
+        self._notify.reloading()
+        self._log("reload_started", number=number)
+        try:
+            self._now.pid = self._fork(lambda: self._check.run(number, in_effect, book.fits))
+        except OSError as error:
+            self._end(ReloadOutcome.REFUSED, now_ns, (f"the check could not be started: {error.strerror or error}",))
+            return
+        self._now.step = _Step.CHECKING
+
+    def _judge(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+        """Read what the check handed over; its exit code says nothing that this does not."""
+        now = self._now
+        packed = None if now.is_late else self._check.plan(now.number)
+        if packed is None:
+            self._end(ReloadOutcome.REFUSED, now_ns, (self._why_no_plan(),))
+            return
+        now.plan = plan = msgspec.json.decode(packed, type=Plan)
+        if plan.problems:
+            more = plan.problem_count - len(plan.problems)
+            self._end(ReloadOutcome.REFUSED, now_ns, (*plan.problems, *([f"and {more} more"] if more > 0 else [])))
+        elif not plan.changed:
+            self._end(ReloadOutcome.UNCHANGED, now_ns)
+        else:
+            self._apply(now_ns, tree, book)
+
+    def _why_no_plan(self) -> str:
+        if self._now.is_late:
+            return f"the check took longer than {self._check_ns // NS} s; does a module under jobs hang at its import?"
+        return f"the check ended without a result ({_how(self._now.status or 0)}); its output says more"
+
+    def _apply(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+        now = self._now
+        now.step = _Step.ROLLING
+        self._header.worker_epoch = now.number
+        now.processes_before = {pool: book.processes(pool) for pool in now.plan.processes}
+        for pool, count in now.plan.processes.items():
+            if problem := book.set_processes(pool, count):  # somebody changed it since the check
+                self._undo(now_ns, tree, book, problem)
+                return
+        if now.plan.rolled:
+            self._log("reload_rolling", number=now.number, pools=list(now.plan.rolled))
+            book.roll(now.plan.rolled)
+        self._look_at_roll(now_ns, tree, book)
+
+    def _look_at_roll(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+        states = {pool: book.rolling(pool) for pool in self._now.plan.rolled}
+        aborted = [pool for pool, state in states.items() if state is Rolling.ABORTED]
+        if aborted:
+            self._header.worker_epoch = self._header.config_epoch  # at once: another pool may roll on for a moment
+        if Rolling.GOING in states.values():
+            return
+        if aborted:
+            why = f"new workers of {', '.join(aborted)} did not come up; the log says why (child_exited)"
+            self._undo(now_ns, tree, book, why)
+        else:
+            self._commit(now_ns, tree, book)
+
+    def _undo(self, now_ns: int, tree: Tree, book: PoolBook, why: str) -> None:
+        """Let every worker started from now on be one of before, and replace those that went ahead."""
+        now = self._now
+        self._header.worker_epoch = self._header.config_epoch
+        for pool, count in now.processes_before.items():
+            book.set_processes(pool, count)
+        for live in tree.slots:
+            if live.spec.pool in now.plan.rolled and live.is_up and live.slot.started_ns >= now.began_ns:
+                book.replace(live)
+        self._end(ReloadOutcome.UNDONE, now_ns, (why,))
+
+    def _commit(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+        plan = self._now.plan
+        self._header.config_epoch = self._now.number
+        if plan.limits is not None:
+            limits = plan.limits
+            tree.retune(
+                Limits(grace_s=limits.grace_s, backoff_max_s=limits.backoff_max_s),
+                boot_timeout_s=limits.boot_timeout_s,
+                hang_timeout_s=limits.hang_timeout_s,
+            )
+        self._follow(plan)
+        for slot in plan.restarts:
+            book.restart(slot, now_ns)
+        tree.poke_all()
+        self._end(ReloadOutcome.APPLIED, now_ns)
+
+    def _end(self, outcome: ReloadOutcome, now_ns: int, reasons: tuple[str, ...] = ()) -> None:
+        now, header = self._now, self._header
+        self._now = _Now()
+        if header.phase == Phase.RELOADING:
+            header.phase = Phase.READY
+        header.is_reload_refused = int(not outcome.is_success)
+        header.reloaded_ms = self._clock.wall_ms()
+        header.reload_number += 1
+        level = "info" if outcome.is_success else "error"
+        for reason in reasons:
+            self._log("reload_problem", level=level, number=now.number, problem=reason)
+        fields = {"problems": len(reasons)} if reasons else {"changed": list(now.plan.changed)}
+        took_s = round((now_ns - now.began_ns) / NS, 3) if now.began_ns else 0.0
+        event = "reload_done" if outcome.is_success else "reload_refused"
+        self._log(event, level=level, number=now.number, outcome=outcome.value, took_s=took_s, **fields)
+        if now.plan.stale:
+            hint = "a reload imports nothing twice; restart to run the changed code"
+            self._log("code_not_reloaded", level="warning", modules=list(now.plan.stale), hint=hint)
+        note = "" if outcome.is_success else f"reload {outcome.value}: {reasons[0]}"
+        if outcome is not ReloadOutcome.CUT:
+            self._notify.reloaded(note)
+        self._publish(
+            Ending(
+                number=header.reload_number,
+                outcome=outcome,
+                began_ns=now.began_ns or now_ns,
+                ended_ms=header.reloaded_ms,
+                reasons=reasons,
+                changed=now.plan.changed if outcome.is_success else (),
+                stale=now.plan.stale,
+            )
+        )
+
+
+def _how(status: int) -> str:
+    return f"exit code {status}" if status >= 0 else f"signal {-status}"
