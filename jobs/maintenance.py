@@ -12,6 +12,7 @@ from typing import TypedDict
 
 from supervisor import Context, Retry, job
 from supervisor.store.producer import current
+from supervisor.store.queue_fsck import Fsck
 from supervisor.store.queue_reads import QueueReads
 from supervisor.store.queues import Queues
 
@@ -78,7 +79,7 @@ def trim_history(ctx: Context, *, dead_days: float | None = None) -> TrimResult:
 
 @job("maintenance.verify_queues", retry=Retry(attempts=1))
 def verify_queues(ctx: Context) -> VerifyResult:
-    """Verify the invariants of every queue.
+    """Verify the invariants of every queue, while they are at work.
 
     Args:
         ctx: the run's context.
@@ -87,9 +88,10 @@ def verify_queues(ctx: Context) -> VerifyResult:
         QueueInvariantError: at least one does not hold; names them. The full list is in the log.
     """
     producer = current()
-    reads = QueueReads(producer.keys)
-    names = producer.run(reads.names())
-    violations = [f"{name}: {found}" for name in names for found in producer.run(reads.fsck(name))]
+    names = producer.run(QueueReads(producer.keys).names())
+    check = Fsck(producer.run, producer.keys)
+    faults = [fault for name in names for fault in check.queue(name)] + check.shared()
+    violations = [": ".join(part for part in (fault.queue, fault.what, fault.problem) if part) for fault in faults]
     for violation in violations:
         ctx.log.error("queue_invariant_violated", violation=violation)
     if violations:

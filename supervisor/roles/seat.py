@@ -6,7 +6,9 @@ import socket
 from dataclasses import dataclass
 
 from supervisor.clock import Clock
-from supervisor.core.board import Board, InflightTable, Row
+from supervisor.core.board import Board, Row
+from supervisor.core.inflight import InflightTable
+from supervisor.settings.handover import Handover
 from supervisor.settings.models import Settings
 
 
@@ -26,6 +28,8 @@ class Seat:
     redis_url: str  # resolved: the embedded server's unix socket stands here as unix://…
     pool: str | None = None
     listener: socket.socket | None = None
+    handover: Handover | None = None  # where configurations come from while the tree runs
+    config_epoch: int = 0  # the one that ``settings`` are of
 
     @property
     def row(self) -> Row:

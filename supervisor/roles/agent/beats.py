@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from supervisor.core.blame import Death
-from supervisor.core.board import Board, Inflight, Phase, Row, RunState, SlotState, run_hash
+from supervisor.core.blame import Death, describe_death
+from supervisor.core.board import Board, Phase, Row, SlotState, UnwantedReason
+from supervisor.core.inflight import Inflight, RunState, run_hash
 from supervisor.core.restart import Cause
 from supervisor.roles.seat import session_name
 
@@ -31,14 +32,24 @@ class DeadWorker:
     session: str
     death: Death
     table: tuple[Inflight, ...]
+    how: str  # it died, for people
 
 
 class LocalWorkers:
     """The worker slots of this replica."""
 
-    def __init__(self, board: Board, slot_names: Sequence[str], replica: str) -> None:
+    def __init__(
+        self,
+        board: Board,
+        slot_names: Sequence[str],
+        replica: str,
+        *,
+        wake_parent: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Look at ``board``; ``wake_parent`` is called when a slot's next process need not wait any longer."""
         self._board = board
         self._replica = replica
+        self._wake_parent = wake_parent
         self._slots = [(slot, name) for slot, name in enumerate(slot_names) if name.startswith("worker-")]
         self._slot_by_name = {name: slot for slot, name in self._slots}
 
@@ -58,7 +69,7 @@ class LocalWorkers:
             if _has_process(row := self._board.rows[slot]) and row.busy
         }
 
-    def end_run(self, slot: int, run_id: str) -> bool:
+    def end_run(self, slot: int, run_id: str, reason: UnwantedReason = UnwantedReason.REPLACED) -> bool:
         """Ask the process of ``slot`` to end a run; return whether it executes it, as far as the board shows."""
         wanted = run_hash(run_id)
         if not any(
@@ -68,6 +79,7 @@ class LocalWorkers:
             return False
         row = self._board.rows[slot]
         row.unwanted_hash = wanted
+        row.unwanted_reason = reason
         row.unwanted_number += 1
         pid = row.pid
         if pid and _has_process(row):
@@ -102,20 +114,25 @@ class LocalWorkers:
         return found
 
     def mark_reclaimed(self, worker: DeadWorker) -> None:
-        """Tell the parent that the slot's table is no longer needed."""
+        """Tell the parent that the slot's table is no longer needed: it waits with the next process until then."""
         row = self._board.rows[worker.slot]
         row.reclaimed_generation = max(row.reclaimed_generation, worker.generation)
+        self._wake_parent()
 
     def _dead(self, slot: int, name: str, generation: int) -> DeadWorker:
         row = self._board.rows[slot]
         is_stopping = self._board.header.phase >= Phase.DRAINING
         table, death = tuple(self._board.inflight[slot].entries()), _death(row)
+        how = describe_death(Cause.NONE, None)
+        if row.generation == generation:
+            how = describe_death(Cause(row.cause), row.last_exit, is_out_of_memory=row.oom_generation == generation)
         if not row.generation == row.child_generation == generation:
             # The slot went on, or the process never came so far: what was read is of another one.
             table, death = (), Death.CRASHED
         if is_stopping:
             death = Death.STOPPED
-        return DeadWorker(slot, generation, session_name(self._replica, name, generation), death, table)
+        session = session_name(self._replica, name, generation)
+        return DeadWorker(slot, generation, session, death, table, how)
 
 
 def _has_process(row: Row) -> bool:

@@ -200,13 +200,9 @@ class Candidacy:
         """Ask whether the holder's connection is there; campaign when it was gone twice."""
         at = self._at
         self._presence_due_ns = at.now() + int(at.timing.presence_poll_ns * (1.1 + 0.1 * at.rng.random()))
-        try:
-            view = yield Ask(at.leases.view(with_presence=True), at.timing.timeout_ns)
-        except UNANSWERED as error:
-            yield from self._start_afresh("view", error)
+        view = yield from self._read(with_presence=True)
+        if view is None:
             return None
-        at.failures = 0
-        at.saw(view)
         is_watched = self._observation is not None and view.epoch == self._observation.epoch
         if not view.holder or not is_watched:
             self.observe(view)
@@ -260,21 +256,29 @@ class Candidacy:
         )
 
     def _look(self) -> Steps[Won | None]:
-        """Read the lease without asking for it."""
+        """Find out how the lease stands, and whether an unanswered question won it."""
         at = self._at
-        try:
-            view = yield Ask(at.leases.view(), at.timing.timeout_ns)
-        except UNANSWERED as error:
-            yield from self._start_afresh("view", error)
+        view = yield from self._read()
+        if view is None:
             return None
-        at.failures = 0
-        at.saw(view)
         if at.state is State.CAMPAIGNING:
             if self._is_ours(view) and view.epoch >= at.memory.floor:
                 return Won(view, None)
             at.move(Event.REFUSED)
         self.observe(view)
         return None
+
+    def _read(self, *, with_presence: bool = False) -> Steps[LeaseView | None]:
+        """Read the lease without asking for it; None after an error, which starts the wait anew."""
+        at = self._at
+        try:
+            view: LeaseView = yield Ask(at.leases.view(with_presence=with_presence), at.timing.timeout_ns)
+        except UNANSWERED as error:
+            yield from self._start_afresh("view", error)
+            return None
+        at.failures = 0
+        at.saw(view)
+        return view
 
     def _wait_out(self) -> Steps[Won | None]:
         """Let the highest term ever seen end, of which Redis knows nothing any more; look when something happens."""

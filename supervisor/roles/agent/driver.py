@@ -17,6 +17,8 @@ from random import Random
 from threading import Event, Thread
 from typing import Any
 
+from msgspec import structs
+
 from supervisor.core.lease import State
 from supervisor.roles.agent.elector import Elector
 from supervisor.roles.agent.presence import PresenceThread
@@ -50,6 +52,11 @@ class ElectorThread:
     def wake(self) -> None:
         """Make a sleeping elector look again. Change what it looks at first."""
         self._woken.set()
+
+    def bring(self, schedules_digest: str) -> None:
+        """Say from the next campaign on that this replica brings another set of schedules."""
+        standing = self._standing
+        standing.me = structs.replace(standing.me, schedules_digest=schedules_digest)
 
     @property
     def is_holding(self) -> bool:

@@ -6,11 +6,9 @@ own. A duty that Redis does not answer is due again soon, and the others wait wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from supervisor.clock import Clock
 from supervisor.core.blame import Death
@@ -18,6 +16,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.lease import MS
 from supervisor.core.registry import Registry
 from supervisor.roles.agent.beats import LocalWorkers
+from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.reaper import Reaper
 from supervisor.roles.agent.unwanted import Unwanted
 from supervisor.roles.agent.watch import SessionWatch
@@ -28,8 +27,9 @@ from supervisor.store.sessions import Sessions
 RETRY_NS = 300 * MS
 DYING_PERIOD_NS = 10_000 * MS
 ORPHAN_PERIOD_NS = 30_000 * MS
+WATCH_PERIOD_NS_MAX = 900 * MS  # while there are foreign sessions: a beat is seen so late at most
+WATCH_PERIOD_NS_MIN = 50 * MS
 PUBLISH_MAX = 500
-UNWANTED_PERIOD_NS = 1000 * MS  # asked only while something is executed here
 PUBLISH_PERIOD_NS = 300_000 * MS  # again now and then, because Redis may have been emptied
 
 
@@ -53,6 +53,7 @@ class Duties:
         sessions: Sessions,
         reaper: Reaper,
         unwanted: Unwanted,
+        commands: CommandDuty | None = None,
         registry: Registry,
         beat_period_ns: int,
         session_lease_ns: int,
@@ -69,14 +70,24 @@ class Duties:
         self._session_lease_ns = session_lease_ns
         self._dying_since_ns: dict[str, int] = {}
         self._beaten: set[str] = set()  # sessions that were open at the last beat
+        self._beat_period_ns = beat_period_ns
+        self._cards: Mapping[str, str] | None = None  # None: of the jobs that were imported before the fork
+        self._publishing = _Duty("publish", self._publish, PUBLISH_PERIOD_NS)
+        self._watching = _Duty("watch", self._watch_sessions, beat_period_ns)
+        self._unwanted = unwanted
+        self._ending = _Duty("unwanted", self._end_unwanted, unwanted.period_ns)
         self._duties = [
             _Duty("beat", self._beat, beat_period_ns),
             _Duty("dying", self._finish_dying, DYING_PERIOD_NS),
             _Duty("orphans", self._sweep_orphans, ORPHAN_PERIOD_NS),
-            _Duty("watch", self._watch_sessions, beat_period_ns),
-            _Duty("publish", self._publish, PUBLISH_PERIOD_NS),
-            _Duty("unwanted", unwanted.look, UNWANTED_PERIOD_NS),
+            self._watching,
+            self._publishing,
+            self._ending,
         ]
+        self._commands = commands
+        if commands is not None:
+            self._obeying = _Duty("commands", self._obey, commands.period_ns)
+            self._duties.append(self._obeying)
 
     def next_ns(self) -> int:
         """Return when the next duty is due."""
@@ -98,11 +109,20 @@ class Duties:
             return False
         return True
 
+    def publish(self, cards: Mapping[str, str]) -> None:
+        """Tell producers of these jobs from now on, and of these at once."""
+        self._cards = cards
+        self._publishing.due_ns = 0
+
     def reclaim_local(self) -> None:
         """Give back what dead workers of this replica held."""
         for worker in self._workers.dead():
             self._reaper.reclaim(
-                worker.session, death=worker.death, table=worker.table, now_ns=self._clock.elapsed_ns()
+                worker.session,
+                death=worker.death,
+                how=worker.how,
+                table=worker.table,
+                now_ns=self._clock.elapsed_ns(),
             )
             self._workers.mark_reclaimed(worker)
 
@@ -116,13 +136,32 @@ class Duties:
 
     def _watch_sessions(self, now_ns: int) -> None:
         counters = self._run(self._sessions.list())
+        answered_ns = self._clock.elapsed_ns()
         known = {*self._workers.live(), *(worker.session for worker in self._workers.dead())}
         for session in counters:
             # A late request of a dead process got through, or no agent saw it die.
             if session not in known and self._workers.is_over(session):
                 self._reaper.reclaim(session, death=Death.CRASHED)
-        for session, counter in self._watch.reading(counters, ours=known, now_ns=now_ns):
+        silent = self._watch.reading(counters, ours=known, now_ns=now_ns, answered_ns=answered_ns)
+        for session, counter in silent:
             self._reaper.reclaim(session, death=Death.NODE_LOST, counter=counter)
+        self._watching.period_ns = self._until_next_look_ns(now_ns)
+
+    def _until_next_look_ns(self, now_ns: int) -> int:
+        """Return how long to wait: a lost replica is to be found a second after its lease at the latest."""
+        due_ns = self._watch.due_ns()
+        if due_ns is None:
+            return self._beat_period_ns
+        return max(WATCH_PERIOD_NS_MIN, min(self._beat_period_ns, WATCH_PERIOD_NS_MAX, due_ns - now_ns))
+
+    def _obey(self, now_ns: int) -> None:
+        assert self._commands is not None
+        self._commands.look(now_ns)
+        self._obeying.period_ns = self._commands.period_ns
+
+    def _end_unwanted(self, now_ns: int) -> None:
+        self._unwanted.look(now_ns)
+        self._ending.period_ns = self._unwanted.period_ns
 
     def _finish_dying(self, now_ns: int) -> None:
         """Finish what another reaper began and did not end; give the owner time to do it with fair blame."""
@@ -136,7 +175,7 @@ class Duties:
         self._reaper.sweep_orphans()
 
     def _publish(self, _now_ns: int) -> None:
-        names = self._registry.names()
+        cards = self._cards if self._cards is not None else self._registry.cards()
+        names = sorted(cards)
         for start in range(0, len(names), PUBLISH_MAX):
-            jobs = [self._registry.get(name) for name in names[start : start + PUBLISH_MAX]]
-            self._run(self._sessions.publish_jobs({job.name: msgspec.json.encode(job.card()) for job in jobs}))
+            self._run(self._sessions.publish_jobs({name: cards[name] for name in names[start : start + PUBLISH_MAX]}))

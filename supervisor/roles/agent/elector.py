@@ -251,6 +251,8 @@ class Elector:
         self._tenancy.confirm(term, view, mode=mode)
         if at.hold:
             self._renew_at_ns = at.now()  # found with this very answer: Redis must be told
+        elif at.now() < at.disputed_until_ns:
+            self._renew_at_ns = min(self._renew_at_ns, at.disputed_until_ns)  # its answer makes the term a trusted one
         self._roster.noticed(view.roster)
 
     def _lose(self, view: LeaseView) -> None:

@@ -16,6 +16,7 @@ import os
 import secrets
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from supervisor.core.board import ChildState
@@ -24,6 +25,7 @@ from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
 from supervisor.core.registry import registry
 from supervisor.roles.agent.beats import LocalWorkers
+from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.driver import ElectorThread, elector_rng
 from supervisor.roles.agent.duties import Duties
 from supervisor.roles.agent.presence import PresenceThread
@@ -33,10 +35,13 @@ from supervisor.roles.agent.standing import NoPresence, Standing, Timing
 from supervisor.roles.agent.tree import Tree
 from supervisor.roles.agent.unwanted import Unwanted, exclusive_slots
 from supervisor.roles.agent.watchdog import Watchdog
+from supervisor.roles.following import Following
 from supervisor.roles.seat import Seat
 from supervisor.roles.wakeup import Wakeup
 from supervisor.settings.complete import schedules_digest
+from supervisor.settings.handover import HandoverError
 from supervisor.store.client import Store
+from supervisor.store.commands import Commands
 from supervisor.store.keys import Keys
 from supervisor.store.leases import CandidateInfo, Leases
 from supervisor.store.queues import Queues
@@ -62,6 +67,7 @@ class Agent:
         self._clock = seat.clock
         self._digest = schedules_digest(definitions) if definitions else ""
         self._report = AgentReport()
+        self._following = Following(seat)
         keys = Keys(seat.settings.cluster)
         self._tree = Tree(seat.board, seat.board.rows[seat.slot_names.index("scheduler")], seat.clock)
         self._watchdog = Watchdog()
@@ -76,7 +82,7 @@ class Agent:
         self._call_timeout_s = CALL_TIMEOUT_S
         sessions = Sessions(keys)
         queues = seat.settings.queues
-        workers = LocalWorkers(seat.board, seat.slot_names, seat.replica)
+        workers = LocalWorkers(seat.board, seat.slot_names, seat.replica, wake_parent=self._wake_parent)
         self._duties = Duties(
             run=self._run_call,
             clock=seat.clock,
@@ -97,6 +103,17 @@ class Agent:
                 row=seat.row,
                 wake_parent=self._wake_parent,
                 exclusive=exclusive_slots(seat),
+                report=self._report,
+            ),
+            commands=CommandDuty(
+                run=self._run_call,
+                commands=Commands(keys),
+                replica=seat.replica,
+                board=seat.board,
+                slot_names=seat.slot_names,
+                row=seat.row,
+                clock=seat.clock,
+                wake_parent=self._wake_parent,
                 report=self._report,
             ),
             registry=registry,
@@ -169,6 +186,16 @@ class Agent:
         row.progress += 1
         row.redis_ok_ns = max(row.redis_ok_ns, self._elector.answered_ns)
         row.beat_ns = self._clock.elapsed_ns()
+        if number := self._following.look():
+            self._follow(number)
+
+    def _follow(self, number: int) -> None:
+        """Tell others of configuration ``number``: which schedules this replica brings, and which jobs there are."""
+        assert self._seat.handover is not None
+        with suppress(HandoverError):  # else the one after the next is there already, and the next look finds it
+            brief = self._seat.handover.brief(number)
+            self._elector.bring(brief.schedules_digest)
+            self._duties.publish(brief.cards)
 
     def _say(self, state: ChildState) -> None:
         row = self._seat.row

@@ -14,15 +14,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from supervisor.core.blame import Death, HeldRun, assign
-from supervisor.core.board import Inflight
+from supervisor.core.inflight import Inflight
 from supervisor.core.model import Release
 from supervisor.roles.steps import Report
 from supervisor.store.queues import RELEASE_MAX, Queues
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
+
+ORPHAN = "no session held it"
+_HOW = {Death.NODE_LOST: "its replica vanished", Death.STOPPED: "stopped"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Corpse:
+    """A session whose runs go back, and what is known of its death."""
+
+    session: str
+    death: Death
+    how: str
+    table: tuple[Inflight, ...]
+    now_ns: int
 
 
 class Reaper:
@@ -46,19 +61,43 @@ class Reaper:
         self._report = report
 
     def reclaim(
-        self, session: str, *, death: Death, table: Iterable[Inflight] = (), counter: int | None = None, now_ns: int = 0
+        self,
+        session: str,
+        *,
+        death: Death,
+        how: str = "",
+        table: Iterable[Inflight] = (),
+        counter: int | None = None,
+        now_ns: int = 0,
     ) -> bool:
-        """Condemn ``session``, give back what it holds, bury it; return False if it beat since ``counter`` was read."""
+        """Condemn ``session``, give back what it holds, bury it; return False if it beat since ``counter`` was read.
+
+        Args:
+            session: of the dead process.
+            death: why it is gone; blame goes by it.
+            how: the same for people, kept with each run that it held.
+            table: the in-flight table it left, if that is known.
+            counter: only if its beat counter still is this.
+            now_ns: when it died, at the latest.
+        """
         if not self._run(self._sessions.condemn(session, counter)):
             return False
-        entries = tuple(table)
+        corpse = _Corpse(session, death, how or _HOW.get(death, ""), tuple(table), now_ns)
         reasons: Counter[str] = Counter()
         for queue in self._run(self._queues.names()):
-            reasons += self._give_back(session, queue, entries, death, now_ns)
+            reasons += self._give_back(corpse, queue)
         self._run(self._sessions.bury(session))
         if reasons:
             total = reasons.total()
-            self._report("session_reclaimed", session=session, runs=total, death=death.value, reasons=dict(reasons))
+            reasons_by_name = dict(reasons)
+            self._report(
+                "session_reclaimed",
+                session=session,
+                runs=total,
+                death=death.value,
+                how=corpse.how,
+                reasons=reasons_by_name,
+            )
         return True
 
     def sweep_orphans(self) -> None:
@@ -71,33 +110,38 @@ class Reaper:
                 for session, run_id, _attempt in page.items:
                     by_session.setdefault(session, []).append((queue, run_id, Release.INTERRUPTED))
                 for session, items in by_session.items():
-                    self._release(session, items)
+                    self._release(session, items, ORPHAN)
                     reasons = {Release.INTERRUPTED.value: len(items)}
-                    self._report("session_reclaimed", session=session, runs=len(items), death="orphan", reasons=reasons)
+                    self._report(
+                        "session_reclaimed",
+                        session=session,
+                        runs=len(items),
+                        death="orphan",
+                        how=ORPHAN,
+                        reasons=reasons,
+                    )
                 cursor = page.cursor
                 if cursor == "0":
                     break
 
-    def _give_back(
-        self, session: str, queue: str, table: tuple[Inflight, ...], death: Death, now_ns: int
-    ) -> Counter[str]:
-        """Give back what ``session`` holds of one queue, page by page to the end."""
+    def _give_back(self, corpse: _Corpse, queue: str) -> Counter[str]:
+        """Give back what a session holds of one queue, page by page to the end."""
         reasons: Counter[str] = Counter()
         cursor = "0"
         while True:
-            page = self._run(self._queues.held(session=session, queue=queue, cursor=cursor))
+            page = self._run(self._queues.held(session=corpse.session, queue=queue, cursor=cursor))
             held = [HeldRun(run_id, attempt) for run_id, attempt in page.items]
-            blame = assign(held, table, death=death, now_ns=now_ns)
-            self._release(session, [(queue, run_id, how) for run_id, how in blame.items()])
-            reasons.update(how.value for how in blame.values())
+            blame = assign(held, corpse.table, death=corpse.death, now_ns=corpse.now_ns)
+            self._release(corpse.session, [(queue, run_id, release) for run_id, release in blame.items()], corpse.how)
+            reasons.update(release.value for release in blame.values())
             cursor = page.cursor
             if cursor == "0":
                 return reasons
 
-    def _release(self, session: str, items: list[tuple[str, str, Release]]) -> None:
+    def _release(self, session: str, items: list[tuple[str, str, Release]], how: str) -> None:
         for start in range(0, len(items), RELEASE_MAX):
             batch = items[start : start + RELEASE_MAX]
             call = self._queues.release_runs(
-                session=session, items=batch, dead_cap=self._dead_cap, history=self._history
+                session=session, items=batch, dead_cap=self._dead_cap, history=self._history, detail=how
             )
             self._run(call)

@@ -34,6 +34,7 @@ _LEVELS = {
     "elector_stuck": "error",
     "redis_lost_data": "error",
     "fires_held": "error",
+    "trust_deferred": "warning",
     "leader_promoted": "warning",
     "leader_suspected": "warning",
     "renewal_withheld": "warning",

@@ -131,6 +131,7 @@ class Standing:
     lost_genesis: str = ""  # the data set that was there before the loss
     hold: str = ""  # why the next or the present term must not fire; Redis was not told yet
     wait_until_ns: int = 0  # after a loss: the highest term may be believed in until then
+    disputed_until_ns: int = 0  # after a loss: no own term is trusted before, since another may believe in an older one
     last_event: str = field(default="0-0")
     roster: int = -1  # number of the list of candidates that Redis has
     failures: int = 0  # unanswered questions in a row
@@ -151,7 +152,8 @@ class Standing:
 
     def saw(self, view: LeaseView) -> None:
         """Learn from a reply what every reply teaches; find out whether Redis forgot something."""
-        is_ours = view.is_ours or (view.nonce != "" and view.nonce == self.board.term().nonce)
+        # Also what a question won whose answer was lost: its nonce is on the board, the term not yet.
+        is_ours = view.is_ours or (view.nonce != "" and view.nonce in {self.board.term().nonce, self.board.next_nonce})
         before = self.memory
         sight = Sight(
             epoch=view.epoch,
@@ -171,6 +173,10 @@ class Standing:
                 self.recovered()  # another replica went through it
         if loss is not None:
             self.lost_genesis = self.lost_genesis or before.genesis
+            if before.trusted_until_ns > 0:
+                # Whatever Redis lost was granted or renewed before this answer, perhaps a moment before. No later term
+                # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
+                self.disputed_until_ns = self.now() + self.timing.duration_ns
             self._lost(loss, view)
 
     @property

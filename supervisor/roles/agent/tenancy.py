@@ -3,7 +3,8 @@
 Guarantees
     A term is on the board as trusted only for the process of the scheduler that it was
     issued to; the next process gets another one. While the lease is held for a person to
-    look at it (``election.on_data_loss: hold``), it is renewed and never trusted.
+    look at it (``election.on_data_loss: hold``), it is renewed and never trusted. Nor is it
+    while another replica may believe in a term that Redis lost, as far as this one knows.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Tenancy:
         """Publish ``term``, which ``view`` confirmed; ``mode`` says how it was won, if it just was."""
         at, header = self._at, self._at.board.header
         was_leader, was_held = at.state is State.LEADER, bool(header.is_held)
+        was_trusted = at.board.term().trusted_until_ns > 0
         is_promotion = at.state is State.PROMOTING
         if term.epoch != self._issued_epoch:
             self._issue(term)
@@ -57,7 +59,8 @@ class Tenancy:
             at.hold = ""  # Redis knows
         self.term = term
         header.is_held = int(bool(view.hold or at.hold))
-        at.publish(replace(term, trusted_until_ns=0) if header.is_held else term)
+        is_trusted = not header.is_held and at.now() >= at.disputed_until_ns
+        at.publish(term if is_trusted else replace(term, trusted_until_ns=0))
         at.board.next_nonce = None
         at.move(Event.GRANTED)
         if header.is_held and not was_held:
@@ -67,7 +70,9 @@ class Tenancy:
         elif not was_leader:
             reason = view.code.name.lower()
             at.report("leader_acquired", epoch=term.epoch, reason=reason, mode=mode, gap_ms=view.gap_ms)
-        if not was_leader or (was_held and not header.is_held):
+            if at.now() < at.disputed_until_ns:
+                at.report("trust_deferred", epoch=term.epoch, seconds=(at.disputed_until_ns - at.now()) / 1e9)
+        if not was_leader or (is_trusted and not was_trusted):
             at.around.term_changed()
 
     def _issue(self, term: Term) -> None:

@@ -1,7 +1,8 @@
-"""Makes runs of this replica give way to newer ones of their schedule, as the scheduler's policy asked.
+"""Makes runs of this replica end: in favour of newer ones of their schedule, or because a person cancelled them.
 
 Guarantees
-    A request is repeated while it stands, so that a worker that missed one gets the next.
+    A request is repeated while it stands, so that a worker that missed one gets the next. Several of one worker are
+    passed on one after the other, so that none hides another.
     Only a process that executes the very run is asked or killed, as far as the scoreboard shows.
 
 Does not guarantee
@@ -14,13 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from supervisor.core.board import Row, Verb
+from supervisor.core.board import Row, UnwantedReason, Verb
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.seat import Seat
 from supervisor.roles.steps import Report
 from supervisor.settings.models import WorkerKind
-from supervisor.store.queues import Queues
+from supervisor.store.queues import HISTORY, Queues, UnwantedRun
 from supervisor.store.scripts import Call
+
+PERIOD_NS = 1_000_000_000  # asked only while something is executed here
+BETWEEN_NS = 250_000_000  # a worker has one place for such a request, and looks at it every 200 ms
 
 
 def exclusive_slots(seat: Seat) -> list[int]:
@@ -44,6 +48,7 @@ class Unwanted:
         wake_parent: Callable[[], None],
         exclusive: Collection[int],
         report: Report,
+        history: int = HISTORY,
     ) -> None:
         """Build it.
 
@@ -55,6 +60,7 @@ class Unwanted:
             wake_parent: makes the parent look at it.
             exclusive: slots whose process executes one run at a time, so that a kill hits no other.
             report: what happened.
+            history: how many ended attempts each queue remembers.
         """
         self._run = run
         self._queues = queues
@@ -63,20 +69,42 @@ class Unwanted:
         self._wake_parent = wake_parent
         self._exclusive = frozenset(exclusive)
         self._report = report
+        self._history = history
+        self._waiting: list[UnwantedRun] = []
+
+    @property
+    def period_ns(self) -> int:
+        """How long until the next look."""
+        return BETWEEN_NS if self._waiting else PERIOD_NS
 
     def look(self, _now_ns: int) -> None:
-        """Ask Redis, unless nothing is executed here, and pass on what it wants."""
+        """Pass on what Redis wants to end, one run of each worker; ask it if none waits and something runs here."""
         slots = self._workers.busy()
-        if not slots:
-            return
-        for request in self._run(self._queues.unwanted(sorted(slots))):
-            slot = slots[request.session]
-            if not self._workers.end_run(slot, request.run_id):
+        if slots and not self._waiting:
+            self._waiting = self._run(self._queues.unwanted(sorted(slots), history=self._history))
+        told: set[str] = set()
+        later: list[UnwantedRun] = []
+        for request in self._waiting:
+            if request.session not in slots:
                 continue
-            is_killed = request.is_killed and slot in self._exclusive
-            self._report("run_unwanted", run=request.run_id, session=request.session, kill=is_killed)
-            if is_killed:
-                self._kill(slot, int(request.session.rpartition("/")[2]))
+            if request.session in told:
+                later.append(request)
+            elif self._pass_on(request, slots[request.session]):
+                told.add(request.session)
+        self._waiting = later
+
+    def _pass_on(self, request: UnwantedRun, slot: int) -> bool:
+        """Tell the worker in ``slot``; return whether it executes the run."""
+        reason = UnwantedReason.CANCELLED if request.is_cancelled else UnwantedReason.REPLACED
+        if not self._workers.end_run(slot, request.run_id, reason):
+            return False
+        is_killed = request.is_killed and slot in self._exclusive
+        self._report(
+            "run_unwanted", run=request.run_id, session=request.session, why=reason.name.lower(), kill=is_killed
+        )
+        if is_killed:
+            self._kill(slot, int(request.session.rpartition("/")[2]))
+        return True
 
     def _kill(self, slot: int, generation: int) -> None:
         if self._row.request_number != self._row.handled_number:

@@ -33,8 +33,17 @@ class SessionWatch:
         self._seen: dict[str, _Seen] = {}
         self._read_ns = 0
 
-    def reading(self, counters: Mapping[str, int], *, ours: Container[str], now_ns: int) -> list[tuple[str, int]]:
-        """Take in one reading; return the (session, counter) that stood still for a whole lease."""
+    def reading(
+        self, counters: Mapping[str, int], *, ours: Container[str], now_ns: int, answered_ns: int = 0
+    ) -> list[tuple[str, int]]:
+        """Take in one reading; return the (session, counter) that stood still for a whole lease.
+
+        Args:
+            counters: of every open session.
+            ours: sessions that are not judged.
+            now_ns: when Redis was asked; silence ends there at the latest.
+            answered_ns: when it had answered, if later; silence begins there at the earliest.
+        """
         if now_ns - self._read_ns > self._gap_ns:
             self._seen.clear()
         self._read_ns = now_ns
@@ -45,11 +54,15 @@ class SessionWatch:
                 continue
             seen = known.get(session)
             if seen is None or seen.counter != counter:
-                seen = _Seen(counter, now_ns)
+                seen = _Seen(counter, max(now_ns, answered_ns))
             self._seen[session] = seen
             if now_ns - seen.since_ns >= self._lease_ns:
                 silent.append((session, counter))
         return silent
+
+    def due_ns(self) -> int | None:
+        """Return when the first session will have been silent for a lease, unless it beats; None without any."""
+        return min((seen.since_ns + self._lease_ns for seen in self._seen.values()), default=None)
 
     def interrupted(self) -> None:
         """Count everything afresh: Redis did not answer."""

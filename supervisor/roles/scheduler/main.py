@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -17,12 +18,15 @@ from supervisor.core.board import ChildState, Phase
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
+from supervisor.roles.following import Following
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.planner import Scheduler
 from supervisor.roles.scheduler.reporting import SchedulerReport
 from supervisor.roles.seat import Seat
 from supervisor.roles.steps import Ask, Step, Watch, drive
 from supervisor.roles.wakeup import Wakeup
+from supervisor.settings.complete import schedules_digest
+from supervisor.settings.handover import HandoverError
 from supervisor.store.keys import Keys
 from supervisor.store.parked import ParkedStore
 from supervisor.store.schedules import Schedules
@@ -48,6 +52,8 @@ class Driver:
             follow=seat.board,
         )
         self._wakeup = Wakeup(seat.clock)
+        self._following = Following(seat)
+        self._digest = schedules_digest(definitions) if definitions else ""
         report = SchedulerReport()
         rate = settings.scheduler.catchup_rate
         self._scheduler = Scheduler(
@@ -88,6 +94,7 @@ class Driver:
         if isinstance(step, Watch):
             also = self._store.park(self._keys.schedule_changes, step.last_id)
             self._wakeup.wait(min(step.until_ns, now_ns + BEAT_NS), also)
+            self._beat()
             return self._store.collect()
         # One slice: the scheduler looks at everything again after each wake, and each wake is a beat.
         self._wakeup.wait(min(step.until_ns, now_ns + BEAT_NS))
@@ -97,6 +104,17 @@ class Driver:
         row = self._seat.row
         row.progress += 1
         row.beat_ns = self._clock.elapsed_ns()
+        if number := self._following.look():
+            self._follow(number)
+
+    def _follow(self, number: int) -> None:
+        """Bring in the schedules of configuration ``number``, under the same term."""
+        assert self._seat.handover is not None
+        with suppress(HandoverError):  # else the one after the next is there already, and the next look finds it
+            digest = self._seat.handover.brief(number).schedules_digest
+            if digest != self._digest:
+                self._scheduler.redeclare(self._seat.handover.definitions(number))
+                self._digest = digest
 
     def _say(self, state: ChildState) -> None:
         row = self._seat.row

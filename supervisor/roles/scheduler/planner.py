@@ -81,14 +81,24 @@ class Scheduler:
         self._reading = Reading(schedules, self._asking, reconcile_ns=self.reconcile_ns)
         self._firing = Firing(schedules, self._asking, self._reading, moment=self._moment)
         self._refused: Term | None = None
-        self._defined = frozenset(definition.id for definition in definitions)
-        self._declaring = Declaring(
-            schedules.keys, definitions, lease_ms=lease_ms, clock=clock, report=report, allow_empty=allow_empty
-        )
+        self._allow_empty = allow_empty
+        self.redeclare(definitions)
         self._late_at_ns = 0  # when the next late batch may be fired
         self._audit_at_ns = 0
         self._lost_ms = 0  # when the agent last found that Redis lost data
         self._seeded = 0  # the term after which watermarks were brought back
+
+    def redeclare(self, definitions: Sequence[ScheduleDef]) -> None:
+        """Bring in another configuration from now on. Between two steps: a half-written set is compared anew."""
+        self._defined = frozenset(definition.id for definition in definitions)
+        self._declaring = Declaring(
+            self._schedules.keys,
+            definitions,
+            lease_ms=self._lease_ms,
+            clock=self._clock,
+            report=self._report,
+            allow_empty=self._allow_empty,
+        )
 
     def run(self) -> Steps[None]:
         """Serve until asked to stop."""

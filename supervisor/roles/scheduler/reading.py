@@ -29,6 +29,7 @@ from supervisor.store.scripts import Call
 
 AHEAD_MS = 6000  # long enough to read 100,000 that are due at one instant
 PAGE = 250
+FIRST_PAGE = 50  # of a term: what is due at its start is fired before the rest is read
 OVERDUE_MS = 60_000
 FORGOTTEN_MS = 500  # what was due so long ago and still is in the plan is not in the window
 ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
@@ -58,6 +59,7 @@ class Reading:
         self.window = Window()
         self.last_change = ""
         self._is_first = True
+        self._page = FIRST_PAGE
         self._covered = (0, "")  # up to where the window holds everything
         self._is_asked = self._is_late_left = True
         self._again: dict[str, None] = {}
@@ -183,10 +185,10 @@ class Reading:
             after_ms=after_ms,
             after_id=after_id,
             until_ms=max(until_ms, after_ms),
-            limit=PAGE if self.window.has_room else 0,
-            asked=PAGE if self._is_asked else 0,
+            limit=self._page if self.window.has_room else 0,
+            asked=self._page if self._is_asked else 0,
             late_ms=late_ms,
-            late=PAGE if self._is_late_left and not self.window.behind else 0,
+            late=self._page if self._is_late_left and not self.window.behind else 0,
             overdue_ms=moment.now_ms - OVERDUE_MS,
             ids=again,
         )
@@ -195,16 +197,17 @@ class Reading:
     def _take_cursor(self, reply: DueReply, moment: Moment) -> None:
         """Note how far the window reaches now, and what is left to read."""
         until_ms = max(moment.now_ms + AHEAD_MS, self._covered[0])
+        page, self._page = self._page, PAGE
         if not self.last_change:
             self.last_change = reply.last_change
         asked = sum(each.score is not None and each.score <= 0 for each in reply.seen)
-        self._is_asked = self._is_asked and asked >= PAGE
+        self._is_asked = self._is_asked and asked >= page
         self._is_late_left = self._is_late_left and (reply.is_late_full or self.window.behind > 0)
         if self._is_reconciling or not self.window.has_room:
             return  # nothing that is soon was read
         self._is_page_left = reply.is_full
         if reply.is_full:
-            last = reply.seen[PAGE - 1]
+            last = reply.seen[page - 1]
             self._covered = (last.score or 0, last.schedule)
         else:
             self._covered = (until_ms, "")

@@ -14,7 +14,7 @@ from supervisor.roles.scheduler.firing import Decided
 from supervisor.store.schedule_items import FireCode
 from supervisor.store.schedule_state import REASONS
 from supervisor.telemetry.metrics import (
-    CONFIG_LAST_RELOAD_SUCCESSFUL,
+    CONFIG_SCHEDULES_IN_PLACE,
     ELECTION_FENCED,
     ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS,
     ENQUEUED,
@@ -76,7 +76,7 @@ class SchedulerReport:
             if fields["failures"] > 1:
                 return  # one line for each outage
         elif event == "schedules_declared":
-            CONFIG_LAST_RELOAD_SUCCESSFUL.set(int(not fields["is_refused"]))
+            CONFIG_SCHEDULES_IN_PLACE.set(int(not fields["is_refused"]))
         elif event == "fenced":
             ELECTION_FENCED.inc()
         elif event == "schedule_planned":

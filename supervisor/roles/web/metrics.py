@@ -51,6 +51,10 @@ class Scrape(Collector):
         yield _family(metrics.CLOCK_SKEW, [((), board.header.clock_skew_ms / 1000)])
         yield _family(metrics.UPTIME, [((), max(0, now_ns - board.header.started_ns) / 1e9)])
         yield _family(metrics.BUILD_INFO, [((__version__, platform.python_version()), 1.0)])
+        header = board.header
+        yield _family(metrics.CONFIG_EPOCH, [((), float(header.config_epoch))])
+        yield _family(metrics.CONFIG_LAST_RELOAD_SUCCESSFUL, [((), float(not header.is_reload_refused))])
+        yield _family(metrics.CONFIG_LAST_RELOAD, [((), header.reloaded_ms / 1000)])
         yield _family(
             metrics.HEALTH,
             [
@@ -67,7 +71,8 @@ class Scrape(Collector):
 
     def _slots(self) -> Iterator[Metric]:
         now_ns = self.seat.clock.elapsed_ns()
-        rows = list(zip(self.seat.slot_names, self.seat.board.rows, strict=False))
+        named = zip(self.seat.slot_names, self.seat.board.rows, strict=False)
+        rows = [(name, row) for name, row in named if row.is_used or row.generation]  # not those never used
         alive = [(name, row) for name, row in rows if SlotState(row.state).has_process]
         yield _family(metrics.SLOT_STATE, [((name, role_of(name)[0]), row.state) for name, row in rows])
         yield _family(metrics.SLOT_RESTARTS, [((name,), row.restarts) for name, row in rows])
@@ -81,6 +86,14 @@ class Scrape(Collector):
             if pool is not None:
                 busy[pool] = busy.get(pool, 0) + row.busy
         yield _family(metrics.WORKERS_BUSY, [((pool,), count) for pool, count in busy.items()])
+        yield _family(
+            metrics.WORKER_CUT_OFF,
+            [
+                ((name,), max(0, now_ns - row.asking_ns) / 1e9 if row.asking_ns else 0.0)
+                for name, row in alive
+                if role_of(name)[0] == "worker"
+            ],
+        )
 
     def _vitals(self) -> Iterator[Metric]:
         board = self.seat.board
@@ -109,6 +122,7 @@ class Scrape(Collector):
         )
         yield _family(metrics.QUEUE_RUNNING, [((depth.queue,), depth.running) for depth in queues])
         yield _family(metrics.QUEUE_LATER, [((depth.queue,), depth.later) for depth in queues])
+        yield _family(metrics.QUEUE_BLOCKED, [((depth.queue,), depth.blocked) for depth in queues])
         yield _family(metrics.QUEUE_DEAD, [((depth.queue,), depth.dead) for depth in queues])
         yield _family(metrics.QUEUE_PAUSED, [((depth.queue,), float(depth.is_paused)) for depth in queues])
 

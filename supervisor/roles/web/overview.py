@@ -37,6 +37,7 @@ class QueueDepth:
     later: int
     dead: int
     is_paused: bool
+    blocked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class StoreReader:
             later=counts.later,
             dead=counts.dead,
             is_paused=counts.paused is not None,
+            blocked=counts.blocked,
         )
 
     async def close(self) -> None:

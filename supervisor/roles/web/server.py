@@ -18,6 +18,7 @@ import uvloop
 from aiohttp import web
 
 from supervisor.core.board import ChildState
+from supervisor.roles.following import Following
 from supervisor.roles.seat import Seat
 from supervisor.roles.web.gate import Gate
 from supervisor.roles.web.overview import Overviews
@@ -105,6 +106,7 @@ class _Pulse:
         self._loop = loop
         self._due_ns = seat.clock.elapsed_ns()
         self._timer: asyncio.TimerHandle | None = None
+        self._following = Following(seat)
 
     def start(self) -> None:
         """Beat now and from now on."""
@@ -114,6 +116,7 @@ class _Pulse:
         row.loop_lag_us = max(0, now_ns - self._due_ns) // 1000
         row.progress += 1
         self._gate.sweep()
+        self._following.look()  # a web process that outlives a reload for a moment need not show it
         self._due_ns = now_ns + int(BEAT_S * 1e9)
         self._timer = self._loop.call_later(BEAT_S, self.start)
 

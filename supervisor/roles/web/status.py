@@ -29,10 +29,15 @@ def status(seat: Seat, overview: Overview | None) -> dict[str, Any]:
         "at": format_ts(seat.clock.wall_ms()),
         "phase": Phase(header.phase).name.lower(),
         "uptime_s": _age_s(now_ns, header.started_ns),
+        "config": _config(seat),
         "is_leader": trusted,
         "trust_remaining_s": round((term.trusted_until_ns - now_ns) / 1e9, 3) if trusted else 0.0,
         "leader": None if leader is None else {"replica": leader.replica, "epoch": leader.epoch, "host": leader.host},
-        "slots": [_slot(name, row, now_ns) for name, row in zip(seat.slot_names, seat.board.rows, strict=False)],
+        "slots": [
+            _slot(name, row, now_ns)
+            for name, row in zip(seat.slot_names, seat.board.rows, strict=False)
+            if row.is_used  # a pool has spare rows, for replacements
+        ],
         "redis_up": overview is not None,
         "queues": [_queue(depth) for depth in overview.queues] if overview is not None else None,
         "next_due": (
@@ -43,13 +48,24 @@ def status(seat: Seat, overview: Overview | None) -> dict[str, Any]:
     }
 
 
+def _config(seat: Seat) -> dict[str, Any]:
+    """Return which configuration is in effect, and how the last reload ended."""
+    header = seat.board.header
+    return {
+        "epoch": header.config_epoch,
+        "reloads": header.reload_number,
+        "last_reload": format_ts(header.reloaded_ms) if header.reloaded_ms else None,
+        "last_reload_successful": not header.is_reload_refused,
+    }
+
+
 def _slot(name: str, row: Any, now_ns: int) -> dict[str, Any]:
     state = SlotState(row.state)
     alive = state.has_process
     return {
         "slot": name,
         "role": role_of(name)[0],
-        "state": state.name.lower(),
+        "state": "quiet" if row.is_quiet and not alive else state.name.lower(),
         "pid": row.pid if alive else None,
         "generation": row.generation,
         "uptime_s": _age_s(now_ns, row.started_ns) if alive else None,
@@ -83,6 +99,7 @@ def status_text(shown: dict[str, Any]) -> str:
         f"tenure {shown['version']}   cluster {shown['cluster']}   replica {shown['replica']}   {shown['at']}",
         f"phase {shown['phase']}   up {_short(shown['uptime_s'])}   leader {who}"
         + (f", epoch {leader['epoch']}" if leader else ""),
+        *_reload_lines(shown["config"]),
     ]
     slots = _table(
         ["slot", "state", "pid", "up", "restarts", "beat", "busy", "done"],
@@ -102,6 +119,13 @@ def status_text(shown: dict[str, Any]) -> str:
     )
     due = _table(["next due", "at"], [[item["schedule"], item["at"]] for item in shown["next_due"]])
     return "\n".join([*head, "", *slots, "", *queues, "", *due, ""])
+
+
+def _reload_lines(config: dict[str, Any]) -> list[str]:
+    if config["last_reload"] is None:
+        return []
+    how = "successful" if config["last_reload_successful"] else "REFUSED, the former configuration runs"
+    return [f"last reload {config['last_reload']}: {how}   configuration {config['epoch']}"]
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:

@@ -8,7 +8,7 @@ Guarantees
 Does not guarantee
     That jobs are protected from one another: a job that does not await stops them all, and one that
     overruns its hard timeout takes the process with it. The lag of the loop is measured, and a
-    warning names the jobs that run.
+    warning names the job that holds it up (loop_watch.py).
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from supervisor.core.board import Phase
 from supervisor.core.errors import EXIT_OK
 from supervisor.roles.worker import suspects
 from supervisor.roles.worker.async_runs import AsyncRuns
+from supervisor.roles.worker.bells import Bells
+from supervisor.roles.worker.copies import Original
+from supervisor.roles.worker.loop_watch import LoopWatch
 from supervisor.roles.worker.outage import STORE_ERRORS
 from supervisor.roles.worker.suspects import SuspectWatch
 from supervisor.roles.worker.workplace import Workplace
@@ -30,10 +33,8 @@ from supervisor.store.client import AsyncStore
 from supervisor.telemetry import metrics
 
 BEAT_S = 0.2
-LAG_WARNING_S = 0.1
-LAG_WARNING_EVERY_S = 5.0
-LAG_JOBS_NAMED_MAX = 10
 RING_S = 2.0
+COMPANY = 12  # so many acknowledgements are worth a turn, and in larger pools those of half of the slots
 FLUSH_S = 0.002  # how long an acknowledgement waits for others, while other jobs run anyway
 CANCEL_S = 1.0  # how long cancelled jobs may clean up; the parent kills two seconds after it asked
 CANCEL_NOW_S = 0.1  # the same when everything must be gone within half a second
@@ -46,22 +47,37 @@ log = structlog.get_logger("tenure.worker")
 class AsyncPool:
     """One worker process of an async pool."""
 
-    def __init__(self, workplace: Workplace, store: AsyncStore) -> None:
+    def __init__(self, workplace: Workplace, store: AsyncStore, *, is_sampling: bool = False) -> None:
+        """Build it.
+
+        Args:
+            workplace: what it works with.
+            store: its connection.
+            is_sampling: whether SIGALRM is ours to find out which job blocks the loop (loop_watch.py).
+        """
         self._at = workplace
         self._store = store
         self._presence = workplace.presence
         self._wake = asyncio.Event()
         self._may_listen = asyncio.Event()
         self._quit = asyncio.Event()
-        self._runs = AsyncRuns(workplace, on_ended=self._wake.set)
+        self._runs = AsyncRuns(workplace, on_ended=self._on_ended)
+        self._loop_watch = LoopWatch(running=self._runs.names, queue_of=self._runs.queue_of, is_sampling=is_sampling)
+        # A turn that carries so many waits for no others.
+        self._company = max(min(COMPANY, workplace.concurrency), workplace.concurrency // 2)
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._must_flush = False  # an acknowledgement has waited long enough
         self._suspects = SuspectWatch(workplace.clock, workplace.uniform)
+        self._original = Original()
+        bells = dict(zip(workplace.queue_names, workplace.bells, strict=True))
+        self._bells = Bells(bells, shares=workplace.shares, here=self._runs.of_queues)
         self._is_draining = False
         self._is_leaving = False
-        self._is_hungry = True  # a turn may bring runs
+        self._is_hungry = True  # a turn may bring runs: a bell rang, or a delayed run came due
+        self._has_appetite = False  # the last turn brought all that it asked for, so there may be more
         self._due_timer: asyncio.TimerHandle | None = None
         self._beat_timer: asyncio.TimerHandle | None = None
         self._beat_due_s = 0.0
-        self._lag_warned_s = float("-inf")
 
     def drain(self) -> None:
         """Fetch nothing more, finish what runs, then leave."""
@@ -83,7 +99,7 @@ class AsyncPool:
             self.drain()
         unwanted = self._presence.unwanted()
         if unwanted is not None:
-            self._runs.end_unwanted(unwanted)
+            self._runs.end_unwanted(*unwanted)
 
     async def run(self) -> int:
         """Work until told to stop; return the exit code.
@@ -112,9 +128,12 @@ class AsyncPool:
         finally:
             self._is_leaving = True
             await _cancel(listening, quitting, serving)
-            for timer in (self._beat_timer, self._due_timer):
+            for timer in (self._beat_timer, self._due_timer, self._flush_timer):
                 if timer is not None:
                     timer.cancel()
+            self._loop_watch.stop()
+            await self._at.calling.close_async(self._presence.closing_s)
+            self._at.executor.ends.flush(self._at.clock.elapsed_ns(), is_last=True)
             await self._store.close()
         return EXIT_OK
 
@@ -127,15 +146,43 @@ class AsyncPool:
         while not (self._quit.is_set() or self._is_finished()):
             if self._runs.fault is not None:
                 raise self._runs.fault
-            if self._at.turns.has_work or (self._is_hungry and self._want() > 0):
+            if self._has_reason():
                 await self._turn()
             else:
+                if self._at.turns.has_work or (self._has_appetite and self._want() > 0):
+                    self._flush_soon()
                 self._wake.clear()
                 await self._wake.wait()
         if self._quit.is_set() or self._at.turns.is_open:
             return  # it may have fetched runs: the agent ends the session, and they go back with it
         with suppress(*STORE_ERRORS):
             await self._store.run(self._at.close_session())
+
+    def _has_reason(self) -> bool:
+        """Whether a turn goes out now. One that can carry little waits a moment for more, unless none will come."""
+        turns = self._at.turns
+        want = self._want() if self._is_hungry or self._has_appetite else 0
+        if turns.is_open or (self._is_hungry and want > 0):
+            return True
+        if not (turns.has_work or want > 0):
+            return False
+        is_worth_it = turns.waiting >= self._company or want >= self._company
+        return is_worth_it or self._must_flush or not self._runs.count or self._is_draining
+
+    def _on_ended(self) -> None:
+        if self._has_reason() or self._is_draining or self._runs.fault is not None:
+            self._wake.set()
+        else:
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if self._flush_timer is None:
+            self._flush_timer = self._loop.call_later(FLUSH_S, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        self._must_flush = True
+        self._wake.set()
 
     def _is_finished(self) -> bool:
         if not self._is_draining or not self._runs.is_empty:
@@ -157,16 +204,16 @@ class AsyncPool:
         """Return how many runs to ask for now."""
         if self._suspects.is_quiet and self._runs.count:
             return 0
-        return self._runs.free
+        return self._bells.room(self._runs.free)
 
     async def _turn(self) -> None:
-        if self._runs.count and not self._at.turns.is_open:
-            await asyncio.sleep(FLUSH_S)
+        self._original.must_be("")
         want = self._want()
-        is_idle = want > 0 and not self._runs.count
-        call = self._at.turns.call(want=want, want_suspect=is_idle)
-        self._is_hungry = False
+        is_idle = want > 0 and self._runs.is_empty
+        call = self._at.ask(want=want, want_suspect=is_idle, here=self._runs.of_queues)
+        self._is_hungry = self._has_appetite = self._must_flush = False
         asked_ns = self._at.clock.elapsed_ns()
+        self._presence.asks()
         try:
             reply = await self._store.run(call)
         except STORE_ERRORS as error:
@@ -175,13 +222,15 @@ class AsyncPool:
             return
         arrived = self._at.settle(reply, asked_ns=asked_ns)
         # As many as asked for: there may be more. None could be taken: look again when one can.
-        self._is_hungry = len(arrived) >= want
+        self._has_appetite = len(arrived) >= want
         if is_idle:
             # One suspect comes in place of all others, so it says nothing about them.
             self._suspects.asked()
-            self._is_hungry = self._is_hungry or any(fetched.suspect for fetched in arrived)
+            self._has_appetite = self._has_appetite or any(fetched.suspect for fetched in arrived)
         self._runs.accept(arrived)
-        if not self._is_hungry:
+        if self._runs.count:
+            self._loop_watch.watch()
+        if not (self._is_hungry or self._has_appetite):
             self._expect(reply.next_due_ms, reply.now_ms)
             self._may_listen.set()
         if self._suspects.must_look:
@@ -217,12 +266,18 @@ class AsyncPool:
         """Wait at the bells of the queues while there are free slots and nothing to fetch."""
         while not self._is_leaving:
             await self._may_listen.wait()
+            bells = self._bells.audible()
             try:
-                await self._store.ring(self._at.bells, RING_S)
+                # Without a free slot there is nothing to listen for until one is.
+                rung = await self._store.ring(bells, RING_S) if bells else None
+                if rung is not None and not (self._want() > 0 and self._bells.is_ours(rung)):
+                    # The slot was filled while it listened. Nobody else was told: let somebody who is free be.
+                    await self._store.command("RPUSH", rung, "1")
             except STORE_ERRORS as error:
                 await self._pause(self._at.outage.failed("ring", error))
             else:
-                self._presence.redis_answered()
+                if bells:
+                    self._presence.redis_answered(is_turn=False)
             self._may_listen.clear()
             self._get_hungry()
 
@@ -253,15 +308,15 @@ class AsyncPool:
     # Beats ---------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
+        self._original.must_be("")
         now_s = self._loop.time()
         lag_s = max(0.0, now_s - self._beat_due_s)
         self._presence.beat(round(lag_s * 1e6))
         metrics.LOOP_LAG_SECONDS.labels("worker").observe(lag_s)
-        if lag_s > LAG_WARNING_S and now_s - self._lag_warned_s > LAG_WARNING_EVERY_S:
-            self._lag_warned_s = now_s
-            jobs = self._runs.names()[:LAG_JOBS_NAMED_MAX]
-            log.warning("loop_lag", lag_s=round(lag_s, 3), running=self._runs.count, jobs=jobs)
         self.look()
+        now_ns = self._at.clock.elapsed_ns()
+        self._at.executor.ends.flush(now_ns)
+        self._at.recycling.look(now_ns)
         self._beat_due_s = now_s + BEAT_S
         self._beat_timer = self._loop.call_at(self._beat_due_s, self._beat)
 

@@ -5,6 +5,8 @@ Guarantees
     A suspect, a run that may have killed a process before, runs alone.
     A soft timeout cancels the job's task. What the job then does decides: it ends by the cancellation
     (failed), by another exception (failed), or it returns (finished).
+    Not more than half of the slots are filled in one turn of the loop, so that what is fetched for
+    the one half travels while the other half is executed.
 
 Speaks to nobody: ends become acknowledgements of the next turn.
 """
@@ -12,24 +14,35 @@ Speaks to nobody: ends become acknowledgements of the next turn.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextvars import copy_context
+from typing import Any
 
-from supervisor.core.board import run_hash
+from supervisor.core.board import UnwantedReason
+from supervisor.core.inflight import run_hash
 from supervisor.roles.worker.context import SoftTimeout
+from supervisor.roles.worker.copies import Original
 from supervisor.roles.worker.executor import Execution
 from supervisor.roles.worker.workplace import Workplace
 from supervisor.store.queues import Ack, FetchedRun
-from supervisor.telemetry.logs import bind_run
+from supervisor.telemetry.run_context import enter_run, run_fields
+
+_NEVER_NS = 1 << 63
+_EARLY_S = 0.001  # loop timers may fire early
 
 
-@dataclass(slots=True, eq=False)
 class _Running:
-    execution: Execution
-    task: asyncio.Task[Ack | None] | None = None
-    soft_timer: asyncio.TimerHandle | None = None
-    was_asked: bool = False  # its soft timeout passed and it was cancelled
+    """A run and its task."""
+
+    __slots__ = ("execution", "has_begun", "soft_ns", "task", "was_asked")
+
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
+        self.soft_ns = execution.soft_ns
+        self.has_begun = False
+        self.was_asked = False  # to end: it is out of time, or nobody wants it any more
+        self.task: asyncio.Task[None] | None = None
 
 
 class AsyncRuns:
@@ -45,10 +58,16 @@ class AsyncRuns:
         self._at = workplace
         self._on_ended = on_ended
         self._running: dict[str, _Running] = {}
-        self._held: deque[Execution] = deque()  # fetched, waiting for a suspect to have the process for itself
+        self._held: deque[Execution] = deque()  # fetched, and waiting to be started
+        self._starts_max = -(-workplace.concurrency // 2)  # in one turn of the loop
+        self._original = Original()
+        self._is_starting = False  # the rest is started in the loop's next turn
         self._has_suspect = False  # the one run that there is is a suspect
         self._is_closed = False  # nothing is started any more
         self._is_cut_off = False  # what still runs is being cancelled
+        self._soft_due_ns = _NEVER_NS
+        self._soft_timer: asyncio.TimerHandle | None = None
+        self._context = copy_context()  # of the pool: nothing that one job sets in its own may reach the next
         self.interrupted: list[FetchedRun] = []
         """Runs that were cut off by a stop."""
         self.fault: BaseException | None = None
@@ -66,23 +85,35 @@ class AsyncRuns:
 
     @property
     def free(self) -> int:
-        """How many more could be started now."""
-        if self._is_closed or self._held or self._has_suspect:
+        """How many more could be fetched now."""
+        if self._is_closed or self._has_suspect or (self._held and self._held[0].fetched.suspect):
             return 0
-        return self._at.concurrency - len(self._running)
+        return self._at.concurrency - len(self._running) - len(self._held)
+
+    def of_queues(self) -> Counter[str]:
+        """Return how many runs of each queue are here."""
+        here = Counter(running.execution.fetched.queue for running in self._running.values())
+        here.update(execution.fetched.queue for execution in self._held)
+        return here
 
     def names(self) -> list[str]:
         """Return the jobs that run, each once."""
         return sorted({running.execution.spec.name for running in self._running.values()})
 
+    def queue_of(self, run_id: str) -> str | None:
+        """Return the queue of a run that is executed; None if it is not."""
+        running = self._running.get(run_id)
+        return None if running is None else running.execution.fetched.queue
+
     def accept(self, arrived: Sequence[FetchedRun]) -> None:
         """Start what was fetched, or say how it ends without being started."""
-        for fetched in sorted(arrived, key=lambda item: not item.suspect):
-            prepared = self._at.executor.prepare(fetched)
+        prepare, hold = self._at.executor.prepare, self._held.append
+        for fetched in arrived:  # a suspect comes alone
+            prepared = prepare(fetched)
             if isinstance(prepared, Ack):
                 self._at.turns.acknowledge(prepared)
             else:
-                self._held.append(prepared)
+                hold(prepared)
         self._start_held()
 
     def close(self) -> None:
@@ -90,87 +121,138 @@ class AsyncRuns:
         self._is_closed = True
         self._start_held()
 
-    def end_unwanted(self, unwanted: int) -> None:
-        """Cancel the run with this hash, if it is here: a newer run of its schedule takes its place."""
+    def end_unwanted(self, unwanted: int, reason: UnwantedReason) -> None:
+        """Cancel the run with this hash, if it is here: nobody wants it any more."""
         for run_id, running in self._running.items():
-            if run_hash(run_id) == unwanted and not running.execution.context.is_replaced:
-                context = running.execution.context
-                running.was_asked = context.is_cancelled = context.is_replaced = True
-                if running.task is not None:
-                    running.task.cancel()
+            if run_hash(run_id) == unwanted and running.execution.unwanted is None:
+                self._cancel(running, reason)
+                return
 
     async def cut_off(self, within_s: float) -> None:
         """Cancel everything, and wait a bounded time for it to end."""
         self._is_cut_off = True
         self.close()
         tasks = [running.task for running in self._running.values() if running.task is not None]
-        for running in self._running.values():
-            running.execution.context.is_cancelled = True
-        for task in tasks:
-            task.cancel()
+        for running in list(self._running.values()):
+            running.execution.cancel()
+            self._cancel_task(running)
         if tasks:
             await asyncio.wait(tasks, timeout=within_s)
 
+    # Starting ------------------------------------------------------------------------------------
+
     def _start_held(self) -> None:
+        left = self._starts_max
+        is_over = self._is_closed or not self._at.may_start()
         while self._held:
-            if self._is_closed:
+            if is_over:
                 self._at.turns.acknowledge(self._at.executor.give_back(self._held.popleft().fetched))
             elif self._running and (self._held[0].fetched.suspect or self._has_suspect):
                 return
+            elif left == 0:
+                self._start_later()
+                return
             else:
+                left -= 1
                 self._start(self._held.popleft())
 
-    def _start(self, execution: Execution) -> None:
-        running = _Running(execution)
-        self._at.executor.begin(execution)
-        self._at.presence.started(execution.run_id, execution.hard_ns)
-        self._running[execution.run_id] = running
-        self._has_suspect = execution.fetched.suspect
-        self._arm_soft(running)
-        running.task = asyncio.get_running_loop().create_task(self._execute(running), name=f"run {execution.run_id}")
-        running.task.add_done_callback(lambda task: self._ended(running, task))
+    def _start_later(self) -> None:
+        if not self._is_starting:
+            self._is_starting = True
+            asyncio.get_running_loop().call_soon(self._start_rest, context=self._context)
 
-    def _arm_soft(self, running: _Running) -> None:
-        left_s = (running.execution.soft_ns - self._at.clock.elapsed_ns()) / 1e9
-        running.soft_timer = asyncio.get_running_loop().call_later(max(0.0, left_s), self._soft_timeout, running)
-
-    def _soft_timeout(self, running: _Running) -> None:
-        if self._at.clock.elapsed_ns() < running.execution.soft_ns:
-            self._arm_soft(running)  # loop timers may fire early
-            return
-        running.was_asked = running.execution.context.is_cancelled = True
-        if running.task is not None:
-            running.task.cancel()
-
-    async def _execute(self, running: _Running) -> Ack | None:
-        """Call the job; None when it was cut off by a stop."""
-        execution, executor = running.execution, self._at.executor
-        envelope, attempt = execution.fetched.envelope, execution.fetched.attempt
-        with bind_run(run=envelope.id, job=execution.spec.name, schedule=envelope.schedule, attempt=attempt):
-            try:
-                value = await execution.spec.function(**execution.arguments)
-            except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
-                if self._is_cut_off:
-                    return None
-                if running.was_asked and isinstance(error, asyncio.CancelledError):
-                    late = SoftTimeout(f"still running after {envelope.template.soft_after_s:g} s")
-                    return executor.fail(execution, late.with_traceback(error.__traceback__))
-                return executor.end(execution, error)
-            return executor.succeed(execution, value)
-
-    def _ended(self, running: _Running, task: asyncio.Task[Ack | None]) -> None:
-        if running.soft_timer is not None:
-            running.soft_timer.cancel()
-        del self._running[running.execution.run_id]
-        self._has_suspect = False  # if one ran, it ran alone
-        self._at.presence.done(running.execution.run_id)
-        ack = None
-        if not task.cancelled():  # cancelled before its first step: a stop
-            self.fault = self.fault or task.exception()
-            ack = None if task.exception() else task.result()
-        if ack is not None:
-            self._at.turns.acknowledge(ack)
-        else:
-            self.interrupted.append(running.execution.fetched)
+    def _start_rest(self) -> None:
+        self._is_starting = False
         self._start_held()
+
+    def _start(self, execution: Execution) -> None:
+        self._at.executor.begin(execution)
+        run_id = execution.fetched.envelope.id
+        self._at.presence.started(run_id, execution.hard_ns, execution.started_ns)
+        running = self._running[run_id] = _Running(execution)
+        self._has_suspect = execution.fetched.suspect
+        if running.soft_ns < self._soft_due_ns:
+            self._arm_soft(running.soft_ns)
+        running.task = asyncio.get_running_loop().create_task(self._execute(running), context=self._context.copy())
+
+    async def _execute(self, running: _Running) -> None:
+        """Call the job, and say how it ended."""
+        running.has_begun = True
+        execution = running.execution
+        self._original.must_be(execution.spec.name)
+        fetched = execution.fetched
+        envelope = fetched.envelope
+        enter_run(
+            run_fields(run=envelope.id, job=execution.spec.name, schedule=envelope.schedule, attempt=fetched.attempt)
+        )
+        try:
+            value = await execution.function(**execution.arguments)
+        except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
+            self._ended(running, error=error)
+        else:
+            self._ended(running, value=value)
+
+    # Ending --------------------------------------------------------------------------------------
+
+    def _ended(self, running: _Running, *, value: Any = None, error: BaseException | None = None) -> None:
+        self._original.must_be(running.execution.spec.name)
+        try:
+            self._note_end(running, value, error)
+        except BaseException as fault:  # noqa: BLE001 - ours: the pool stops by it, and the task has nobody to tell
+            self.fault = self.fault or fault
         self._on_ended()
+
+    def _note_end(self, running: _Running, value: Any, error: BaseException | None) -> None:
+        execution, executor = running.execution, self._at.executor
+        run_id = execution.fetched.envelope.id
+        del self._running[run_id]
+        self._has_suspect = False  # if one ran, it ran alone
+        ack = None
+        if error is None:
+            ack = executor.succeed(execution, value)
+        elif not self._is_cut_off:
+            if running.was_asked and isinstance(error, asyncio.CancelledError):
+                after_s = execution.fetched.envelope.template.soft_after_s
+                error = SoftTimeout(f"still running after {after_s:g} s").with_traceback(error.__traceback__)
+            ack = executor.end(execution, error)
+        self._at.presence.done(run_id)
+        if ack is None:
+            self.interrupted.append(execution.fetched)
+        else:
+            self._at.turns.acknowledge(ack)
+        if self._held and not self._is_starting:
+            self._start_held()
+
+    def _cancel(self, running: _Running, reason: UnwantedReason | None = None) -> None:
+        running.was_asked = True
+        running.execution.cancel(reason)
+        self._cancel_task(running)
+
+    def _cancel_task(self, running: _Running) -> None:
+        task = running.task
+        if task is None:
+            return
+        if not running.has_begun:  # then nothing of ours in it will ever run
+            running.has_begun = True
+            task.add_done_callback(lambda _: self._ended(running, error=asyncio.CancelledError()))
+        task.cancel()
+
+    # Soft timeouts -------------------------------------------------------------------------------
+
+    def _arm_soft(self, due_ns: int) -> None:
+        """Look at the soft timeouts at ``due_ns``: one timer for all, which the end of a run leaves alone."""
+        if self._soft_timer is not None:
+            self._soft_timer.cancel()
+            self._soft_timer = None
+        self._soft_due_ns = due_ns
+        if due_ns < _NEVER_NS:
+            left_s = max(0.0, (due_ns - self._at.clock.elapsed_ns()) / 1e9) + _EARLY_S
+            self._soft_timer = asyncio.get_running_loop().call_later(left_s, self._soft_timeouts, context=self._context)
+
+    def _soft_timeouts(self) -> None:
+        now_ns = self._at.clock.elapsed_ns()
+        waiting = [running for running in self._running.values() if not running.was_asked]
+        for running in waiting:
+            if running.soft_ns <= now_ns:
+                self._cancel(running)
+        self._arm_soft(min((running.soft_ns for running in waiting if running.soft_ns > now_ns), default=_NEVER_NS))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -56,12 +57,12 @@ class Children:
     def spawn(
         self,
         job: str | Callable[..., Any],
-        args: Mapping[str, Any] | None,
+        args: Mapping[str, Any] | None = None,
         *,
-        key: str | int | None,
-        queue: str | None,
-        priority: str | None,
-        delay: float | str | None,
+        key: str | int | None = None,
+        queue: str | None = None,
+        priority: str | None = None,
+        delay: float | str | None = None,
     ) -> str:
         """Add a child and return its id; see ``Context.spawn``."""
         if self._is_closed:
@@ -84,7 +85,15 @@ class Children:
     def take(self) -> tuple[Child, ...]:
         """Return every child, and take no more."""
         self._is_closed = True
-        return tuple(child for child, _ in self._by_id.values())
+        return tuple(self._at_the_end(child, envelope) for child, envelope in self._by_id.values())
+
+    def _at_the_end(self, child: Child, envelope: Envelope) -> Child:
+        """Count the deadline of its start from now on: it could not start before its parent ended."""
+        deadline_s = envelope.template.start_deadline_s
+        if deadline_s is None:
+            return child
+        late_ms = self._wall_ms() + child.delay_ms + round(1000 * deadline_s)
+        return replace(child, packed=pack(msgspec.structs.replace(envelope, not_after_ms=late_ms)))
 
     def _add(self, envelope: Envelope, delay_ms: int) -> None:
         known = self._by_id.get(envelope.id)
@@ -97,7 +106,7 @@ class Children:
             )
         try:
             packed = pack(envelope)
-        except (TypeError, OverflowError) as error:
+        except (TypeError, OverflowError, RecursionError, UnicodeEncodeError) as error:
             job = envelope.template.job
             raise ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}") from None
         if len(self._by_id) >= CHILDREN_MAX:

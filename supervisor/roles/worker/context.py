@@ -6,17 +6,23 @@ never outlives it, and nothing in it changes while the job runs except ``is_canc
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol
+from functools import partial
+from typing import Any, ClassVar, Protocol, Unpack
 
 import structlog
 
 from supervisor.clock import Clock, SystemClock
+from supervisor.core import registry as jobs
 from supervisor.core.model import Kind
-from supervisor.core.registry import registry
 from supervisor.roles.worker.children import Children
+from supervisor.store.enqueueing import EnqueueOptions, JobRef, SpawnOptions
+from supervisor.store.progress import ProgressItem, pack_progress
+
+PROGRESS_TTL_S_MIN = 60.0  # so that people see the end of a run that keeps no result
 
 
 class SoftTimeout(BaseException):
@@ -46,11 +52,19 @@ class Enqueuer(Protocol):
         ...
 
 
+class ProgressSink(Protocol):
+    """What the context needs of whoever sends progress."""
+
+    def report(self, context: Context, item: ProgressItem) -> None:
+        """Take what a job says, to send it in its own time."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Context:
     """One attempt of one run. Tests of a job may build it with nothing but ``run_id`` and ``job``."""
 
     __tenure_context__: ClassVar[bool] = True  # how the registry recognises the annotation
+    SoftTimeout: ClassVar[type[SoftTimeout]] = SoftTimeout
 
     run_id: str
     job: str
@@ -83,6 +97,19 @@ class Context:
     children: Children | None = field(default=None, repr=False)
     """What was spawned so far; made when the first child is."""
 
+    arguments: dict[str, Any] = field(default_factory=dict, repr=False)
+    """In a middleware: what the job is called with, without context and resources; what is changed here counts."""
+
+    result_ttl_s: float = 86_400.0
+    """How long what the run leaves is kept: its result, and its last progress."""
+
+    last_progress: ProgressItem | None = None
+    """What ``progress`` was last given, for tests of the job."""
+
+    progress_to: ProgressSink | None = field(default=None, repr=False)
+    undo: list[Callable[[], Any]] = field(default_factory=list, repr=False)
+    """What ``on_failure`` was given; a test of the job may look, or call them, the last first."""
+
     @property
     def nominal(self) -> datetime | None:
         """When the schedule says the run was due, in UTC; None for a run that no schedule made."""
@@ -109,16 +136,61 @@ class Context:
             fields["schedule"] = self.schedule
         return structlog.get_logger("tenure.job").bind(**fields)
 
-    def enqueue(
-        self,
-        job: str | Callable[..., Any],
-        args: Mapping[str, Any] | None = None,
-        *,
-        queue: str | None = None,
-        priority: str | None = None,
-        delay: float | str | None = None,
-        run_id: str | None = None,
-    ) -> str:
+    def raise_if_cancelled(self) -> None:
+        """End the job here if it was asked to stop: for one that swallowed that, and for threads of a coroutine job.
+
+        Raises:
+            SoftTimeout: in a plain job.
+            asyncio.CancelledError: in a coroutine job.
+        """
+        if self.is_cancelled:
+            if self.kind is Kind.ASYNC:
+                raise asyncio.CancelledError
+            raise SoftTimeout("the job was asked to stop")
+
+    def on_failure(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Have ``function`` called if this attempt ends other than ok: by an error, a soft timeout, a stop.
+
+        The last given is called first, each once, with what is left of the time; errors in it are logged and
+        change nothing. In a coroutine job it may be a coroutine function. A process that is killed calls nothing.
+        """
+        self.undo.append(partial(function, *args, **kwargs))
+
+    def progress(self, value: Any = None, note: str = "") -> None:
+        """Say how far the run is, for people who look at it: ``progress((30, 100))``, ``progress("sorting")``.
+
+        Cheap, and never waits in a coroutine job: values go to Redis at most once a second, the newest of them,
+        and the last one when the run ends. It is kept as long as a result.
+
+        Args:
+            value: (done, total), or any JSON.
+            note: for people.
+
+        Raises:
+            PayloadTooLargeError: both together are over 4 KiB.
+            TypeError: the value is no JSON.
+        """
+        is_pair = isinstance(value, tuple) and len(value) == 2
+        done, total = value if is_pair else (None, None)
+        is_pair = is_pair and all(isinstance(part, int | float) for part in (done, total))
+        left_s = 0.0 if self.deadline_ns is None else self.remaining_s()
+        item = ProgressItem(
+            run_id=self.run_id,
+            fence=self.fence,
+            attempt=self.attempt,
+            at_ms=self.clock.wall_ms(),
+            value=None if is_pair else value,
+            done=done if is_pair else None,
+            total=total if is_pair else None,
+            note=note,
+            ttl_ms=round(1000 * (left_s + max(PROGRESS_TTL_S_MIN, self.result_ttl_s))),
+        )
+        pack_progress(item)  # the job hears of its mistake, not the log
+        self.last_progress = item
+        if self.progress_to is not None:
+            self.progress_to.report(self, item)
+
+    def enqueue(self, job: JobRef, args: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> str:
         """Enqueue another run, as ``supervisor.enqueue`` does, and return its id.
 
         Raises:
@@ -126,33 +198,15 @@ class Context:
         """
         if self.kind is Kind.ASYNC:
             raise RuntimeError(f"job {self.job} is a coroutine: write `await context.enqueue_async(...)`")
-        return self._producer().enqueue(job, args, queue=queue, priority=priority, delay=delay, run_id=run_id)
+        return self._producer().enqueue(job, args, **options)
 
     async def enqueue_async(
-        self,
-        job: str | Callable[..., Any],
-        args: Mapping[str, Any] | None = None,
-        *,
-        queue: str | None = None,
-        priority: str | None = None,
-        delay: float | str | None = None,
-        run_id: str | None = None,
+        self, job: JobRef, args: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]
     ) -> str:
-        """Enqueue another run, as ``supervisor.enqueue_async`` does, and return its id."""
-        return await self._producer().enqueue_async(
-            job, args, queue=queue, priority=priority, delay=delay, run_id=run_id
-        )
+        """Enqueue another run, as ``supervisor.enqueue`` does, without blocking, and return its id."""
+        return await self._producer().enqueue_async(job, args, **options)
 
-    def spawn(
-        self,
-        job: str | Callable[..., Any],
-        args: Mapping[str, Any] | None = None,
-        *,
-        key: str | int | None = None,
-        queue: str | None = None,
-        priority: str | None = None,
-        delay: float | str | None = None,
-    ) -> str:
+    def spawn(self, job: JobRef, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]) -> str:
         """Enqueue another run when, and only if, this one finishes; return its id.
 
         All children come into being in the step that acknowledges this run, or none does: what a failed,
@@ -162,11 +216,7 @@ class Context:
         Args:
             job: the name of a job that this worker knows, or its function.
             args: its arguments by name.
-            key: tells it from its siblings: its id is this run's, a slash and this. Default: a number, from 0.
-                The same again is the same child.
-            queue: the queue; default: the job's.
-            priority: ``high``, ``normal`` or ``low``; default: the job's.
-            delay: seconds, or a duration, before it may start, counted from when this run is acknowledged.
+            **options: ``key`` (tells it from its siblings), ``queue``, ``priority``, ``delay``; see ``SpawnOptions``.
 
         Raises:
             UnknownJobError: no module of this worker registered the job.
@@ -176,9 +226,9 @@ class Context:
         """
         if self.children is None:
             self.children = Children(
-                self.run_id, registry=registry, nominal_ms=self.nominal_ms, wall_ms=self.clock.wall_ms
+                self.run_id, registry=jobs.registry, nominal_ms=self.nominal_ms, wall_ms=self.clock.wall_ms
             )
-        return self.children.spawn(job, args, key=key, queue=queue, priority=priority, delay=delay)
+        return self.children.spawn(job, args, **options)
 
     def _producer(self) -> Enqueuer:
         if self.producer is None:

@@ -47,8 +47,8 @@ def main(seat: Seat) -> int:
         return EXIT_RESTART
 
 
-def _count(template: Template) -> None:
-    metrics.ENQUEUED.labels(template.queue, template.job).inc()
+def _count(template: Template, new: int) -> None:
+    metrics.ENQUEUED.labels(template.queue, template.job).inc(new)
 
 
 def _redis(seat: Seat) -> RedisSettings:
@@ -81,7 +81,7 @@ def _async(seat: Seat) -> int:
 async def _serve(seat: Seat) -> int:
     settings = _redis(seat)
     store = AsyncStore.connect(seat.redis_url, settings=settings, name=_name(seat), clock=seat.clock, follow=seat.board)
-    pool = AsyncPool(furnish(seat, registry, producer.current()), store)
+    pool = AsyncPool(furnish(seat, registry, producer.current()), store, is_sampling=True)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, pool.drain)
     loop.add_signal_handler(signal.SIGQUIT, pool.quit)

@@ -3,13 +3,9 @@
 Decisions about ends
     A result that is no JSON, or over 64 KiB, does not fail the run: its work is done, and a retry
     would do it again. A note says why it is missing, in the result's place and in the log.
-    Arguments that do not fit end the run at once: the same arguments fit no better next time.
-    A run whose job is unknown here may be one that the next deploy brings, or the last one took
-    away: it goes back uncharged for five seconds, and is dead once this process has refused it for
-    ten minutes by its own clock. The producer's clock, and how long a run was delayed, play no part.
+    A run that is not executed at all ends as refusals.py says.
     A run of the other kind goes back uncharged, with its kind put right.
-    A run that is too late for its first start ends as expired: judged by Redis' time when it was
-    fetched, never again once an attempt has begun.
+    A run that was asked to end, and failed after that, ends as it was asked to: replaced or cancelled.
     What a run spawned travels with the acknowledgement that it finished, and with no other.
 
 Sans I/O: it logs and counts, and neither waits nor speaks to Redis.
@@ -17,50 +13,72 @@ Sans I/O: it logs and counts, and neither waits nor speaks to Redis.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import structlog
 
 from supervisor.clock import Clock
+from supervisor.core.board import UnwantedReason
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.core.registry import JobSpec, Registry
+from supervisor.roles.worker.calling import Calling
 from supervisor.roles.worker.children import Children
 from supervisor.roles.worker.context import Context, Enqueuer
+from supervisor.roles.worker.ends import Ends, identity
 from supervisor.roles.worker.failure import Failure, describe
+from supervisor.roles.worker.refusals import Refusals
 from supervisor.store.queues import Ack, BrokenRun, Child, FetchedRun
-from supervisor.telemetry import metrics
 
-UNKNOWN_JOB = "unknown"  # in metrics: names that no module registered are not bounded
-UNKNOWN_DELAY_MS = 5_000
-UNKNOWN_GRACE_NS = 600 * 1_000_000_000
-UNKNOWN_RUNS_MAX = 10_000
+_GAVE_WAY = {
+    UnwantedReason.REPLACED: (Outcome.REPLACED, "asked to make room for a newer run of its schedule"),
+    UnwantedReason.CANCELLED: (Outcome.CANCELLED, "a person asked for its end"),
+}
+_SPANS_MAX = 1000
 
 log = structlog.get_logger("tenure.worker")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Execution:
     """One attempt that can be called, and its times once it was."""
 
     fetched: FetchedRun
     spec: JobSpec
     arguments: dict[str, Any]
-    context: Context
+    function: Callable[..., Any]
+    """What to call with ``arguments``: the job's function, or that with what stands around it (calling.py)."""
+
+    context: Context | None
+    """None for a job that nothing of it could reach."""
+
     started_ns: int = 0
     started_ms: int = 0
     soft_ns: int = 0
     hard_ns: int = 0
-    index: int = field(default=0)  # in the in-flight table
+    ended_ns: int = 0
+    unwanted: UnwantedReason | None = None
+    """Why it was asked to end, if it was."""
 
     @property
     def run_id(self) -> str:
         """Which run this is an attempt of."""
         return self.fetched.envelope.id
+
+    def cancel(self, unwanted: UnwantedReason | None = None) -> None:
+        """Note that it is being asked to end, where the job sees it too.
+
+        Args:
+            unwanted: why, if nobody wants it any more; None: its time is over, or its process must go.
+        """
+        if unwanted is not None:
+            self.unwanted = unwanted
+        if self.context is not None:
+            self.context.is_cancelled = True
+            self.context.is_replaced = self.unwanted is UnwantedReason.REPLACED
 
 
 class Executor:
@@ -75,6 +93,7 @@ class Executor:
         clock: Clock,
         uniform: Callable[[], float],
         producer: Enqueuer | None = None,
+        calling: Calling | None = None,
     ) -> None:
         self._kind = kind
         self._registry = registry
@@ -82,26 +101,39 @@ class Executor:
         self._clock = clock
         self._uniform = uniform
         self._producer = producer
-        self._refused_since: OrderedDict[str, int] = OrderedDict()
+        self._calling = calling or Calling(kind=kind)
+        self.ends = Ends()
+        self._refusals = Refusals(worker=worker, clock=clock, ends=self.ends)
+        self._spans: dict[tuple[float | None, float], tuple[int, int]] = {}
 
     def prepare(self, fetched: FetchedRun) -> Execution | Ack:
         """Return what to call for ``fetched``, or how it ends without being called."""
         envelope = fetched.envelope
-        if self._is_too_late(fetched):
-            return self._expire(fetched)
+        if envelope.not_after_ms is not None and self._refusals.is_too_late(fetched):
+            return self._refusals.expire(fetched)
+        template = envelope.template
         try:
-            spec = self._registry.get(envelope.template.job)
+            spec = self._registry.get(template.job)
         except UnknownJobError as error:
-            return self._refuse_unknown(fetched, error)
-        self._refused_since.pop(envelope.id, None)
+            return self._refusals.unknown(fetched, error)
+        self._refusals.known(envelope.id)
         if spec.kind is not self._kind:
             log.warning("run_of_other_kind", run=envelope.id, job=spec.name, kind=spec.kind.value)
             return self.give_back(fetched, kind=spec.kind)
         try:
-            arguments = spec.check(envelope.template.args)
+            arguments = spec.check(template.args) if template.args or spec.arguments.__struct_fields__ else {}
         except ArgumentsError as error:
-            return self._refuse_arguments(fetched, error)
-        context = Context(
+            return self._refusals.arguments(fetched, error)
+        if self._calling.is_plain(spec):
+            return Execution(fetched, spec, arguments, spec.function, None)
+        context = self._context(fetched, spec)
+        if spec.context_parameter is not None:
+            arguments[spec.context_parameter] = context
+        return Execution(fetched, spec, arguments, self._calling.prepare(spec, context), context)
+
+    def _context(self, fetched: FetchedRun, spec: JobSpec) -> Context:
+        envelope = fetched.envelope
+        return Context(
             run_id=envelope.id,
             job=spec.name,
             attempt=fetched.attempt,
@@ -115,36 +147,43 @@ class Executor:
             children=Children(
                 envelope.id, registry=self._registry, nominal_ms=envelope.nominal_ms, wall_ms=self._clock.wall_ms
             ),
+            result_ttl_s=envelope.template.result_ttl_s,
         )
-        if spec.context_parameter is not None:
-            arguments[spec.context_parameter] = context
-        return Execution(fetched, spec, arguments, context)
 
     def begin(self, execution: Execution) -> None:
         """Start the clocks of ``execution``; the next thing that happens is the call of the job."""
-        envelope = execution.fetched.envelope
+        fetched = execution.fetched
+        envelope = fetched.envelope
         template = envelope.template
-        execution.started_ns = self._clock.elapsed_ns()
-        execution.started_ms = self._clock.wall_ms()
-        execution.soft_ns = execution.started_ns + round(template.soft_after_s * 1e9)
-        execution.hard_ns = execution.started_ns + round(template.timeout_s * 1e9)
-        execution.context.deadline_ns = execution.hard_ns
-        if execution.context.fence == 1:
+        execution.started_ns = now_ns = self._clock.elapsed_ns()
+        execution.started_ms = now_ms = self._clock.wall_ms()
+        key = template.soft_timeout_s, template.timeout_s
+        span = self._spans.get(key)
+        if span is None:
+            if len(self._spans) >= _SPANS_MAX:
+                self._spans.clear()
+            span = self._spans[key] = (round(template.soft_after_s * 1e9), round(template.timeout_s * 1e9))
+        execution.soft_ns = now_ns + span[0]
+        execution.hard_ns = now_ns + span[1]
+        if execution.context is not None:
+            execution.context.deadline_ns = execution.hard_ns
+        waited_s = None
+        if fetched.attempt == 1 and fetched.crashes + fetched.interrupts == 0:
             due_ms = None if envelope.parent else envelope.nominal_ms  # a child's is its ancestor's
-            waited_ms = execution.started_ms - (due_ms or envelope.enqueued_ms)
-            metrics.RUN_WAIT_SECONDS.labels(template.queue).observe(max(0, waited_ms) / 1000)
-        log.debug("run_started", **_identity(execution.fetched))
+            waited_s = max(0, now_ms - (due_ms or envelope.enqueued_ms)) / 1000
+        self.ends.began(fetched, waited_s)
 
     def succeed(self, execution: Execution, value: Any) -> Ack:
         """Return the acknowledgement of a job that returned ``value``."""
-        template = execution.fetched.envelope.template
         result = None
-        if value is not None and template.result_ttl_s > 0:
+        if value is not None and execution.fetched.envelope.template.result_ttl_s > 0:
             result = self._encode(execution, value)
-        self._observe(execution, Outcome.OK)
-        log.info("run_finished", **_identity(execution.fetched), duration_s=self._duration_s(execution))
-        spawned = execution.context.children
-        return self._ack(execution, Outcome.OK, result=result, children=spawned.take() if spawned else ())
+        execution.ended_ns = now_ns = self._clock.elapsed_ns()
+        elapsed_ns = max(0, now_ns - execution.started_ns)
+        self.ends.finished(execution.fetched, elapsed_ns / 1e9, now_ns)
+        context = execution.context
+        children = () if context is None or context.children is None else context.children.take()
+        return self._ack(execution, Outcome.OK, elapsed_ns, result=result, children=children)
 
     def end(self, execution: Execution, error: BaseException) -> Ack:
         """Return the acknowledgement of a job that ended with ``error``, where ``sys.exit(0)`` means success.
@@ -157,128 +196,35 @@ class Executor:
 
     def fail(self, execution: Execution, error: BaseException) -> Ack:
         """Return the acknowledgement of a job that ended with ``error``: another attempt later, or none."""
-        if execution.context.is_replaced:
-            return self._give_way(execution)
-        template = execution.fetched.envelope.template
-        attempt = execution.fetched.attempt
+        fetched = execution.fetched
+        execution.ended_ns = now_ns = self._clock.elapsed_ns()
+        elapsed_ns = max(0, now_ns - execution.started_ns)
+        seconds = elapsed_ns / 1e9
+        if execution.unwanted is not None:
+            outcome, note = _GAVE_WAY[execution.unwanted]
+            self.ends.gave_way(fetched, outcome, seconds, now_ns)
+            return self._ack(execution, outcome, elapsed_ns, note=note)
+        template = fetched.envelope.template
         failure = describe(error, worker=self._worker)
         # At most once means that what it did before it failed is not done again either.
-        delay_s = None if template.at_most_once else template.retry.delay_s(attempt, self._uniform())
+        delay_s = None if template.at_most_once else template.retry.delay_s(fetched.attempt, self._uniform())
         outcome = Outcome.DEAD if delay_s is None else Outcome.RETRY
-        self._observe(execution, outcome)
-        log.warning(
-            "run_failed",
-            **_identity(execution.fetched),
-            outcome=outcome.value,
-            error=failure.note,
-            duration_s=self._duration_s(execution),
-            retry_in_s=None if delay_s is None else round(delay_s, 3),
-        )
-        return self._ack(execution, outcome, failure=failure, retry_delay_ms=round(1000 * (delay_s or 0)))
+        self.ends.failed(fetched, outcome, seconds, now_ns, error=failure.note, retry_s=delay_s)
+        return self._ack(execution, outcome, elapsed_ns, failure=failure, retry_delay_ms=round(1000 * (delay_s or 0)))
 
-    def _give_way(self, execution: Execution) -> Ack:
-        self._observe(execution, Outcome.REPLACED)
-        log.info("run_replaced", **_identity(execution.fetched), duration_s=self._duration_s(execution))
-        return self._ack(execution, Outcome.REPLACED, note="asked to make room for a newer run of its schedule")
-
-    def give_back(self, fetched: FetchedRun, *, delay_ms: int = 0, kind: Kind | None = None) -> Ack:
+    def give_back(self, fetched: FetchedRun, *, kind: Kind | None = None) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
-        now_ms = self._clock.wall_ms()
-        return Ack(
-            run_id=fetched.envelope.id,
-            queue=fetched.queue,
-            attempt=fetched.attempt,
-            outcome=Outcome.GIVEBACK,
-            schedule=fetched.envelope.schedule,
-            retry_delay_ms=delay_ms,
-            kind=kind,
-            started_ms=now_ms,
-            ended_ms=now_ms,
-        )
+        return self._refusals.give_back(fetched, kind=kind)
 
     def bury(self, broken: BrokenRun) -> Ack:
-        """Return the acknowledgement of a run that cannot be read: no version that reads it is likely to come."""
-        log.error("run_unreadable", run=broken.run_id, queue=broken.queue, reason=broken.reason)
-        metrics.RUNS_FINISHED.labels(broken.queue, UNKNOWN_JOB, Outcome.DEAD.value).inc()
-        failure = Failure(type="UnreadableRun", message=broken.reason, worker=self._worker)
-        now_ms = self._clock.wall_ms()
-        return Ack(
-            run_id=broken.run_id,
-            queue=broken.queue,
-            attempt=broken.attempt,
-            outcome=Outcome.DEAD,
-            error=failure.as_error(),
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            history_note=failure.note,
-        )
+        """Return the acknowledgement of a run that cannot be read."""
+        return self._refusals.bury(broken)
 
     @staticmethod
-    def _is_too_late(fetched: FetchedRun) -> bool:
-        """Whether it must not be started any more; an attempt that began in time may be repeated later."""
-        limit_ms = fetched.envelope.not_after_ms
-        has_begun = fetched.attempt > 1 or fetched.crashes + fetched.interrupts > 0
-        return limit_ms is not None and fetched.fetched_ms > limit_ms and not has_begun
-
-    def _expire(self, fetched: FetchedRun) -> Ack:
-        envelope = fetched.envelope
-        late_s = (fetched.fetched_ms - (envelope.not_after_ms or 0)) / 1000
-        log.warning("run_expired", **_identity(fetched), late_s=late_s)
-        metrics.RUNS_FINISHED.labels(fetched.queue, envelope.template.job, Outcome.EXPIRED.value).inc()
-        now_ms = self._clock.wall_ms()
-        return Ack(
-            run_id=envelope.id,
-            queue=fetched.queue,
-            attempt=fetched.attempt,
-            outcome=Outcome.EXPIRED,
-            schedule=envelope.schedule,
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            history_note=f"not started within its start deadline, {late_s:g} s too late",
-            job=envelope.template.job,
-        )
-
-    def _refuse_unknown(self, fetched: FetchedRun, error: UnknownJobError) -> Ack:
-        run_id = fetched.envelope.id
-        now_ns = self._clock.elapsed_ns()
-        since_ns = self._refused_since.setdefault(run_id, now_ns)
-        if len(self._refused_since) > UNKNOWN_RUNS_MAX:
-            self._refused_since.popitem(last=False)
-        is_dead = now_ns - since_ns >= UNKNOWN_GRACE_NS
-        outcome = Outcome.DEAD if is_dead else Outcome.GIVEBACK
-        log.error("job_unknown", **_identity(fetched), outcome=outcome.value, refused_s=(now_ns - since_ns) // 10**9)
-        metrics.RUNS_FINISHED.labels(fetched.queue, UNKNOWN_JOB, outcome.value).inc()
-        if not is_dead:
-            return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)
-        del self._refused_since[run_id]
-        return self._dead_unstarted(fetched, error)
-
-    def _refuse_arguments(self, fetched: FetchedRun, error: ArgumentsError) -> Ack:
-        log.warning("run_failed", **_identity(fetched), outcome=Outcome.DEAD.value, error=str(error))
-        template = fetched.envelope.template
-        metrics.RUNS_FINISHED.labels(fetched.queue, template.job, Outcome.DEAD.value).inc()
-        return self._dead_unstarted(fetched, error)
-
-    def _dead_unstarted(self, fetched: FetchedRun, error: Exception) -> Ack:
-        failure = Failure(type=type(error).__name__, message=str(error), worker=self._worker)
-        now_ms = self._clock.wall_ms()
-        return Ack(
-            run_id=fetched.envelope.id,
-            queue=fetched.queue,
-            attempt=fetched.attempt,
-            outcome=Outcome.DEAD,
-            schedule=fetched.envelope.schedule,
-            error=failure.as_error(),
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            history_note=failure.note,
-            job=fetched.envelope.template.job,
-        )
-
     def _ack(
-        self,
         execution: Execution,
         outcome: Outcome,
+        elapsed_ns: int,
         *,
         result: bytes | None = None,
         failure: Failure | None = None,
@@ -287,26 +233,28 @@ class Executor:
         note: str = "",
     ) -> Ack:
         fetched = execution.fetched
-        template = fetched.envelope.template
+        envelope = fetched.envelope
+        template = envelope.template
         return Ack(
-            run_id=fetched.envelope.id,
+            run_id=envelope.id,
             queue=fetched.queue,
             attempt=fetched.attempt,
             outcome=outcome,
-            schedule=fetched.envelope.schedule,
+            schedule=envelope.schedule,
             result=result,
             result_ttl_ms=round(1000 * template.result_ttl_s),
             retry_delay_ms=retry_delay_ms,
             error=failure.as_error() if failure else None,
             started_ms=execution.started_ms,
-            # The wall clock may have been set back meanwhile; a run never ends before it starts.
-            ended_ms=max(execution.started_ms, execution.started_ms + round(1000 * self._duration_s(execution))),
+            # Not by the wall clock, which may have been set back meanwhile: a run never ends before it starts.
+            ended_ms=execution.started_ms + (elapsed_ns + 500_000) // 1_000_000,
             history_note=failure.note if failure else note,
             job=template.job,
             children=children,
         )
 
-    def _encode(self, execution: Execution, value: Any) -> bytes:
+    @staticmethod
+    def _encode(execution: Execution, value: Any) -> bytes:
         try:
             encoded = msgspec.json.encode(value)
             reason = f"{len(encoded)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
@@ -314,22 +262,5 @@ class Executor:
                 return encoded
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
             reason = f"not JSON: {error}"
-        log.warning("run_result_dropped", **_identity(execution.fetched), reason=reason)
+        log.warning("run_result_dropped", **identity(execution.fetched), reason=reason)
         return msgspec.json.encode({"tenure_result_dropped": reason})
-
-    def _duration_s(self, execution: Execution) -> float:
-        return round(max(0, self._clock.elapsed_ns() - execution.started_ns) / 1e9, 6)
-
-    def _observe(self, execution: Execution, outcome: Outcome) -> None:
-        template = execution.fetched.envelope.template
-        metrics.RUNS_FINISHED.labels(template.queue, template.job, outcome.value).inc()
-        metrics.RUN_DURATION_SECONDS.labels(template.queue, template.job).observe(self._duration_s(execution))
-
-
-def _identity(fetched: FetchedRun) -> dict[str, Any]:
-    """Return the fields that name a run on a line of the log."""
-    envelope = fetched.envelope
-    fields = {"run": envelope.id, "job": envelope.template.job, "attempt": fetched.attempt, "queue": fetched.queue}
-    if envelope.schedule is not None:
-        fields["schedule"] = envelope.schedule
-    return fields

@@ -10,9 +10,11 @@ Guarantees
     reset in time.
     A signal that found no such frame is not lost: it is delivered again until it can be, or until
     what it was meant for is over.
+    ``Relief`` is called inside the handler, and never interrupted by it.
 
 Does not guarantee
     That user code lets the exception pass. The parent kills the process at the hard deadline.
+    That a call into C which does not return is interrupted: handlers run between two steps of Python.
 """
 
 from __future__ import annotations
@@ -20,15 +22,27 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from enum import Enum
+from importlib import import_module
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from supervisor.clock import Clock
-from supervisor.core.board import run_hash
-from supervisor.roles.worker.context import Context, Interrupted, SoftTimeout
+from supervisor.core.board import UnwantedReason
+from supervisor.core.inflight import run_hash
+from supervisor.roles.worker import calling
+from supervisor.roles.worker.context import Interrupted, SoftTimeout
 
 T = TypeVar("T")
 AGAIN_S = 0.01
+_signal = import_module("_signal")  # asked for each run: without the search for an enum that fits
+_handler_of, _set_mask = _signal.getsignal, _signal.pthread_sigmask
+_AGAIN_NS = 10_000_000
+_NEVER_NS = 1 << 63
+_WHY = {
+    None: "still running at its soft timeout",
+    UnwantedReason.REPLACED: "a newer run takes its place",
+    UnwantedReason.CANCELLED: "a person asked for its end",
+}
 
 
 class Demand(Enum):
@@ -39,30 +53,70 @@ class Demand(Enum):
     QUIT = "quit"  # leave now
 
 
+class Run(Protocol):
+    """What the handlers need of the run that is executed."""
+
+    @property
+    def run_id(self) -> str:
+        """Which it is."""
+        ...
+
+    @property
+    def unwanted(self) -> UnwantedReason | None:
+        """Why it was asked to end, if it was."""
+        ...
+
+    def cancel(self, unwanted: UnwantedReason | None = None) -> None:
+        """Note that it is being asked to end."""
+        ...
+
+
+class Relief(NamedTuple):
+    """What is to be done in the middle of a job that takes too long for those who wait behind it.
+
+    It must take no lock that a job could hold, and must not raise. It returns after how many seconds it is to be
+    called again, if the job still runs; None: not for this job.
+    """
+
+    at_ns: int
+    function: Callable[[], float | None]
+
+
 _NOTHING: frozenset[Demand] = frozenset()
+_IN_JOB = frozenset({Demand.SOFT, Demand.QUIT})
 
 
 class Interrupts:
     """The signal handlers of the main thread, and the two kinds of code that they may interrupt."""
 
-    def __init__(self, clock: Clock, unwanted: Callable[[], int | None] = lambda: None) -> None:
+    def __init__(self, clock: Clock, unwanted: Callable[[], tuple[int, UnwantedReason] | None] = lambda: None) -> None:
         """Build it.
 
         Args:
             clock: of this machine.
-            unwanted: tells the hash of a run that must give way to a newer one, once for each request.
+            unwanted: tells the hash of a run that must end, and why, once for each request.
         """
         self._clock = clock
         self._unwanted = unwanted
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
-        self._context: Context | None = None
+        self._run: Run | None = None
+        self._is_asking = False
+        self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
         self._soft_ns = 0
+        self._relief: Relief | None = None
+        self._alarm_ns = _NEVER_NS  # when the timer fires
+        self._handlers = {
+            signal.SIGALRM.value: self._on_alarm,
+            signal.SIGUSR2.value: self._on_soft,
+            signal.SIGTERM.value: self._on_stop,
+            signal.SIGQUIT.value: self._on_quit,
+        }
 
     @property
     def must_stop(self) -> bool:
         """Whether to fetch nothing more."""
-        return bool(self._demands & {Demand.STOP, Demand.QUIT})
+        return bool(self._demands) and bool(self._demands & {Demand.STOP, Demand.QUIT})
 
     @property
     def must_quit(self) -> bool:
@@ -71,33 +125,52 @@ class Interrupts:
 
     def install(self) -> None:
         """Take the signals. Called before each job too: the one before may have taken them away."""
-        signal.signal(signal.SIGALRM, self._on_alarm)
-        signal.signal(signal.SIGUSR2, self._on_soft)
-        signal.signal(signal.SIGTERM, self._on_stop)
-        signal.signal(signal.SIGQUIT, self._on_quit)
+        for number, handler in self._handlers.items():
+            if _handler_of(number) is not handler:
+                signal.signal(number, handler)
+        _set_mask(signal.SIG_UNBLOCK, self._handlers)
 
     def stop(self) -> None:
         """Ask for a drain, as SIGTERM does."""
         self._demands.add(Demand.STOP)
 
-    def job(self, function: Callable[..., T], arguments: dict[str, Any], *, context: Context, soft_ns: int) -> T:
-        """Call a job. Raises whatever it raises, ``SoftTimeout`` after ``soft_ns``, ``Interrupted`` on SIGQUIT."""
+    def job(
+        self,
+        function: Callable[..., T],
+        arguments: dict[str, Any],
+        *,
+        run: Run,
+        soft_ns: int,
+        relief: Relief | None = None,
+    ) -> T:
+        """Call a job. Raises whatever it raises, ``SoftTimeout`` after ``soft_ns``, ``Interrupted`` on SIGQUIT.
+
+        With ``relief`` the timer is left running at the end, for the next job: it is set once in a while
+        instead of twice for each run, and what it says in between is looked at and dropped.
+        """
         self._demands.discard(Demand.SOFT)
-        self._context = context
+        self._run = run
         self._soft_ns = soft_ns
+        self._relief = relief
         self.install()
-        signal.setitimer(signal.ITIMER_REAL, max(1e-6, (soft_ns - self._clock.elapsed_ns()) / 1e9), AGAIN_S)
+        if relief is None or min(soft_ns, relief.at_ns) < self._alarm_ns:
+            self._arm()
+        if self._early is not None:
+            self._heed_early(run)
         try:
-            self._armed = frozenset({Demand.SOFT, Demand.QUIT})
+            self._armed = _IN_JOB
             if Demand.QUIT in self._demands:
                 raise Interrupted
             return function(**arguments)
         finally:
             self._armed = _NOTHING
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._run = None
+            if relief is None:
+                self._disarm()
 
     def wait(self, function: Callable[[], T], *, on: frozenset[Demand]) -> T:
         """Call something that waits for Redis. Raises what it raises, or ``Interrupted`` on a demand of ``on``."""
+        self._early = None  # whoever waits is past the moment in which a job of its could be about to be called
         try:
             self._armed = on
             if self._demands & on:
@@ -106,29 +179,83 @@ class Interrupts:
         finally:
             self._armed = _NOTHING
 
+    def _heed_early(self, run: Run) -> None:
+        """Apply a request that its signal brought between the note that the run began and this call."""
+        early, self._early = self._early, None
+        if early is not None and early[0] == run_hash(run.run_id):
+            run.cancel(early[1])
+            self._demands.add(Demand.SOFT)
+            self._come_again()
+
+    def _arm(self) -> None:
+        """Set the timer for what the job has to be told next."""
+        due_ns = self._soft_ns if self._relief is None else min(self._soft_ns, self._relief.at_ns)
+        self._alarm_ns = due_ns
+        signal.setitimer(signal.ITIMER_REAL, max(1e-6, (due_ns - self._clock.elapsed_ns()) / 1e9), AGAIN_S)
+
+    def _disarm(self) -> None:
+        self._alarm_ns = _NEVER_NS
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _come_again(self) -> None:
+        self._alarm_ns = self._clock.elapsed_ns() + _AGAIN_NS
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
+
     def _on_alarm(self, _number: int, frame: FrameType | None) -> None:
+        self._alarm_ns = _NEVER_NS
         if Demand.SOFT in self._armed:
-            left_s = (self._soft_ns - self._clock.elapsed_ns()) / 1e9
-            if left_s <= 0:
+            now_ns = self._clock.elapsed_ns()
+            if self._relief is not None and now_ns >= self._relief.at_ns:
+                self._relieve(frame)
+            if now_ns >= self._soft_ns:
                 self._demands.add(Demand.SOFT)
             elif not self._demands & self._armed:
-                # The timer counts another clock than the deadline; ask it again for the rest.
-                signal.setitimer(signal.ITIMER_REAL, left_s, AGAIN_S)
+                # The timer counts another clock than the deadline, or was set for another job: ask it for the rest.
+                self._arm()
                 return
         if self._demands & self._armed:
             self._deliver(frame)
         else:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._disarm()
+
+    def _relieve(self, frame: FrameType | None) -> None:
+        """Call the relief inside the handler, unless the job has returned meanwhile."""
+        relief, armed = self._relief, self._armed
+        if relief is None:
+            return  # this alarm was interrupted by the next one, which has done it
+        if _is_ours(frame):
+            self._relief = Relief(relief.at_ns + _AGAIN_NS, relief.function)
+            return
+        self._relief = None
+        self._armed = _NOTHING  # what is demanded meanwhile waits until it is done
+        try:
+            again_s = relief.function()
+        finally:
+            self._armed = armed
+        if again_s is not None:
+            self._relief = Relief(self._clock.elapsed_ns() + round(again_s * 1e9), relief.function)
 
     def _on_soft(self, _number: int, frame: FrameType | None) -> None:
-        unwanted = self._unwanted()
-        if self._context is not None and unwanted == run_hash(self._context.run_id):
-            self._context.is_replaced = True
-        elif unwanted is not None:
-            return  # meant for a run that has ended since
+        if self._is_asking:
+            return  # interrupted below: what this signal was sent for is being read, or was
+        self._is_asking = True
+        try:
+            unwanted = self._unwanted()
+            unwanted = self._unwanted() or unwanted  # what a signal that came meanwhile was sent for
+        finally:
+            self._is_asking = False
+        if self._run is None:
+            self._early = unwanted or self._early  # or it was meant for a run that has ended since
+            return
+        if unwanted is not None:
+            if unwanted[0] != run_hash(self._run.run_id):
+                return
+            self._run.cancel(unwanted[1])
+        self._demands.add(Demand.SOFT)
         if Demand.SOFT in self._armed:
-            self._demands.add(Demand.SOFT)
-        self._deliver(frame)
+            self._deliver(frame)
+        else:
+            self._come_again()  # the job is about to be called, or is being relieved
 
     def _on_stop(self, _number: int, frame: FrameType | None) -> None:
         self._demands.add(Demand.STOP)
@@ -143,21 +270,25 @@ class Interrupts:
         due = self._demands & self._armed
         if not due:
             return
-        while frame is not None and frame.f_code in _HANDLERS:
-            frame = frame.f_back  # one signal interrupted the handler of another
-        if frame is None or frame.f_code in _OWN:
-            signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
+        if _is_ours(frame):
+            self._come_again()
             return
-        if self._context is not None and Demand.SOFT in self._armed:
-            self._context.is_cancelled = True
+        if self._run is not None and Demand.SOFT in self._armed:
+            self._run.cancel()
         self._armed -= due  # each once: what the job does to clean up is not interrupted by the same demand again
         if Demand.QUIT in due or Demand.STOP in due:
             raise Interrupted
-        is_replaced = self._context is not None and self._context.is_replaced
-        raise SoftTimeout("a newer run takes its place" if is_replaced else "still running at its soft timeout")
+        raise SoftTimeout(_WHY[None if self._run is None else self._run.unwanted])
 
 
-_OWN = frozenset({Interrupts.job.__code__, Interrupts.wait.__code__})
+def _is_ours(frame: FrameType | None) -> bool:
+    """Return whether a signal interrupted code that must not be: ours, or nobody's."""
+    while frame is not None and frame.f_code in _HANDLERS:
+        frame = frame.f_back  # one signal interrupted the handler of another
+    return frame is None or frame.f_code in _OWN
+
+
+_OWN = frozenset({Interrupts.job.__code__, Interrupts.wait.__code__}) | calling.OWN_CODE
 _HANDLERS = frozenset(
     handler.__code__
     for handler in (
@@ -166,5 +297,10 @@ _HANDLERS = frozenset(
         Interrupts._on_stop,  # noqa: SLF001
         Interrupts._on_quit,  # noqa: SLF001
         Interrupts._deliver,  # noqa: SLF001
+        Interrupts._relieve,  # noqa: SLF001
+        Interrupts._arm,  # noqa: SLF001
+        Interrupts._disarm,  # noqa: SLF001
+        Interrupts._come_again,  # noqa: SLF001
+        _is_ours,
     )
 )

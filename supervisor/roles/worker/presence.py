@@ -12,9 +12,13 @@ import signal
 from contextlib import suppress
 
 from supervisor.clock import Clock
-from supervisor.core.board import ChildState, InflightTable, Phase, RunState
+from supervisor.core.board import ChildState, Phase, Row, UnwantedReason, Verb
+from supervisor.core.inflight import InflightTable, RunState
+from supervisor.roles.following import Following
 from supervisor.roles.seat import Seat
 
+_BEAT, _BUSY, _DEADLINE, _DONE = (word.index for word in (Row.beat_ns, Row.busy, Row.deadline_ns, Row.done))
+CLOSE_S, CLOSE_NOW_S = 1.0, 0.1
 NEAR_NS = 600_000_000  # the parent looks every 0.5 s; a deadline nearer than that it must be told of
 
 
@@ -23,20 +27,33 @@ class Presence:
 
     def __init__(self, seat: Seat) -> None:
         self._row = seat.row
+        self._words = seat.row.words  # each run writes some: without the detour through the row's attributes
         self._header = seat.board.header
         self._table: InflightTable = seat.inflight
         self._clock: Clock = seat.clock
+        self._slot = seat.slot
         self._generation = seat.generation
         self._parent_pid = seat.parent_pid
         self._free = list(reversed(range(self._table.size)))
         self._held: dict[str, tuple[int, int]] = {}  # run id: index, attempt
         self._deadlines: dict[str, int] = {}
         self._unwanted_number = self._row.unwanted_number
+        self._following = Following(seat)
 
     @property
     def phase(self) -> Phase:
         """Where the whole tree stands."""
         return Phase(self._header.phase)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the whole tree stops."""
+        return self._header.phase >= Phase.DRAINING
+
+    @property
+    def closing_s(self) -> float:
+        """How long what jobs opened may take to be closed."""
+        return CLOSE_NOW_S if self._header.phase >= Phase.KILLING else CLOSE_S
 
     def ready(self) -> None:
         """Say that the loop turns."""
@@ -55,21 +72,59 @@ class Presence:
 
     def beat(self, lag_us: int = 0) -> None:
         """Say that the loop turned just now."""
+        self._following.look()
         self._row.loop_lag_us = lag_us
         self._row.beat_ns = self._clock.elapsed_ns()
 
-    def unwanted(self) -> int | None:
-        """Return the hash of the run that the agent asks to end; None if it has asked for none since the last look."""
+    def unwanted(self) -> tuple[int, UnwantedReason] | None:
+        """Return the hash of the run that the agent asks to end, and why; None if it has not asked again."""
         number = self._row.unwanted_number
         if number == self._unwanted_number:
             return None
         self._unwanted_number = number
-        return self._row.unwanted_hash
+        is_cancelled = self._row.unwanted_reason == UnwantedReason.CANCELLED
+        return self._row.unwanted_hash, UnwantedReason.CANCELLED if is_cancelled else UnwantedReason.REPLACED
 
-    def redis_answered(self) -> None:
-        """Say that Redis answered just now."""
+    def asks(self) -> None:
+        """Say that Redis is being asked for something."""
+        if self._row.asking_ns == 0:
+            self._row.asking_ns = self._clock.elapsed_ns()
+
+    def redis_answered(self, *, is_turn: bool = True) -> None:
+        """Say that Redis answered just now; a bell, without ``is_turn``, which says nothing about turns."""
         self._row.redis_ok_ns = self._clock.elapsed_ns()
+        if is_turn:
+            self._row.asking_ns = 0
         self._row.progress += 1
+
+    @property
+    def runs_done(self) -> int:
+        """How many runs this process has executed."""
+        return self._row.done
+
+    @property
+    def rss_kib(self) -> int:
+        """Resident memory, as last looked at."""
+        return self._row.rss_kib
+
+    @rss_kib.setter
+    def rss_kib(self, kib: int) -> None:
+        self._row.rss_kib = kib
+
+    def request(self, verb: Verb) -> bool:
+        """Ask the parent for something that concerns this process; False if it has not seen the last request yet."""
+        row = self._row
+        if row.request_number != row.handled_number:
+            return False
+        row.request_verb, row.request_slot, row.request_generation = verb, self._slot, self._generation
+        row.request_number += 1
+        self._wake_parent()
+        return True
+
+    @property
+    def room(self) -> int:
+        """How many more runs the in-flight table can note."""
+        return len(self._free)
 
     def fetched(self, run_id: str, attempt: int) -> None:
         """Note a run that is here and not begun."""
@@ -77,25 +132,30 @@ class Presence:
         self._held[run_id] = (index, attempt)
         self._table.put(index, run_id=run_id, attempt=attempt, state=RunState.FETCHED)
 
-    def started(self, run_id: str, deadline_ns: int) -> None:
+    def started(self, run_id: str, deadline_ns: int, now_ns: int | None = None) -> None:
         """Note that user code of the run is about to be called, and when it must be killed."""
         index, attempt = self._held[run_id]
-        self._table.put(index, run_id=run_id, attempt=attempt, state=RunState.STARTED, deadline_ns=deadline_ns)
+        self._table.mark(index, attempt=attempt, state=RunState.STARTED, deadline_ns=deadline_ns)
         self._deadlines[run_id] = deadline_ns
-        self._row.busy = len(self._deadlines)
-        self._set_deadline()
-        if deadline_ns - self._clock.elapsed_ns() < NEAR_NS:
+        words = self._words
+        words[_BUSY] = len(self._deadlines)
+        earliest_ns = words[_DEADLINE]
+        if earliest_ns == 0 or deadline_ns < earliest_ns:
+            words[_DEADLINE] = deadline_ns
+        if deadline_ns - (self._clock.elapsed_ns() if now_ns is None else now_ns) < NEAR_NS:
             self._wake_parent()
 
-    def done(self, run_id: str) -> None:
+    def done(self, run_id: str, now_ns: int | None = None) -> None:
         """Note that user code of the run returned; its acknowledgement is still to be answered."""
-        self.beat(self._row.loop_lag_us)
+        words = self._words
+        words[_BEAT] = self._clock.elapsed_ns() if now_ns is None else now_ns
         index, attempt = self._held[run_id]
-        self._table.put(index, run_id=run_id, attempt=attempt, state=RunState.DONE)
-        del self._deadlines[run_id]
-        self._row.busy = len(self._deadlines)
-        self._row.done += 1
-        self._set_deadline()
+        self._table.mark(index, attempt=attempt, state=RunState.DONE)
+        deadline_ns = self._deadlines.pop(run_id)
+        words[_BUSY] = len(self._deadlines)
+        words[_DONE] += 1
+        if deadline_ns == words[_DEADLINE]:
+            self._set_deadline()
 
     def settled(self, run_id: str) -> None:
         """Forget a run that Redis no longer counts as ours."""
@@ -103,8 +163,12 @@ class Presence:
         self._table.clear(index)
         self._free.append(index)
 
+    def resources(self, ill: int) -> None:
+        """Say how many resources of jobs did not answer when they were last asked."""
+        self._row.ill_resources = ill
+
     def _set_deadline(self) -> None:
-        self._row.deadline_ns = min(self._deadlines.values(), default=0)
+        self._words[_DEADLINE] = min(self._deadlines.values(), default=0)
 
     def _wake_parent(self) -> None:
         with suppress(ProcessLookupError):  # it died: its death signal is on the way to us

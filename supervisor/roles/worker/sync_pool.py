@@ -5,9 +5,13 @@ Guarantees
     timeout the parent kills the process, and with it nothing but this one run.
     The acknowledgement of a run and the fetch of the next are one turn.
     A job that raises anything at all, SystemExit included, ends its own run and nothing else.
+    More than one run is here only while jobs are over at once (core/pacing.py). When one is not, or is not known
+    to be, what waits behind it goes back to the head of its queue, and what ended before it is acknowledged:
+    before it starts, or by its timer while it runs.
 
 Does not guarantee
     A beat while a job runs: the deadline on the scoreboard stands for it.
+    That runs go back while a fast job has turned into a long call into C: no handler runs during that.
 """
 
 from __future__ import annotations
@@ -16,26 +20,31 @@ import inspect
 import os
 import select
 import signal
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import structlog
 
-from supervisor.core.board import Phase
 from supervisor.core.errors import EXIT_OK
+from supervisor.core.pacing import FAST_S, Pace
 from supervisor.roles.worker.context import Interrupted
+from supervisor.roles.worker.copies import Original
 from supervisor.roles.worker.executor import Execution
-from supervisor.roles.worker.interrupts import Demand, Interrupts
+from supervisor.roles.worker.interrupts import Demand, Interrupts, Relief
 from supervisor.roles.worker.outage import STORE_ERRORS
 from supervisor.roles.worker.workplace import Workplace
 from supervisor.store.client import Store
 from supervisor.store.queues import Ack, FetchedRun
-from supervisor.telemetry.logs import bind_run
+from supervisor.telemetry.run_context import enter_run, run_fields
 
 T = TypeVar("T")
 RING_S = 0.5  # also how long a beat may be apart while idle
 LAST_WORDS_S = 0.2
+RELIEF_S = 0.2  # how long a job may be held up by the relief of those who wait behind it
+RELIEF_AGAIN_S, RELIEF_AGAIN_S_MAX = 1.0, 60.0
+PATIENCE_NS = round(FAST_S * 1e9)
 _QUIT = frozenset({Demand.QUIT})
 _STOP = frozenset({Demand.QUIT, Demand.STOP})
 
@@ -59,6 +68,12 @@ class SyncPool:
         self._call_s = call_s
         self._interrupts = Interrupts(workplace.clock, workplace.presence.unwanted)
         self._interrupted: list[FetchedRun] = []
+        self._original = Original()
+        self._pace = Pace(workplace.prefetch)
+        self._ready: deque[FetchedRun] = deque()  # fetched, and not begun
+        self._owed_since_ns = 0  # when the oldest acknowledgement that waits was made
+        self._relief_again_s = RELIEF_AGAIN_S
+        self._fault: BaseException | None = None  # of what was done inside a handler
         self._is_draining = False
         self._look_at_ns = 0  # when to take a turn although no bell rang
 
@@ -78,6 +93,8 @@ class SyncPool:
         except Interrupted:
             self._abandon()
         finally:
+            self._at.calling.close(self._at.presence.closing_s)
+            self._at.executor.ends.flush(self._at.clock.elapsed_ns(), is_last=True)
             signal.set_wakeup_fd(before)
             self._store.close()
             os.close(wake_read)
@@ -92,9 +109,12 @@ class SyncPool:
                 return
         while True:
             self._presence.beat()
+            self._at.recycling.look(self._at.clock.elapsed_ns())
             if self._must_stop() and self._is_settled():
                 break
-            if self._at.turns.has_work or self._at.clock.elapsed_ns() >= self._look_at_ns:
+            if self._ready:
+                self._next()
+            elif self._at.turns.has_work or self._at.clock.elapsed_ns() >= self._look_at_ns:
                 self._turn()
             else:
                 self._ring()
@@ -104,7 +124,7 @@ class SyncPool:
             self._call(lambda: self._store.run(self._at.close_session(), timeout_s=self._call_s))
 
     def _must_stop(self) -> bool:
-        if self._presence.phase >= Phase.DRAINING:
+        if self._presence.is_stopping:
             self._interrupts.stop()
         if self._interrupts.must_stop and not self._is_draining:
             self._is_draining = True
@@ -114,6 +134,8 @@ class SyncPool:
 
     def _is_settled(self) -> bool:
         turns = self._at.turns
+        if self._ready:
+            return False
         # What an unanswered turn may have fetched was not started, and goes back with the session.
         return not turns.has_work or (self._at.outage.is_on and not turns.unsettled)
 
@@ -130,21 +152,22 @@ class SyncPool:
             return False
         return True
 
-    def _turn(self) -> None:
-        want = 0 if self._is_draining else 1
-        call = self._at.turns.call(want=want, want_suspect=want > 0)  # with one slot a run is always alone
+    def _turn(self, *, want: int | None = None) -> None:
+        if want is None:
+            want = 0 if self._is_draining else max(0, self._pace.want - len(self._ready))
+        # With one slot a run is always alone; but a suspect must have nobody behind it either.
+        call = self._at.ask(want=want, want_suspect=want > 0 and not self._ready)
         asked_ns = self._at.clock.elapsed_ns()
+        self._presence.asks()
         try:
             reply = self._call(lambda: self._store.run(call, timeout_s=self._call_s))
         except STORE_ERRORS as error:
             self._pause(self._at.outage.failed("turn", error))
             return
         arrived = self._at.settle(reply, asked_ns=asked_ns)
-        for fetched in arrived:
-            ack = self._take(fetched)
-            if ack is not None:
-                self._at.turns.acknowledge(ack)
+        self._ready += arrived
         now_ns = self._at.clock.elapsed_ns()
+        self._owed_since_ns = now_ns
         if not arrived:
             wait_s = RING_S
             if reply.next_due_ms is not None:
@@ -153,6 +176,8 @@ class SyncPool:
 
     def _ring(self) -> None:
         """Wait at the bells until one rings, a delayed run comes due, or it is time to beat."""
+        self._at.executor.ends.flush(self._at.clock.elapsed_ns())
+        self._call(self._at.calling.look)
         left_s = (self._look_at_ns - self._at.clock.elapsed_ns()) / 1e9
         try:
             self._interrupts.wait(lambda: self._store.ring(self._at.bells, max(0.001, left_s)), on=_STOP)
@@ -162,7 +187,7 @@ class SyncPool:
         except STORE_ERRORS as error:
             self._pause(self._at.outage.failed("ring", error))
         else:
-            self._presence.redis_answered()
+            self._presence.redis_answered(is_turn=False)
         self._look_at_ns = 0
 
     def _pause(self, seconds: float) -> None:
@@ -180,40 +205,105 @@ class SyncPool:
 
     # Runs ----------------------------------------------------------------------------------------
 
-    def _take(self, fetched: FetchedRun) -> Ack | None:
-        """Run ``fetched`` unless it cannot or must not be; return how it ended, None when it was cut off."""
-        if self._must_stop():
-            return self._at.executor.give_back(fetched)
-        prepared = self._at.executor.prepare(fetched)
-        return prepared if isinstance(prepared, Ack) else self._execute(prepared)
+    def _next(self) -> None:
+        """Run the first of what is here, unless it cannot or must not be."""
+        if self._must_stop() or not self._at.may_start():
+            self._give_back_ready()
+            return
+        prepared = self._at.executor.prepare(self._ready.popleft())
+        if isinstance(prepared, Ack):
+            self._owe(prepared)
+            return
+        is_fast = self._pace.is_fast(prepared.spec.name)
+        if is_fast:
+            if self._at.turns.waiting and self._at.clock.elapsed_ns() - self._owed_since_ns >= PATIENCE_NS:
+                self._turn()
+        else:
+            self._clear_the_way()
+            if self._must_stop():
+                self._owe(self._at.executor.give_back(prepared.fetched))
+                return
+        ack = self._execute(prepared, is_fast=is_fast)
+        if ack is not None:
+            self._owe(ack)
+            self._pace.ended(prepared.spec.name, (prepared.ended_ns - prepared.started_ns) / 1e9)
 
-    def _execute(self, execution: Execution) -> Ack | None:
-        executor, envelope = self._at.executor, execution.fetched.envelope
-        with bind_run(
-            run=envelope.id, job=execution.spec.name, schedule=envelope.schedule, attempt=execution.fetched.attempt
-        ):
-            executor.begin(execution)
-            self._presence.started(execution.run_id, execution.hard_ns)
-            try:
-                value = self._interrupts.job(
-                    execution.spec.function, execution.arguments, context=execution.context, soft_ns=execution.soft_ns
-                )
-            except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
-                self._presence.done(execution.run_id)
-                if self._interrupts.must_quit:
-                    self._interrupted.append(execution.fetched)
-                    return None
-                return executor.end(execution, error)
-            self._presence.done(execution.run_id)
+    def _owe(self, ack: Ack) -> None:
+        if not self._at.turns.waiting:
+            self._owed_since_ns = self._at.clock.elapsed_ns()
+        self._at.turns.acknowledge(ack)
+
+    def _give_back_ready(self) -> None:
+        while self._ready:
+            self._owe(self._at.executor.give_back(self._ready.popleft()))
+
+    def _clear_the_way(self) -> None:
+        """Leave nothing undone behind a run that may take long."""
+        self._give_back_ready()
+        if self._at.turns.has_work:
+            self._turn(want=0)
+        self._at.executor.ends.flush(self._at.clock.elapsed_ns(), is_last=True)
+
+    def _execute(self, execution: Execution, *, is_fast: bool) -> Ack | None:
+        """Call the job; None when it was cut off by a stop."""
+        executor, fetched = self._at.executor, execution.fetched
+        run_id = fetched.envelope.id
+        enter_run(
+            run_fields(run=run_id, job=execution.spec.name, schedule=fetched.envelope.schedule, attempt=fetched.attempt)
+        )
+        executor.begin(execution)
+        self._presence.started(run_id, execution.hard_ns, execution.started_ns)
+        relief = Relief(execution.started_ns + PATIENCE_NS, self._relieve) if is_fast else None
+        try:
+            value = self._interrupts.job(
+                execution.function, execution.arguments, run=execution, soft_ns=execution.soft_ns, relief=relief
+            )
+        except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
+            self._original.must_be(execution.spec.name)
+            self._presence.done(run_id)
+            if self._interrupts.must_quit:
+                self._interrupted.append(fetched)
+                return None
+            ack = executor.end(execution, error)
+        else:
+            self._original.must_be(execution.spec.name)
+            self._presence.done(run_id)
             if inspect.isawaitable(value):
-                return executor.fail(execution, _never_awaited(value))
-            return executor.succeed(execution, value)
+                ack = executor.fail(execution, _never_awaited(value))
+            else:
+                ack = executor.succeed(execution, value)
+        finally:
+            enter_run(None)
+        if self._fault is not None:
+            raise self._fault
+        return ack
+
+    def _relieve(self) -> float | None:
+        """In the middle of a job that takes too long: give back what waits behind it, and say what ended before.
+
+        Inside a signal handler: no metrics, since the job may hold their lock, and nothing is raised. Return when
+        to try again, if Redis did not answer: rarely, for each try holds the job up.
+        """
+        try:
+            self._give_back_ready()
+            if self._at.turns.has_work:
+                call = self._at.turns.call(want=0)
+                self._at.settled(self._store.run(call, timeout_s=RELIEF_S))
+                self._relief_again_s = RELIEF_AGAIN_S
+        except STORE_ERRORS:
+            again_s = self._relief_again_s
+            self._relief_again_s = min(2 * again_s, RELIEF_AGAIN_S_MAX)
+            return again_s
+        except BaseException as fault:  # noqa: BLE001 - the job has no part in it; it is raised where it belongs
+            self._fault = fault
+        return None
 
     # Stopping ------------------------------------------------------------------------------------
 
     def _abandon(self) -> None:
         """Hand back what is here, within bounds; what is left the agent hands back."""
         log.info("worker_quits", interrupted=len(self._interrupted), still_running=0)
+        self._give_back_ready()
         try:
             self._last_words()
         except STORE_ERRORS as error:

@@ -13,7 +13,7 @@ Sans I/O: the pools send the calls. Nothing here reads a clock or waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from supervisor.core.errors import EXIT_RESTART, TenureError
 from supervisor.core.model import Kind
@@ -61,6 +61,11 @@ class Turns:
         return self._open is not None
 
     @property
+    def waiting(self) -> int:
+        """How many acknowledgements wait for the next turn."""
+        return len(self._waiting)
+
+    @property
     def unsettled(self) -> list[Ack]:
         """Acknowledgements that no answered turn has carried."""
         return [*self._sent, *self._waiting]
@@ -69,18 +74,33 @@ class Turns:
         """Put ``ack`` into the next turn that is not yet open."""
         self._waiting.append(ack)
 
-    def call(self, *, want: int, want_suspect: bool = False) -> Call[TurnReply]:
-        """Return the turn to send now: the open one as it was, or else a new one."""
+    def call(
+        self,
+        *,
+        want: int,
+        want_suspect: bool = False,
+        room: int = WANT_MAX,
+        shares: Mapping[str, int] | None = None,
+    ) -> Call[TurnReply]:
+        """Return the turn to send now: the open one as it was, or else a new one.
+
+        Args:
+            want: how many runs to ask for.
+            want_suspect: whether a suspect may come in place of all others.
+            room: how many runs may come beyond those that this turn acknowledges.
+            shares: the most that may come of a queue; of one that is not named: ``want``.
+        """
         if self._open is None:
             self._seq += 1
             self._sent = self._next_acks()
+            most = min(want, WANT_MAX, room + len(self._sent))
             self._open = self._queues.turn(
                 session=self._session,
                 seq=self._seq,
                 kind=self._kind,
-                queues=self._queue_names,
-                want=min(want, WANT_MAX),
-                want_suspect=want_suspect,
+                queues=[(queue, min(most, shares.get(queue, most)) if shares else most) for queue in self._queue_names],
+                want=most,
+                want_suspect=want_suspect and most > 0,
                 acks=tuple(self._sent),
                 history=self._history,
                 dead_cap=self._dead_cap,
@@ -89,7 +109,11 @@ class Turns:
 
     def _next_acks(self) -> list[Ack]:
         """Take what one turn can carry, oldest first: at least one, and no more children than the script allows."""
-        taken: list[Ack] = []
+        if len(self._waiting) <= ACKS_MAX and not any(ack.children for ack in self._waiting):
+            taken = list(self._waiting)
+            self._waiting.clear()
+            return taken
+        taken = []
         children = size = 0
         while self._waiting and len(taken) < ACKS_MAX:
             children += len(self._waiting[0].children)

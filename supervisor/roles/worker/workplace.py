@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import random
 import socket
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -15,14 +16,16 @@ from supervisor.clock import Clock
 from supervisor.core.model import Kind, Release
 from supervisor.core.registry import Registry
 from supervisor.roles.seat import Seat
-from supervisor.roles.worker.context import Enqueuer
+from supervisor.roles.worker.calling import Calling
 from supervisor.roles.worker.executor import Executor
 from supervisor.roles.worker.outage import Outage
 from supervisor.roles.worker.presence import Presence
+from supervisor.roles.worker.recycling import Recycling
 from supervisor.roles.worker.turns import SessionLostError, Turns
 from supervisor.settings.models import QueueSettings
 from supervisor.store.keys import Keys
-from supervisor.store.queues import FetchedRun, Queues, TurnReply
+from supervisor.store.producer import Producer
+from supervisor.store.queues import Ack, FetchedRun, Queues, TurnReply
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 from supervisor.telemetry import metrics
@@ -44,15 +47,29 @@ class Workplace:
     uniform: Callable[[], float]
     presence: Presence
     executor: Executor
+    calling: Calling
     turns: Turns
     queues: Queues
     sessions: Sessions
     outage: Outage
+    recycling: Recycling
     info: dict[str, Any]
     limits: QueueSettings
+    confirmed_ns: int = 0
+    """When the last turn was asked that Redis answered: then this session was open."""
+
+    unreported: list[tuple[list[Ack], list[str]]] = field(default_factory=list)
+    """What turns settled, with the ids that were stale, and nobody was told of yet."""
+
+    prefetch: int = 1
+    """Sync pools: the most runs that may be here."""
+
+    shares: dict[str, int] = field(default_factory=dict)
+    """The most runs of a queue that may be here at once, for queues that have such a limit."""
 
     def open_session(self) -> Call[bool]:
         """Return the call that makes Redis accept turns of this session; its reply goes to ``opened``."""
+        self.presence.asks()
         return self.sessions.open(self.session, self.info)
 
     def opened(self, reply: bool) -> None:  # noqa: FBT001 - the reply is one
@@ -82,24 +99,44 @@ class Workplace:
         for fetched in runs:
             self.presence.settled(fetched.envelope.id)
 
+    def may_start(self) -> bool:
+        """Whether what was fetched is still certainly ours.
+
+        A process that was stopped for longer than the session lease may have been given up meanwhile. What it
+        has not begun it then gives back, in a turn that tells it how things stand.
+        """
+        return self.clock.elapsed_ns() - self.confirmed_ns < self.limits.session_lease_s * 1e9
+
+    def ask(
+        self, *, want: int, want_suspect: bool = False, here: Callable[[], Counter[str]] = Counter
+    ) -> Call[TurnReply]:
+        """Return the turn to send now.
+
+        Args:
+            want: how many runs to ask for.
+            want_suspect: whether a suspect may come in place of all others.
+            here: tells how many runs of each queue are here; asked only where queues have shares.
+        """
+        self.executor.ends.flush(self.clock.elapsed_ns())
+        self._report()
+        shares = None
+        if self.shares and want > 0:
+            taken = here()
+            shares = {queue: max(0, most - taken[queue]) for queue, most in self.shares.items()}
+        return self.turns.call(want=want, want_suspect=want_suspect, room=self.presence.room, shares=shares)
+
     def settle(self, reply: TurnReply, *, asked_ns: int) -> list[FetchedRun]:
         """Close the open turn with ``reply``; return the runs it brought, noted as fetched.
 
         Raises:
             SessionLostError: the session was condemned.
         """
+        self.confirmed_ns = asked_ns
         metrics.TURN_SECONDS.observe((self.clock.elapsed_ns() - asked_ns) / 1e9)
         self.presence.redis_answered()
         self.outage.answered()
-        for ack in self.turns.answered(reply):
-            self.presence.settled(ack.run_id)
-            if ack.run_id not in reply.stale:
-                for child in ack.children:
-                    metrics.ENQUEUED.labels(child.packed.queue, child.job).inc()
-        if reply.stale:
-            # Somebody else has these runs by now: this process was taken for dead while it worked.
-            metrics.ACKS_STALE.inc(len(reply.stale))
-            log.warning("acks_stale", runs=reply.stale)
+        self.settled(reply)
+        self._report()
         for fetched in reply.runs:
             self.presence.fetched(fetched.envelope.id, fetched.attempt)
         for broken in reply.broken:
@@ -107,9 +144,31 @@ class Workplace:
             self.turns.acknowledge(self.executor.bury(broken))
         return reply.runs
 
+    def settled(self, reply: TurnReply) -> None:
+        """Close the open turn; for one that fetched nothing, all of it. What is to be told of it is told later.
+
+        Raises:
+            SessionLostError: the session was condemned.
+        """
+        acks = self.turns.answered(reply)
+        for ack in acks:
+            self.presence.settled(ack.run_id)
+        self.unreported.append((acks, reply.stale))
+
+    def _report(self) -> None:
+        while self.unreported:
+            acks, stale = self.unreported.pop()
+            for ack in acks:
+                for child in ack.children if ack.run_id not in stale else ():
+                    metrics.ENQUEUED.labels(child.packed.queue, child.job).inc()
+            if stale:
+                # Somebody else has these runs by now: this process was taken for dead while it worked.
+                metrics.ACKS_STALE.inc(len(stale))
+                log.warning("acks_stale", runs=stale)
+
 
 def furnish(
-    seat: Seat, registry: Registry, producer: Enqueuer | None = None, uniform: Callable[[], float] = random.random
+    seat: Seat, registry: Registry, producer: Producer | None = None, uniform: Callable[[], float] = random.random
 ) -> Workplace:
     """Return the workplace of ``seat``."""
     assert seat.pool is not None
@@ -118,6 +177,8 @@ def furnish(
     kind = Kind(pool.kind.value)
     queues = Queues(keys)
     limits = seat.settings.queues
+    presence = Presence(seat)
+    calling = Calling(kind=kind, clock=seat.clock, producer=producer, on_ill=presence.resources)
     return Workplace(
         session=seat.session,
         kind=kind,
@@ -126,10 +187,17 @@ def furnish(
         bells=tuple(keys.queue(name).bell(kind) for name in pool.queues),
         clock=seat.clock,
         uniform=uniform,
-        presence=Presence(seat),
+        presence=presence,
         executor=Executor(
-            kind=kind, registry=registry, worker=seat.session, clock=seat.clock, uniform=uniform, producer=producer
+            kind=kind,
+            registry=registry,
+            worker=seat.session,
+            clock=seat.clock,
+            uniform=uniform,
+            producer=producer,
+            calling=calling,
         ),
+        calling=calling,
         turns=Turns(
             queues,
             session=seat.session,
@@ -141,6 +209,7 @@ def furnish(
         queues=queues,
         sessions=Sessions(keys),
         outage=Outage(seat.clock, uniform),
+        recycling=Recycling(pool, presence=presence, clock=seat.clock, uniform=uniform),
         info={
             "replica": seat.replica,
             "slot": seat.name,
@@ -153,4 +222,6 @@ def furnish(
             "started_ms": seat.clock.wall_ms(),
         },
         limits=limits,
+        prefetch=pool.prefetch,
+        shares={queue: max(1, int(share * pool.concurrency)) for queue, share in pool.max_share.items() if share < 1},
     )

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisor.core.board import RunState, SlotState
+from supervisor.core.board import SlotState
+from supervisor.core.inflight import RunState
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.store.client import Store
 from supervisor.store.keys import Keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.core.blame import Death
-from supervisor.core.board import Inflight, RunState, run_hash
+from supervisor.core.inflight import Inflight, RunState, run_hash
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.roles.agent.reaper import Reaper
 from supervisor.store.queues import Queues
@@ -105,3 +105,18 @@ def test_orphans_are_swept_and_others_are_not(server: Server) -> None:
     bench.reaper.sweep_orphans()
 
     assert bench.fetch("r2/worker-cpu-0/1", "q1", "q2", "q3") == ["orphan"]
+
+
+def test_a_run_that_took_its_process_down_too_often_is_dead_and_says_of_what(server: Server) -> None:
+    """Whoever looks at it must not have to search the logs of the machine on which it died."""
+    bench = Bench(server)
+    template = Template(job="j", kind=Kind.SYNC, max_crashes=1)
+    bench.store.run(bench.queues.enqueue(nonce="n", envelopes=[Envelope(id="poison", template=template)]))
+    assert bench.fetch(SESSION, "default") == ["poison"]
+    table = [Inflight(run_hash("poison"), 1, RunState.STARTED, 0)]
+    bench.reaper.reclaim(SESSION, death=Death.CRASHED, how="SIGSEGV", table=table)
+
+    (dead,) = bench.store.run(bench.queues.dead("default"))
+    assert (dead.error["reason"], dead.error["detail"], dead.crashes) == ("crashed", "SIGSEGV", 1)
+    assert bench.store.run(bench.queues.recent("default"))[0].note == "reclaimed: SIGSEGV"
+    assert bench.told[-1]["how"] == "SIGSEGV"

@@ -12,7 +12,6 @@ from supervisor.core import registry as core_registry
 from supervisor.core.model import Kind
 from supervisor.core.registry import Registry
 from supervisor.roles.worker import entry
-from supervisor.store import producer
 from tests.integration.roles.worker.forked import kill_what_is_left
 from tests.integration.roles.worker.workshop import Workshop
 from tests.integration.servers import Server
@@ -28,7 +27,7 @@ def _no_worker_outlives_its_test() -> Iterator[None]:
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """The registry that ``@job`` fills in this test."""
     registry = Registry()
-    for module in (core_registry, entry, producer):
+    for module in (core_registry, entry):
         monkeypatch.setattr(module, "registry", registry)
     return registry
 

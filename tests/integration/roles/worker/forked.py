@@ -5,6 +5,7 @@ The report is made in the child, because the child of a test on fakeredis has a 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,9 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import uvloop
+from structlog.testing import capture_logs
+
 from supervisor.process.linux import die_with_parent
+from supervisor.roles.worker.async_pool import AsyncPool
 from supervisor.roles.worker.sync_pool import SyncPool
-from tests.integration.roles.worker.workshop import FaultySync, Workshop
+from tests.integration.roles.worker.workshop import FaultySync, Workshop, until
 from tests.integration.servers import wait_until
 
 CRASHED = 99
@@ -108,6 +113,25 @@ def fork(
         os.write(write, traceback.format_exc().encode())
     finally:
         os._exit(code)
+
+
+def in_async_worker(shop: Workshop, check: Callable[[list[Any]], None], *, runs: int) -> Report:
+    """Execute ``runs`` queued runs in a forked async worker, and check in there what it logged."""
+
+    def main() -> int:
+        async def work() -> int:
+            pool = AsyncPool(shop.workplace(), shop.server.async_store(), is_sampling=True)
+            task = asyncio.create_task(pool.run())
+            await until(lambda: shop.ended(runs), what="the runs")
+            pool.drain()
+            return await task
+
+        with capture_logs() as logs:
+            code = uvloop.run(work())
+        check(logs)
+        return code
+
+    return fork(shop, main=main).report()
 
 
 def kill_what_is_left() -> None:

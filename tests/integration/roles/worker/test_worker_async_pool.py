@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from supervisor import Context, Retry, job
-from supervisor.core.board import ChildState, RunState
+from supervisor.core.board import ChildState
+from supervisor.core.inflight import RunState
 from supervisor.core.model import Envelope, Kind, Template
 from tests.integration.roles.worker.workshop import Workshop, until
 

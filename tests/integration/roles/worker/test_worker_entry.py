@@ -14,8 +14,9 @@ import pytest
 
 import supervisor
 from supervisor import Context, job
-from supervisor.core.board import ChildState, Phase, RunState
+from supervisor.core.board import ChildState, Phase
 from supervisor.core.errors import EXIT_RESTART
+from supervisor.core.inflight import RunState
 from supervisor.core.model import Kind
 from supervisor.core.registry import Registry
 from supervisor.roles import worker

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, SoftTimeout, job
+from supervisor import Context, job
 from supervisor.clock import SystemClock
 from supervisor.core.model import Kind, Release
 from supervisor.core.registry import Registry
@@ -174,7 +174,7 @@ def test_a_job_that_gives_up_halfway_spawns_nothing(sync_shop: Workshop) -> None
     @job("fails")
     def fails(context: Context, *, late: bool) -> None:
         context.spawn(leaf)
-        raise SoftTimeout("too late") if late else ValueError("no")
+        raise Context.SoftTimeout("too late") if late else ValueError("no")
 
     for late in (False, True):
         sync_shop.enqueue("fails", late=late)

@@ -6,9 +6,13 @@ import asyncio
 import os
 import signal
 import threading
+from typing import Any
+
+import pytest
 
 from supervisor import Context, job
-from supervisor.core.board import RunState, run_hash
+from supervisor.core.board import UnwantedReason
+from supervisor.core.inflight import RunState, run_hash
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.workshop import Workshop, until
 from tests.integration.servers import wait_until
@@ -49,6 +53,52 @@ async def test_a_coroutine_is_cancelled_and_ends_replaced(shop: Workshop) -> Non
     shop.assert_clean()
 
 
+async def test_a_coroutine_that_a_person_cancels_ends_cancelled(shop: Workshop) -> None:
+    """Also one that was not begun yet when it was asked, and nothing of either is left to run again."""
+    seen = []
+
+    @job("long")
+    async def long(context: Context) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append((context.is_cancelled, context.is_replaced))
+
+    run_id = shop.enqueue("long")
+    async with shop.worker():
+        await until(lambda: shop.board.rows[0].busy, what="the run")
+        shop.board.rows[0].unwanted_reason = UnwantedReason.CANCELLED
+        ask(shop, run_id)
+        await until(lambda: shop.ended(1), what="its end")
+
+    assert seen == [(True, False)]
+    assert shop.history() == [(run_id, "cancelled", 1)]
+    shop.assert_clean()
+
+
+async def test_a_coroutine_that_is_unwanted_before_its_first_step_ends_too(shop: Workshop) -> None:
+    """Nothing of it is ever called, so its end must be noted by somebody else."""
+
+    @job("never")
+    async def never() -> None:
+        raise AssertionError
+
+    run_id = shop.enqueue("never")
+    async with shop.worker() as pool:
+        accept = pool._runs.accept
+
+        def accept_and_cancel(runs: Any) -> None:
+            accept(runs)
+            for run in runs:
+                pool._runs.end_unwanted(run_hash(run.envelope.id), UnwantedReason.CANCELLED)
+
+        pool._runs.accept = accept_and_cancel  # type: ignore[method-assign]
+        await until(lambda: shop.ended(1), what="its end")
+
+    assert shop.history() == [(run_id, "cancelled", 1)]
+    shop.assert_clean()
+
+
 async def test_a_coroutine_that_returns_all_the_same_has_finished(shop: Workshop) -> None:
     """It was asked, not told; what it did counts."""
 
@@ -68,7 +118,10 @@ async def test_a_coroutine_that_returns_all_the_same_has_finished(shop: Workshop
     assert shop.history() == [(run_id, "ok", 1)]
 
 
-def test_a_plain_function_is_interrupted_and_ends_replaced(sync_shop: Workshop) -> None:
+@pytest.mark.parametrize("reason", list(UnwantedReason))
+def test_a_plain_function_is_interrupted_and_ends_as_it_was_asked_to(
+    sync_shop: Workshop, reason: UnwantedReason
+) -> None:
     """Out of whatever it waits for; a signal that was meant for another run leaves it alone."""
 
     @job("long", timeout=600)
@@ -91,11 +144,12 @@ def test_a_plain_function_is_interrupted_and_ends_replaced(sync_shop: Workshop) 
     wait_until(lambda: is_running() and os.kill(worker.pid, 0) is None, what="it to go on")
     if sync_shop.server.is_real:
         follower = sync_shop.enqueue("after")
+    sync_shop.board.rows[0].unwanted_reason = reason
     ask(sync_shop, run_id)
     worker.signal(signal.SIGUSR2)
     if not sync_shop.server.is_real:  # the worker has a server of its own, and no second run
         wait_until(lambda: not is_running(), what="its end")
         worker.signal(signal.SIGTERM)
-        assert worker.report().history == [(run_id, "replaced", 1)]
+        assert worker.report().history == [(run_id, reason.name.lower(), 1)]
         return
-    assert worker.report().history == [(run_id, "replaced", 1), (follower, "ok", 1)]
+    assert worker.report().history == [(run_id, reason.name.lower(), 1), (follower, "ok", 1)]

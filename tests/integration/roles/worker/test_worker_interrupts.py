@@ -7,34 +7,37 @@ import random
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from supervisor.clock import SystemClock
-from supervisor.roles.worker.context import Context, Interrupted, SoftTimeout
-from supervisor.roles.worker.interrupts import Demand, Interrupts
+from supervisor.roles.worker.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.interrupts import Demand, Interrupts, Relief
+from tests.integration.roles.worker.signalled import SIGNALS, Subject, in_s, own_handlers
+from tests.waiting import wait_until
 
 ROUNDS = 1500
-SIGNALS = (signal.SIGALRM, signal.SIGUSR2, signal.SIGTERM, signal.SIGQUIT)
 
 
 @pytest.fixture
 def subject() -> Iterator[Interrupts]:
-    """Handlers of its own for the test; those of the test runner come back, its alarm included."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    left = signal.setitimer(signal.ITIMER_REAL, 0)
-    interrupts = Interrupts(SystemClock())
-    interrupts.install()
-    yield interrupts
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    signal.setitimer(signal.ITIMER_REAL, *left)
+    """Handlers of its own for the test."""
+    with own_handlers() as interrupts:
+        yield interrupts
 
 
-def in_s(seconds: float) -> int:
-    """Return the moment ``seconds`` from now."""
-    return SystemClock().elapsed_ns() + round(seconds * 1e9)
+def test_a_job_cannot_block_the_signals_of_those_behind_it(subject: Interrupts) -> None:
+    """Its own soft timeout is lost with them; the next run has one again."""
+
+    def block() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def wait() -> None:
+        wait_until(lambda: False, bound_s=5)
+
+    subject.job(block, {}, run=Subject(), soft_ns=in_s(5))
+    with pytest.raises(SoftTimeout):
+        subject.job(wait, {}, run=Subject(), soft_ns=in_s(0.01))
 
 
 def test_a_soft_timeout_at_the_very_end_of_a_job_harms_nobody(subject: Interrupts) -> None:
@@ -56,7 +59,7 @@ def test_a_soft_timeout_at_the_very_end_of_a_job_harms_nobody(subject: Interrupt
             value = subject.job(
                 work,
                 {"rounds": draw.randrange(200, 4000), "ended": ended},
-                context=Context(run_id="r", job="j"),
+                run=Subject(),
                 soft_ns=in_s(draw.uniform(0, 0.0003)),
             )
         except SoftTimeout:
@@ -88,7 +91,7 @@ def test_a_storm_of_signals_leaves_the_worker_in_order(subject: Interrupts) -> N
     try:
         for _ in range(ROUNDS):
             try:
-                outcomes.add(subject.job(work, {}, context=Context(run_id="r", job="j"), soft_ns=in_s(60)))
+                outcomes.add(subject.job(work, {}, run=Subject(), soft_ns=in_s(60)))
             except SoftTimeout:
                 outcomes.add("soft")
     finally:
@@ -98,11 +101,98 @@ def test_a_storm_of_signals_leaves_the_worker_in_order(subject: Interrupts) -> N
     assert outcomes <= {sum(range(2000)), "soft"}
 
 
+def test_a_relief_in_a_storm_of_signals_is_called_once_for_each_job_and_is_never_interrupted(
+    subject: Interrupts,
+) -> None:
+    """It talks to Redis in the middle of a handler: an exception in there would leave that half done."""
+    stop = threading.Event()
+    draw = random.Random(7)
+    reliefs = [0, 0]
+
+    def storm() -> None:
+        while not stop.is_set():
+            os.kill(os.getpid(), draw.choice((signal.SIGUSR2, signal.SIGALRM)))
+            stop.wait(draw.uniform(0, 0.0004))
+
+    def relieve() -> None:
+        reliefs[0] += 1
+        sum(range(3000))
+        reliefs[1] += 1
+
+    def work() -> int:
+        return sum(range(20_000))
+
+    thread = threading.Thread(target=storm, daemon=True)
+    thread.start()
+    try:
+        for number in range(ROUNDS // 3):
+            before = reliefs[0]
+            with suppress(SoftTimeout):
+                subject.job(work, {}, run=Subject(), soft_ns=in_s(60), relief=Relief(in_s(0.0001), relieve))
+            assert reliefs[0] - before <= 1, number
+    finally:
+        stop.set()
+        thread.join()
+
+    assert reliefs[0] == reliefs[1] > 0
+
+
+def test_a_job_that_is_over_in_time_is_never_relieved(subject: Interrupts) -> None:
+    """And the timer that was left running says nothing to the next job but its own time."""
+    called: list[int] = []
+    for _ in range(200):
+        subject.job(
+            lambda: None, {}, run=Subject(), soft_ns=in_s(60), relief=Relief(in_s(0.05), lambda: called.append(1))
+        )
+
+    def long() -> None:
+        wait_until(lambda: called, what="the relief")
+
+    subject.job(long, {}, run=Subject(), soft_ns=in_s(60), relief=Relief(in_s(0.05), lambda: called.append(2)))
+    assert called == [2]
+    with pytest.raises(SoftTimeout):
+        subject.job(
+            lambda: threading.Event().wait(600), {}, run=Subject(), soft_ns=in_s(0.05), relief=Relief(in_s(60), long)
+        )
+
+
+def test_a_relief_that_failed_is_tried_again_while_the_job_runs(subject: Interrupts) -> None:
+    """As often as it asks for it, and not once the job is over."""
+    tries: list[int] = []
+
+    def relieve() -> float | None:
+        tries.append(1)
+        return 0.01 if len(tries) < 3 else None
+
+    def work() -> None:
+        wait_until(lambda: len(tries) == 3, what="the third try")
+
+    subject.job(work, {}, run=Subject(), soft_ns=in_s(60), relief=Relief(in_s(0.001), relieve))
+    assert len(tries) == 3
+
+
+def test_what_is_demanded_during_a_relief_is_delivered_after_it(subject: Interrupts) -> None:
+    """Nothing is lost, whoever is being served."""
+
+    def relieve() -> None:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        sum(range(100))
+
+    with pytest.raises(SoftTimeout):
+        subject.job(
+            lambda: threading.Event().wait(600),
+            {},
+            run=Subject(),
+            soft_ns=in_s(600),
+            relief=Relief(in_s(0.001), relieve),
+        )
+
+
 def test_a_signal_between_jobs_does_nothing_to_the_next(subject: Interrupts) -> None:
     """A soft interrupt was meant for a job that is over."""
     os.kill(os.getpid(), signal.SIGUSR2)
 
-    assert subject.job(lambda: 1, {}, context=Context(run_id="r", job="j"), soft_ns=in_s(60)) == 1
+    assert subject.job(lambda: 1, {}, run=Subject(), soft_ns=in_s(60)) == 1
 
 
 def test_a_job_is_interrupted_once_for_each_demand(subject: Interrupts) -> None:
@@ -125,11 +215,11 @@ def test_a_job_is_interrupted_once_for_each_demand(subject: Interrupts) -> None:
                 sum(range(100))
                 seen.append("cleaned")
 
-    context = Context(run_id="r", job="j")
-    subject.job(work, {}, context=context, soft_ns=in_s(0.02))
+    run = Subject()
+    subject.job(work, {}, run=run, soft_ns=in_s(0.02))
 
     assert seen == ["soft", "quit", "cleaned"]
-    assert context.is_cancelled
+    assert run.is_cancelled
     assert subject.must_quit
 
 
@@ -140,7 +230,7 @@ def test_a_term_does_not_interrupt_a_job(subject: Interrupts) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         return "done"
 
-    assert subject.job(work, {}, context=Context(run_id="r", job="j"), soft_ns=in_s(60)) == "done"
+    assert subject.job(work, {}, run=Subject(), soft_ns=in_s(60)) == "done"
     assert subject.must_stop
     assert not subject.must_quit
 
@@ -166,7 +256,7 @@ def test_after_a_quit_no_job_is_begun(subject: Interrupts) -> None:
     called = []
 
     with pytest.raises(Interrupted):
-        subject.job(lambda: called.append(1), {}, context=Context(run_id="r", job="j"), soft_ns=in_s(60))
+        subject.job(lambda: called.append(1), {}, run=Subject(), soft_ns=in_s(60))
 
     assert called == []
 
@@ -180,6 +270,6 @@ def test_a_timer_of_another_clock_that_fires_early_is_set_again(subject: Interru
 
     began_ns = in_s(0)
     with pytest.raises(SoftTimeout):
-        subject.job(work, {}, context=Context(run_id="r", job="j"), soft_ns=in_s(0.1))
+        subject.job(work, {}, run=Subject(), soft_ns=in_s(0.1))
 
     assert in_s(0) - began_ns >= 100_000_000

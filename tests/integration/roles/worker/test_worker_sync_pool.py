@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, Retry, SoftTimeout, job
+from supervisor import Context, Retry, job
 from supervisor.core.board import Phase
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.roles.worker import sync_pool
+from supervisor.roles.worker.context import SoftTimeout
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.workshop import Workshop
 

@@ -60,6 +60,9 @@ class Faulty:
             self._raise("ring")
         return await self._store.ring(keys, block_s)
 
+    async def command(self, *parts: Any) -> Any:
+        return await self._store.command(*parts)
+
     async def close(self) -> None:
         await self._store.close()
 
@@ -127,7 +130,8 @@ class Workshop:
     def put(self, envelope: Envelope, delay_ms: int = 0) -> str:
         """Enqueue an envelope."""
         call = self.queues.enqueue(nonce=uuid.uuid4().hex, envelopes=[envelope], delays_ms=[delay_ms])
-        assert self.store.run(call) == [True]
+        (enqueued,) = self.store.run(call)
+        assert enqueued.is_new
         return envelope.id
 
     def suspect(self, *run_ids: str, kind: Kind) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.blame import Death
-from supervisor.core.board import Board, Phase, RunState, SlotState, board_words
+from supervisor.core.board import Board, Phase, SlotState, board_words
+from supervisor.core.inflight import RunState
 from supervisor.core.restart import Cause
 from supervisor.roles.agent.beats import GENERATIONS_MAX, LocalWorkers
 
@@ -64,6 +65,15 @@ def test_a_table_of_the_next_process_is_not_used(board: Board) -> None:
     assert (dead.generation, dead.death, dead.table) == (1, Death.CRASHED, ())
 
 
+def test_the_parent_is_woken_once_the_next_process_need_not_wait(board: Board) -> None:
+    """It holds the fork back until then; without this it would look only at the end of its patience."""
+    board.rows[1].state = SlotState.STOPPED
+    seen: list[int] = []
+    local = LocalWorkers(board, NAMES, "r1", wake_parent=lambda: seen.append(board.rows[1].reclaimed_generation))
+    local.mark_reclaimed(local.dead()[0])
+    assert seen == [1]  # the word first
+
+
 def test_a_death_is_told_until_it_is_marked(board: Board) -> None:
     """An agent that died in between leaves it to the next."""
     board.rows[1].state = SlotState.STOPPED
@@ -105,3 +115,14 @@ def test_only_a_process_that_is_certainly_gone_is_over(board: Board, session: st
     board.rows[1].generation = 3
 
     assert workers(board).is_over(session) is is_over
+
+
+def test_the_board_says_how_it_died(board: Board) -> None:
+    """The text goes into the record of each run that it held; of an earlier process nothing is known any more."""
+    board.rows[1].state, board.rows[1].last_exit = SlotState.BACKOFF, 256 + 9
+    assert workers(board).dead()[0].how == "SIGKILL from outside"
+    board.rows[1].oom_generation = 1
+    assert workers(board).dead()[0].how == "SIGKILL, out of memory"
+    board.rows[1].generation = board.rows[1].child_generation = 2
+
+    assert [dead.how for dead in workers(board).dead()] == ["died", "SIGKILL from outside"]

@@ -75,6 +75,80 @@ def test_a_follower_on_an_emptied_server_waits_out_the_term_it_saw() -> None:
     assert lost(follower) == ["data"]
 
 
+def test_a_grant_that_itself_tells_of_the_loss_is_trusted_once_nobody_believes_in_the_lost_term() -> None:
+    """Its holder may have renewed just before Redis was emptied, unseen. The lease is kept, so that the wait is the last."""
+    follower = Scripted().stand_by()
+    follower.wait()
+    assert follower.argument("mode") == "expired"
+    nonce = follower.argument("nonce")
+    mine: dict[str, Any] = {"nonce": nonce, "holder": "me", "epoch": 8, "genesis": nonce}
+    follower.answer(view(LeaseCode.GRANTED, seq=0, **mine), after_ns=MS)
+    found_ns = follower.clock.now_ns
+    assert lost(follower) == ["data"]
+    for seq in range(1, 20):
+        if follower.board.header.is_leading:
+            break
+        assert follower.board.term().trusted_until_ns == 0
+        wakes = follower.around.wakes
+        follower.to_renewal()
+        follower.answer(view(LeaseCode.RENEWED, seq=seq, **mine))
+
+    assert follower.clock.now_ns == found_ns + 5 * S
+    assert follower.around.wakes == wakes + 1
+    assert follower.events().count("leader_acquired") == 1
+
+
+def test_a_grant_whose_answer_was_lost_tells_of_the_loss_just_as_well() -> None:
+    """The term is found by its nonce, adopted, renewed; and trusted no sooner than one whose answer came."""
+    follower = Scripted().stand_by()
+    follower.wait()
+    nonce = follower.argument("nonce")
+    follower.refuse(after_ns=750 * MS)
+    follower.wait()
+    mine: dict[str, Any] = {"nonce": nonce, "holder": "me", "epoch": 8, "genesis": nonce}
+    follower.answer(view(LeaseCode.VIEW, seq=0, **mine))
+    found_ns = follower.clock.now_ns
+    assert lost(follower) == ["data"]
+    assert follower.script == "lease_renew"
+    follower.answer(view(LeaseCode.RENEWED, seq=1, **mine))
+
+    assert follower.board.term().epoch == 8
+    assert follower.board.term().trusted_until_ns == 0
+    assert follower.standing.disputed_until_ns == found_ns + 5 * S
+    assert follower.board.header.data_loss_epoch == 8, "what this replica knows of the watermarks is brought back"
+
+
+def test_a_term_found_after_a_loss_that_was_waited_out_is_marked_and_trusted_at_once() -> None:
+    """Its answer was lost too: it must not be taken for another replica's, which would have gone through the loss."""
+    elector = emptied_leader()
+    nonce = elector.argument("nonce")
+    elector.refuse(after_ns=750 * MS)
+    elector.wait()
+    mine: dict[str, Any] = {"nonce": nonce, "holder": "me", "epoch": 89, "genesis": nonce}
+    elector.answer(view(LeaseCode.VIEW, seq=0, **mine))
+    elector.answer(view(LeaseCode.RENEWED, seq=1, **mine))
+
+    assert elector.board.header.is_leading
+    assert elector.board.header.data_loss_epoch == 89
+
+
+def test_a_hand_over_after_the_loss_does_not_shorten_that() -> None:
+    """The next leader waited as well, in vain: what it gave back says nothing about the term that Redis lost."""
+    follower = Scripted().stand_by()
+    follower.wait()
+    follower.answer(view(LeaseCode.DENIED, epoch=9, genesis="n", last_event="2-0"), after_ns=MS)
+    found_ns = follower.clock.now_ns
+    assert lost(follower) == ["data"]
+    while not isinstance(follower.step, Listen):
+        follower.answer([])
+    follower.answer([("3-0", {"kind": "released", "epoch": "9", "who": "other", "reason": "x", "roster": "0"})])
+    nonce = follower.argument("nonce")
+    follower.answer(view(LeaseCode.GRANTED, epoch=10, nonce=nonce, holder="me", seq=0, genesis="n"))
+
+    assert follower.board.term().trusted_until_ns == 0
+    assert follower.standing.disputed_until_ns == found_ns + 5 * S
+
+
 def test_a_follower_that_heard_the_release_has_nothing_to_wait_for() -> None:
     """The holder itself said that it is over."""
     follower = Scripted().stand_by()

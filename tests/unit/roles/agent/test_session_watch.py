@@ -20,6 +20,17 @@ def test_a_counter_that_stands_still_for_a_whole_lease_is_dead() -> None:
     assert seen.reading({"a": 5}, ours=(), now_ns=15 * S) == [("a", 5)]
 
 
+def test_a_slow_answer_does_not_shorten_the_lease() -> None:
+    """What it told was true when it came, not when it was asked for."""
+    seen = watch()
+    seen.reading({"a": 5}, ours=(), now_ns=0, answered_ns=S)
+    assert seen.due_ns() == 16 * S
+    for at in range(3, 16, 3):
+        assert seen.reading({"a": 5}, ours=(), now_ns=at * S) == []
+
+    assert seen.reading({"a": 5}, ours=(), now_ns=16 * S) == [("a", 5)]
+
+
 def test_a_beat_starts_the_wait_anew() -> None:
     """It lives."""
     seen = watch()

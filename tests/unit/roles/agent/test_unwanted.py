@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import Board, Phase, Row, RunState, SlotState, Verb, board_words, run_hash
+from supervisor.core.board import Board, Phase, Row, SlotState, UnwantedReason, Verb, board_words
+from supervisor.core.inflight import RunState, run_hash
 from supervisor.roles.agent import beats
 from supervisor.roles.agent.beats import LocalWorkers
-from supervisor.roles.agent.unwanted import Unwanted
+from supervisor.roles.agent.unwanted import BETWEEN_NS, PERIOD_NS, Unwanted
 from supervisor.store.keys import Keys
 from supervisor.store.queues import Queues, UnwantedRun
 
@@ -92,7 +93,7 @@ def test_a_worker_is_told_which_run_must_end(stage: Stage, slot: int) -> None:
     row = stage.board.rows[slot]
     assert (row.unwanted_hash, row.unwanted_number) == (run_hash("x"), 1)
     assert stage.signalled == [1000 + slot]
-    assert stage.asked == [["r1/worker-cpu-0/7", "r1/worker-io-0/7"]]
+    assert stage.asked == [[10_000, "r1/worker-cpu-0/7", "r1/worker-io-0/7"]]
     assert (stage.agent.request_number, stage.woken) == (0, 0)
 
 
@@ -139,3 +140,31 @@ def test_a_worker_that_died_meanwhile_is_no_error(stage: Stage, monkeypatch: pyt
     monkeypatch.setattr(os, "kill", gone)
     stage.look(request(CPU))
     assert stage.told[0]["event"] == "run_unwanted"
+
+
+def test_a_worker_is_told_why(stage: Stage) -> None:
+    """A cancelled run ends as cancelled, not as replaced."""
+    stage.look(UnwantedRun("default", "x", f"r1/{NAMES[IO]}/7", is_killed=False, is_cancelled=True))
+
+    assert stage.board.rows[IO].unwanted_reason == UnwantedReason.CANCELLED
+    assert stage.told[0]["why"] == "cancelled"
+
+    stage.look(request(IO))
+    assert stage.board.rows[IO].unwanted_reason == UnwantedReason.REPLACED
+
+
+def test_several_runs_of_one_worker_are_named_one_after_the_other(stage: Stage) -> None:
+    """There is one place for a request; the second would hide the first."""
+    table, row = stage.board.inflight[IO], stage.board.rows[IO]
+    for index, run_id in enumerate(("a", "b", "c")):
+        table.put(index, run_id=run_id, attempt=1, state=RunState.STARTED)
+    heard = []
+    stage.look(*(request(IO, run_id=run_id) for run_id in ("a", "gone", "b", "c")))
+    heard.append(row.unwanted_hash)
+    assert stage.unwanted.period_ns == BETWEEN_NS
+    for _ in range(2):
+        stage.unwanted.look(0)
+        heard.append(row.unwanted_hash)
+
+    assert heard == [run_hash("a"), run_hash("b"), run_hash("c")]
+    assert (len(stage.asked), stage.unwanted.period_ns) == (1, PERIOD_NS)

@@ -61,20 +61,6 @@ def test_a_replica_without_schedules_declares_nothing() -> None:
     assert isinstance(bench.step, Watch)
 
 
-def test_a_full_page_is_followed_by_the_next() -> None:
-    """Ten thousand at one instant are read in pages, each where the one before ended, and between them what is due fires."""
-    many = [
-        (ScheduleDef(id=f"s{i:03}", template=TICK.template, every_ms=10_000, phase_ms=1000), START_MS - 9000)
-        for i in range(250)
-    ]
-    bench = Bench()
-    bench.found(*many, is_full=True)
-    bench.defined(*many)
-
-    assert bench.script == "schedule_due"
-    assert bench.step.call.args[:2] == (START_MS + 1000, "s249")  # type: ignore[union-attr]  # it is an Ask
-
-
 def test_what_is_due_is_fired_and_planned_again() -> None:
     """On the grid, by the wall clock, after a sleep that ends in time."""
     bench = serving((SOON, START_MS - 9000))

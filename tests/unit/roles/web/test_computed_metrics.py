@@ -22,7 +22,7 @@ from supervisor.telemetry import metrics
 UNITS = ("_seconds", "_bytes", "_info", "_total")
 COUNTS = re.compile(
     r"tenure_(election_(is_leader|epoch|candidates|twins)|slot_state|slot_open_fds|workers_busy|healthcheck|redis_up|"
-    r"schedules|schedules_overdue|config_last_reload_successful|queue_(ready|running|later|dead|paused))"
+    r"schedules|schedules_overdue|config_(epoch|schedules_in_place|last_reload_successful)|queue_(ready|blocked|running|later|dead|paused))"
 )
 
 

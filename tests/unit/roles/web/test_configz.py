@@ -43,12 +43,9 @@ def test_the_rest_is_shown_as_people_write_it() -> None:
     assert shown["redis"]["url"] == "embedded"
     assert shown["redis"]["password"] is None
     assert shown["election"]["lease_duration"] == "5s"
-    assert shown["workers"]["cpu"] == {
-        "kind": "sync",
-        "processes": 2,
-        "concurrency": 50,
-        "queues": ["default", "shell"],
-    }
+    pool = shown["workers"]["cpu"]
+    assert (pool["kind"], pool["processes"], pool["queues"]) == ("sync", 2, ["default", "shell"])
+    assert pool["recycle_age"] is None
 
 
 @pytest.mark.parametrize(

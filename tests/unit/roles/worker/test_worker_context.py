@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 import pytest
@@ -25,6 +26,13 @@ class StillClock:
     def wall_ms(self) -> int:
         """Return the calendar's time."""
         return self.wall
+
+
+async def one_turn() -> None:
+    """Let everything that is ready run once."""
+    turned = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(turned.set_result, None)
+    await turned
 
 
 def test_a_test_of_a_job_needs_only_two_names() -> None:
@@ -72,3 +80,14 @@ def test_a_context_without_a_worker_says_how_to_enqueue() -> None:
         Context(run_id="r", job="j").enqueue("other")
     with pytest.raises(RuntimeError, match="enqueue_async"):
         Context(run_id="r", job="j", kind=Kind.ASYNC).enqueue("other")
+
+
+@pytest.mark.parametrize(("kind", "error"), [(Kind.SYNC, Context.SoftTimeout), (Kind.ASYNC, asyncio.CancelledError)])
+def test_a_job_may_ask_whether_it_is_to_stop(kind: Kind, error: type[BaseException]) -> None:
+    """For threads, and for loops that swallowed the request; it ends as the pool would have ended it."""
+    context = Context(run_id="r", job="j", kind=kind)
+    context.raise_if_cancelled()
+    context.is_cancelled = True
+
+    with pytest.raises(error):
+        context.raise_if_cancelled()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import Board, ChildState, InflightTable, Phase, RunState, board_words
+from supervisor.core.board import Board, ChildState, Phase, UnwantedReason, board_words
+from supervisor.core.inflight import InflightTable, RunState
 from supervisor.roles.seat import Seat
 from supervisor.roles.worker import presence as module
 from supervisor.roles.worker.presence import Presence
@@ -168,3 +169,28 @@ def test_it_reads_the_phase_of_the_tree(stage: Stage) -> None:
 
     assert stage.subject.phase is Phase.DRAINING
     assert isinstance(stage.board.inflight[0], InflightTable)
+
+
+def test_a_question_stands_until_a_turn_is_answered(stage: Stage) -> None:
+    """A bell that rings says that Redis lives, and not that this worker's turns are answered."""
+    subject, row = stage.subject, stage.board.rows[0]
+    subject.asks()
+    asked_ns = stage.clock.elapsed
+    stage.clock.elapsed += 1
+    subject.asks()
+    subject.redis_answered(is_turn=False)
+    assert (row.asking_ns, row.redis_ok_ns) == (asked_ns, stage.clock.elapsed)
+
+    subject.redis_answered()
+
+    assert row.asking_ns == 0
+
+
+def test_what_the_agent_asks_is_told_once_with_its_reason(stage: Stage) -> None:
+    """A reason of a later version is taken for the older one."""
+    row = stage.board.rows[0]
+    assert stage.subject.unwanted() is None
+    for number, (word, reason) in enumerate([(0, "REPLACED"), (1, "CANCELLED"), (7, "REPLACED")], start=1):
+        row.unwanted_hash, row.unwanted_reason, row.unwanted_number = 77, word, number
+        assert stage.subject.unwanted() == (77, UnwantedReason[reason])
+        assert stage.subject.unwanted() is None

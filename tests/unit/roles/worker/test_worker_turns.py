@@ -14,11 +14,28 @@ from supervisor.roles.worker.turns import ACKS_MAX, SessionLostError, Turns
 from supervisor.store.codec import Packed
 from supervisor.store.keys import Keys
 from supervisor.store.queues import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Child, Queues, TurnReply
+from supervisor.store.scripts import Call
+
+
+class Recorded(Queues):
+    """Builds calls, and remembers from what: how the script takes them is not looked at here."""
+
+    def __init__(self) -> None:
+        super().__init__(Keys("test"))
+        self.asked: list[tuple[Call[TurnReply], dict[str, Any]]] = []
+
+    def turn(self, **arguments: Any) -> Call[TurnReply]:
+        call = super().turn(**arguments)
+        self.asked.append((call, arguments))
+        return call
+
+
+RECORDED = Recorded()
 
 
 def turns() -> Turns:
     """Return the turns of a session that has had none."""
-    return Turns(Queues(Keys("test")), session="s", kind=Kind.SYNC, queue_names=("a", "b"), history=10, dead_cap=10)
+    return Turns(RECORDED, session="s", kind=Kind.SYNC, queue_names=("a", "b"), history=10, dead_cap=10)
 
 
 def ack(run_id: str, *, children: int = 0, size: int = 10) -> Ack:
@@ -32,11 +49,15 @@ def reply(*, lost: bool = False) -> TurnReply:
     return TurnReply(lost=lost, runs=[], stale=[], next_due_ms=None, now_ms=0, broken=[])
 
 
+def asked(call: Any) -> dict[str, Any]:
+    """Return what a call was built from."""
+    return next(arguments for made, arguments in RECORDED.asked if made is call)
+
+
 def sent(call: Any) -> tuple[int, list[str]]:
     """Return the number of a call and the runs that it acknowledges."""
-    args = list(call.args)
-    queues, acks = int(args[7]), int(args[8])
-    return int(args[1]), [str(args[9 + queues + 12 * number]) for number in range(acks)]
+    arguments = asked(call)
+    return arguments["seq"], [item.run_id for item in arguments["acks"]]
 
 
 def test_a_turn_without_an_answer_is_asked_again_as_it_was() -> None:
@@ -74,6 +95,24 @@ def test_a_lost_session_settles_nothing_and_asks_for_a_restart() -> None:
 
     assert caught.value.exit_code == EXIT_RESTART
     assert [item.run_id for item in subject.unsettled] == ["r1"]
+
+
+def test_a_turn_asks_for_no_more_than_there_is_room_for() -> None:
+    """What it acknowledges leaves the in-flight table when it is answered, and not before."""
+    subject = turns()
+    for number in range(3):
+        subject.acknowledge(ack(f"r{number}"))
+
+    arguments = asked(subject.call(want=50, room=4))
+
+    assert (arguments["want"], arguments["queues"]) == (7, [("a", 7), ("b", 7)])
+
+
+def test_a_queue_gets_its_share_at_most() -> None:
+    """Others get what is wanted, and a share above that changes nothing."""
+    arguments = asked(turns().call(want=5, shares={"a": 2}))
+    assert (arguments["want"], arguments["queues"]) == (5, [("a", 2), ("b", 5)])
+    assert asked(turns().call(want=5, shares={"a": 9, "b": 0}))["queues"] == [("a", 5), ("b", 0)]
 
 
 def test_a_turn_carries_a_bounded_number_of_acknowledgements() -> None:

@@ -1,0 +1,221 @@
+"""Carries commands of people from Redis to the parent, and its answer back.
+
+Guarantees
+    One at a time, oldest first; each is answered once the parent has, or why it cannot be asked is said.
+    Nothing is acted upon here: what a command may cause is the parent's decision (core/requests.py).
+
+Does not guarantee
+    That a request is seen while the tree is being stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from supervisor.clock import Clock
+from supervisor.core.board import EVERY_SLOT, Board, Row, SlotState, Verb
+from supervisor.core.health import role_of
+from supervisor.core.lease import MS
+from supervisor.core.requests import Answer as ParentAnswer
+from supervisor.roles.steps import Report
+from supervisor.store.commands import Answer, Command, Commands, Word, WorkerReport
+from supervisor.store.scripts import Call
+
+PERIOD_NS = 1000 * MS
+PENDING_PERIOD_NS = 20 * MS
+PARENT_NS = 5000 * MS  # the parent looks at requests twice a second at least
+RELOAD_NS = 120_000 * MS  # then whoever waits is told to look at the log
+_PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
+
+_VERBS = {
+    Word.QUIET: Verb.QUIET,
+    Word.RESUME: Verb.RESUME,
+    Word.RECYCLE: Verb.RECYCLE,
+    Word.STACKS: Verb.STACKS,
+    Word.RELOAD: Verb.RELOAD,
+    Word.STOP: Verb.STOP,
+}
+_OF_TREE = frozenset({Word.RELOAD, Word.STOP})
+_REASONS = {
+    ParentAnswer.NOT_ALLOWED: "this cannot be asked of that slot",
+    ParentAnswer.NO_SUCH_SLOT: "there is no such slot",
+    ParentAnswer.GENERATION_GONE: "that process is gone; `tenure worker list` shows the present ones",
+    ParentAnswer.NOT_NOW: "not now: it starts or ends just now, or its pool has no room; try again",
+}
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What the parent, or a reload, has still to answer."""
+
+    command_id: str
+    command: Command
+    number: int
+    until_ns: int
+    reloads: int = -1  # how many had ended when a reload was asked for; -1: the parent's own answer is awaited
+
+
+class CommandDuty:
+    """Looks for commands, asks the parent, answers."""
+
+    def __init__(
+        self,
+        *,
+        run: Callable[[Call[Any]], Any],
+        commands: Commands,
+        replica: str,
+        board: Board,
+        slot_names: Sequence[str],
+        row: Row,
+        clock: Clock,
+        wake_parent: Callable[[], None],
+        report: Report,
+    ) -> None:
+        """Build it.
+
+        Args:
+            run: sends one call and returns its reply.
+            commands: builds it.
+            replica: this one's id.
+            board: of this tree.
+            slot_names: of its rows.
+            row: the agent's own, for requests to the parent.
+            clock: of this machine.
+            wake_parent: makes the parent look at it.
+            report: what happened.
+        """
+        self._run = run
+        self._commands = commands
+        self._replica = replica
+        self._board = board
+        self._slots = {name: index for index, name in enumerate(slot_names)}
+        self._row = row
+        self._clock = clock
+        self._wake_parent = wake_parent
+        self._report = report
+        self._pending: _Pending | None = None
+
+    @property
+    def period_ns(self) -> int:
+        """When to look again."""
+        return PERIOD_NS if self._pending is None else PENDING_PERIOD_NS
+
+    def look(self, now_ns: int) -> None:
+        """Go on with what is under way, else take the next command."""
+        if self._pending is not None:
+            self._settle(self._pending, now_ns)
+            return
+        for command_id, body in self._run(self._commands.take(self._replica)):
+            self._begin(command_id, body, now_ns)
+            if self._pending is not None:
+                return
+
+    def _begin(self, command_id: str, body: bytes, now_ns: int) -> None:
+        try:
+            command = msgspec.json.decode(body, type=Command)
+        except msgspec.DecodeError:
+            self._answer(command_id, Answer(is_done=False, reason="this version does not know that command"))
+            return
+        if command.word is Word.REPORT:
+            self._answer(command_id, Answer(is_done=True, workers=tuple(self._workers(now_ns))))
+            return
+        fields = {"word": command.word.value, "slot": command.slot or "all", "by": command.by}
+        problem = self._ask(command)
+        self._report("command_taken", **fields, refused=problem)
+        if problem:
+            self._answer(command_id, Answer(is_done=False, reason=problem))
+            return
+        pending = _Pending(command_id, command, self._row.request_number, now_ns + PARENT_NS)
+        if command.word is Word.RELOAD:
+            pending.reloads, pending.until_ns = self._board.header.reload_number, now_ns + RELOAD_NS
+        if command.word is Word.STOP:
+            self._answer(command_id, Answer(is_done=True))  # said first: nobody may be left to say it afterwards
+        self._wake_parent()
+        if command.word is not Word.STOP:
+            self._pending = pending
+
+    def _ask(self, command: Command) -> str:
+        """Write the request words, all but the last; return why not, or an empty string."""
+        row = self._row
+        if row.request_number != row.handled_number:
+            return "the parent has not seen the request before this one; try again"
+        index, generation = EVERY_SLOT, 0
+        if command.slot:
+            index = self._slots.get(command.slot, -1)
+            if index < 0 or role_of(command.slot)[1] is None:
+                return f"there is no worker {command.slot}; `tenure worker list` shows them"
+            newest = self._board.rows[index].generation
+            generation = command.generation or newest
+        elif command.word in _OF_TREE:
+            index = 0
+        row.request_verb, row.request_slot, row.request_generation = _VERBS[command.word], index, generation
+        row.request_number += 1
+        return ""
+
+    def _settle(self, pending: _Pending, now_ns: int) -> None:
+        answer = self._answer_of(pending)
+        if answer is None and now_ns >= pending.until_ns:
+            answer = Answer(is_done=False, reason="no answer in time; the log of that replica says more")
+        if answer is not None:
+            self._answer(pending.command_id, answer)
+            self._pending = None
+
+    def _answer_of(self, pending: _Pending) -> Answer | None:
+        row, header = self._row, self._board.header
+        if row.handled_number < pending.number:
+            return None
+        if row.handled_number == pending.number and row.request_result != ParentAnswer.ACCEPTED:
+            reason = _REASONS.get(ParentAnswer(row.request_result), "the parent refused")
+            return Answer(is_done=False, reason=reason)
+        if pending.reloads < 0:
+            return Answer(is_done=True)
+        if header.reload_number == pending.reloads:
+            return None
+        if header.is_reload_refused:
+            return Answer(is_done=False, reason="refused; the log of that replica names each problem (reload_problem)")
+        return Answer(is_done=True)
+
+    def _answer(self, command_id: str, answer: Answer) -> None:
+        self._run(self._commands.answer(self._replica, command_id, answer))
+
+    def _workers(self, now_ns: int) -> list[WorkerReport]:
+        """Describe every worker row that is in use."""
+        found = []
+        for name, index in self._slots.items():
+            row = self._board.rows[index]
+            pool = role_of(name)[1]
+            if pool is not None and row.is_used:
+                found.append(_described(name, pool, row, now_ns))
+        return found
+
+
+def _described(name: str, pool: str, row: Row, now_ns: int) -> WorkerReport:
+    state = SlotState(row.state)
+    if not state.has_process:
+        shown = "quiet" if row.is_quiet else state.name.lower()
+        return WorkerReport(slot=name, pool=pool, state=shown, generation=row.generation)
+    shown = "draining" if state is SlotState.STOPPING else state.name.lower()
+    return WorkerReport(
+        slot=name,
+        pool=pool,
+        state=shown,
+        generation=row.generation,
+        pid=row.pid,
+        busy=row.busy,
+        done=row.done,
+        rss_kib=_rss_kib(row.pid),
+        age_s=round(max(0, now_ns - row.started_ns) / 1e9, 1),
+    )
+
+
+def _rss_kib(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_KIB
+    except (OSError, IndexError):
+        return 0  # it went meanwhile

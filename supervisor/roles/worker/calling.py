@@ -1,0 +1,215 @@
+"""How the pools call a job: the function itself, or the function with what stands around it.
+
+From the outside in: ``Context.on_failure``, the middleware in the order of their installation, the
+opening of resources, the job. A job that has none of them and takes no context is called directly.
+
+Guarantees
+    What ``on_failure`` was given runs when the attempt ends other than ok: the last given first, each once,
+    also after a soft timeout and when the process must go, within what is left of the time. What it raises
+    is logged, and changes nothing.
+
+Does not guarantee
+    That it runs at all: a process that is killed runs nothing more.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import structlog
+
+from supervisor.clock import Clock, SystemClock
+from supervisor.core.model import Kind
+from supervisor.core.registry import JobSpec
+from supervisor.roles.worker.context import Context
+from supervisor.roles.worker.middleware import Middleware, chain
+from supervisor.roles.worker.progress import Progress, Runner
+from supervisor.roles.worker.resources import Resources
+
+log = structlog.get_logger("tenure.job")
+
+Arguments = dict[str, Any]
+
+
+class _Plan(NamedTuple):
+    """What stands around one job."""
+
+    spec: JobSpec
+    middlewares: tuple[Middleware, ...]
+    is_plain: bool  # nothing at all
+    is_bare: bool  # nothing but ``on_failure`` and progress
+
+
+class Calling:
+    """What stands around the jobs of one worker process. One is made after the fork, and closed once."""
+
+    def __init__(
+        self,
+        *,
+        kind: Kind,
+        clock: Clock | None = None,
+        producer: Runner | None = None,
+        on_ill: Callable[[int], None] | None = None,
+    ) -> None:
+        """Build it.
+
+        Args:
+            kind: of the pool.
+            clock: of this machine.
+            producer: sends progress to Redis; None: it is sent nowhere.
+            on_ill: called with how many resources do not answer, when that changes.
+        """
+        self._kind = kind
+        self._plans: dict[str, _Plan] = {}
+        self.resources = Resources(clock or SystemClock(), on_ill)
+        self.progress = Progress(clock or SystemClock(), producer)
+
+    def is_plain(self, spec: JobSpec) -> bool:
+        """Return whether the function is called as it is, and so needs no context."""
+        return self._plan(spec).is_plain
+
+    def prepare(self, spec: JobSpec, context: Context) -> Callable[..., Any]:
+        """Return what to call with ``**arguments`` in place of ``spec.function``.
+
+        A coroutine function in an async pool, a plain one in a sync pool. It raises what the job raises.
+        """
+        plan = self._plan(spec)
+        if plan.is_plain:
+            return spec.function
+        context.progress_to = self.progress
+        if self._kind is Kind.ASYNC:
+            return partial(self._attempt_async, plan, context)
+        return partial(self._attempt, plan, context)
+
+    def look(self) -> None:
+        """Ask the resources of plain jobs how they are, if it is time. For a moment when no job runs."""
+        self.resources.look()
+
+    def close(self, within_s: float) -> None:
+        """Close what the jobs of a sync pool opened, the last first; returns after about ``within_s`` at the latest."""
+        self.resources.close(within_s)
+
+    async def close_async(self, within_s: float) -> None:
+        """Send the last progress, and close what the jobs of an async pool opened."""
+        await self.progress.close_async(within_s)
+        await self.resources.close_async(within_s)
+
+    def _plan(self, spec: JobSpec) -> _Plan:
+        plan = self._plans.get(spec.base.job)
+        if plan is None or plan.spec is not spec:
+            middlewares = chain(self._kind, spec.without)
+            is_bare = not (spec.resources or middlewares)
+            plan = _Plan(spec, middlewares, is_bare and spec.context_parameter is None, is_bare)
+            self._plans[spec.name] = plan
+        return plan
+
+    # Plain jobs ----------------------------------------------------------------------------------
+
+    def _attempt(self, plan: _Plan, context: Context, /, **arguments: Any) -> Any:
+        try:
+            value = plan.spec.function(**arguments) if plan.is_bare else self._through(plan, context, arguments)
+        except BaseException as error:
+            if context.undo and not is_success(error):
+                self._undo(context)
+            self._end(context)
+            raise
+        self._end(context)
+        return value
+
+    def _through(self, plan: _Plan, context: Context, arguments: Arguments) -> Any:
+        arguments.pop(plan.spec.context_parameter or "", None)
+        context.arguments = arguments
+        call: Callable[[], Any] = partial(self._inject, plan.spec, context)
+        for middleware in reversed(plan.middlewares):
+            call = partial(middleware.around, context, call)
+        return call()
+
+    def _inject(self, spec: JobSpec, context: Context) -> Any:
+        given = {name: self.resources.get(kind) for name, kind in spec.resources}
+        return spec.function(**context.arguments, **given, **_itself(spec, context))
+
+    def _undo(self, context: Context) -> None:
+        while context.undo:
+            function = context.undo.pop()
+            try:
+                value = function()
+                if inspect.iscoroutine(value):
+                    value.close()
+                    _report(function, TypeError("a plain job cannot await it; give on_failure a plain function"))
+            except BaseException as error:  # noqa: BLE001 - one more timeout, or a stop, must not skip the others
+                _report(function, error)
+
+    def _end(self, context: Context) -> None:
+        """Send what progress is left. The job has ended, so nothing that happens here may change how."""
+        if context.last_progress is None:
+            return
+        try:
+            self.progress.ended(context)
+        except BaseException as error:  # noqa: BLE001 - a stop that arrives here is obeyed by the pool
+            log.warning("progress_lost", error=repr(error))
+
+    # Coroutine jobs ------------------------------------------------------------------------------
+
+    async def _attempt_async(self, plan: _Plan, context: Context, /, **arguments: Any) -> Any:
+        try:
+            call = plan.spec.function(**arguments) if plan.is_bare else self._through_async(plan, context, arguments)
+            return await call
+        except BaseException as error:
+            if context.undo and not is_success(error):
+                await self._undo_async(context)
+            raise
+        finally:
+            if context.last_progress is not None:
+                self.progress.ended(context)
+
+    async def _through_async(self, plan: _Plan, context: Context, arguments: Arguments) -> Any:
+        arguments.pop(plan.spec.context_parameter or "", None)
+        context.arguments = arguments
+        call: Callable[[], Awaitable[Any]] = partial(self._inject_async, plan.spec, context)
+        for middleware in reversed(plan.middlewares):
+            call = partial(middleware.around_async, context, call)
+        return await call()
+
+    async def _inject_async(self, spec: JobSpec, context: Context) -> Any:
+        given = {name: await self.resources.get_async(kind) for name, kind in spec.resources}
+        return await spec.function(**context.arguments, **given, **_itself(spec, context))
+
+    async def _undo_async(self, context: Context) -> None:
+        while context.undo:
+            function = context.undo.pop()
+            try:
+                value = function()
+                if inspect.isawaitable(value):
+                    await value
+            except BaseException as error:  # noqa: BLE001 - one more cancellation must not skip the others
+                _report(function, error)
+
+
+def is_success(error: BaseException) -> bool:
+    """Return whether a job that ended with ``error`` did what it was for: ``sys.exit(0)`` is how scripts say so."""
+    return isinstance(error, SystemExit) and error.code in {None, 0}
+
+
+def _itself(spec: JobSpec, context: Context) -> dict[str, Context]:
+    return {} if spec.context_parameter is None else {spec.context_parameter: context}
+
+
+def _report(function: Callable[[], Any], error: BaseException) -> None:
+    what = getattr(function, "func", function)
+    log.error("on_failure_failed", function=getattr(what, "__qualname__", repr(what)), error=repr(error))
+
+
+OWN_CODE = frozenset(
+    function.__code__
+    for function in (
+        Calling._attempt,  # noqa: SLF001 - this module's own, as are the others
+        Calling._through,  # noqa: SLF001
+        Calling._inject,  # noqa: SLF001
+        Calling._undo,  # noqa: SLF001
+        Calling._end,  # noqa: SLF001
+    )
+)
+"""Code of a plain job's attempt that is ours: an exception raised into it would fail a job that has returned."""

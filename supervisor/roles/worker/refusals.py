@@ -1,0 +1,144 @@
+"""Ends of runs that are not executed: too late, unknown, unreadable, with arguments that do not fit.
+
+Decisions
+    Arguments that do not fit end the run at once: the same arguments fit no better next time.
+    A run whose job is unknown here may be one that the next deploy brings, or the last one took
+    away: it goes back uncharged for five seconds, and is dead once this process has refused it for
+    ten minutes by its own clock. The producer's clock, and how long a run was delayed, play no part.
+    A run that is too late for its first start ends as expired: judged by Redis' time when it was
+    fetched, never again once an attempt has begun.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import structlog
+
+from supervisor.clock import Clock
+from supervisor.core.errors import ArgumentsError, UnknownJobError
+from supervisor.core.model import Kind, Outcome
+from supervisor.roles.worker.ends import Ends
+from supervisor.roles.worker.failure import Failure
+from supervisor.store.queues import Ack, BrokenRun, FetchedRun
+from supervisor.telemetry import metrics
+
+UNKNOWN_JOB = "unknown"  # in metrics: names that no module registered are not bounded
+UNKNOWN_DELAY_MS = 5_000
+UNKNOWN_GRACE_NS = 600 * 1_000_000_000
+UNKNOWN_RUNS_MAX = 10_000
+
+log = structlog.get_logger("tenure.worker")
+
+
+class Refusals:
+    """Turns runs that are not executed into acknowledgements, for one worker process."""
+
+    def __init__(self, *, worker: str, clock: Clock, ends: Ends) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._ends = ends
+        self._unknown_since: OrderedDict[str, int] = OrderedDict()
+
+    def known(self, run_id: str) -> None:
+        """Forget that the job of a run was unknown."""
+        if self._unknown_since:
+            self._unknown_since.pop(run_id, None)
+
+    def give_back(self, fetched: FetchedRun, *, delay_ms: int = 0, kind: Kind | None = None) -> Ack:
+        """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
+        now_ms = self._clock.wall_ms()
+        return Ack(
+            run_id=fetched.envelope.id,
+            queue=fetched.queue,
+            attempt=fetched.attempt,
+            outcome=Outcome.GIVEBACK,
+            schedule=fetched.envelope.schedule,
+            retry_delay_ms=delay_ms,
+            kind=kind,
+            started_ms=now_ms,
+            ended_ms=now_ms,
+        )
+
+    def bury(self, broken: BrokenRun) -> Ack:
+        """Return the acknowledgement of a run that cannot be read: no version that reads it is likely to come."""
+        log.error("run_unreadable", run=broken.run_id, queue=broken.queue, reason=broken.reason)
+        metrics.RUNS_FINISHED.labels(broken.queue, UNKNOWN_JOB, Outcome.DEAD.value).inc()
+        failure = Failure(type="UnreadableRun", message=broken.reason, worker=self._worker)
+        now_ms = self._clock.wall_ms()
+        return Ack(
+            run_id=broken.run_id,
+            queue=broken.queue,
+            attempt=broken.attempt,
+            outcome=Outcome.DEAD,
+            error=failure.as_error(),
+            started_ms=now_ms,
+            ended_ms=now_ms,
+            history_note=failure.note,
+        )
+
+    @staticmethod
+    def is_too_late(fetched: FetchedRun) -> bool:
+        """Whether it must not be started any more; an attempt that began in time may be repeated later."""
+        limit_ms = fetched.envelope.not_after_ms
+        if limit_ms is None or fetched.fetched_ms <= limit_ms:
+            return False
+        return fetched.attempt == 1 and fetched.crashes + fetched.interrupts == 0
+
+    def expire(self, fetched: FetchedRun) -> Ack:
+        """Return the acknowledgement of a run that is too late to be started."""
+        envelope = fetched.envelope
+        late_s = (fetched.fetched_ms - (envelope.not_after_ms or 0)) / 1000
+        self._ends.refused("run_expired", fetched, Outcome.EXPIRED, self._clock.elapsed_ns(), late_s=late_s)
+        metrics.RUNS_FINISHED.labels(fetched.queue, envelope.template.job, Outcome.EXPIRED.value).inc()
+        now_ms = self._clock.wall_ms()
+        return Ack(
+            run_id=envelope.id,
+            queue=fetched.queue,
+            attempt=fetched.attempt,
+            outcome=Outcome.EXPIRED,
+            schedule=envelope.schedule,
+            started_ms=now_ms,
+            ended_ms=now_ms,
+            history_note=f"not started within its start deadline, {late_s:g} s too late",
+            job=envelope.template.job,
+        )
+
+    def unknown(self, fetched: FetchedRun, error: UnknownJobError) -> Ack:
+        """Return the acknowledgement of a run whose job no module here registered."""
+        run_id = fetched.envelope.id
+        now_ns = self._clock.elapsed_ns()
+        since_ns = self._unknown_since.setdefault(run_id, now_ns)
+        if len(self._unknown_since) > UNKNOWN_RUNS_MAX:
+            self._unknown_since.popitem(last=False)
+        is_dead = now_ns - since_ns >= UNKNOWN_GRACE_NS
+        outcome = Outcome.DEAD if is_dead else Outcome.GIVEBACK
+        self._ends.refused("job_unknown", fetched, outcome, now_ns, refused_s=(now_ns - since_ns) // 10**9)
+        metrics.RUNS_FINISHED.labels(fetched.queue, UNKNOWN_JOB, outcome.value).inc()
+        if not is_dead:
+            return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)
+        del self._unknown_since[run_id]
+        return self._dead(fetched, error)
+
+    def arguments(self, fetched: FetchedRun, error: ArgumentsError) -> Ack:
+        """Return the acknowledgement of a run whose arguments do not fit its job."""
+        self._ends.refused("run_failed", fetched, Outcome.DEAD, self._clock.elapsed_ns(), error=str(error))
+        template = fetched.envelope.template
+        metrics.RUNS_FINISHED.labels(fetched.queue, template.job, Outcome.DEAD.value).inc()
+        return self._dead(fetched, error)
+
+    def _dead(self, fetched: FetchedRun, error: Exception) -> Ack:
+        failure = Failure(type=type(error).__name__, message=str(error), worker=self._worker)
+        now_ms = self._clock.wall_ms()
+        return Ack(
+            run_id=fetched.envelope.id,
+            queue=fetched.queue,
+            attempt=fetched.attempt,
+            outcome=Outcome.DEAD,
+            schedule=fetched.envelope.schedule,
+            error=failure.as_error(),
+            started_ms=now_ms,
+            ended_ms=now_ms,
+            history_note=failure.note,
+            job=fetched.envelope.template.job,
+        )

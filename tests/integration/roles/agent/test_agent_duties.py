@@ -1,0 +1,233 @@
+"""What agents do for sessions, on fakeredis and a real server, with clocks that the test drives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from supervisor.core.board import Board, Phase, SlotState, board_words
+from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.model import Envelope, Kind, Template
+from supervisor.core.registry import Registry
+from supervisor.roles.agent.beats import LocalWorkers
+from supervisor.roles.agent.duties import Duties
+from supervisor.roles.agent.reaper import Reaper
+from supervisor.store.queues import Queues
+from supervisor.store.scripts import Call
+from supervisor.store.sessions import Sessions
+from tests.integration.servers import Server
+
+MS = 1_000_000
+LEASE_MS, BEAT_MS, TICK_MS = 15_000, 3_000, 100
+NAMES = ("worker-cpu-0",)
+
+
+class Killed(BaseException):
+    """The agent died here."""
+
+
+class Clock:
+    """Local time that passes when the test says so."""
+
+    now_ns = 10**12
+
+    def elapsed_ns(self) -> int:
+        """Return it."""
+        return self.now_ns
+
+    def wall_ms(self) -> int:
+        """Return a wall clock of no importance."""
+        return 0
+
+
+class Unasked:
+    """No run is unwanted here."""
+
+    period_ns = 1000 * MS
+
+    def look(self, _now_ns: int) -> None:
+        """Ask for nothing."""
+
+
+class Agent:
+    """The duties of one replica's agent, whose worker's runs are at stake."""
+
+    def __init__(self, server: Server, replica: str, clock: Clock) -> None:
+        self.store = server.store()
+        self.replica, self.clock = replica, clock
+        self.queues, self.sessions = Queues(server.keys), Sessions(server.keys)
+        self.board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=4))).cast("Q"), slots=1, inflight=4)
+        self.board.header.phase = Phase.READY
+        row = self.board.rows[0]
+        row.state, row.generation, row.child_generation = SlotState.RUNNING, 1, 1
+        self.session = f"{replica}/worker-cpu-0/1"
+        self.calls_left: int | None = None  # it dies after so many calls
+        self.loses_replies = False
+        self.told: list[dict[str, Any]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Start an agent that remembers nothing."""
+        report = lambda event, **fields: self.told.append({"event": event, **fields})  # noqa: E731 - one expression
+        reaper = Reaper(
+            run=self.run, sessions=self.sessions, queues=self.queues, dead_cap=100, history=100, report=report
+        )
+        self.calls_left = None
+        self.duties = Duties(
+            run=self.run,
+            clock=self.clock,
+            workers=LocalWorkers(self.board, NAMES, self.replica),
+            sessions=self.sessions,
+            reaper=reaper,
+            unwanted=Unasked(),  # type: ignore[arg-type]
+            registry=Registry(),
+            beat_period_ns=BEAT_MS * MS,
+            session_lease_ns=LEASE_MS * MS,
+            report=report,
+        )
+
+    def run(self, call: Call[Any]) -> Any:
+        """Send one call, unless the agent dies before it or Redis is away."""
+        if self.calls_left == 0:
+            raise Killed
+        if self.calls_left is not None:
+            self.calls_left -= 1
+        if self.loses_replies:
+            raise StoreUnavailableError("a test")
+        return self.store.run(call)
+
+    def hold(self, *run_ids: str) -> None:
+        """Let the worker of this replica hold runs."""
+        template = Template(job="j", kind=Kind.SYNC)
+        envelopes = [Envelope(id=run_id, template=template) for run_id in run_ids]
+        self.store.run(self.queues.enqueue(nonce=f"n-{run_ids}", envelopes=envelopes))
+        self.store.run(self.sessions.open(self.session, {}))
+        call = self.queues.turn(
+            session=self.session, seq=1, kind=Kind.SYNC, queues=["default"], want=len(run_ids), want_suspect=False
+        )
+        assert len(self.store.run(call).runs) == len(run_ids)
+
+    def worker_dies(self) -> None:
+        """Let the parent have reaped it."""
+        self.board.rows[0].state = SlotState.BACKOFF
+
+    def beats(self) -> int:
+        """Return the beat counter of the session."""
+        return self.store.run(self.sessions.list())[self.session]
+
+    def is_all_back(self, count: int) -> bool:
+        """Whether every run may start again, and nothing is left of the session."""
+        counts = self.store.run(self.queues.counts("default"))
+        is_waiting = counts.ready_total + sum(counts.suspects.values()) == count
+        is_forgotten = self.session not in self.store.run(self.sessions.list()) and not self.store.run(
+            self.sessions.dying()
+        )
+        return is_waiting and counts.running == 0 and is_forgotten
+
+
+def pass_time(clock: Clock, agents: list[Agent], until: Callable[[], bool], most_ms: int) -> int:
+    """Let agents do their duties until something is so; return the milliseconds that took."""
+    for passed_ms in range(0, most_ms + 1, TICK_MS):
+        for agent in agents:
+            if clock.now_ns >= agent.duties.next_ns():
+                agent.duties.perform()
+        if until():
+            return passed_ms
+        clock.now_ns += TICK_MS * MS
+    pytest.fail(f"not so within {most_ms} ms")
+
+
+def live_for(clock: Clock, agents: list[Agent], how_long_ms: int) -> None:
+    """Let agents do their duties for a while."""
+    until_ns = clock.now_ns + how_long_ms * MS
+    pass_time(clock, agents, lambda: clock.now_ns >= until_ns, how_long_ms)
+
+
+@pytest.mark.parametrize("is_same_replica", [True, False])
+def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
+    server: Server,
+    *,
+    is_same_replica: bool,
+) -> None:
+    """Kill -9 of the agent between any two of its calls costs time, never a run."""
+    steps = 0
+    while True:
+        clock = Clock()
+        dying, other = Agent(server, f"a{steps}", clock), Agent(server, f"b{steps}", clock)
+        server.raw().flushall()
+        dying.hold("x", "y", "z")
+        dying.worker_dies()
+        dying.calls_left = steps
+        try:
+            dying.duties.reclaim_local()
+        except Killed:
+            dying.restart()
+        else:
+            break
+        successors = [dying] if is_same_replica else [other]
+        pass_time(clock, successors, lambda agent=dying: agent.is_all_back(3), 2 * LEASE_MS)
+        steps += 1
+    assert steps == 5, "condemn, names, held, release, bury"
+    assert dying.is_all_back(3)
+
+
+def test_a_lost_replica_gives_its_runs_back_a_second_after_the_lease(server: Server) -> None:
+    """Whatever the phases of the two replicas' periods; and never sooner than the lease after the last beat."""
+    for phase_ms in range(0, BEAT_MS, 700):
+        server.raw().flushall()
+        clock = Clock()
+        lost, other = Agent(server, f"l{phase_ms}", clock), Agent(server, f"o{phase_ms}", clock)
+        lost.hold("x")
+        live_for(clock, [other], phase_ms)
+        live_for(clock, [lost, other], 2 * BEAT_MS)
+        counter = lost.beats()
+        pass_time(clock, [other, lost], lambda agent=lost, seen=counter: agent.beats() > seen, 2 * BEAT_MS)
+        took_ms = pass_time(clock, [other], lambda agent=lost: agent.is_all_back(1), 3 * LEASE_MS)
+
+        assert LEASE_MS <= took_ms <= LEASE_MS + 1000, f"{took_ms} ms at a phase of {phase_ms} ms"
+
+
+def test_an_outage_of_any_length_reaps_nobody(server: Server) -> None:
+    """Nobody could beat: the wait begins anew when Redis answers, and the replicas that live beat before it ends."""
+    clock = Clock()
+    one, two = Agent(server, "one", clock), Agent(server, "two", clock)
+    one.hold("x")
+    live_for(clock, [one, two], 12_000)
+    for agent in (one, two):
+        agent.loses_replies = True
+    live_for(clock, [one, two], 60_000)
+    two.loses_replies = False  # it is back first; the other one only just before the lease ends
+    live_for(clock, [two], 14_000)
+    one.loses_replies = False
+    live_for(clock, [one, two], 60_000)
+
+    assert one.session in one.store.run(one.sessions.list())
+    assert not [each for each in (*one.told, *two.told) if each["event"] == "session_reclaimed"]
+
+
+def test_a_frozen_agent_reaps_nobody_when_it_wakes(server: Server) -> None:
+    """A machine that slept saw nothing meanwhile: its old readings prove nothing about the sessions of others."""
+    clock = Clock()
+    one, two = Agent(server, "one", clock), Agent(server, "two", clock)
+    one.hold("x")
+    live_for(clock, [one, two], 6_000)
+    clock.now_ns += 3_600_000 * MS
+    two.duties.perform()
+
+    assert one.session in one.store.run(one.sessions.list())
+
+
+def test_orphans_are_swept_within_half_a_minute(server: Server) -> None:
+    """Whatever made them: a run of a session that is neither open nor dying is nobody's care but the sweep's."""
+    clock = Clock()
+    agent = Agent(server, "one", clock)
+    agent.hold("x")
+    live_for(clock, [agent], 1000)
+    agent.worker_dies()
+    agent.board.rows[0].reclaimed_generation = 1
+    agent.store.run(agent.sessions.close(agent.session))
+
+    assert pass_time(clock, [agent], lambda: agent.is_all_back(1), 40_000) <= 30_000
+    assert agent.told[-1]["how"] == "no session held it"

@@ -1,0 +1,50 @@
+"""A run to interrupt, and handlers to do it with."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from supervisor.clock import SystemClock
+from supervisor.core.board import UnwantedReason
+from supervisor.roles.worker.interrupts import Interrupts
+
+SIGNALS = (signal.SIGALRM, signal.SIGUSR2, signal.SIGTERM, signal.SIGQUIT)
+
+
+@dataclass
+class Subject:
+    """A run that is executed."""
+
+    run_id: str = "r"
+    is_cancelled: bool = False
+    unwanted: UnwantedReason | None = None
+
+    def cancel(self, unwanted: UnwantedReason | None = None) -> None:
+        """Note it."""
+        self.unwanted = self.unwanted if unwanted is None else unwanted
+        self.is_cancelled = True
+
+
+@contextmanager
+def own_handlers() -> Iterator[Interrupts]:
+    """Handlers of its own for the test; those of the test runner come back, its alarm included."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    left = signal.setitimer(signal.ITIMER_REAL, 0)
+    interrupts = Interrupts(SystemClock())
+    interrupts.install()
+    try:
+        yield interrupts
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.setitimer(signal.ITIMER_REAL, *left)
+
+
+def in_s(seconds: float) -> int:
+    """Return the moment ``seconds`` from now."""
+    return SystemClock().elapsed_ns() + round(seconds * 1e9)

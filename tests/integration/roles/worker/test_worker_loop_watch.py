@@ -1,0 +1,94 @@
+"""Who blocks an event loop is named, in a worker process of its own: the watch takes its SIGALRM."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from supervisor import Context, job
+from supervisor.roles.worker import loop_watch
+from supervisor.roles.worker.loop_watch import LoopWatch
+from supervisor.telemetry import metrics
+from supervisor.telemetry.run_context import enter_run
+from tests.integration.roles.worker.forked import in_async_worker
+from tests.integration.roles.worker.workshop import Workshop, until
+
+
+def blocked(job_name: str) -> float:
+    """Return how often a job was counted."""
+    (family,) = metrics.JOB_BLOCKED_LOOP.collect()
+    ours = [sample for sample in family.samples if sample.labels["job"] == job_name]
+    return sum(sample.value for sample in ours if sample.name.endswith("_total"))
+
+
+def test_the_job_that_blocks_is_named_with_its_place_and_its_neighbours_are_not(shop: Workshop) -> None:
+    """Also when it blocks in a task that it started; all of them run at the time."""
+
+    @job("neighbour")
+    async def neighbour() -> None:
+        await asyncio.sleep(0.4)
+
+    @job("blocking")
+    async def blocking(context: Context) -> None:
+        async def part() -> None:
+            threading.Event().wait(0.25)
+
+        await asyncio.sleep(0.01)
+        await asyncio.create_task(part())
+
+    shop.enqueue("neighbour")
+    run_id = shop.enqueue("blocking")
+    shop.enqueue("neighbour")
+
+    def check(logs: list[Any]) -> None:
+        (line,) = [line for line in logs if line["event"] == "job_blocks_loop"]
+        assert (line["job"], line["run"]) == ("blocking", run_id)
+        assert line["lag_s"] >= loop_watch.BLOCK_S
+        assert "threading.py" in line["where"]
+        assert (blocked("blocking"), blocked("neighbour")) == (1, 0)
+
+    in_async_worker(shop, check, runs=3)
+
+
+async def test_a_job_that_blocks_again_and_again_is_told_once_a_minute() -> None:
+    """And how often meanwhile; the metric counts each."""
+    watch = LoopWatch(running=lambda: ["a"], queue_of=lambda _: "q", is_sampling=False)
+    now_s = 0.0
+    with capture_logs() as logs:
+        for step_s in (0.0, 1.0, 1.0, loop_watch.TELL_EVERY_S):
+            now_s += step_s
+            watch._culprit = loop_watch.Culprit("r", "again", "q", "here")
+            watch._tell(0.2, now_s)
+
+    assert [(line["event"], line["further"]) for line in logs] == [("job_blocks_loop", 0), ("job_blocks_loop", 2)]
+    assert blocked("again") == 4
+
+
+async def test_who_is_sampled_is_the_run_whose_code_was_interrupted() -> None:
+    """Code that belongs to no run, or to one that is no longer here, is nobody's fault."""
+    watch = LoopWatch(running=list, queue_of={"r1": "q"}.get, is_sampling=False)
+    seen = []
+    for run in (None, "gone", "r1"):
+
+        async def code(run: str | None = run) -> None:
+            enter_run(None if run is None else {"run": run, "job": "j"})
+            watch._sample(0, sys._getframe())
+
+        await asyncio.create_task(code())
+        seen.append(watch._culprit and watch._culprit.run)
+
+    assert seen == [None, None, "r1"]
+
+
+async def test_the_watch_sleeps_while_nothing_runs() -> None:
+    """An idle process is woken by nothing of it."""
+    running = ["a"]
+    watch = LoopWatch(running=lambda: running, queue_of=lambda _: None, is_sampling=False)
+    watch.watch()
+    assert watch._tick_timer is not None
+    running.clear()
+    await until(lambda: watch._tick_timer is None, what="the last tick")

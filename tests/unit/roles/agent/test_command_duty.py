@@ -1,0 +1,231 @@
+"""Commands of people, carried from Redis to the parent and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from supervisor.core.board import EVERY_SLOT, Board, SlotState, Verb, board_words
+from supervisor.core.requests import Answer as ParentAnswer
+from supervisor.roles.agent.commands import PARENT_NS, PENDING_PERIOD_NS, PERIOD_NS, RELOAD_NS, CommandDuty
+from supervisor.store.commands import Answer, Command, Commands, Word
+from supervisor.store.keys import Keys
+from supervisor.store.scripts import Call
+
+NAMES = ("agent", "scheduler", "web", "worker-io-0", "worker-io-1")
+NS = 1_000_000_000
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 1000 * NS
+
+    def elapsed_ns(self) -> int:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+class World:
+    """A board, a parent that answers when told, and a Redis that holds commands."""
+
+    def __init__(self) -> None:
+        size = board_words(slots=len(NAMES), inflight=1)
+        self.board = Board(memoryview(bytearray(8 * size)).cast("Q"), slots=len(NAMES), inflight=1)
+        self.row = self.board.rows[0]
+        worker = self.board.rows[3]
+        worker.state, worker.generation, worker.desired, worker.busy = SlotState.RUNNING, 4, 1, 2
+        self.waiting: dict[str, bytes] = {}
+        self.answers: dict[str, Answer] = {}
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.wakes = 0
+        self.clock = Clock()
+        self.duty = CommandDuty(
+            run=self._run,
+            commands=Commands(Keys("c1")),
+            replica="r.1",
+            board=self.board,
+            slot_names=NAMES,
+            row=self.row,
+            clock=self.clock,
+            wake_parent=self._wake,
+            report=lambda event, **fields: self.told.append((event, fields)),
+        )
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def _run(self, call: Call[Any]) -> Any:
+        if call.script == "command_take":
+            return list(self.waiting.items())
+        assert call.script == "command_answer"
+        _, command_id, _, answer = call.args
+        assert isinstance(answer, bytes)
+        self.waiting.pop(str(command_id), None)
+        self.answers[str(command_id)] = msgspec.json.decode(answer, type=Answer)
+        return None
+
+    def send(self, command_id: str, **fields: Any) -> None:
+        """Leave a command."""
+        self.waiting[command_id] = msgspec.json.encode(Command(**fields))
+
+    def look(self, seconds: float = 1.0) -> None:
+        """Let the duty have its turn."""
+        self.clock.now += int(seconds * NS)
+        self.duty.look(self.clock.now)
+
+    def parent_answers(self, result: ParentAnswer = ParentAnswer.ACCEPTED) -> None:
+        """Let the parent see the request."""
+        self.row.request_result = result
+        self.row.handled_number = self.row.request_number
+
+    @property
+    def request(self) -> tuple[int, int, int, int]:
+        """What stands in the request words."""
+        row = self.row
+        return row.request_verb, row.request_slot, row.request_generation, row.request_number
+
+
+@pytest.fixture
+def world() -> World:
+    """Return one replica."""
+    return World()
+
+
+def test_a_command_becomes_a_request_and_its_answer_comes_back(world: World) -> None:
+    """The parent alone acts; the person learns what it said."""
+    world.send("c1", word=Word.RECYCLE, slot="worker-io-0", by="me")
+    world.look()
+    assert world.request == (Verb.RECYCLE, 3, 4, 1)
+    assert (world.wakes, world.answers, world.duty.period_ns) == (1, {}, PENDING_PERIOD_NS)
+
+    world.parent_answers()
+    world.look(0.02)
+    assert world.answers == {"c1": Answer(is_done=True)}
+    assert world.duty.period_ns == PERIOD_NS
+    assert world.told == [("command_taken", {"word": "recycle", "slot": "worker-io-0", "by": "me", "refused": ""})]
+
+
+def test_a_session_names_one_process_and_no_other(world: World) -> None:
+    """Sent again by the next agent it finds that process gone, and replaces no second one."""
+    world.send("c1", word=Word.RECYCLE, slot="worker-io-0", generation=3)
+    world.look()
+    assert world.request[2] == 3
+
+    world.parent_answers(ParentAnswer.GENERATION_GONE)
+    world.look(0.02)
+    assert not world.answers["c1"].is_done
+    assert "that process is gone" in world.answers["c1"].reason
+
+
+@pytest.mark.parametrize("slot", ["worker-io-7", "web", "agent"])
+def test_only_workers_can_be_named(world: World, slot: str) -> None:
+    """The web process and the agent are the parent's alone."""
+    world.send("c1", word=Word.QUIET, slot=slot)
+    world.look()
+
+    assert world.answers["c1"].reason.startswith(f"there is no worker {slot}")
+    assert world.row.request_number == 0
+
+
+def test_all_workers_at_once(world: World) -> None:
+    """Quiet before maintenance."""
+    world.send("c1", word=Word.QUIET)
+    world.look()
+
+    assert world.request == (Verb.QUIET, EVERY_SLOT, 0, 1)
+
+
+def test_one_command_at_a_time(world: World) -> None:
+    """There is one set of request words, and each answer belongs to one request."""
+    world.send("c1", word=Word.QUIET)
+    world.send("c2", word=Word.RESUME)
+    world.look()
+    world.look(0.02)
+    assert world.request[0] == Verb.QUIET
+
+    world.parent_answers()
+    world.look(0.02)
+    world.look()
+    assert world.request[0] == Verb.RESUME
+
+
+def test_a_request_of_somebody_else_is_not_overwritten(world: World) -> None:
+    """The agent also asks for kills, by the same words."""
+    world.row.request_number = 5
+    world.send("c1", word=Word.QUIET)
+    world.look()
+
+    assert world.row.request_number == 5
+    assert "try again" in world.answers["c1"].reason
+
+
+def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(world: World) -> None:
+    """Else no later command would be taken."""
+    world.send("c1", word=Word.QUIET)
+    world.look()
+    world.look(PARENT_NS / NS + 1)
+
+    assert "no answer in time" in world.answers["c1"].reason
+    assert world.duty.period_ns == PERIOD_NS
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_reload_is_answered_once_it_ended(world: World, *, is_refused: bool) -> None:
+    """That the parent took it says nothing yet."""
+    world.send("c1", word=Word.RELOAD)
+    world.look()
+    world.parent_answers()
+    world.look(5)
+    assert world.answers == {}
+
+    world.board.header.is_reload_refused = int(is_refused)
+    world.board.header.reload_number += 1
+    world.look(0.02)
+    assert world.answers["c1"].is_done is not is_refused
+
+
+def test_a_reload_that_never_ends_is_said_so(world: World) -> None:
+    """The log of the replica knows more."""
+    world.send("c1", word=Word.RELOAD)
+    world.look()
+    world.parent_answers()
+    world.look(RELOAD_NS / NS + 1)
+
+    assert "the log of that replica" in world.answers["c1"].reason
+
+
+def test_a_stop_is_answered_before_it_begins(world: World) -> None:
+    """Nobody may be left to answer afterwards."""
+    world.send("c1", word=Word.STOP)
+    world.look()
+
+    assert world.answers == {"c1": Answer(is_done=True)}
+    assert world.request[0] == Verb.STOP
+    assert world.wakes == 1
+
+
+def test_a_report_shows_the_rows_that_mean_something(world: World) -> None:
+    """A pool has more rows than processes."""
+    world.board.rows[4].is_quiet = 1
+    world.send("c1", word=Word.REPORT)
+    world.look()
+
+    workers = world.answers["c1"].workers
+    assert [(each.slot, each.state, each.busy, each.generation) for each in workers] == [
+        ("worker-io-0", "running", 2, 4),
+        ("worker-io-1", "quiet", 0, 0),
+    ]
+    assert world.row.request_number == 0
+
+
+def test_a_command_of_a_newer_version_is_refused_not_repeated(world: World) -> None:
+    """During a rolling update, the command line may be newer than this replica."""
+    world.waiting["c1"] = b'{"word": "juggle"}'
+    world.look()
+
+    assert "does not know" in world.answers["c1"].reason

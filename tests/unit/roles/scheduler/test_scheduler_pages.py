@@ -1,0 +1,42 @@
+"""In which portions the scheduler reads what is due."""
+
+from __future__ import annotations
+
+from supervisor.core.model import ScheduleDef
+from supervisor.roles.scheduler.reading import AHEAD_MS, FIRST_PAGE, PAGE
+from tests.unit.roles.scheduler.questioned import START_MS, TICK, Bench, Stored
+
+
+def _many(count: int, *, mark_ms: int, phase_ms: int) -> list[Stored]:
+    return [
+        (
+            ScheduleDef(id=f"s{i:03}", template=TICK.template, every_ms=10_000, phase_ms=phase_ms, overlap="allow"),
+            mark_ms,
+        )
+        for i in range(count)
+    ]
+
+
+def test_a_full_page_is_followed_by_the_next() -> None:
+    """Ten thousand at one instant are read in pages, each where the one before ended, and between them what is due fires."""
+    many = _many(FIRST_PAGE + PAGE, mark_ms=START_MS - 9000, phase_ms=1000)
+    bench = Bench()
+    bench.found(*many[:FIRST_PAGE], is_full=True)
+    bench.defined(*many[:FIRST_PAGE])
+    assert bench.step.call.args[:4] == (START_MS + 1000, "s049", START_MS + AHEAD_MS, PAGE)  # type: ignore[union-attr]
+    bench.found(*many[FIRST_PAGE:], is_full=True)
+    bench.defined(*many[FIRST_PAGE:])
+
+    assert bench.script == "schedule_due"
+    assert bench.step.call.args[:2] == (START_MS + 1000, "s299")  # type: ignore[union-attr]  # it is an Ask
+
+
+def test_what_is_due_when_a_term_begins_is_fired_before_the_rest_is_read() -> None:
+    """Reading hundreds ahead takes ten milliseconds, and nothing was fired since the former leader died."""
+    due = _many(FIRST_PAGE, mark_ms=START_MS - 10_000, phase_ms=0)
+    bench = Bench()
+    assert bench.step.call.args[3:7:3] == (FIRST_PAGE, FIRST_PAGE)  # type: ignore[union-attr]  # soon, late
+    bench.found(*due, is_full=True)
+    bench.defined(*due)
+
+    assert [schedule for schedule, _, _ in bench.items()] == [definition.id for definition, _ in due]

@@ -1,0 +1,77 @@
+"""A process that lives follows its configuration by one word of the board."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from supervisor.roles import following
+from supervisor.roles.following import Following
+from supervisor.settings.handover import Brief, Handover
+from supervisor.settings.models import Settings
+
+
+class World:
+    """A header, a handover, and what was done to the log."""
+
+    def __init__(self, handover: Handover, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.handover = handover
+        self.header = SimpleNamespace(config_epoch=0)
+        self.retuned: list[tuple[str, str]] = []
+        monkeypatch.setattr(following.logs, "retune", lambda **log: self.retuned.append((log["level"], log["format"])))
+        seat: Any = SimpleNamespace(
+            board=SimpleNamespace(header=self.header), handover=handover, config_epoch=0, settings=Settings()
+        )
+        self.following = Following(seat)
+
+    def publish(self, number: int, **settings: Any) -> None:
+        """Put a configuration into effect."""
+        self.handover.write(
+            number,
+            in_effect=self.header.config_epoch,
+            plan=b"",
+            settings=Settings.model_validate(settings),
+            brief=Brief("", {}),
+            definitions=(),
+        )
+        self.header.config_epoch = number
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Return a process that started with the first configuration."""
+    handover = Handover()
+    yield World(handover, monkeypatch)
+    handover.close()
+
+
+def test_a_new_configuration_is_told_once(world: World) -> None:
+    """Whoever has more to do about it does it then."""
+    assert world.following.look() == 0
+    world.publish(3)
+
+    assert [world.following.look(), world.following.look()] == [3, 0]
+    assert world.retuned == []
+
+
+def test_the_log_follows_by_itself(world: World) -> None:
+    """Also in a worker that nothing else touches."""
+    world.publish(1, log={"level": "debug"})
+    world.following.look()
+    world.publish(2, log={"level": "debug", "format": "json"})
+    world.following.look()
+
+    assert world.retuned == [("debug", "auto"), ("debug", "json")]
+
+
+def test_one_that_was_overtaken_is_left_out(world: World) -> None:
+    """A process that slept through two reloads finds the number of the third, and reads that."""
+    world.header.config_epoch = 7
+
+    assert world.following.look() == 0
+    world.publish(8, log={"level": "error"})
+    assert world.following.look() == 8
+    assert world.retuned == [("error", "auto")]

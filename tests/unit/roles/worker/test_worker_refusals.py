@@ -1,0 +1,114 @@
+"""Runs that are not executed, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from supervisor.core.model import Kind, Outcome
+from supervisor.roles.worker import refusals as module
+from supervisor.roles.worker.executor import Execution
+from supervisor.store.queues import BrokenRun, FetchedRun
+from tests.unit.roles.worker.executor_stage import Stage, fetched
+
+
+def test_a_run_of_an_unknown_job_waits_uncharged_and_is_dead_after_ten_minutes(stage: Stage, logs: list[Any]) -> None:
+    """A deploy may bring the job, or have taken it away; only this process' own clock counts."""
+    run = fetched("newer")
+
+    first = stage.refuse(run)
+    stage.clock.wall += 10**12  # a wall clock that jumps changes nothing
+    stage.clock.elapsed += 599 * 10**9
+    second = stage.refuse(run)
+    stage.clock.elapsed += 10**9
+    last = stage.refuse(run)
+
+    assert [(ack.outcome, ack.retry_delay_ms) for ack in (first, second)] == [(Outcome.GIVEBACK, 5000)] * 2
+    assert last.outcome is Outcome.DEAD
+    assert last.error is not None
+    assert "no job is called 'newer'" in last.error["message"]
+    assert [entry["log_level"] for entry in logs] == ["error"] * 3
+
+
+def test_an_unknown_job_that_becomes_known_starts_afresh(stage: Stage) -> None:
+    """What the process remembers of refusals ends with them."""
+    run = fetched("newer")
+    stage.refuse(run)
+    stage.registry._jobs["newer"] = stage.registry.get("work")
+    stage.begin(run)
+    del stage.registry._jobs["newer"]
+    stage.clock.elapsed += 601 * 10**9
+
+    assert stage.refuse(run).outcome is Outcome.GIVEBACK
+
+
+def test_refusals_are_remembered_for_a_bounded_number_of_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue full of strangers must not fill this process."""
+    monkeypatch.setattr(module, "UNKNOWN_RUNS_MAX", 10)
+    for number in range(100):
+        run = fetched("newer")
+        stage.refuse(msgspec_replace(run, f"r{number}"))
+
+    assert len(stage.executor._refusals._unknown_since) == 10
+
+
+def msgspec_replace(run: FetchedRun, run_id: str) -> FetchedRun:
+    """Return ``run`` under another id."""
+    envelope = msgspec.structs.replace(run.envelope, id=run_id)
+    return FetchedRun(queue=run.queue, envelope=envelope, attempt=1, crashes=0, interrupts=0, suspect=False)
+
+
+def test_a_run_of_the_other_kind_goes_back_with_its_kind_put_right(stage: Stage) -> None:
+    """A deploy may turn a function into a coroutine while runs of it wait."""
+    ack = stage.refuse(fetched("coroutine"))
+
+    assert (ack.outcome, ack.kind, ack.retry_delay_ms) == (Outcome.GIVEBACK, Kind.ASYNC, 0)
+
+
+def test_arguments_that_do_not_fit_end_the_run_at_once(stage: Stage) -> None:
+    """The same arguments fit no better next time."""
+    ack = stage.refuse(fetched(args={"number": "many"}))
+
+    assert ack.outcome is Outcome.DEAD
+    assert ack.error is not None
+    assert ack.error["type"] == "ArgumentsError"
+    assert "number" in ack.error["message"]
+
+
+def test_a_run_that_cannot_be_read_is_dead(stage: Stage) -> None:
+    """It would come back for ever."""
+    ack = stage.executor.bury(BrokenRun(queue="default", run_id="r1", attempt=1, reason="not JSON"))
+
+    assert (ack.outcome, ack.run_id) == (Outcome.DEAD, "r1")
+
+
+def late(not_after_ms: int | None, **fields: Any) -> FetchedRun:
+    """Return a run that was fetched at 1,700,000,000,000 by Redis' time."""
+    run = fetched()
+    envelope = msgspec.structs.replace(run.envelope, not_after_ms=not_after_ms)
+    return msgspec.structs.replace(run, envelope=envelope, fetched_ms=1_700_000_000_000, **fields)
+
+
+def test_a_run_that_is_too_late_to_start_ends_expired(stage: Stage) -> None:
+    """Nothing failed: it is told in the history, its schedule may go on, and nobody is paged."""
+    ack = stage.refuse(late(1_699_999_999_000))
+
+    assert (ack.outcome, ack.schedule, ack.error, ack.job) == (Outcome.EXPIRED, "nightly", None, "work")
+    assert ack.history_note == "not started within its start deadline, 1 s too late"
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        late(None),
+        late(1_700_000_000_000),
+        late(1_699_999_999_000, attempt=2),
+        late(1_699_999_999_000, crashes=1),
+        late(1_699_999_999_000, interrupts=1),
+    ],
+)
+def test_a_run_that_is_in_time_or_has_begun_before_is_started(stage: Stage, run: FetchedRun) -> None:
+    """The deadline is for the start; a retry after it is still the run that started in time."""
+    assert isinstance(stage.executor.prepare(run), Execution)

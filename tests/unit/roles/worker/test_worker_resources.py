@@ -1,0 +1,218 @@
+"""Resources of one process: opened once, asked how they are, closed in reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from structlog.contextvars import bound_contextvars, merge_contextvars
+from structlog.testing import capture_logs
+
+from supervisor import Resource
+from supervisor.roles.worker import resources as module
+from supervisor.roles.worker.resources import ResourceError, Resources
+from tests.unit.roles.worker.test_worker_context import StillClock, one_turn
+
+trace: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_trace() -> None:
+    trace.clear()
+
+
+class Plain(Resource):
+    """Says what is done to it."""
+
+    is_ill = False
+
+    def open(self) -> None:
+        trace.append(f"open {type(self).__name__}")
+
+    def ping(self) -> None:
+        if type(self).is_ill:
+            raise OSError("gone")
+
+    def close(self) -> None:
+        trace.append(f"close {type(self).__name__}")
+
+
+class Second(Plain):
+    """Another one."""
+
+
+class Slow(Resource):
+    """Opens when the test says so."""
+
+    gate: asyncio.Event
+    fault: BaseException | None = None
+
+    async def open(self) -> None:
+        trace.append("open")
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+
+    async def close(self) -> None:
+        trace.append("close")
+
+
+def test_it_is_opened_once_and_closed_the_last_first() -> None:
+    """What was opened later may need what was opened before."""
+    subject = Resources(StillClock())
+
+    assert subject.get(Plain) is subject.get(Plain)
+    subject.get(Second)
+    subject.close(1.0)
+    subject.close(1.0)
+
+    assert trace == ["open Plain", "open Second", "close Second", "close Plain"]
+
+
+def test_a_close_that_hangs_or_fails_stops_no_other() -> None:
+    """A process that must go does not wait for what does not answer."""
+
+    class Hangs(Plain):
+        def close(self) -> None:
+            threading.Event().wait(60)
+
+    class Fails(Plain):
+        def close(self) -> None:
+            raise OSError("already gone")
+
+    subject = Resources(StillClock())
+    for kind in (Plain, Fails, Hangs):
+        subject.get(kind)
+
+    with capture_logs() as lines:
+        subject.close(0.01)
+
+    assert trace[-1] == "close Plain"
+    assert [line["event"] for line in lines] == ["resource_unclosed", "resource_unclosed"]
+
+
+def test_an_illness_is_told_once_until_it_is_over() -> None:
+    """And whoever asks is told by name."""
+    clock = StillClock()
+    subject = Resources(clock)
+    subject.get(Second)
+
+    with capture_logs() as lines:
+        for is_ill in (True, True, False):
+            Second.is_ill = is_ill
+            subject.look()  # too early: nothing is asked
+            clock.elapsed += round(module.PING_EVERY_S * 1e9)
+            subject.look()
+            assert bool(subject.failing) is is_ill
+
+    assert [line["event"] for line in lines] == ["resource_failing", "resource_back"]
+
+
+async def test_runs_that_come_at_once_wait_for_one_opening() -> None:
+    """Fifty coroutines make one connection."""
+    Slow.gate = asyncio.Event()
+    subject = Resources(StillClock())
+    waiting = [asyncio.create_task(subject.get_async(Slow)) for _ in range(50)]
+    await one_turn()
+    Slow.gate.set()
+
+    found = await asyncio.gather(*waiting)
+    await subject.close_async(1.0)
+
+    assert len({id(one) for one in found}) == 1
+    assert trace == ["open", "close"]
+
+
+async def test_what_is_opened_for_all_is_told_of_no_run() -> None:
+    """The first run that asks is not the one that a failing ping concerns an hour later."""
+    Slow.gate = asyncio.Event()
+    Slow.gate.set()
+    subject = Resources(StillClock())
+
+    with bound_contextvars(run="first"), capture_logs(processors=[merge_contextvars]) as lines:
+        await subject.get_async(Slow)
+    await subject.close_async(1.0)
+
+    assert [line.get("run") for line in lines if line["event"] == "resource_opened"] == [None]
+
+
+async def test_who_gives_up_waiting_takes_nothing_from_the_others() -> None:
+    """The run that came first may be cancelled."""
+    Slow.gate = asyncio.Event()
+    subject = Resources(StillClock())
+    first, second = (asyncio.create_task(subject.get_async(Slow)) for _ in range(2))
+    await one_turn()
+    first.cancel()
+    await one_turn()
+    Slow.gate.set()
+
+    assert isinstance(await second, Slow)
+    await subject.close_async(1.0)
+
+
+@pytest.mark.parametrize("fault", [OSError("no"), SystemExit(1)])
+async def test_a_failed_opening_fails_all_who_wait_and_the_next_tries_again(
+    fault: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even an exit ends the loop."""
+    Slow.gate = asyncio.Event()
+    Slow.gate.set()
+    subject = Resources(StillClock())
+    monkeypatch.setattr(Slow, "fault", fault)
+
+    ends = await asyncio.gather(*(subject.get_async(Slow) for _ in range(3)), return_exceptions=True)
+    monkeypatch.setattr(Slow, "fault", None)
+
+    assert [type(end) for end in ends] == [ResourceError] * 3
+    assert isinstance(await subject.get_async(Slow), Slow)
+    assert trace == ["open", "open"]
+    await subject.close_async(1.0)
+
+
+async def test_an_opening_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that accepts and says nothing."""
+    Slow.gate = asyncio.Event()
+    monkeypatch.setattr(Slow, "timeout_s", 0.001)
+
+    with pytest.raises(ResourceError, match=r"Slow cannot be opened: TimeoutError"):
+        await Resources(StillClock()).get_async(Slow)
+
+
+async def test_asynchronous_ones_are_pinged_and_closed_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, awaited."""
+
+    class Hangs(Slow):
+        async def ping(self) -> None:
+            await asyncio.Event().wait()
+
+        async def close(self) -> None:
+            await asyncio.Event().wait()
+
+    Slow.gate = asyncio.Event()
+    Slow.gate.set()
+    monkeypatch.setattr(module, "PING_S", 0.001)
+    subject = Resources(StillClock())
+    await subject.get_async(Slow)
+    await subject.get_async(Hangs)
+
+    with capture_logs() as lines:
+        await subject.look_async()
+        await subject.close_async(0.01)
+
+    assert list(subject.failing) == [module.name_of(Hangs)]
+    assert [line["event"] for line in lines] == ["resource_failing", "resource_unclosed"]
+    assert trace[-1] == "close"
+
+
+async def test_a_resource_without_methods_serves_both() -> None:
+    """It is a place for what the processes' jobs share."""
+
+    class Shared(Resource):
+        """Nothing to open."""
+
+    subject: Any = Resources(StillClock())
+
+    assert await subject.get_async(Shared) is subject.get(Shared)
+    await subject.close_async(1.0)
