@@ -1,37 +1,46 @@
 """Tenure: periodic and background jobs for replicated Python services.
 
 The public API, at most nine names. Everything else may change between releases.
-Importing this package imports no Redis client: producers and contexts load when first used.
+Each is loaded when first used, so that importing this package costs next to nothing, and declaring jobs imports no
+Redis client: only ``connect`` and ``enqueue`` do.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-from supervisor.core.registry import job
-from supervisor.core.retry import Retry
-
+TYPE_CHECKING = False  # as ``typing`` has it, without importing that
 if TYPE_CHECKING:
-    from supervisor.roles.worker.context import Context, SoftTimeout
-    from supervisor.store.producer import connect, enqueue, enqueue_async
+    from supervisor.core.registry import job
+    from supervisor.core.resource import Resource
+    from supervisor.core.retry import Retry
+    from supervisor.roles.worker.context import Context
+    from supervisor.roles.worker.middleware import Middleware
+    from supervisor.store.producer import connect, enqueue
 
-__all__ = ["Context", "Retry", "SoftTimeout", "connect", "enqueue", "enqueue_async", "job"]
+__all__ = ["Context", "Middleware", "Resource", "Retry", "connect", "enqueue", "job"]
 
-_LAZY = {
+_MODULES = {
     "Context": "supervisor.roles.worker.context",
-    "SoftTimeout": "supervisor.roles.worker.context",
+    "Middleware": "supervisor.roles.worker.middleware",
+    "Resource": "supervisor.core.resource",
+    "Retry": "supervisor.core.retry",
     "connect": "supervisor.store.producer",
     "enqueue": "supervisor.store.producer",
-    "enqueue_async": "supervisor.store.producer",
+    "job": "supervisor.core.registry",
 }
 
 
 def __getattr__(name: str) -> object:
     """Load a public name at its first use."""
-    module = _LAZY.get(name)
+    module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'supervisor' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - nothing is loaded before it is needed
+
     value: object = getattr(import_module(module), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """Return what there is, loaded or not."""
+    return [*globals(), *__all__]

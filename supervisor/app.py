@@ -6,14 +6,12 @@ import jobs, complete the schedules, make the data directory, bind HTTP, check R
 
 from __future__ import annotations
 
-import fcntl
-import gc
 import os
 import re
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,47 +19,54 @@ from typing import Any
 import structlog
 
 from supervisor.clock import SystemClock
-from supervisor.core.board import Board
+from supervisor.core.board import Board, Header
 from supervisor.core.errors import (
     EXIT_CONFIG,
     EXIT_OK,
-    CannotBindError,
-    CannotCreateError,
     ConfigError,
     Problem,
-    StoreRefusedError,
-    StoreUnavailableError,
 )
 from supervisor.core.model import ScheduleDef
 from supervisor.core.registry import registry
+from supervisor.core.reload import Ending
 from supervisor.core.restart import Group
 from supervisor.embedded.valkey import EmbeddedServer
+from supervisor.process import nameplate
+from supervisor.process.child import watch_faults
 from supervisor.process.linux import thread_count
+from supervisor.process.listening import bind
+from supervisor.process.nameplate import NameplateHolder
 from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
+from supervisor.process.reloading import CHECK_NS, CHECK_NS_PER_SCHEDULE, Reloading
 from supervisor.process.scoreboard import allocate
 from supervisor.process.systemd import Notifier
 from supervisor.process.throwaway import run_in_child
 from supervisor.roles import agent, scheduler, web
+from supervisor.roles.preload import preload
 from supervisor.roles.seat import Seat
 from supervisor.roles.worker import entry as worker
 from supervisor.settings.complete import complete, import_jobs
+from supervisor.settings.handover import Handover
 from supervisor.settings.loader import Loaded
-from supervisor.settings.models import Settings, WorkerKind
-from supervisor.store.client import Store
-from supervisor.store.preflight import check
+from supervisor.settings.models import CONCURRENCY_MAX, PREFETCH_MAX, Settings, WorkerKind
+from supervisor.settings.reload_check import ConfigCheck
+from supervisor.store.preflight import report
 from supervisor.telemetry import logs, metrics
+from supervisor.telemetry.lines import FileSink, open_log_file, take_stderr
+from supervisor.version import __version__
 
 EMBEDDED = "embedded"
-REPLICAS_ON_ONE_DIRECTORY_MAX = 100
 PREFLIGHT_TIMEOUT_S = 15.0
 SCHEDULER_HANG_S = 2.0
 AGENT_HANG_S = 3.0
-_Main = Callable[[Seat], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Everything that the children of one tree share. Immutable once built."""
+    """Everything that the children of one tree share. Immutable once built.
+
+    A child that is started after a reload puts the new configuration in its place, in its own copy.
+    """
 
     settings: Settings
     definitions: tuple[ScheduleDef, ...]
@@ -71,19 +76,44 @@ class Tree:
     listener: socket.socket
     names: tuple[str, ...]
     board: Board
+    handover: Handover
+    config_epoch: int = 0
 
     def spec(self, name: str, group: Group, main: _Main, *, pool: str | None = None, **limits: Any) -> SlotSpec:
         """Return the slot ``name``, whose child runs ``main`` on a seat of its own."""
 
         def run(launch: Launch) -> int:
-            _configure_logs(self.settings, self.replica, role=name)
+            tree = self._now(is_worker=pool is not None)
+            tree.configure_logs(role=name)
             metrics.claim_slot(name)
-            return main(self._seat(name, launch, pool))
+            if pool is not None and tree.config_epoch and (problems := import_jobs(tree.settings.jobs)):
+                raise ConfigError(problems)  # the check could import them; what was there for it is gone
+            return main(tree.seat(name, launch, pool), tree)
 
         boot_s = self.settings.supervision.boot_timeout_s
-        return SlotSpec(name=name, role=group.value, run=run, group=group, boot_timeout_s=boot_s, **limits)
+        keep = (*self.handover.descriptors, *((self.listener.fileno(),) if name == "web" else ()))
+        return SlotSpec(
+            name=name, role=group.value, run=run, group=group, pool=pool, boot_timeout_s=boot_s, keep_fds=keep, **limits
+        )
 
-    def _seat(self, name: str, launch: Launch, pool: str | None) -> Seat:
+    def _now(self, *, is_worker: bool) -> Tree:
+        """Return the tree with the configuration that a child started now has to use."""
+        header = self.board.header
+        number = header.worker_epoch if is_worker else header.config_epoch
+        if number == 0:
+            return self
+        settings = self.handover.settings(number, with_schedules=not is_worker)
+        definitions = () if is_worker else self.handover.definitions(number)
+        return replace(self, settings=settings, definitions=definitions, config_epoch=number)
+
+    def configure_logs(self, *, role: str) -> None:
+        """Set up logging for a child; with a log file, all that it writes to standard error goes there."""
+        header = self.board.header
+        file = open_log_file(self.settings.log.file, lambda: header.log_reopens, on_open=_take_stderr)
+        _configure_logs(self.settings, self.replica, role=role, file=file)
+
+    def seat(self, name: str, launch: Launch, pool: str | None) -> Seat:
+        """Return the place of one child in the tree."""
         return Seat(
             settings=self.settings,
             replica=self.replica,
@@ -97,11 +127,20 @@ class Tree:
             redis_url=self.redis_url,
             pool=pool,
             listener=self.listener if name == "web" else None,
+            handover=self.handover,
+            config_epoch=self.config_epoch,
         )
 
 
-def run(loaded: Loaded) -> int:
+_Main = Callable[[Seat, Tree], int]
+
+
+def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     """Run this replica until it is told to stop, and return the exit code.
+
+    Args:
+        loaded: the configuration.
+        load: reads it again, for a reload; raises ConfigError. None: it never changes.
 
     Raises:
         ConfigError: jobs or schedules do not fit, or Redis refuses to serve (exit 78).
@@ -110,14 +149,16 @@ def run(loaded: Loaded) -> int:
     """
     settings = loaded.settings
     replica = _replica_id(settings)
-    _configure_logs(settings, replica, role="supervisor")
+    board_header: list[Header] = []  # once there is a board
+    file = open_log_file(settings.log.file, lambda: board_header[0].log_reopens if board_header else 0)
+    _configure_logs(settings, replica, role="supervisor", file=file)
     definitions = prepare_jobs(loaded)
     server = embedded_server(settings)
     if server is not None:
         server.prepare()
-    metrics_lock = _open_data_directory(Path(settings.data_dir))
+    place, lock = nameplate.claim(Path(settings.data_dir), metrics.prepare)
     redis_url = resolve_redis_url(settings)
-    listener = _bind(settings)
+    listener = _listen(settings)
     if server is None:
         _preflight(loaded, redis_url)
     names = _slot_names(settings)
@@ -130,9 +171,14 @@ def run(loaded: Loaded) -> int:
         listener=listener,
         names=names,
         board=allocate(slots=len(names), inflight=_inflight_entries(settings)),
+        handover=Handover(),
     )
-    code = _parent(tree).run()
-    os.close(metrics_lock)
+    board_header.append(tree.board.header)
+    holder = NameplateHolder(place, replica=replica, cluster=settings.cluster, version=__version__, log=_log)
+    holder.publish(Ending())
+    code = _parent(tree, load or (lambda: loaded), holder.publish).run()
+    holder.ended(code)
+    os.close(lock)
     return code
 
 
@@ -171,22 +217,38 @@ def resolve_redis_url(settings: Settings) -> str:
     return settings.redis.url.get_secret_value() if server is None else server.url
 
 
-def _parent(tree: Tree) -> Parent:
+def _parent(tree: Tree, load: Callable[[], Loaded], publish: Callable[[Ending], None]) -> Parent:
     specs = _specs(tree)
     assert tuple(spec.name for spec in specs) == tree.names
-    # Everything that lives now lives for ever: frozen, a collection in a child does not touch its pages,
-    # so they stay shared (measured: 15.4 to 2.4 MB private per child).
-    gc.collect()
-    gc.freeze()
-    gc.disable()
+    preload()
     supervision = tree.settings.supervision
+    notify = Notifier.from_environment(os.environ, pid=os.getpid())
+    reloading = Reloading(
+        ConfigCheck(
+            settings=tree.settings,
+            definitions=tree.definitions,
+            runs_at_once_max=_inflight_entries(tree.settings) - 1,
+            handover=tree.handover,
+            load=load,
+            prepare=prepare_jobs,
+        ),
+        tree.board.header,
+        SystemClock(),
+        notify=notify,
+        log=_log,
+        follow=lambda plan: logs.retune(level=plan.log_level, format=plan.log_format),
+        publish=publish,
+        check_ns=CHECK_NS + len(tree.definitions) * CHECK_NS_PER_SCHEDULE,
+    )
     return Parent(
         specs,
         tree.board,
         SystemClock(),
         limits=Limits(grace_s=supervision.grace_s, backoff_max_s=supervision.backoff_max_s),
-        notify=Notifier.from_environment(os.environ, pid=os.getpid()),
+        notify=notify,
         log=_log,
+        reloading=reloading,
+        processes={name: pool.processes for name, pool in tree.settings.workers.items()},
     )
 
 
@@ -196,20 +258,17 @@ def _specs(tree: Tree) -> list[SlotSpec]:
     specs = []
     if tree.server is not None:
         specs.append(_embedded_spec(tree, tree.server))
-    specs.append(tree.spec("agent", Group.AGENT, _agent_main(tree), hang_timeout_s=AGENT_HANG_S))
-    specs.append(tree.spec("scheduler", Group.SCHEDULER, _scheduler_main(tree), hang_timeout_s=SCHEDULER_HANG_S))
-    keep = (tree.listener.fileno(),)
-    specs.append(tree.spec("web", Group.WEB, web.main, hang_timeout_s=hang_s, keep_fds=keep))
-    for pool, settings in tree.settings.workers.items():
-        for index in range(settings.processes):
-            name = f"worker-{pool}-{index}"
-            specs.append(tree.spec(name, Group.WORKER, worker.main, pool=pool, hang_timeout_s=hang_s))
+    specs.append(tree.spec("agent", Group.AGENT, _run_agent, hang_timeout_s=AGENT_HANG_S))
+    specs.append(tree.spec("scheduler", Group.SCHEDULER, _run_scheduler, hang_timeout_s=SCHEDULER_HANG_S))
+    specs.append(tree.spec("web", Group.WEB, _run_web, hang_timeout_s=hang_s))
+    for pool, name in _worker_rows(tree.settings):
+        specs.append(tree.spec(name, Group.WORKER, _run_worker, pool=pool, hang_timeout_s=hang_s))
     return specs
 
 
 def _embedded_spec(tree: Tree, server: EmbeddedServer) -> SlotSpec:
     def run(_: Launch) -> int:
-        _configure_logs(tree.settings, tree.replica, role=EMBEDDED)
+        tree.configure_logs(role=EMBEDDED)
         server.exec_locked()
 
     boot_s = tree.settings.supervision.boot_timeout_s
@@ -218,24 +277,38 @@ def _embedded_spec(tree: Tree, server: EmbeddedServer) -> SlotSpec:
     )
 
 
-def _agent_main(tree: Tree) -> _Main:
-    return lambda seat: agent.main(seat, tree.definitions)
+def _run_agent(seat: Seat, tree: Tree) -> int:
+    return agent.main(seat, tree.definitions)
 
 
-def _scheduler_main(tree: Tree) -> _Main:
-    return lambda seat: scheduler.main(seat, tree.definitions)
+def _run_scheduler(seat: Seat, tree: Tree) -> int:
+    return scheduler.main(seat, tree.definitions)
+
+
+def _run_web(seat: Seat, _tree: Tree) -> int:
+    return web.main(seat)
+
+
+def _run_worker(seat: Seat, _tree: Tree) -> int:
+    return worker.main(seat)
 
 
 def _slot_names(settings: Settings) -> tuple[str, ...]:
     first = (EMBEDDED,) if settings.redis.url.get_secret_value() == EMBEDDED else ()
-    pools = settings.workers.items()
-    workers = (f"worker-{pool}-{index}" for pool, each in pools for index in range(each.processes))
-    return (*first, "agent", "scheduler", "web", *workers)
+    return (*first, "agent", "scheduler", "web", *(name for _, name in _worker_rows(settings)))
+
+
+def _worker_rows(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield pool and name of every worker row: fixed for the life of the tree, with room to grow and to replace."""
+    for pool, each in settings.workers.items():
+        for index in range(2 * each.processes + 2):
+            yield pool, f"worker-{pool}-{index}"
 
 
 def _inflight_entries(settings: Settings) -> int:
-    pools = settings.workers.values()
-    return max((pool.concurrency for pool in pools if pool.kind is WorkerKind.ASYNC), default=1) + 1
+    """Return how many runs a worker can note: as many as its pool may ever be told to run at once, by a reload."""
+    kinds = {pool.kind for pool in settings.workers.values()}
+    return (CONCURRENCY_MAX if WorkerKind.ASYNC in kinds else PREFETCH_MAX) + 1
 
 
 def _replica_id(settings: Settings) -> str:
@@ -243,72 +316,30 @@ def _replica_id(settings: Settings) -> str:
     return f"{name}.{secrets.token_hex(3)}"
 
 
-def _open_data_directory(path: Path) -> int:
-    """Make the directory and claim a place for metric files in it; return the descriptor that holds the claim.
-
-    A place is claimed by a lock, so that trees on one directory keep apart and none leaves files for ever.
-    """
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for number in range(REPLICAS_ON_ONE_DIRECTORY_MAX):
-            descriptor = os.open(path / f"metrics-{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                continue
-            metrics.prepare(path / f"metrics-{number}")
-            return descriptor
-    except OSError as error:
-        raise CannotCreateError(
-            f"data_dir {path} cannot be used: {error.strerror or error}; set data_dir (TENURE_DATA_DIR) to a "
-            f"directory that uid {os.getuid()} may write"
-        ) from error
-    raise CannotCreateError(f"data_dir {path} is used by {REPLICAS_ON_ONE_DIRECTORY_MAX} trees already")
-
-
-def _bind(settings: Settings) -> socket.socket:
-    host, port = settings.web.host, settings.web.port
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        listener = socket.create_server((host, port), family=family, backlog=128)
-    except OSError as error:
-        raise CannotBindError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; stop what uses it, or choose another with "
-            f"web.port (TENURE_WEB__PORT; 0 lets the kernel choose)"
-        ) from error
-    _log("http_listening", address=f"{host}:{listener.getsockname()[1]}")
+def _listen(settings: Settings) -> socket.socket:
+    listener = bind(settings.web.host, settings.web.port)
+    _log("http_listening", address=f"{settings.web.host}:{listener.getsockname()[1]}")
     return listener
 
 
 def _preflight(loaded: Loaded, redis_url: str) -> None:
     """Ask Redis, in a child, whether it can serve; a Redis that is down is no reason not to start."""
-    code = run_in_child(lambda: _check_redis(loaded, redis_url), timeout_s=PREFLIGHT_TIMEOUT_S)
+    code = run_in_child(lambda: report(redis_url, loaded.settings, loaded.origin), timeout_s=PREFLIGHT_TIMEOUT_S)
     if code == EXIT_CONFIG:
         raise SystemExit(EXIT_CONFIG)  # the child has said why
     if code != EXIT_OK:
         _log("redis_not_ready", level="warning", consequence="starting unready; the children retry")
 
 
-def _check_redis(loaded: Loaded, redis_url: str) -> int:
-    settings = loaded.settings
-    store = Store.connect(redis_url, settings=settings.redis, name=f"{settings.cluster}:preflight")
-    try:
-        problems = check(store, settings)
-    except StoreUnavailableError as error:
-        _log("redis_unreachable", level="warning", error=str(error))
-        return EXIT_OK
-    except StoreRefusedError as error:
-        problems = [Problem("", "redis.url", str(error))]
-    for problem in problems:
-        placed = replace(problem, where=loaded.origin(*problem.path.split(".")))
-        os.write(2, f"tenure: {placed}\n".encode())
-    return EXIT_CONFIG if problems else EXIT_OK
+def _take_stderr(descriptor: int) -> None:
+    """Send stacks, and what libraries and jobs write to standard error, to the log file too."""
+    take_stderr(descriptor)
+    watch_faults()
 
 
-def _configure_logs(settings: Settings, replica: str, *, role: str) -> None:
+def _configure_logs(settings: Settings, replica: str, *, role: str, file: FileSink | None) -> None:
     log = settings.log
-    logs.configure(level=log.level, format=log.format, cluster=settings.cluster, replica=replica, role=role)
+    logs.configure(level=log.level, format=log.format, cluster=settings.cluster, replica=replica, role=role, file=file)
 
 
 def _log(event: str, /, *, level: str = "info", **fields: object) -> None:

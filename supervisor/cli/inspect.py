@@ -25,7 +25,8 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
     Example:
       tenure status --config /etc/tenure
     """
-    from supervisor.cli.runs import latest_runs, queue_rows
+    from supervisor.cli.queue import queue_rows
+    from supervisor.cli.runs import latest_runs
 
     with connected(load_settings().settings) as connection:
         lease = connection.store.run(connection.leases.view())

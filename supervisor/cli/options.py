@@ -47,7 +47,8 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     ``load_settings(files=(), flags={})`` returns ``Loaded``; files that the command was given
     itself count like --config and replace TENURE_CONFIG, flags are values by path. When the
-    configuration cannot be used, every problem is printed and the command ends with 78.
+    configuration cannot be used, every problem is printed and the command ends with 78; with
+    ``is_strict=False`` it raises ConfigError instead.
     """
 
     @click.option(
@@ -72,11 +73,17 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def command(*args: Any, config_files: tuple[Path, ...], sets: tuple[str, ...], **options: Any) -> Any:
         def load_for_command(
-            *, files: Sequence[Path] = (), flags: Mapping[str, object] | None = None, with_jobs: bool = False
+            *,
+            files: Sequence[Path] = (),
+            flags: Mapping[str, object] | None = None,
+            with_jobs: bool = False,
+            is_strict: bool = True,
         ) -> Loaded:
-            source = click.get_current_context().get_parameter_source("config_files")
+            context = click.get_current_context(silent=True)  # none: the tree runs, and reads everything again
+            source = context.get_parameter_source("config_files") if context is not None else None
             given = () if files and source is ParameterSource.ENVIRONMENT else config_files
-            return load_settings((*given, *files), sets, flags, with_jobs=with_jobs)
+            read = load_settings if is_strict else read_settings
+            return read((*given, *files), sets, flags, with_jobs=with_jobs)
 
         return function(*args, load_settings=load_for_command, **options)
 
@@ -98,6 +105,24 @@ def load_settings(
         flags: values of options by path; a ``settings.overrides.Flag`` names its option in problems.
         with_jobs: when there are problems, import the job modules too and list what they add.
     """
+    try:
+        return read_settings(config_files, sets, flags, with_jobs=with_jobs)
+    except ConfigError as error:
+        fail(error)
+
+
+def read_settings(
+    config_files: Sequence[Path],
+    sets: Sequence[str] = (),
+    flags: Mapping[str, object] | None = None,
+    *,
+    with_jobs: bool = False,
+) -> Loaded:
+    """Return the configuration as ``load_settings`` does.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
     from supervisor.settings.loader import UnusableError, load
 
     files = config_files or [file for file in DEFAULT_FILES if file.exists()][:1]
@@ -105,9 +130,11 @@ def load_settings(
     try:
         return load(files=files, environ=os.environ, flags=given)
     except UnusableError as error:
+        if not with_jobs:
+            raise
         from supervisor.settings.complete import with_late_problems
 
-        fail(with_late_problems(error) if with_jobs else error)
+        raise with_late_problems(error) from error
 
 
 def parse_sets(sets: Sequence[str]) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -13,6 +14,8 @@ import click
 
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
+
+_STDERR = 2
 
 
 @click.command()
@@ -50,6 +53,11 @@ def run(
       TENURE_REDIS__URL=redis://redis:6379/0 tenure run
     """
     _end_by_signal_until_the_tree_starts()
+    _fill_standard_descriptors()
+    gc.disable()  # until the fork everything stays; walks through all of it are a tenth of the time to start
+    from supervisor.telemetry.lean import import_structlog
+
+    import_structlog()
     from supervisor.settings.overrides import Flag
 
     given = {
@@ -59,7 +67,8 @@ def run(
         "redis.url": Flag("--redis-url", redis_url),
         "log.format": Flag("--log-format", log_format),
     }
-    loaded = load_settings(flags={path: flag for path, flag in given.items() if flag.value is not None}, with_jobs=True)
+    flags = {path: flag for path, flag in given.items() if flag.value is not None}
+    loaded = load_settings(flags=flags, with_jobs=True)
     if write_config_to:
         from supervisor.cli.config import write_config
 
@@ -67,17 +76,27 @@ def run(
         return
     from supervisor import app
 
-    _leave(app.run(loaded))
+    _leave(app.run(loaded, lambda: load_settings(flags=flags, with_jobs=True, is_strict=False)))
 
 
 def _end_by_signal_until_the_tree_starts() -> None:
     """Let TERM, INT and QUIT end the start; the parent blocks them before its first fork, and takes them from then on.
 
     The kernel drops a signal without a handler when it is meant for process 1, and that is what this
-    process is in most containers: a stop during the start would be lost.
+    process is in most containers: a stop during the start would be lost. One that came before waits, blocked
+    (``supervisor.__main__``), and is let through here. SIGHUP waits on, for the parent.
     """
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+    for number in numbers:
         signal.signal(number, _end_the_start)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+def _fill_standard_descriptors() -> None:
+    """Open what was closed of 0 to 2: else a socket of ours gets a number to which stacks and warnings are written."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(descriptor)
 
 
 def _end_the_start(number: int, _frame: FrameType | None) -> NoReturn:
@@ -88,8 +107,9 @@ def _end_the_start(number: int, _frame: FrameType | None) -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     # Not sys.exit: interpreter shutdown runs what libraries registered, and the tree is already gone.
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, broken, or never there
+            stream.flush()
     os._exit(code)
 
 

@@ -1,4 +1,4 @@
-"""``tenure runs``, ``queue`` and ``enqueue``: what waits, runs and ended."""
+"""``tenure runs`` and ``enqueue``: what runs and ended."""
 
 from __future__ import annotations
 
@@ -10,44 +10,21 @@ import click
 
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, span
+from supervisor.cli.output import moment, output_option, print_rows, print_value, span
+from supervisor.cli.queue_asking import queue_names
+from supervisor.cli.runs_changes import cancel, requeue, set_priority
 from supervisor.core.errors import TenureError
 from supervisor.store.queue_reads import HistoryEntry, RunView
+from supervisor.telemetry.masking import mask, mask_text
 
 COUNT_MAX = 10_000
 PAGES_MAX = 1000
 
 
-def _queues(connection: Connection) -> list[str]:
-    names: list[str] = connection.store.run(connection.queues.names())
-    return sorted(names)
-
-
-def queue_rows(connection: Connection) -> list[dict[str, Any]]:
-    """Return one row for each queue that was ever used."""
-    rows = []
-    for name in _queues(connection):
-        counts = connection.store.run(connection.queues.counts(name))
-        rows.append(
-            {
-                "queue": name,
-                "ready": counts.ready_total,
-                "running": counts.running,
-                "later": counts.later,
-                "dead": counts.dead,
-                "paused": counts.paused,
-                "oldest_ready": distance(counts.oldest_ready_ms, counts.now_ms),
-                "next_due": moment(counts.next_due_ms),
-                "totals": counts.stats,
-            }
-        )
-    return rows
-
-
 def latest_runs(connection: Connection, *, count: int, queue: str | None = None) -> list[dict[str, Any]]:
     """Return attempts that ended, newest first, over all queues or one."""
     rows: list[dict[str, Any]] = []
-    for name in [queue] if queue else _queues(connection):
+    for name in [queue] if queue else queue_names(connection):
         entries = connection.store.run(connection.queues.recent(name, count))
         rows += [_history_row(name, entry) for entry in entries]
     return sorted(rows, key=lambda row: row["ended"] or "", reverse=True)[:count]
@@ -64,13 +41,13 @@ def _history_row(queue: str, entry: HistoryEntry) -> dict[str, Any]:
         "ended": moment(entry.ended_ms),
         "duration": span(max(0, entry.ended_ms - entry.started_ms) / 1000),
         "session": entry.session,
-        "note": entry.note,
+        "note": mask_text(entry.note),
     }
 
 
 @click.group()
 def runs() -> None:
-    """List runs, or show one with its record."""
+    """List and show runs, cancel them, change their turn."""
 
 
 @runs.command("list")
@@ -96,7 +73,7 @@ def runs_list(*, queue: str | None, is_running: bool, count: int, output: str, l
 
 def _running(connection: Connection, queue: str | None, count: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for name in [queue] if queue else _queues(connection):
+    for name in [queue] if queue else queue_names(connection):
         cursor = "0"
         for _ in range(PAGES_MAX):
             page = connection.store.run(connection.queues.running(name, cursor))
@@ -122,18 +99,32 @@ def _running(connection: Connection, queue: str | None, count: int) -> list[dict
 @config_options
 @output_option
 def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
-    """Show one run: where it is, how its attempts ended, its result with the output tail, its error.
+    """Show one run: where it is and why, its progress, how its attempts ended, its result, its error.
+
+    Of its arguments it shows the names only: any of them may be a secret.
 
     \b
     Example:
       tenure runs show nightly-report@1795055400000
     """
     with connected(load_settings().settings) as connection:
-        view = connection.store.run(connection.queues.show(run_id, _queues(connection)))
+        view = _look(connection, run_id)
     if view is None:
         raise TenureError(f"no run is called {run_id!r}, or its history is gone; `tenure runs list` shows the latest")
     record = _record(view)
     print_value(record, output="yaml" if output == "table" else output)
+
+
+def _look(connection: Connection, run_id: str) -> RunView | None:
+    """Return what is known of a run: of one that ended a while ago too, one queue at a time to hold nobody up."""
+    names = queue_names(connection)
+    view: RunView | None = connection.store.run(connection.queues.show(run_id, names))
+    if view is None or (view.state == "finished" and not view.history):
+        for name in names:
+            older = connection.store.run(connection.queues.show(run_id, [name], scan=COUNT_MAX))
+            if older is not None and older.history:
+                return older
+    return view
 
 
 def _record(view: RunView) -> dict[str, Any]:
@@ -145,38 +136,32 @@ def _record(view: RunView) -> dict[str, Any]:
         "job": envelope.template.job if envelope else next((each.job for each in view.history), None),
         "schedule": envelope.schedule if envelope else None,
         "nominal": moment(envelope.nominal_ms) if envelope else None,
+        "arguments": sorted(envelope.template.args) if envelope else None,
+        "limits": view.limits.split(";") if view.limits else None,
+        "waits_for": _why_blocked(view),
+        "progress": json.loads(view.progress) if view.progress else None,
         "failed_attempts": view.attempts,
         "crashes": view.crashes,
         "interruptions": view.interrupts,
         "session": view.session,
         "due": moment(view.due_ms),
         "died": moment(view.died_ms),
-        "error": view.error,
+        "error": mask(view.error),
         "result": json.loads(view.result) if view.result else None,
         "history": [_history_row(view.queue, entry) for entry in view.history],
     }
     return {key: value for key, value in record.items() if value not in (None, "", {}, [])}
 
 
-@click.group()
-def queue() -> None:
-    """List queues and what waits in them."""
+def _why_blocked(view: RunView) -> str | None:
+    if not view.waits_for:
+        return None
+    held = ", ".join(f"{run_id} in queue {queue}" for queue, run_id in view.holders)
+    return f"concurrency key {view.waits_for}, held by {held or 'nobody any more: it starts soon'}"
 
 
-@queue.command("list")
-@config_options
-@output_option
-def queue_list(*, output: str, load_settings: LoadSettings) -> None:
-    """List queues: ready, running, later and dead runs.
-
-    \b
-    Example:
-      tenure queue list -o json
-    """
-    with connected(load_settings().settings) as connection:
-        rows = queue_rows(connection)
-    columns = ("queue", "ready", "running", "later", "dead", "oldest_ready", "paused")
-    print_rows(rows, columns=columns, output=output, empty="no queue was used yet")
+for each in (cancel, requeue, set_priority):
+    runs.add_command(each)
 
 
 @click.command()

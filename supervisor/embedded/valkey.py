@@ -37,6 +37,7 @@ VERSION_MIN = (6, 2)
 SOCKET_NAME = "redis.sock"
 LOG_NAME = "redis.log"
 SOCKET_PATH_BYTES_MAX = 107  # sun_path holds 108 with the closing zero, see unix(7)
+ROOM_BYTES_MIN = 1 << 16
 _LOCK_POLL_S = 0.1
 _READY_TIMEOUT_S = 0.05
 _PR_SET_PDEATHSIG = 1
@@ -125,7 +126,22 @@ class EmbeddedServer:
             raise self._unusable(error.strerror) from error
         if not os.access(self.data_dir, os.R_OK | os.W_OK | os.X_OK):
             raise self._unusable("not writable")
+        self._check_room()
         find_server()
+
+    def _check_room(self) -> None:
+        """Write a little and take it away again: on a full disk the server would end without a word of why."""
+        path = self.data_dir / f".room-{os.getpid()}"
+        try:
+            try:
+                path.write_bytes(b"\0" * ROOM_BYTES_MIN)
+            finally:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise CannotCreateError(
+                f"data_dir {self.data_dir} takes no data: {error.strerror}; free some of its disk or quota, "
+                f"or set data_dir to another one"
+            ) from error
 
     def _unusable(self, why: str | None) -> CannotCreateError:
         return CannotCreateError(

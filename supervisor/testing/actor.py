@@ -1,8 +1,8 @@
 """Executes the production generators in a world: one actor for one process or thread.
 
-Every answer, error and wake-up of an actor goes through ``_deliver``, which holds it back
-while the actor is paused. Whatever belongs to a step that is over is recognised by its
-number and dropped.
+Every answer, error, wake-up and request of an actor goes through ``_once_running``, which
+holds it back while the actor is paused. Whatever belongs to a step that is over is recognised
+by its number and dropped. So one is enough to hold: the first to arrive ends the step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.lease import MS
 from supervisor.roles.steps import Ask, Listen, Sleep, Step, Steps, Watch
 from supervisor.store.scripts import Call
-from supervisor.testing.world import ReplicaClock, World
+from supervisor.testing.world import Fate, ReplicaClock, World
 
 REFUSED_NS = 1 * MS  # how fast a connection to a server that is down is refused
 
@@ -48,6 +48,7 @@ class Actor:
         self._number = 0  # of the step being executed
         self._step: Step | None = None
         self._paused_until_ns = 0
+        self._held: tuple[int, Callable[[], None]] | None = None  # of which step, and what happens after the pause
 
     @property
     def is_alive(self) -> bool:
@@ -64,6 +65,7 @@ class Actor:
         assert not self.is_alive
         self._steps = steps
         self._paused_until_ns = 0
+        self._held = None
         self._resume(None, None)
 
     def kill(self) -> None:
@@ -77,9 +79,9 @@ class Actor:
         self._paused_until_ns = max(self._paused_until_ns, self._world.now_ns + for_ns)
 
     def unpause(self) -> None:
-        """End a pause now; what waits is delivered as the world goes on."""
+        """End a pause now, and with it a stall: what waits happens at once, not when the pause would have ended."""
         self._paused_until_ns = 0
-        self._world.after(0, self.wake)
+        self._world.after(0, self._go_on)
 
     def wake(self) -> None:
         """Tell a sleeping actor that something changed."""
@@ -99,14 +101,24 @@ class Actor:
                 self._world.after(fate.reply_ns, lambda: self._deliver(number, heard, None))
 
     def _deliver(self, number: int, answer: Any, error: TenureError | None) -> None:
+        self._once_running(number, lambda: self._resume(answer, error))
+
+    def _once_running(self, number: int, act: Callable[[], None]) -> None:
+        """Do ``act`` of step ``number``: now, or when the process runs again."""
         if number != self._number or not self.is_alive:
             return
         wait_ns = self._paused_until_ns - self._world.now_ns
-        if wait_ns > 0:
-            # Arrives now, is read when the process runs again. The first to arrive wins then.
-            self._world.after(wait_ns, lambda: self._deliver(number, answer, error))
-            return
-        self._resume(answer, error)
+        if wait_ns <= 0:
+            act()
+        elif self._held is None:
+            self._held = (number, act)
+            self._world.after(wait_ns, self._go_on)
+
+    def _go_on(self) -> None:
+        """Let happen what waits; where the pause has grown meanwhile, it waits on."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._once_running(*held)
 
     def _resume(self, answer: Any, error: TenureError | None) -> None:
         assert self._steps is not None
@@ -140,17 +152,22 @@ class Actor:
             self.hear()
 
     def _ask(self, step: Ask, number: int) -> None:
-        world, fate = self._world, self._world.network.fate()
+        fate = self._world.network.fate()
         if fate.stall_ns:
             self.pause(fate.stall_ns)
-        timeout_at_ns = self._clock.true_ns(self._clock.elapsed_ns() + step.timeout_ns) + fate.stall_ns
+        self._once_running(number, lambda: self._send(step, number, fate))
+
+    def _send(self, step: Ask, number: int, fate: Fate) -> None:
+        world = self._world
+        timeout_at_ns = self._clock.true_ns(self._clock.elapsed_ns() + step.timeout_ns)
         world.after(timeout_at_ns - world.now_ns, lambda: self._deliver(number, None, _away("no answer in time")))
         if self._link.is_cut or fate.is_request_lost:
             return
-        sent_ns = fate.stall_ns + fate.request_ns
-        world.after(sent_ns, lambda: self._arrive(step.call, number, None if fate.is_reply_lost else fate.reply_ns))
+        reply_ns = None if fate.is_reply_lost else fate.reply_ns
+        world.after(fate.request_ns, lambda: self._arrive(step.call, number, reply_ns))
         if fate.repeated_after_ns is not None:
-            world.after(sent_ns + fate.repeated_after_ns, lambda: self._arrive(step.call, number, None))
+            repeated_ns = fate.request_ns + fate.repeated_after_ns
+            world.after(repeated_ns, lambda: self._arrive(step.call, number, None))
 
     def _arrive(self, call: Call[Any], number: int, reply_ns: int | None) -> None:
         """The request reaches the server, which answers unless the reply is lost."""

@@ -211,6 +211,7 @@ QUICK: dict[bytes, Callable[..., Any]] = {
     b"SCARD": _length(ExpiringMembersSet),
     b"SISMEMBER": _if_absent(0),
     b"SMEMBERS": _nothing_if_absent,
+    b"SRANDMEMBER": _nothing_if_absent,
     b"TIME": _time,
     b"XREVRANGE": _xrevrange,
     b"XLEN": _length(XStream),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -11,12 +10,14 @@ from typing import Any
 from supervisor.clock import Clock
 from supervisor.core.model import Kind, Outcome
 from supervisor.core.registry import registry
+from supervisor.roles.worker.calling import Calling
 from supervisor.roles.worker.executor import Execution, Executor
 from supervisor.store.queues import Ack, FetchedRun, Queues
 from supervisor.store.sessions import Sessions
 from supervisor.testing.server import Server
 
 BATCH = 50
+CLOSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,30 @@ class InlineWorker:
 
 
 def _call(execution: Execution) -> tuple[Any, BaseException | None]:
-    function: Callable[..., Any] = execution.spec.function
     try:
         if execution.spec.kind is Kind.ASYNC:
-            return asyncio.run(function(**execution.arguments)), None
-        return function(**execution.arguments), None
+            return asyncio.run(_coroutine(execution)), None
+        return _plain(execution), None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - how a job ends is what the caller asks for
         return None, error
+
+
+def _plain(execution: Execution) -> Any:
+    if execution.context is None:
+        return execution.spec.function(**execution.arguments)
+    calling = Calling(kind=Kind.SYNC)
+    try:
+        return calling.prepare(execution.spec, execution.context)(**execution.arguments)
+    finally:
+        calling.close(CLOSE_S)
+
+
+async def _coroutine(execution: Execution) -> Any:
+    """Call a coroutine job with resources of its own: each run has its own event loop here."""
+    if execution.context is None:
+        return await execution.spec.function(**execution.arguments)
+    calling = Calling(kind=Kind.ASYNC)
+    try:
+        return await calling.prepare(execution.spec, execution.context)(**execution.arguments)
+    finally:
+        await calling.close_async(CLOSE_S)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from supervisor import job
+from supervisor import Context, Resource, job
 from supervisor.core.model import Outcome
 from supervisor.core.retry import Retry
 
@@ -35,6 +35,25 @@ async def fail_once() -> str:
     if len(seen) < 2:
         raise RuntimeError("not yet")
     return "done"
+
+
+class Notebook(Resource):
+    """Notes that it is opened and closed."""
+
+    async def open(self) -> None:
+        """Note it."""
+        seen.append("open")
+
+    async def close(self) -> None:
+        """Note it."""
+        seen.append("close")
+
+
+@job(name="testing.uses")
+async def uses(notebook: Notebook, ctx: Context) -> str:
+    """Fail, with something to undo."""
+    ctx.on_failure(seen.append, "undone")
+    raise RuntimeError(type(notebook).__name__)
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +94,20 @@ def test_a_paused_leader_is_replaced_and_does_no_harm_afterwards(tenure_cluster:
     nominals = [fired.nominal for fired in cluster.fired("tick")]
     assert len(nominals) == len(set(nominals))
     assert cluster.leader != paused
+
+
+def test_a_resumed_standby_takes_over_as_if_it_had_never_stood_still(tenure_cluster: Any) -> None:
+    """What reached it in the pause is read when it is resumed, not when the pause might have ended."""
+    cluster = tenure_cluster(replicas=2, schedules=TICK)
+    (standby,) = set(cluster.replicas) - {cluster.leader}
+    cluster.pause(standby)
+    cluster.advance("1m")
+    cluster.resume(standby)
+    cluster.advance("1s")
+    cluster.kill(cluster.leader)
+    cluster.advance("6s")
+
+    assert cluster.leader == standby, cluster.history()
 
 
 def test_a_partition_is_survived_and_healed(tenure_cluster: Any) -> None:
@@ -251,6 +284,17 @@ def test_a_failed_run_comes_back(tenure_cluster: Any) -> None:
     assert [item.outcome for item in first] == [Outcome.RETRY]
     assert str(first[0].error) == "not yet"
     assert [(item.outcome, item.value, item.attempt) for item in second] == [(Outcome.OK, "done", 2)]
+
+
+def test_what_stands_around_a_job_stands_around_it_here_too(tenure_cluster: Any) -> None:
+    """Resources are opened for each run, and what was to be undone is."""
+    cluster = tenure_cluster(replicas=1)
+    cluster.enqueue("testing.uses", {})
+
+    (finished,) = cluster.run_pending()
+
+    assert (finished.outcome, str(finished.error)) == (Outcome.RETRY, "Notebook")
+    assert seen == ["open", "undone", "close"]
 
 
 def test_a_second_cluster_in_one_test_is_refused(tenure_cluster: Any) -> None:

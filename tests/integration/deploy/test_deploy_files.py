@@ -56,6 +56,16 @@ def test_every_orchestrator_waits_until_the_stop_is_over(pod: dict[str, Any]) ->
     assert [int(seconds) > STOP_S for seconds in unit] == [True]
 
 
+def test_every_replica_knows_how_long_its_orchestrator_waits(pod: dict[str, Any]) -> None:
+    """A grace that grows beyond it is then refused at the start, and not found out by lost time at a deploy."""
+    compose = _read(ROOT / "deploy/compose.yaml")["services"]["tenure"]
+    (container,) = pod["containers"]
+    told = {each["name"]: each.get("value") for each in container["env"]}["TENURE_SUPERVISION__STOP_TIMEOUT"]
+
+    assert told == f"{pod['terminationGracePeriodSeconds']}s"
+    assert compose["environment"]["TENURE_SUPERVISION__STOP_TIMEOUT"] == compose["stop_grace_period"]
+
+
 def test_pods_need_no_privilege(pod: dict[str, Any]) -> None:
     """Non-root, read-only root file system, no capability, nothing of Kubernetes' own interface."""
     (container,) = pod["containers"]

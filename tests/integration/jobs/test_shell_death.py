@@ -24,7 +24,8 @@ Until = Callable[[Callable[[], bool], str], None]
 PRELUDE = """
 import os, resource, signal, sys
 from jobs.shell import command
-from supervisor import Context, SoftTimeout
+from supervisor import Context
+from supervisor.roles.worker.context import SoftTimeout
 ctx = Context(run_id="a-run", job="shell.command")
 def soft_timeout(number, frame):
     raise SoftTimeout("still running")

@@ -19,7 +19,7 @@ from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.leases import CandidateInfo, LeaseCode, Leases
 from supervisor.store.preflight import acl_rules, check
-from supervisor.store.queues import Queues
+from supervisor.store.queues import Enqueued, Queues
 from supervisor.store.scripts import Call
 from tests.integration.store.clients import Clients
 from tests.topologies import LOOPBACK, Node
@@ -91,7 +91,7 @@ def test_what_a_replica_has_counts(pair: Pair, connect: Clients) -> None:
     """One round trip more, in the same write; the answer is the script's."""
     store = connect(pair.url, **SETTINGS)
     assert store.run(campaign()).code is LeaseCode.GRANTED
-    assert store.run(enqueue()) == [True]
+    assert store.run(enqueue()) == [Enqueued("x", is_new=True)]
 
 
 def test_a_grant_that_no_replica_has_is_no_grant_and_is_found_again(pair: Pair, connect: Clients) -> None:
