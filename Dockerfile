@@ -31,7 +31,8 @@ VOLUME ["/var/lib/tenure"]
 STOPSIGNAL SIGTERM
 # Liveness only: a Redis outage must not make an orchestrator kill every replica at once.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
-  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/livez', timeout=2)"]
-# Exec form: SIGTERM reaches the parent, which is PID 1 and reaps what is orphaned.
-ENTRYPOINT ["tenure"]
+  CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('TENURE_WEB__PORT', '8080') + '/livez', timeout=2)"]
+# Exec form: SIGTERM reaches the parent, which is PID 1 and reaps what is orphaned. The kernel drops what PID 1 has no
+# handler for; blocked from the first instruction on, a stop during Python's start waits until the parent can hear it.
+ENTRYPOINT ["env", "--block-signal=TERM,INT,QUIT,HUP", "tenure"]
 CMD ["run"]

@@ -204,21 +204,26 @@ class Chaos:
 
     def run(self, seconds: float) -> None:
         """Harm for so long, then be calm, then judge."""
-        begin_s = self.now_s()
-        strike_s, tell_s = begin_s, begin_s + 10
-        while (now_s := self.now_s()) < begin_s + seconds:
-            self.tend()
-            if now_s >= strike_s:
-                self.strike()
-                strike_s = self.now_s() + self.rng.uniform(0.5, 2)
-            if now_s >= tell_s:
-                self.progress(now_s - begin_s)
-                tell_s += 10
-            self.pause.wait(0.05)
+        begin_s = self.harm(seconds, first_s=0, between_s=(0.5, 2))
         self.calm()
         self.progress(self.now_s() - begin_s)
         self.stop()
         judge(self.store, self.directory, self.killed_sessions)
+
+    def harm(self, seconds: float, *, first_s: float, between_s: tuple[float, float]) -> float:
+        """Strike again and again for so long, the first time after ``first_s``; return when it began."""
+        begin_s = self.now_s()
+        strike_s, tell_s = begin_s + first_s, begin_s + 10
+        while (now_s := self.now_s()) < begin_s + seconds:
+            self.tend()
+            if now_s >= strike_s:
+                self.strike()
+                strike_s = self.now_s() + self.rng.uniform(*between_s)
+            if now_s >= tell_s:
+                self.progress(now_s - begin_s)
+                tell_s += 10
+            self.pause.wait(0.05)
+        return begin_s
 
     def calm(self) -> None:
         """Put everything right, and wait until all that was owed by then is done."""

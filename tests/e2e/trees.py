@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,21 @@ COMMAND = (sys.executable, "-m", "supervisor")
 class Tree:
     """One replica: the command, its log, its processes."""
 
-    def __init__(self, directory: Path, name: str, *arguments: str, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        *arguments: str,
+        environ: dict[str, str] | None = None,
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        """Start it; ``wrapper`` is a command that executes the rest of its line."""
         self.name = name
         self.log_path = directory / f"{name}.log"
         self.environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", **(environ or {})}
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, "run", *arguments],
+                [*wrapper, *COMMAND, "run", *arguments],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -38,16 +47,23 @@ class Tree:
             )
         self.pid = self.process.pid
         self._left: list[psutil.Process] = []  # of its family, when it was killed
+        self._events: list[dict[str, Any]] = []
+        self._events_by_name: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._read_bytes = 0  # of the log, so far
 
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return the log's lines, or those of one event."""
-        found = []
-        for line in self.log_path.read_text(errors="replace").splitlines():
-            if line.startswith("{"):
-                entry = json.loads(line)
-                if name is None or entry["event"] == name:
-                    found.append(entry)
-        return found
+        with self.log_path.open("rb") as log:
+            log.seek(self._read_bytes)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    break  # being written
+                self._read_bytes += len(line)
+                if line.startswith(b"{"):
+                    entry = json.loads(line.decode(errors="replace"))
+                    self._events.append(entry)
+                    self._events_by_name[entry["event"]].append(entry)
+        return list(self._events if name is None else self._events_by_name[name])
 
     def wait_for(self, name: str, bound_s: float = WAIT_S_MAX, **fields: Any) -> dict[str, Any]:
         """Return the first event ``name`` with these fields, once it is there."""

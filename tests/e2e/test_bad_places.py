@@ -1,0 +1,143 @@
+"""Places that a tree writes to, and that take nothing: the log, the disk, shared memory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.servers import Server
+from tests.e2e.trees import COMMAND, ROOT, Tree, tenure
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+WITHOUT_ROOM = ("bash", "-c", 'ulimit -S -f 48; exec "$0" "$@"')
+"""A limit on the size of every file stands for a full disk: it needs no privilege, and the errors take the same way."""
+
+
+SMALL = """
+version: 1
+jobs: [jobs.shell]
+workers: {cpu: {kind: sync, processes: 1, queues: [default, shell]}}
+web: {port: 0}
+log: {format: json}
+"""
+"""A tree whose board is within that limit too: memory that several processes share counts as a file."""
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+def status(port: int, path: str) -> int:
+    """Return the status of one GET; 0 without an answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def workers(parent: int) -> list[int]:
+    """Return the worker processes of a tree."""
+    found = []
+    for each in psutil.Process(parent).children():
+        with suppress(psutil.NoSuchProcess):
+            if each.name().startswith("worker"):
+                found.append(each.pid)
+    return found
+
+
+@pytest.fixture
+def run_into(short_directory: Path) -> Iterator[Callable[[int, int], subprocess.Popen[bytes]]]:
+    """Start a tree that writes its log to a descriptor."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(descriptor: int, port: int) -> subprocess.Popen[bytes]:
+        command = [*COMMAND, "run", "--port", str(port), "--log-format", "json"]
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        started.append(
+            subprocess.Popen(command, stdout=descriptor, stderr=descriptor, cwd=short_directory, env=environ)
+        )
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("how", ["a pipe that nobody reads", "a pipe whose reader is gone"])
+def test_a_log_that_nobody_takes_holds_up_nothing(
+    run_into: Callable[[int, int], subprocess.Popen[bytes]], how: str
+) -> None:
+    """Start, replacement and stop go on; a line waits a second for room, once, and then lines are dropped."""
+    reader, writer = os.pipe()
+    port = free_port()
+    process = run_into(writer, port)
+    if how == "a pipe that nobody reads":
+        size = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        os.write(writer, b"\n" * size)
+    else:
+        os.close(reader)
+    wait_until(lambda: status(port, "/readyz") == 200, what="the tree to be ready")
+
+    before = workers(process.pid)
+    os.kill(before[0], signal.SIGKILL)
+    wait_until(lambda: set(workers(process.pid)) - set(before), what="another worker")
+    process.terminate()
+
+    assert process.wait(30) == 0
+
+
+def test_a_disk_without_room_is_named_by_who_needs_it(short_directory: Path) -> None:
+    """Exit 73: the server that holds the data would only die, without a word of why."""
+    done = subprocess.run(
+        [*WITHOUT_ROOM, *COMMAND, "run", "--port", "0"],
+        cwd=short_directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 73, done.stderr
+    assert "takes no data" in done.stderr
+    assert "tree_starting" not in done.stderr
+
+
+def test_a_disk_without_room_costs_metrics_when_the_data_is_elsewhere(short_directory: Path, server: Server) -> None:
+    """Every child says that it counts in memory; jobs run, and the stop is clean."""
+    environ = {"TENURE_REDIS__URL": server.url}
+    (short_directory / "tenure.yaml").write_text(SMALL)
+    tree = Tree(short_directory, "full", "--config", "tenure.yaml", environ=environ, wrapper=WITHOUT_ROOM)
+    try:
+        tree.wait_for("tree_ready")
+        assert tree.wait_for("metrics_in_memory", role="web")["consequence"] == "not scraped"
+        done = tenure(
+            short_directory, "enqueue", "shell.command", 'command=["true"]', "--config", "tenure.yaml", environ=environ
+        )
+        assert done.returncode == 0, done.stderr
+        tree.wait_for("run_finished")
+        assert tree.get("/metrics")[0] == 200
+        assert {each["generation"] for each in tree.events("child_started")} == {1}
+        tree.terminate()
+        assert tree.wait() == 0
+    finally:
+        tree.close()

@@ -1,0 +1,16 @@
+"""``python -m tests.machines container|systemd``: proofs that need a whole machine."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.machines import container, service
+from tests.machines.proof import main
+
+PROOFS = {"container": container.prove, "systemd": service.prove}
+
+if __name__ == "__main__":
+    name = sys.argv[1] if len(sys.argv) == 2 else ""
+    if name not in PROOFS:
+        sys.exit(f"usage: python -m tests.machines {'|'.join(PROOFS)}")
+    sys.exit(main(f"e2e-{name}", PROOFS[name]))
