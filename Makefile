@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 1000
 SECONDS ?= 60
+RUNS ?= 20000
 PYTEST_WORKERS ?= 2
 CONFIG ?= config/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check unit sim sim-mutants model e2e chaos bench bench-election bench-presence bench-schedules cron-scan deploy-check clean
+.PHONY: help run test check unit sim sim-mutants model e2e e2e-systemd e2e-container chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers cron-scan deploy-check clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -55,8 +56,17 @@ model: $(VENV)/.dev  ## Explore the lease and fire protocol exhaustively, beyond
 e2e: $(VENV)/.dev  ## Run whole trees as a user would: kill -9, two replicas, crontab
 	$(BIN)/python -m pytest -q tests/e2e
 
+e2e-systemd: $(VENV)/.dev  ## Boot a real systemd and hold the unit against its comments; needs root, systemd-nspawn, mmdebstrap
+	$(BIN)/python -m tests.machines systemd
+
+e2e-container: $(VENV)/.dev  ## Build and run the image; needs root, podman, runc, mmdebstrap
+	$(BIN)/python -m tests.machines container
+
 chaos: $(VENV)/.dev  ## Kill, pause and restart everything at random: make chaos SECONDS=120
 	$(BIN)/python -m tests.e2e.chaos --seconds $(SECONDS)
+
+chaos-workers: $(VENV)/.dev  ## Kill, pause and restart all around many runs: make chaos-workers RUNS=100000 SECONDS=300
+	$(BIN)/python -m tests.e2e.chaos_workers --runs $(RUNS) --seconds $(SECONDS)
 
 bench: $(VENV)/.dev  ## Measure; prints medians and ratios
 	$(BIN)/python -m bench
@@ -69,6 +79,17 @@ bench-presence: $(VENV)/.dev  ## Count wrong takeovers by presence under stalls,
 
 bench-schedules: $(VENV)/.dev  ## Measure schedules against their goals (minutes): make bench-schedules ROWS=rate-1000,cost
 	$(BIN)/python -m bench.schedules $(if $(ROWS),--rows $(ROWS))
+
+bench-workers: $(VENV)/.dev  ## Measure queues and workers against their goals (minutes): make bench-workers ROWS=async,killed
+	$(BIN)/python -m bench.workers $(if $(ROWS),--rows $(ROWS))
+
+$(VENV)/peers/bin/gunicorn: | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check gunicorn uvicorn circus supervisor 'setuptools<81'
+
+bench-supervision: $(VENV)/.dev $(VENV)/peers/bin/gunicorn  ## Measure the process tree against its goals and beside its peers (10 minutes): ROWS=death,idle
+	$(BIN)/python -m bench.supervision_peers $(VENV)/peers/bin
+	$(BIN)/python -m bench.supervision $(if $(ROWS),--rows $(ROWS))
 
 cron-scan: $(VENV)/.dev  ## Compare the cron engine with brute force in every time zone, 2024 to 2030 (minutes)
 	$(BIN)/python -m tests.cron_scan

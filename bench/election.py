@@ -7,17 +7,11 @@ machine and on what else it does.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-import tempfile
-from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import chaos_rounds, electors, failovers, idle, succession, takeovers
-from bench.table import Goal, Result, Row, print_json, print_results
+from bench.program import run
+from bench.table import Goal, Row
 
 ROWS = (
     Row(
@@ -107,48 +101,5 @@ ROWS = (
 )
 
 
-def main() -> int:
-    """Measure the rows that were asked for and print one table."""
-    options = _options()
-    asked = options.rows.split(",") if options.rows else [row.name for row in ROWS if not row.is_optional]
-    rows = [row for row in ROWS if row.name in asked or (options.chaos and row.name == "chaos")]
-    results: list[Result] = []
-    # On standard error, so that --json leaves standard output to the program that reads it.
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        for row in rows:
-            results += _run(row, options.rounds or row.rounds, progress)
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    (print_json if options.json else print_results)(results)
-    return int(any(result.verdict not in {"", "holds"} for result in results))
-
-
-def _options() -> argparse.Namespace:
-    names = ", ".join(row.name for row in ROWS)
-    parser = argparse.ArgumentParser(prog="python -m bench.election", description=__doc__)
-    parser.add_argument("--rows", help=f"only these, by comma: {names}")
-    parser.add_argument("--rounds", type=int, help="of each row, instead of its own number")
-    parser.add_argument("--chaos", action="store_true", help="also 200 rounds of random kills: about five minutes")
-    parser.add_argument("--json", action="store_true", help="print every sample")
-    options = parser.parse_args()
-    unknown = set((options.rows or "").split(",")) - {"", *(row.name for row in ROWS)}
-    if unknown:
-        parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {names}")
-    return options
-
-
-def _run(row: Row, rounds: int, progress: Progress) -> list[Result]:
-    """Measure one row; a failure costs that row only, and is shown in its place."""
-    task = progress.add_task(row.name, total=rounds)
-    with tempfile.TemporaryDirectory(prefix="tenure-bench-", ignore_cleanup_errors=True) as directory:
-        try:
-            samples = row.measure(Path(directory) / "b", rounds, lambda: progress.advance(task))
-        except AssertionError as error:
-            failure = " ".join(str(error).split())
-            return [Result(line, failure=failure) for line in (row, *row.parts)]
-    parts = [Result(part, type(samples)(samples.parts[part.name])) for part in row.parts]
-    return [Result(row, samples), *parts]
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("bench.election", __doc__, ROWS))
