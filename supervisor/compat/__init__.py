@@ -1,0 +1,1 @@
+"""What lets services written for other schedulers run here with little more than other imports."""
