@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from tests.canary import show_nothing_secret
 from tests.waiting import WAIT_S_MAX, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -121,9 +122,11 @@ class Tree:
         """Return status and body of one GET."""
         try:
             with urllib.request.urlopen(f"http://{self.address()}{path}", timeout=10) as reply:
-                return reply.status, reply.read().decode()
+                status, body = reply.status, reply.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            status, body = error.code, error.read().decode()
+        show_nothing_secret(body, where=f"{path} of {self.name}")
+        return status, body
 
     def end(self) -> None:
         """Kill it, without waiting for its family."""
@@ -136,6 +139,8 @@ class Tree:
         self.end()
         self.process.wait(30)
         psutil.wait_procs(self._left, timeout=10)
+        if self.log_path.exists():  # a test may end it twice
+            show_nothing_secret(self.log_path.read_bytes(), where=f"the log of {self.name}")
 
 
 def end_all(trees: Sequence[Tree]) -> None:
@@ -148,7 +153,7 @@ def end_all(trees: Sequence[Tree]) -> None:
 
 def tenure(directory: Path, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(
+    done = subprocess.run(
         [*COMMAND, *arguments],
         capture_output=True,
         text=True,
@@ -157,3 +162,5 @@ def tenure(directory: Path, *arguments: str, environ: dict[str, str] | None = No
         timeout=WAIT_S_MAX,
         check=False,
     )
+    show_nothing_secret(done.stdout + done.stderr, where=f"tenure {' '.join(arguments[:2])}")
+    return done

@@ -15,6 +15,7 @@ from supervisor.embedded.valkey import bundled_server, find_server
 from supervisor.settings.models import RedisSettings
 from supervisor.store.client import AsyncStore, Store
 from supervisor.store.keys import Keys
+from tests.canary import keys_with_secrets
 from tests.waiting import wait_until
 
 
@@ -80,6 +81,8 @@ class Server:
     def close(self) -> None:
         for store in self._stores:
             store.close()
+        with self.raw() as raw:
+            assert keys_with_secrets(raw) == []
 
 
 BOUNDED = ("hist", "schedule:log", "events")  # capped by their scripts
