@@ -1,0 +1,121 @@
+"""Imports over HTTP, against a server that answers, delays, lies and redirects."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from supervisor.core.errors import ConfigError
+from supervisor.settings.cloudforet_fetch import BYTES_MAX
+from supervisor.settings.loader import Loaded, load
+
+SHARED = (
+    "QUEUES: {q: {backend: x.RedisQueue, host: redis, port: 6379, channel: c}}\n"
+    "SCHEDULERS: {s: {backend: a.B, queue: q, interval: 60}}\n"
+    "STOLEN: ${file:/etc/hostname}\n"
+)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One path for each way of answering."""
+
+    released = threading.Event()
+
+    def do_GET(self) -> None:
+        match self.path:
+            case "/shared.yaml":
+                self._answer(200, SHARED.encode())
+            case "/large":
+                self._answer(200, b"#" * (BYTES_MAX + 1))
+            case "/elsewhere":
+                self._answer(302, b"", Location="file:///etc/hostname")
+            case "/never":
+                self.released.wait(60)
+            case _:
+                self._answer(404, b"")
+
+    def _answer(self, code: int, body: bytes, **headers: str) -> None:
+        self.send_response(code)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """An HTTP server; its address."""
+    _Handler.released.clear()
+    found = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    found.daemon_threads = True
+    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{found.server_port}"
+    _Handler.released.set()
+    found.shutdown()
+    found.server_close()
+    thread.join()
+
+
+def loaded(directory: Path, entry: str) -> Loaded:
+    file = directory / "config.yaml"
+    file.write_text(f"GLOBAL: {{}}\nIMPORT:\n  - {entry}\n")
+    return load(files=[file], environ={}, flags={}, compat="cloudforet")
+
+
+def problem(directory: Path, entry: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        loaded(directory, entry)
+    return str(caught.value.problems[0])
+
+
+def test_x12_an_import_over_http_works(tmp_path: Path, server: str) -> None:
+    """The original called a function that Python 3 does not have; references in it stay texts here."""
+    digest = hashlib.sha256(SHARED.encode()).hexdigest()
+    found = loaded(tmp_path, f"{{url: '{server}/shared.yaml', sha256: {digest}, timeout: 20s}}")
+    assert list(found.settings.schedules) == ["s"]
+    assert found.settings.cloudforet.config["STOLEN"] == "${file:/etc/hostname}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ("'{server}/absent.yaml'", "answered 404; correct it, or write {url: …, optional: true}"),
+        ("{url: '{server}/large', timeout: 20s}", "is larger than 8 MiB"),
+        ("{url: '{server}/elsewhere', timeout: 20s}", "answered 302"),
+        ("{url: '{server}/never', timeout: 300ms}", "did not answer within 0.3s"),
+        ("'http://127.0.0.1:1/x'", "cannot be reached"),
+        ("{url: '{server}/shared.yaml', sha256: " + "f" * 64 + "}", "has another sha256"),
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_a_problem_with_its_reason(
+    tmp_path: Path, server: str, entry: str, why: str
+) -> None:
+    """Missing, too large, redirected off the network, silent, closed, changed."""
+    found = problem(tmp_path, entry.replace("{server}", server))
+    assert found.startswith(f"{tmp_path}/config.yaml:3: IMPORT[0]: http://127.0.0.1:")
+    assert why in found
+
+
+def test_an_optional_import_that_does_not_answer_is_said_and_left_out(tmp_path: Path, server: str) -> None:
+    """`optional: true` beside the URL."""
+    file = tmp_path / "application.yaml"
+    file.write_text(SHARED.rpartition("STOLEN")[0] + f"IMPORT: [{{url: '{server}/absent', optional: true}}]\n")
+    found = load(files=[file], environ={}, flags={}, compat="cloudforet")
+    assert list(found.settings.schedules) == ["s"]
+    assert found.conversion is not None
+    assert any("answered 404; it is optional" in notice for notice in found.conversion.notices)
+
+
+def test_credentials_in_a_url_are_not_told(tmp_path: Path) -> None:
+    """A problem names the place without the password."""
+    found = problem(tmp_path, "'http://me:hunter2@127.0.0.1:1/x'")
+    assert "hunter2" not in found

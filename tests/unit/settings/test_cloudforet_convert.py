@@ -1,0 +1,107 @@
+"""`tenure config convert`: native YAML that means the same, without secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from supervisor.cli.config import config_group
+from supervisor.settings.loader import Loaded, load
+from tests.canary import CANARY
+from tests.unit.settings.cloudforet_desk import DATA, QUEUES, CloudforetDesk, completed
+
+FIXTURES = [
+    ("identity-values.yaml",),
+    ("inventory-values.yaml",),
+    ("s00/scheduler.py",),
+    ("s01/application.yaml",),
+    ("s02/application.yaml",),
+    ("s03/config.yaml", "s03/application.yaml"),
+    ("s08/supervisor.yaml",),
+    ("s10/config.yaml",),
+    ("s11/conf/global_conf.py",),
+    ("s12/application.yaml",),
+]
+
+
+def converted(*files: Path | str) -> str:
+    result = CliRunner().invoke(config_group, ["convert", *map(str, files)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def facts(loaded: Loaded) -> tuple[object, ...]:
+    settings = loaded.settings
+    return completed(loaded), settings.workers, settings.redis, settings.cloudforet, settings.replica, settings.log
+
+
+@pytest.mark.parametrize("names", FIXTURES, ids=lambda names: names[-1])
+def test_what_is_written_loads_natively_and_means_the_same(cloudforet: CloudforetDesk, names: tuple[str, ...]) -> None:
+    """Definitions, pools, Redis, packages and queues are equal; only secrets have to be given."""
+    for directory in {name.partition("/")[0] for name in names if "/" in name}:
+        cloudforet.copy(directory)
+    files = [cloudforet.directory / name if "/" in name else DATA / name for name in names]
+    native_file = cloudforet.write("tenure.yaml", converted(*files))
+    native = load(files=[native_file], environ={"REDIS_PASSWORD": "s3cret-of-redis"}, flags={})
+    for ours, theirs in zip(facts(native), facts(cloudforet.load(*files)), strict=True):
+        assert ours == theirs
+    assert native.conversion is None
+
+
+def test_no_secret_is_written(cloudforet: CloudforetDesk) -> None:
+    """Passwords and tokens become variables that the head of the file lists; references stay what they are."""
+    cloudforet.write("secrets/token", "t0ken-in-a-file")
+    cloudforet.write(
+        "etc/application.yaml",
+        f"{QUEUES.replace('channel: c', f'channel: c, password: {CANARY}-2')}"
+        "TOKEN: ${file:../secrets/token}\n"
+        f"DATABASES: {{default: {{host: mongo, password: {CANARY}-3, uri: 'mongodb://me:{CANARY}-4@mongo/db'}}}}\n"
+        f"SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 60, options: {{api_key: {CANARY}-5}}}}}}\n",
+    )
+    text = converted("etc/application.yaml")
+    assert CANARY not in text
+    assert "t0ken" not in text
+    assert "password: ${env:REDIS_PASSWORD}" in text
+    assert "SCHEDULERS.s.api_key: lies in Redis with every run" in text
+    assert "# set the variable REDIS_PASSWORD: redis.password was a secret in the original" in text
+    assert f"token: ${{file:{(cloudforet.directory / 'secrets/token').resolve()}}}" in text.replace("etc/../", "")
+
+
+def test_a_file_with_problems_writes_nothing_and_ends_with_78(cloudforet: CloudforetDesk) -> None:
+    """Every problem on standard error."""
+    cloudforet.write("application.yaml", f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 0}}}}\n")
+    result = CliRunner().invoke(config_group, ["convert", "application.yaml", "-o", "tenure.yaml"])
+    assert result.exit_code == 78
+    assert "application.yaml:2: SCHEDULERS.s.interval: must be above 0" in result.output
+    assert not Path("tenure.yaml").exists()
+
+
+def test_a_variable_of_the_shell_does_not_end_up_in_the_file(
+    cloudforet: CloudforetDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TENURE_REDIS__URL decides for a run, not for what the files say."""
+    monkeypatch.setenv("TENURE_REDIS__URL", "embedded")
+    cloudforet.write("application.yaml", f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 60}}}}\n")
+    assert "url: redis://redis:6379/0" in converted("application.yaml")
+
+
+def test_every_command_that_reads_the_configuration_takes_the_format(
+    cloudforet: CloudforetDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By option, by variable, and by the variable with which the original was told its file."""
+    cloudforet.write(
+        "application.yaml", f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 60}}}}\nODD: 1\n"
+    )
+    option = ["--compat", "cloudforet", "-c", "application.yaml"]
+    validated = CliRunner().invoke(config_group, ["validate", "--no-jobs", *option])
+    assert "ok: application.yaml (1 schedules, 1 pools)" in validated.output
+    assert "note: not used by the supervisor, kept for jobs under cloudforet.config: ODD" in validated.output
+    shown = CliRunner().invoke(config_group, ["show", "--sources", *option])
+    assert "schedules.s.every: 1m" in shown.output
+    assert "# application.yaml:2" in shown.output
+    for name, value in (("TENURE_COMPAT", "cloudforet"), ("SPACEONE_CONFIG_FILE", "application.yaml")):
+        monkeypatch.setenv(name, value)
+    assert CliRunner().invoke(config_group, ["show", "--sources"]).output == shown.output
+    assert CliRunner().invoke(config_group, ["validate", "--compat", "cronicle"]).exit_code == 2

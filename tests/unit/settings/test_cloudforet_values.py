@@ -1,0 +1,193 @@
+"""Every value of the original's timing keys: what it means here, or what is said about it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.unit.settings.cloudforet_desk import QUEUES, CloudforetDesk, due, notices
+
+START = datetime(2025, 1, 1, 10, 20, tzinfo=UTC)
+START_MS = int(START.timestamp() * 1000)
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("keys", "trigger"),
+    [
+        ("interval: 1\nminute: ':15'", {"cron": "15 * * * *"}),
+        ("interval: 1\nminute: :15", {"cron": "15 * * * *"}),
+        ("interval: 1\nminute: '15:30'", {"cron": "30 15 * * * *"}),
+        ("interval: 1\nminute: 0", {"cron": "0 * * * *"}),
+        ("interval: 1\nminute: 59", {"cron": "59 * * * *"}),
+        ("minute: ':21'", {"cron": "21 * * * *"}),
+        ("interval: 2\nminute: ':00'", {"cron": "0 */2 * * *"}),
+        ("interval: 24\nminute: ':30'", {"cron": "30 0 * * *"}),
+        ("interval: 5\nminute: ':07'", {"every": "5h", "phase": "7m"}),
+        ("interval: 3600\nminute: ':00'\nunit: hours", {"every": "3600h"}),
+        ("interval: 168\nminute: ':00'", {"every": "168h"}),
+        ("interval: 60", {"every": "1m"}),
+        ("interval: '30'", {"every": "30s"}),
+        ("interval: 1.5", {"every": "1500ms"}),
+        ("interval: 10s", {"every": "10s"}),
+        ("interval: 5\nunit: hours", {"every": "5h"}),
+        ("rule: '*/5 * * * *'", {"cron": "*/5 * * * *"}),
+        ("rule: '0 0 * * * 30'", {"cron": "30 0 0 * * *"}),
+    ],
+)
+def test_a_timing_is_what_the_original_made_of_it(
+    cloudforet: CloudforetDesk, keys: str, trigger: dict[str, str]
+) -> None:
+    """Each accepted row of the table of values becomes one native trigger."""
+    found = cloudforet.entry(keys)
+    assert {key: found[key] for key in ("cron", "every", "phase") if key in found} == trigger
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        (
+            "interval: 1\nminute: 15:30",
+            "application.yaml:7: SCHEDULERS.s.minute: '15:30' is a base-60 number to some YAML parsers; quote it",
+        ),
+        ("interval: 1\nminute: '15'", "application.yaml:7: SCHEDULERS.s.minute: must be ':MM' or 'MM:SS', got '15'; write ':15'"),
+        ("interval: 1\nminute: ':60'", "application.yaml:7: SCHEDULERS.s.minute: must be ':MM' or 'MM:SS', got ':60'"),
+        ("interval: 1\nminute: 930", "application.yaml:7: SCHEDULERS.s.minute: must be 0 to 59 as a number, got 930; was 15:30 meant? quote it"),
+        ("interval: 1\nminute: true", "application.yaml:7: SCHEDULERS.s.minute: must be ':MM' or 'MM:SS', got true"),
+        ("interval: true", "application.yaml:6: SCHEDULERS.s.interval: must be a number, got true; write how many seconds"),
+        ("interval: 0", "application.yaml:6: SCHEDULERS.s.interval: must be above 0 and at most 316224000, got 0; python-core would run for ever"),
+        ("interval: -5", "application.yaml:6: SCHEDULERS.s.interval: must be above 0 and at most 316224000, got -5"),
+        ("interval: soon", "application.yaml:6: SCHEDULERS.s.interval: must be a number, got 'soon'; write 30, or 30s with a unit"),
+        ("interval: 1.5\nminute: ':00'", "application.yaml:6: SCHEDULERS.s.interval: must be whole hours, got 1.5"),
+        ("rule: * * * * *", "application.yaml:6:12: is not YAML: did not find expected alphabetic or numeric character; quote it:"),
+        ("rule: 5", "application.yaml:6: SCHEDULERS.s.rule: must be text, got 5; quote it"),
+        ("rule: '61 * * * *'", 'application.yaml:6: SCHEDULERS.s.rule: cron "61 * * * *": minute "61" at character 1'),
+        ("rule: '* * * * *'\ninterval: 5", "application.yaml:7: SCHEDULERS.s.interval: not accepted by a cron schedule; remove it"),
+        ("interval: 60\ncolour: red", "application.yaml:7: SCHEDULERS.s.colour: is not a setting of a scheduler; remove it"),
+        ("intervall: 60\nminute: ':00'", "application.yaml:6: SCHEDULERS.s.intervall: is not a setting of a scheduler; did you mean interval?"),
+        ("interval: 60\nunit: days", "application.yaml:7: SCHEDULERS.s.unit: must be seconds or hours, got 'days'"),
+        ("interval: 60\nenabled: maybe", "application.yaml:7: SCHEDULERS.s.enabled: must be true or false, got 'maybe'"),
+        ("interval: 60\nmisfire: once", "application.yaml:7: SCHEDULERS.s.misfire: is not known, got 'once'; write coalesce, skip, all"),
+        ("interval: 60\nphase: now", "application.yaml:7: SCHEDULERS.s.phase: must be anchored or start, got 'now'"),
+        ("interval: 60\ntimezone: Asia/Soul", "application.yaml:7: SCHEDULERS.s.timezone: timezone 'Asia/Soul' is not in the time zone database"),
+    ],
+)  # fmt: skip
+def test_what_the_original_choked_on_is_a_problem_with_its_place_and_remedy(
+    cloudforet: CloudforetDesk, keys: str, problem: str
+) -> None:
+    """File and line, path, value and remedy: for each refused row of the table of values."""
+    (found,) = cloudforet.entry_problems(keys)
+    assert found.startswith(problem)
+
+
+def test_x7_an_interval_that_hung_the_original_is_refused_before_anything_starts(cloudforet: CloudforetDesk) -> None:
+    """`interval: 0` was an endless loop, `true` became 1 and a text became nothing."""
+    found = [cloudforet.entry_problems(f"interval: {value}") for value in ("0", "true", "-1", "'x'")]
+    assert all("SCHEDULERS.s.interval" in problems[0] for problems in found)
+    loaded = cloudforet.loads(f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: '30'}}}}\n")
+    assert any("'30' is text; read as 30" in notice for notice in notices(loaded))
+
+
+def test_x8_a_queue_that_nobody_defined_is_a_problem_of_the_file(cloudforet: CloudforetDesk) -> None:
+    """A scheduler with one never queued anything and said so nowhere; a worker with one died."""
+    assert cloudforet.problems(
+        f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: qq, interval: 5}}}}\n"
+        "WORKERS: {w: {backend: spaceone.core.scheduler.worker.BaseWorker, queue: other}}\n"
+    ) == [
+        "application.yaml:2: SCHEDULERS.s.queue: 'qq' is not in QUEUES; did you mean q?",
+        "application.yaml:3: WORKERS.w.queue: 'other' is not in QUEUES; QUEUES has q",
+    ]
+
+
+def test_what_is_missing_or_too_much_is_one_report(cloudforet: CloudforetDesk) -> None:
+    """The original died of the first at its start, with a TypeError or KeyError."""
+    remedy = "remove it, or put what the class takes under options:"
+    assert cloudforet.problems(
+        f"{QUEUES}SCHEDULERS:\n"
+        "  a: {queue: q, interval: 5}\n"
+        "  b: {backend: a.B, interval: 5}\n"
+        "  c: {backend: a.B, queue: q, interval: 5, priority: 3}\n"
+        "  d: {backend: 'a b', handler: a.b, queue: q, interval: 5}\n"
+        "WORKERS:\n"
+        "  w: {pool: 1}\n"
+        "  v: {backend: spaceone.core.scheduler.worker.BaseWorker, queue: q, size: 2}\n"
+    ) == [
+        "application.yaml:3: SCHEDULERS.a.backend: is missing; add backend: package.module.Class",
+        "application.yaml:4: SCHEDULERS.b.queue: is missing; add queue: q",
+        f"application.yaml:5: SCHEDULERS.c.priority: is not a setting of a scheduler; {remedy}",
+        "application.yaml:6: SCHEDULERS.d: has both backend and handler; keep one of them",
+        "application.yaml:8: WORKERS.w.backend: is missing; add backend: spaceone.core.scheduler.worker.BaseWorker",
+        "application.yaml:8: WORKERS.w.queue: is missing; add queue: q",
+        "application.yaml:9: WORKERS.v.size: is not a setting of a worker; known: backend, queue, pool",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "first"),
+    [
+        ("interval: 1\nminute: ':00'", "2025-01-01T11:00:00"),
+        ("interval: 1\nminute: ':15'", "2025-01-01T11:15:00"),
+        ("interval: 1\nminute: ':30'", "2025-01-01T10:30:00"),
+        ("interval: 1\nminute: '15:30'", "2025-01-01T11:15:30"),
+        ("interval: 2\nminute: ':00'", "2025-01-01T12:00:00"),
+        ("interval: 6\nminute: ':00'", "2025-01-01T12:00:00"),
+        ("interval: 24\nminute: ':30'", "2025-01-02T00:30:00"),
+        ("interval: 30", "2025-01-01T10:20:30"),
+    ],
+)
+def test_the_first_due_time_after_a_start_at_twenty_past_ten(cloudforet: CloudforetDesk, keys: str, first: str) -> None:
+    """As measured of the original, but for N hours, which are anchored: 6 at 12:00, 24 at half past midnight."""
+    cloudforet.entry(keys)
+    found = due(cloudforet.load("application.yaml"), START_MS, START_MS + 48 * HOUR_MS)["s"]
+    assert datetime.fromtimestamp(found[0] / 1000, UTC).replace(tzinfo=None).isoformat() == first
+
+
+def test_x10_an_interval_keeps_its_phase_whenever_the_process_starts(cloudforet: CloudforetDesk) -> None:
+    """24 hours in a process that restarts daily never came; here due times do not depend on any start."""
+    cloudforet.entry("interval: 24\nminute: ':30'")
+    loaded = cloudforet.load("application.yaml")
+    whole = due(loaded, START_MS, START_MS + 72 * HOUR_MS)["s"]
+    restarted = [due(loaded, START_MS + hours * HOUR_MS, START_MS + 72 * HOUR_MS)["s"] for hours in (5, 13, 47)]
+    assert len(whole) == 3
+    assert all(times == whole[-len(times) :] for times in restarted)
+    assert [len(times) for times in restarted] == [3, 3, 1]  # one is missed by nobody: the watermark is in Redis
+
+
+def test_a_missed_time_is_caught_up_once_unless_asked_otherwise(cloudforet: CloudforetDesk) -> None:
+    """The original caught up with one run after a pause; `misfire` chooses none or all."""
+    assert (
+        cloudforet.loads(f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 60}}}}\n")
+        .settings.schedules["s"]
+        .missed
+        == "latest"
+    )
+    wanted: dict[str, Any] = {"coalesce": "latest", "skip": "skip", "all": "all"}
+    assert {name: cloudforet.entry(f"interval: 60\nmisfire: {name}")["missed"] for name in wanted} == wanted
+    assert cloudforet.entry("interval: 60\nmisfire_grace: 90")["catchup_window"] == "90s"
+
+
+def test_an_interval_alone_that_may_be_hours_is_named_and_not_guessed(cloudforet: CloudforetDesk) -> None:
+    """A class called hourly with nothing but a number: seconds by the key, hours by the name."""
+    text = f"{QUEUES}SCHEDULERS: {{s: {{backend: pkg.InventoryHourlyScheduler, queue: q, interval: 1}}}}\n"
+    (problem,) = cloudforet.problems(text)
+    assert "1 may be seconds or hours" in problem
+    assert problem.endswith("add unit: hours or unit: seconds")
+
+
+def test_x11_the_zone_is_chosen_said_once_and_the_same_everywhere(cloudforet: CloudforetDesk) -> None:
+    """Naive local time of a container became UTC or a zone by name; TZ is honoured in compat only."""
+    text = f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 24, minute: ':30'}}}}\n"
+    cases = {
+        "UTC": (cloudforet.loads(text), 30),
+        "Asia/Seoul": (cloudforet.loads(f"timezone: Asia/Seoul\n{text}"), 15 * 60 + 30),
+        "Asia/Kolkata": (cloudforet.loads(text, environ={"TZ": ":Asia/Kolkata"}), 19 * 60),
+    }
+    for name, (loaded, minute_of_day) in cases.items():
+        said = [notice for notice in notices(loaded) if "schedules are in" in notice]
+        assert len(said) == 1
+        assert name in said[0]
+        (first, *_) = due(loaded, START_MS, START_MS + 48 * HOUR_MS)["s"]
+        assert first // 60_000 % 1440 == minute_of_day
+    assert cloudforet.problems(text, environ={"TZ": "KST-9"})[0].startswith("TZ: timezone: timezone 'KST-9' is not in")
