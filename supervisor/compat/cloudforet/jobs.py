@@ -1,0 +1,82 @@
+"""The jobs that execute what came from Cloudforet: list ``supervisor.compat.cloudforet.jobs`` under ``jobs``.
+
+All are plain functions: the code of services waits, and a worker that hangs in it can be killed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from supervisor.compat.cloudforet import bridges, place, planning, stages
+from supervisor.compat.cloudforet.hiding import Hidden, resolved
+from supervisor.compat.cloudforet.names import resolve
+from supervisor.compat.cloudforet.schema import TaskError, check, parse
+from supervisor.core.registry import job
+from supervisor.roles.worker.context import Context
+from supervisor.telemetry import masking
+
+
+@job("cloudforet.plan", timeout="10m")
+def plan(ctx: Context, backend: str, queue: str, options: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Have a scheduler class make its tasks, and put them into ``queue``.
+
+    Args:
+        ctx: the run's context.
+        backend: the class, as ``module.Class``.
+        queue: where its tasks go.
+        options: arguments of its constructor, besides the queue.
+    """
+    with place.running(ctx), masking.hiding(Hidden.of_settings().values):
+        return dict(planning.plan(ctx, backend, queue, options or {}))
+
+
+@job("cloudforet.page")
+def page(ctx: Context, queue: str, tasks: list[dict[str, Any]]) -> int:
+    """Put one page of a large plan into ``queue``."""
+    with place.running(ctx):
+        planning.spawn(ctx, queue, tasks)
+    return len(tasks)
+
+
+@job("cloudforet.refused")
+def refused(reason: str, task: Any = None) -> None:  # noqa: ARG001 - kept for inspection
+    """Be dead: a task message that was rejected where it was made, kept with its reason."""
+    raise TaskError(reason)
+
+
+@job("cloudforet.stp", timeout="2h")
+def stp(ctx: Context, task: dict[str, Any] | None = None, message: str | None = None) -> dict[str, Any]:
+    """Execute one task message.
+
+    Args:
+        ctx: the run's context.
+        task: the message, or
+        message: its text, as it came out of a list of SpaceONE's.
+    """
+    # A message from elsewhere holds no reference of ours, and must not be able to ask for what one stands for.
+    found = parse(message) if message is not None else check(task)
+    whole = found if message is not None else resolved(found)
+    with place.running(ctx), masking.hiding(Hidden.of_task(whole).values):
+        return stages.as_result(found, stages.execute(whole, ctx))
+
+
+@job("cloudforet.emit")
+def emit(ctx: Context, task: dict[str, Any], queue: str) -> None:
+    """Push one task message to the list from which SpaceONE's workers take the tasks of ``queue``."""
+    bridges.emit(ctx, resolved(check(task)), queue)
+
+
+@job("cloudforet.run", timeout="2h")
+def run(ctx: Context, handler: str, options: dict[str, Any] | None = None) -> Any:
+    """Call a handler: a function, or a class with ``run``; with the context if it takes an argument.
+
+    Args:
+        ctx: the run's context.
+        handler: ``module.name``.
+        options: arguments of the class's constructor.
+    """
+    found: Any = resolve(handler)
+    with place.running(ctx), masking.hiding(Hidden.of_settings().values):
+        call: Any = found(**options or {}).run if isinstance(found, type) else found
+        return call(ctx) if inspect.signature(call).parameters else call()

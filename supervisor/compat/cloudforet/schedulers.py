@@ -1,0 +1,83 @@
+"""The base classes of Cloudforet's schedulers, for services that move over by changing imports.
+
+They hold when a class is due and make its tasks. Nothing in them runs or waits: the leader fires by the trigger that
+the loader read from an instance, and a worker calls ``create_task`` (planning.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from supervisor.compat.cloudforet import place
+from supervisor.compat.cloudforet import queue as queues
+
+Task = dict[str, Any]
+
+
+class BaseScheduler:
+    """Makes tasks; a subclass says when and which."""
+
+    kind: ClassVar[str] = ""
+    """How it is due: ``interval``, ``hourly`` or ``cron``."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.config: Any = None
+
+    @property
+    def scheduled_at(self) -> datetime | None:
+        """When this plan was due, in UTC, however late it is made; None outside of one."""
+        context = place.context()
+        return None if context is None else context.nominal
+
+    def create_task(self) -> Sequence[Task]:
+        """Return the task messages that are due now."""
+        raise NotImplementedError(f"{type(self).__qualname__}.create_task is not implemented")
+
+    def push_task(self) -> None:
+        """Put every task that ``create_task`` returns into the queue.
+
+        Raises:
+            TaskError: one is malformed; none is queued.
+        """
+        queues.put_all(self.queue, self.create_task())
+
+
+class IntervalScheduler(BaseScheduler):
+    """Due every ``interval`` seconds."""
+
+    kind: ClassVar[str] = "interval"
+
+    def __init__(self, queue: str, interval: float) -> None:
+        super().__init__(queue)
+        self.config = interval
+
+
+class HourlyScheduler(BaseScheduler):
+    """Due every ``interval`` hours, at ``minute`` (``':MM'`` or ``'MM:SS'``)."""
+
+    kind: ClassVar[str] = "hourly"
+
+    def __init__(self, queue: str, interval: int = 1, minute: str = ":00") -> None:
+        super().__init__(queue)
+        self.config = interval
+        self.minute = minute
+
+
+class CronScheduler(BaseScheduler):
+    """Due by a cron expression of five fields."""
+
+    kind: ClassVar[str] = "cron"
+
+    def __init__(self, queue: str, rule: str) -> None:
+        super().__init__(queue)
+        self.config = rule
+
+
+class BaseWorker:
+    """Stands for Cloudforet's worker process, which is a pool of workers here: nothing of it runs."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue

@@ -1,0 +1,77 @@
+"""The base classes of services and managers, for those that move over by changing imports.
+
+What a decorator of Cloudforet's asked of its API server (authentication, authorization, events) is done elsewhere
+here or not at all: its name can be imported, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from supervisor.compat.cloudforet.error import ERROR_REQUIRED_PARAMETER
+from supervisor.compat.cloudforet.locator import Locator
+from supervisor.compat.cloudforet.transaction import Transaction, current
+
+C = TypeVar("C")
+Method = Callable[..., Any]
+
+
+class _Located:
+    """What services and managers have alike."""
+
+    def __init__(self, transaction: Transaction | None = None, **_: Any) -> None:
+        self.transaction = transaction or current()
+        self.locator = Locator(self.transaction)
+
+
+class BaseManager(_Located):
+    """Base of managers: ``self.locator`` and ``self.transaction``."""
+
+    def __init__(self, transaction: Transaction | None = None, **values: Any) -> None:
+        super().__init__(transaction)
+        for name, value in values.items():
+            setattr(self, name, value)
+
+
+class BaseService(_Located):
+    """Base of services: made with the metadata of a stage."""
+
+    def __init__(self, metadata: dict[str, Any] | None = None, transaction: Transaction | None = None) -> None:
+        super().__init__(transaction)
+        self.metadata: dict[str, Any] = dict(metadata or {})
+        self.transaction.meta.update(self.metadata)
+
+
+def transaction(method: Method | None = None, **_: Any) -> Any:
+    """Mark a method of a service as one transaction. The stage that calls it is one already; options change nothing."""
+    return method if method is not None else _same
+
+
+def check_required(keys: Sequence[str]) -> Callable[[Method], Method]:
+    """Have a method refuse parameters without one of ``keys``."""
+
+    def wrap(method: Method) -> Method:
+        @functools.wraps(method)
+        def checked(self: Any, params: dict[str, Any]) -> Any:
+            for key in keys:
+                if params.get(key) is None:
+                    raise ERROR_REQUIRED_PARAMETER(key=key)
+            return method(self, params)
+
+        return checked
+
+    return wrap
+
+
+def _handler(cls: C | None = None, **_: Any) -> Any:
+    """Decorate a service: nothing is changed."""
+    return cls if cls is not None else _same
+
+
+authentication_handler = authorization_handler = mutation_handler = event_handler = _handler
+
+
+def _same(value: C) -> C:
+    return value

@@ -1,0 +1,84 @@
+"""Takes task messages out of the lists of SpaceONE into our queues: docs/cloudforet-services.md.
+
+Guarantees
+    Every agent of the cluster may do it at once: a message is moved in one step, by whoever comes first.
+    One look moves at most ``CALLS_MAX * INGEST_MAX`` messages of a queue, so that beats are not kept waiting.
+
+Does not guarantee
+    Anything of a message before it is moved: until then it lies where SpaceONE left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from supervisor.clock import Clock
+from supervisor.core.errors import StoreRefusedError
+from supervisor.core.lease import MS
+from supervisor.core.model import Template
+from supervisor.core.registry import Registry
+from supervisor.roles.steps import Report
+from supervisor.store.bridges import INGEST_MAX, Bridges
+from supervisor.store.scripts import Call
+from supervisor.telemetry import metrics
+
+RUN_JOB, REFUSED_JOB = "cloudforet.stp", "cloudforet.refused"
+PERIOD_NS = 500 * MS
+REFUSED_PERIOD_NS = 30_000 * MS  # a key of another type, or no right to it: somebody has to act
+CALLS_MAX = 5
+
+
+class Ingest:
+    """The lists that this agent looks at."""
+
+    def __init__(
+        self,
+        *,
+        run: Callable[[Call[Any]], Any],
+        bridges: Bridges,
+        channels: Mapping[str, str],
+        registry: Registry,
+        clock: Clock,
+        report: Report,
+    ) -> None:
+        self._run = run
+        self._bridges = bridges
+        self._channels = dict(channels)
+        self._registry = registry
+        self._clock = clock
+        self._report = report
+        self._refused_until_ns: dict[str, int] = {}
+        self.period_ns = PERIOD_NS
+
+    def look(self, now_ns: int) -> None:
+        """Move what lies in each list."""
+        for queue, channel in self._channels.items():
+            if now_ns < self._refused_until_ns.get(queue, 0):
+                continue
+            try:
+                self._drain(queue, channel)
+            except StoreRefusedError as error:
+                self._refused_until_ns[queue] = now_ns + REFUSED_PERIOD_NS
+                self._report("ingest_refused", queue=queue, channel=channel, error=str(error))
+
+    def _drain(self, queue: str, channel: str) -> None:
+        run, refused = self._template(RUN_JOB), self._template(REFUSED_JOB)
+        for _ in range(CALLS_MAX):
+            now_ms = self._clock.wall_ms()
+            found = self._run(
+                self._bridges.ingest(
+                    channel=channel, queue=queue, run=run, refused=refused, now_ms=now_ms, most=INGEST_MAX
+                )
+            )
+            if found.moved:
+                metrics.ENQUEUED.labels(queue, RUN_JOB).inc(found.moved)
+                metrics.CLOUDFORET_INGESTED.labels(queue, "moved").inc(found.moved - found.set_aside)
+            if found.set_aside:
+                metrics.CLOUDFORET_INGESTED.labels(queue, "set_aside").inc(found.set_aside)
+                self._report("messages_set_aside", queue=queue, channel=channel, count=found.set_aside)
+            if not found.left:
+                return
+
+    def _template(self, job: str) -> Template:
+        return self._registry.get(job).base

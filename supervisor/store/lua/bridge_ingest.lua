@@ -1,0 +1,70 @@
+-- Move task messages from a list of SpaceONE's into a queue, each as a run of its own, in one step: no message is in
+-- neither, and none in both.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+--       list           theirs, in the same database
+-- ARGV  queue          where the runs go
+--       most           how many messages to move
+--       bytes_max      a larger message is set aside, and a run that says so is enqueued in its place
+--       before         of the data of a run: up to the value of its id
+--       between        from there to the value of its message
+--       after          from there to the end
+--       aside_between  as between, of the run that stands for a message set aside; its value is the reason
+--       aside_after    as after
+--
+-- Includes  clock
+--           queue
+--           limits
+--
+-- Returns  how many were moved, how many of them were set aside, how many are left
+local ASIDE_MAX = 100
+if not_whole(2, 3) or tonumber(ARGV[2]) < 1 or not is_head(ARGV[4] .. '{') and not is_head(ARGV[4]) then
+  return refuse('most, bytes_max and before')
+end
+local queue, head = ARGV[1], string.sub(ARGV[4], 1, 3)
+local length = redis.pcall('LLEN', KEYS[2])
+if type(length) ~= 'number' then
+  return refuse('list: its key holds something else, or may not be touched')
+end
+local messages = redis.call('LRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)
+if #messages == 0 then
+  return { 0, 0, 0 }
+end
+check_types(queue, head)
+
+local ESCAPES = { ['"'] = '\\"', ['\\'] = '\\\\', ['\n'] = '\\n' }
+local function quoted(text) -- as JSON; bytes that are no UTF-8 stay, and the worker that reads them says so
+  return '"' .. string.gsub(text, '[%c"\\]', function(c)
+    return ESCAPES[c] or string.format('\\u%04x', string.byte(c))
+  end) .. '"'
+end
+
+local counted, aside = KEYS[1] .. 'cloudforet:ingested', KEYS[1] .. 'cloudforet:aside:' .. queue
+local number, set_aside, fresh, ids = tonumber(redis.call('HGET', counted, queue) or '0'), 0, {}, {}
+for n, message in ipairs(messages) do
+  local id = 'stp:' .. queue .. ':' .. whole(number + n)
+  local data
+  if #message <= tonumber(ARGV[3]) then
+    data = ARGV[4] .. quoted(id) .. ARGV[5] .. quoted(message) .. ARGV[6]
+  else
+    set_aside = set_aside + 1
+    local reason = 'the task message is rejected: it has ' .. #message .. ' bytes, the limit is ' .. ARGV[3]
+      .. '; it was set aside in the list ' .. aside .. ', which keeps the latest ' .. ASIDE_MAX
+    data = ARGV[4] .. quoted(id) .. ARGV[7] .. quoted(reason) .. ARGV[8]
+  end
+  fresh[2 * n - 1], fresh[2 * n], ids[n] = id, data, id
+end
+redis.call('HSET', q(queue, 'data'), unpack(fresh)) -- the first write: a full Redis refuses it, and all stays as it was
+redis.call('RPUSH', ready(queue, head), unpack(ids))
+redis.call('SADD', KEYS[1] .. 'queues', queue)
+for _, message in ipairs(messages) do
+  if #message > tonumber(ARGV[3]) then
+    redis.call('RPUSH', aside, message)
+    redis.call('LTRIM', aside, -ASIDE_MAX, -1)
+  end
+end
+redis.call('HSET', counted, queue, whole(number + #messages))
+redis.call('LTRIM', KEYS[2], #messages, -1)
+count_add(queue, 'in', #messages)
+ring(queue, string.sub(head, 1, 1), math.min(#messages, 4)) -- whoever wakes rings on while work is left
+return { #messages, set_aside, redis.call('LLEN', KEYS[2]) }
