@@ -1,12 +1,12 @@
 """Commands as jobs, each under a guard that takes its process group along when it goes.
 
-``command`` is the job; ``launch`` checks what is asked for; ``guard`` forks and ends the
-processes; ``tail`` keeps the end of the output.
+``command`` is the job; ``guard`` forks and ends the processes (what happens in them is in
+supervisor/process/guarded.py); ``tail`` keeps the end of the output.
 """
 
 from __future__ import annotations
 
 from jobs.shell.command import CommandFailedError, command
-from jobs.shell.launch import CommandRefusedError
+from supervisor.process.launch import CommandRefusedError
 
 __all__ = ["CommandFailedError", "CommandRefusedError", "command"]

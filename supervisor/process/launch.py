@@ -33,6 +33,7 @@ class Launch:
     env: dict[bytes, bytes]
     cwd: str | None
     stdin: bytes | None
+    limits: tuple[tuple[int, int], ...] = ()  # of its resources: which (setrlimit(2)), and how much
 
 
 def prepare(

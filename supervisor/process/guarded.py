@@ -24,16 +24,17 @@ import errno
 import fcntl
 import gc
 import os
+import resource
 import signal
 import struct
 from typing import NoReturn
 
-from jobs.shell.launch import Launch
+from supervisor.process.launch import Launch
 
 RECORD = struct.Struct("=cci")
 ENDED = b"E"  # then b"-" and the wait status
 FAILED = b"F"  # then where it failed and errno
-AT_GUARD, AT_CWD, AT_EXEC = b"g", b"c", b"x"
+AT_GUARD, AT_CWD, AT_EXEC, AT_LIMIT = b"g", b"c", b"x", b"l"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
@@ -47,8 +48,19 @@ _WAITED = frozenset({signal.SIGCHLD, signal.SIGTERM})
 _CHANGEABLE = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
-def run_guard(launch: Launch, *, worker: int, stdin: int, output: int, status: int) -> NoReturn:
-    """Become the guard of ``launch``. Called right after the fork, every signal blocked; never returns."""
+def run_guard(
+    launch: Launch, *, worker: int, stdin: int, output: int, status: int, errors: int | None = None
+) -> NoReturn:
+    """Become the guard of ``launch``. Called right after the fork, every signal blocked; never returns.
+
+    Args:
+        launch: what to run.
+        worker: the process that forked this one.
+        stdin: what the command reads.
+        output: where it writes.
+        status: where this guard tells how it ended.
+        errors: where its standard error goes; default: to ``output``.
+    """
     code = os.EX_SOFTWARE
     try:
         gc.disable()  # a finalizer run here would act on what the worker still uses
@@ -56,7 +68,7 @@ def run_guard(launch: Launch, *, worker: int, stdin: int, output: int, status: i
         _die_with(worker, signal.SIGTERM)
         _PRCTL(_PR_SET_NAME, b"tenure-guard", 0, 0, 0)
         _default_dispositions()
-        _place_descriptors(stdin, output, status)
+        _place_descriptors(stdin, output, output if errors is None else errors, status)
         guard = os.getpid()
         command = os.fork()
         if command == 0:
@@ -91,11 +103,16 @@ def _run_command(launch: Launch, guard: int) -> NoReturn:
         where = AT_CWD
         if launch.cwd is not None:
             os.chdir(launch.cwd)
+        where = AT_LIMIT
+        for number, most in launch.limits:
+            resource.setrlimit(number, (most, most))
         where = AT_EXEC
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a blocked mask would be inherited through exec
         _execute(launch)
     except OSError as error:
         _report(FAILED, where, error.errno or 0)
+    except ValueError:
+        _report(FAILED, where, errno.EINVAL)  # a limit above the one that the tree itself has
     finally:
         os._exit(_EXIT_NOT_STARTED)
 
@@ -127,9 +144,9 @@ def _default_dispositions() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _place_descriptors(stdin: int, output: int, status: int) -> None:
+def _place_descriptors(stdin: int, output: int, errors: int, status: int) -> None:
     """Make 0, 1, 2 the command's and 3 the report, close-on-exec; close everything else of the worker's."""
-    parked = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for number in (stdin, output, output, status)]
+    parked = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for number in (stdin, output, errors, status)]
     for number, source in enumerate(parked):
         os.dup2(source, number, inheritable=number < _STATUS)
     os.closerange(_STATUS + 1, _DESCRIPTORS_END)

@@ -1,0 +1,337 @@
+"""``tenure plugin list``, ``show``, ``verify`` and ``run``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Group
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.cli.output import (
+    list_options,
+    moment,
+    output_option,
+    print_record,
+    print_rows,
+    print_section,
+    print_value,
+)
+from supervisor.cli.schedule_asking import run, who
+from supervisor.core.errors import EXIT_OK, TenureError
+
+if TYPE_CHECKING:
+    from supervisor.plugins.host import Ready
+    from supervisor.plugins.registry import Registered
+    from supervisor.plugins.standing import Standing, Subject
+    from supervisor.settings.loader import Loaded
+    from supervisor.store.plugins import PluginRecord
+
+PARAMS_BYTES_MAX = 8 * 1024 * 1024
+COLUMNS = ("plugin", "state", "version", "kind", "origin", "suspended", "until", "reason")
+STANDING = ("options", "state", "version", "failures", "suspended", "until", "since", "by", "reason")
+
+
+@click.group(cls=Group)
+def plugin() -> None:
+    """List, check and try plugins."""
+
+
+@plugin.command("list")
+@config_options
+@list_options
+def plugin_list(*, output: str, load_settings: LoadSettings) -> int:
+    """List the plugins that there are, and how they stand.
+
+    They come from the configuration, from installed distributions and from this program. Their state is what the
+    workers of the cluster found; when nobody answers, it is shown as unknown.
+
+    \b
+    Examples:
+      tenure plugin list
+      tenure plugin list -o json
+    """
+    loaded = _loaded(load_settings)
+    known = _records(loaded)
+    from supervisor.plugins.registry import registry
+
+    rows = [_row(name, None if known is None else known.get(name, [])) for name in registry.names()]
+    print_rows(rows, columns=COLUMNS, output=output, empty="no plugins: name some under plugins: in the configuration")
+    return EXIT_OK
+
+
+@plugin.command("show")
+@click.argument("name")
+@config_options
+@output_option
+def plugin_show(*, name: str, output: str, load_settings: LoadSettings) -> int:
+    """Show one plugin: settings, standing, schedules.
+
+    \b
+    Examples:
+      tenure plugin show aws-ec2
+      tenure plugin show aws-ec2 -o yaml
+    """
+    loaded = _loaded(load_settings)
+    registered = _registered(name)
+    records: list[PluginRecord] | None = None
+    schedules: list[str] = []
+    with _cluster(loaded) as connection:
+        if connection is not None:
+            records = _of_cluster(connection).get(name, [])
+            schedules = _standing(connection).schedules_running(name)
+    value = {
+        **_row(name, records),
+        "settings": registered.settings.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "schedules": schedules,
+        "standing": [_standing_row(record) for record in records or ()],
+        "metadata": next((record.metadata for record in records or () if record.metadata), {}),
+    }
+    if output != "table":
+        print_value(value, output=output)
+        return EXIT_OK
+    print_rows([value], columns=COLUMNS, output=output, empty="")
+    print_section("Standing", value["standing"], columns=STANDING, empty="no run has needed it yet")
+    rows = [{"schedule": each} for each in schedules]
+    print_section("Schedules", rows, columns=("schedule",), empty="none runs it")
+    return EXIT_OK
+
+
+@plugin.command("verify")
+@click.argument("name")
+@click.option("--params", type=click.Path(path_type=Path), metavar="FILE", help='JSON: {"options": …, "secrets": …}.')
+@config_options
+@output_option
+def plugin_verify(*, name: str, params: Path | None, output: str, load_settings: LoadSettings) -> int:
+    """Call init and verify of a plugin, here.
+
+    Exits with 1 when it cannot be used. If it can, and the cluster had it in ERROR with these options, its
+    schedules go on at once.
+
+    \b
+    Examples:
+      tenure plugin verify aws-ec2
+      tenure plugin verify aws-ec2 --params other-account.json
+    """
+    loaded = _loaded(load_settings)
+    given = _params(params)
+    with _ready(name, given) as ready:
+        row: dict[str, Any] = {
+            "plugin": name,
+            "result": "it can be used",
+            "version": ready.instance.version,
+            "methods": ", ".join(ready.instance.methods),
+            "metadata": ready.metadata,
+            "released": 0,
+        }
+        with _cluster(loaded) as connection:
+            if connection is not None and "secrets" not in given:
+                row["released"] = _tell(connection, ready)
+    print_rows([row], columns=("plugin", "result", "version", "methods", "released"), output=output, empty="")
+    return EXIT_OK
+
+
+@plugin.command("run")
+@click.argument("name")
+@click.option("--method", default="run", show_default=True, help="tasks, run, or another one that the plugin names.")
+@click.option(
+    "--params", type=click.Path(path_type=Path), metavar="FILE", help='JSON: {"options": …, "task": …, "secrets": …}.'
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many results.")
+@config_options
+@output_option
+def plugin_run(
+    *, name: str, method: str, params: Path | None, limit: int | None, output: str, load_settings: LoadSettings
+) -> int:
+    """Call a plugin here, and print its results as they come.
+
+    No tree, no queue, no sink takes part. A class runs where breakpoints work; a program is started as a worker
+    would. Secrets are those of the configuration, unless the file gives some.
+
+    \b
+    Examples:
+      tenure plugin run aws-ec2 --method tasks
+      tenure plugin run aws-ec2 --method collect --params task.json --limit 10
+    """
+    _loaded(load_settings)
+    given = _params(params)
+    with _ready(name, given) as ready:
+        arguments = {"options": ready.options, "secrets": ready.secrets, "task": given.get("task", {})}
+        if method == "tasks":
+            del arguments["task"]
+        elif method not in ready.instance.methods:
+            raise click.UsageError(
+                f"plugin {name} has no method {method!r}; it has: {', '.join(ready.instance.methods)}"
+            )
+        count = 0
+        with closing(ready.instance.call(method, arguments)) as results:
+            for result in results:
+                print_record(_mapping(result), line=_line(result), output=output)
+                count += 1
+                if count == limit:
+                    break
+    click.echo(f"{count} result(s)", err=True)
+    return EXIT_OK
+
+
+def _loaded(load_settings: LoadSettings) -> Loaded:
+    """Return the configuration, its plugins registered."""
+    from supervisor.plugins.registry import registry
+    from supervisor.settings.complete import import_jobs
+
+    loaded = load_settings()
+    import_jobs(())  # nothing but: look for modules where the tree does
+    registry.configure(loaded.settings.plugins)
+    return loaded
+
+
+def _registered(name: str) -> Registered:
+    from supervisor.plugins.registry import registry
+
+    return registry.get(name)
+
+
+@contextmanager
+def _ready(name: str, given: dict[str, Any]) -> Iterator[Ready]:
+    """Return a plugin that can be called, in this process; nothing of it is left afterwards."""
+    from pydantic import SecretStr
+
+    from supervisor.plugins.host import PluginHost
+    from supervisor.plugins.registry import registry
+
+    if "secrets" in given:
+        settings = registry.get(name).settings
+        secrets = {key: SecretStr(str(value)) for key, value in given["secrets"].items()}
+        registry.configure({name: settings.model_copy(update={"secrets": secrets})})
+    host = PluginHost(tell=lambda *_, **__: None)
+    try:
+        yield host.ready(name, given.get("options", {}))
+    finally:
+        host.close()
+
+
+@contextmanager
+def _cluster(loaded: Loaded) -> Iterator[Connection | None]:
+    """Connect, if somebody answers; say so when nobody does."""
+    with ExitStack() as stack:
+        connection = None
+        try:
+            connection = stack.enter_context(connected(loaded.settings))
+            run(connection, connection.sessions.list())
+        except TenureError as error:
+            connection = None
+            click.echo(f"tenure: the state of the cluster is not known: {error}", err=True)
+        yield connection
+
+
+def _records(loaded: Loaded) -> dict[str, list[PluginRecord]] | None:
+    with _cluster(loaded) as connection:
+        return None if connection is None else _of_cluster(connection)
+
+
+def _of_cluster(connection: Connection) -> dict[str, list[PluginRecord]]:
+    from supervisor.store.plugins import Plugins
+
+    found: dict[str, list[PluginRecord]] = {}
+    for record in run(connection, Plugins(connection.keys).read()):
+        found.setdefault(record.plugin, []).append(record)
+    return found
+
+
+class _Runner:
+    """The connection as what tells the cluster how plugins stand."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.keys = connection.keys
+
+    def run(self, call: Any, *, timeout_s: float | None = None) -> Any:
+        """Make a call."""
+        del timeout_s
+        return run(self._connection, call)
+
+
+def _standing(connection: Connection) -> Standing:
+    from supervisor.clock import SystemClock
+    from supervisor.plugins.standing import Standing
+
+    return Standing(_Runner(connection), SystemClock(), by=who())
+
+
+def _tell(connection: Connection, ready: Ready) -> int:
+    """Tell the cluster that a plugin can be used; return how many schedules go on."""
+    from supervisor.plugins.standing import Subject
+
+    subject: Subject = Subject(ready.registered, ready.options)
+    standing = _standing(connection)
+    return standing.vouched(subject, version=ready.instance.version, metadata=ready.metadata)
+
+
+def _row(name: str, records: list[PluginRecord] | None) -> dict[str, Any]:
+    """Return what a line of the list says; of several options the worst counts."""
+    row: dict[str, Any] = {"plugin": name, "state": "unknown" if records is None else "REGISTERED"}
+    try:
+        registered = _registered(name)
+        row |= {"kind": "program" if registered.is_isolated else "class", "origin": registered.origin}
+        if registered.kind is not None:
+            row["version"] = registered.kind.version
+    except TenureError as error:
+        row |= {"state": "BROKEN", "reason": str(error)}
+    worst = max(records or (), key=lambda record: (record.state == "ERROR", record.at_ms), default=None)
+    if worst is not None:
+        row |= {
+            "state": worst.state,
+            "version": worst.version or row.get("version"),
+            "suspended": sum(record.suspended for record in records or ()) or None,
+            "until": moment(worst.until_ms),
+            "reason": worst.reason if worst.state == "ERROR" else None,
+        }
+    return row
+
+
+def _standing_row(record: PluginRecord) -> dict[str, Any]:
+    return {
+        "options": record.digest,
+        "state": record.state,
+        "version": record.version,
+        "phase": record.phase,
+        "failures": record.failures,
+        "suspended": record.suspended or None,
+        "until": moment(record.until_ms),
+        "since": moment(record.at_ms),
+        "by": record.by,
+        "reason": record.reason,
+    }
+
+
+def _params(path: Path | None) -> dict[str, Any]:
+    """Return the mapping in a file; a usage error says what is wrong with it, and quotes nothing."""
+    import msgspec
+
+    if path is None:
+        return {}
+    try:
+        body = path.read_bytes()[: PARAMS_BYTES_MAX + 1]
+    except OSError as error:
+        raise click.UsageError(f"--params {path} cannot be read: {error.strerror}") from None
+    found: Any = None
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        found = msgspec.json.decode(body)
+    known = {"options", "task", "secrets"}
+    if not isinstance(found, dict) or not set(found) <= known or not all(isinstance(v, dict) for v in found.values()):
+        raise click.UsageError(f"--params {path} must hold a JSON object of {', '.join(sorted(known))}, each an object")
+    return found
+
+
+def _mapping(result: Any) -> dict[str, Any]:
+    return result if isinstance(result, dict) else {"value": result}
+
+
+def _line(result: Any) -> str:
+    import msgspec
+
+    return msgspec.json.encode(result, enc_hook=repr).decode()

@@ -1,0 +1,323 @@
+"""One live plugin: an object of this process, or a program. Both are called alike.
+
+Guarantees
+    What is wrong with the plugin itself is a ``PluginUnusableError``; any other error of a call says that this
+    call failed. No message holds a secret that was handed to the plugin.
+    A program whose call did not come to its end is gone: nobody speaks to one in an unknown state.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import traceback
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+
+from supervisor.clock import Clock
+from supervisor.plugins.contract import Plugin, PluginError, PluginUnusableError, callable_methods
+from supervisor.plugins.program import Program, ProgramEndedError, ProgramTimeoutError
+from supervisor.plugins.registry import Registered
+from supervisor.plugins.secrecy import Masker
+from supervisor.plugins.wire import (
+    MESSAGE_CHARS_MAX,
+    PROTOCOL,
+    Done,
+    Failed,
+    Item,
+    ProtocolError,
+    read_hello,
+    read_line,
+    request,
+    shown,
+)
+from supervisor.process.launch import CommandRefusedError, Launch, prepare
+from supervisor.settings.plugin_settings import PluginSettings
+
+FOREVER_NS = 1 << 62
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
+_MIB = 1024 * 1024
+
+Results = Generator[Any, None, None]
+
+
+class Instance(Protocol):
+    """What a host needs of a live plugin."""
+
+    version: str
+    methods: tuple[str, ...]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be called."""
+        ...
+
+    def init(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return its metadata."""
+        ...
+
+    def verify(self, options: dict[str, Any], secrets: dict[str, str]) -> None:
+        """Return if it can work."""
+        ...
+
+    def call(self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS) -> Results:
+        """Yield the results of one call; to be closed."""
+        ...
+
+    def stop(self, patience_s: float | None = None) -> None:
+        """End it in good order; by default as patiently as its settings say."""
+        ...
+
+    def kill(self) -> None:
+        """End it now."""
+        ...
+
+
+def check_pin(name: str, settings: PluginSettings, version: str) -> None:
+    """Return if the configuration lets ``version`` be used.
+
+    Raises:
+        PluginUnusableError: it pins another one.
+    """
+    if settings.version not in {"auto", version}:
+        raise PluginUnusableError(
+            f"plugin {name} is version {version}, and plugins.{name}.version is {settings.version}; "
+            f"install that one, or change the setting",
+            phase="start",
+        )
+
+
+class InProcess:
+    """A plugin that is an object of this process."""
+
+    is_alive = True
+
+    def __init__(self, registered: Registered, mask: Masker) -> None:
+        assert registered.kind is not None
+        self._name = registered.name
+        self._mask = mask
+        self.version = registered.kind.version
+        self.methods = callable_methods(registered.kind)
+        check_pin(registered.name, registered.settings, self.version)
+        with self._blamed("start"):
+            self._plugin: Plugin = registered.kind()
+
+    def init(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return its metadata."""
+        with self._blamed("init"):
+            found = self._plugin.init(options)
+            return check_metadata(found)
+
+    def verify(self, options: dict[str, Any], secrets: dict[str, str]) -> None:
+        """Return if it can work."""
+        with self._blamed("verify"):
+            self._plugin.verify(options, secrets)
+
+    def call(self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS) -> Results:
+        """Yield the results of one call. ``until_ns`` is the job's own timeout here."""
+        del until_ns
+        with self._cleaned():
+            value = getattr(self._plugin, method)(*params.values())
+            if method == "tasks" and isinstance(value, list | tuple):
+                value = iter(value)
+            if isinstance(value, Iterator):
+                try:
+                    yield from value
+                finally:
+                    close = getattr(value, "close", None)
+                    if close is not None:
+                        close()
+            elif value is not None:
+                yield value
+
+    def stop(self, patience_s: float | None = None) -> None:
+        """Nothing: it ends with the process."""
+
+    def kill(self) -> None:
+        """Nothing either."""
+
+    @contextmanager
+    def _blamed(self, phase: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever a plugin raises, it says that it cannot be used
+            text = self._mask(f"{type(error).__name__}: {error}")[:MESSAGE_CHARS_MAX]
+            raise PluginUnusableError(f"plugin {self._name} failed in {phase}: {text}", phase=phase) from None
+
+    @contextmanager
+    def _cleaned(self) -> Iterator[None]:
+        """Let an error of the plugin through as it is, unless it or what led to it holds a secret."""
+        try:
+            yield
+        except Exception as error:
+            whole = "".join(traceback.format_exception(error))  # as the run's record will keep it, with its causes
+            if self._mask(whole) == whole:
+                raise
+            raise PluginError(self._mask(f"{type(error).__name__}: {error}")[:MESSAGE_CHARS_MAX]) from None
+
+
+class Isolated:
+    """A plugin that is a program."""
+
+    def __init__(self, registered: Registered, mask: Masker, clock: Clock) -> None:
+        """Start it and hear who it is.
+
+        Raises:
+            PluginUnusableError: it does not start, or is not what it should be.
+        """
+        self._name = registered.name
+        self._settings = registered.settings
+        self._mask = mask
+        self._clock = clock
+        self._number = 0
+        self._program = Program(clock, line_bytes_max=self._settings.line_kib_max * 1024, mask=mask)
+        self.version = ""
+        self.methods: tuple[str, ...] = ()
+        try:
+            self._introduce()
+        except BaseException:
+            self._program.close()
+            raise
+
+    def _introduce(self) -> None:
+        try:
+            self._program.start(launch_of(self._settings))
+        except (CommandRefusedError, OSError) as error:
+            raise self._unusable("start", str(error)) from None
+        found = self._ask(
+            "hello", {"protocol": PROTOCOL, "plugin": self._name}, "start", self._settings.start_timeout_s
+        )
+        try:
+            hello = read_hello(found)
+        except ProtocolError as error:
+            raise self._unusable("start", str(error)) from None
+        self.version, self.methods = hello.version, tuple(hello.methods) or ("run",)
+        check_pin(self._name, self._settings, self.version)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be called."""
+        return self._program.is_running
+
+    def init(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return its metadata."""
+        found = self._ask("init", {"options": options}, "init", self._settings.init_timeout_s)
+        try:
+            return check_metadata(found)
+        except TypeError as error:
+            raise self._unusable("init", str(error)) from None
+
+    def verify(self, options: dict[str, Any], secrets: dict[str, str]) -> None:
+        """Return if it can work."""
+        self._ask("verify", {"options": options, "secrets": secrets}, "verify", self._settings.init_timeout_s)
+
+    def call(self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS) -> Results:
+        """Yield the results of one call; to be closed, which ends the program if the call is not over.
+
+        Raises:
+            PluginError: the program said that the call failed, or died.
+            PluginUnusableError: it does not keep to the protocol.
+        """
+        is_over = False
+        try:
+            for answer in self._answers(method, params, until_ns):
+                if isinstance(answer, Item):
+                    yield answer.value
+                    continue
+                is_over = True
+                if isinstance(answer, Failed):
+                    raise PluginError(self._shown(f"failed in {method}: {answer.message}"))
+                if answer.value is not None:
+                    yield answer.value
+        except ProtocolError as error:
+            raise self._unusable("run", str(error)) from None
+        except (ProgramEndedError, ProgramTimeoutError) as error:
+            raise PluginError(self._shown(f"in {method}: {error}")) from None
+        finally:
+            if not is_over:
+                self._program.interrupt(patience_s=self._settings.stop_timeout_s)
+
+    def _answers(self, method: str, params: dict[str, Any], until_ns: int) -> Iterator[Item | Done | Failed]:
+        unread = self._program.unread_line()
+        if unread is not None:
+            raise ProtocolError(f"wrote something although nobody had asked: {shown(unread, self._mask)}")
+        self._number += 1
+        self._program.send(request(self._number, method, params), until_ns=until_ns)
+        while True:
+            line = self._program.read_line(until_ns=until_ns)
+            answer = read_line(line, expected=self._number, mask=self._mask)
+            yield answer
+            if not isinstance(answer, Item):
+                return
+
+    def _ask(self, method: str, params: dict[str, Any], phase: str, timeout_s: float) -> Any:
+        """Return the one answer to a call that decides whether the program can be used."""
+        until_ns = self._clock.elapsed_ns() + round(timeout_s * 1e9)
+        try:
+            with closing(self.call(method, params, until_ns=until_ns)) as answers:
+                found = list(zip(answers, range(2), strict=False))
+        except PluginUnusableError as error:
+            error.phase = phase
+            raise
+        except PluginError as error:
+            raise PluginUnusableError(str(error), phase=phase) from None
+        if len(found) > 1:
+            raise self._unusable(phase, f"answered {method} more than once")
+        return found[0][0] if found else None
+
+    def _unusable(self, phase: str, text: str) -> PluginUnusableError:
+        self._program.close()
+        return PluginUnusableError(self._shown(text), phase=phase)
+
+    def _shown(self, text: str) -> str:
+        # Before it is cut: half of a secret would not be known for one.
+        return self._mask(f"plugin {self._name} {text}")[:MESSAGE_CHARS_MAX]
+
+    def stop(self, patience_s: float | None = None) -> None:
+        """End it in good order."""
+        self._program.stop(patience_s=self._settings.stop_timeout_s if patience_s is None else patience_s)
+
+    def kill(self) -> None:
+        """End it now."""
+        self._program.close()
+
+
+def check_metadata(found: Any) -> dict[str, Any]:
+    """Return what ``init`` answered.
+
+    Raises:
+        TypeError: it is no mapping of JSON values.
+    """
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise TypeError(f"init must return a mapping, got {type(found).__name__}")
+    checked: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(found)))
+    return checked
+
+
+def launch_of(settings: PluginSettings) -> Launch:
+    """Return how the program is started: with an environment of its own, and its limits.
+
+    Raises:
+        CommandRefusedError: it cannot be.
+    """
+    environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    launch = prepare(  # noqa: S604 - a list is executed without a shell
+        command=list(settings.command),
+        shell="/bin/sh",
+        env={**environment, **settings.env},
+        cwd=settings.cwd,
+        stdin=None,
+    )
+    wanted: list[tuple[int, int | None]] = [
+        (resource.RLIMIT_AS, None if settings.memory_mib_max is None else settings.memory_mib_max * _MIB),
+        (resource.RLIMIT_CPU, None if settings.cpu_max_s is None else round(settings.cpu_max_s)),
+        (resource.RLIMIT_NOFILE, settings.open_files_max),
+        (resource.RLIMIT_CORE, 0),
+    ]
+    return replace(launch, limits=tuple((number, most) for number, most in wanted if most is not None))

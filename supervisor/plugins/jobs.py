@@ -1,0 +1,201 @@
+"""The jobs ``plugin.run`` and ``plugin.plan``: one task of a plugin, and a run for each of its tasks.
+
+Secrets are never among the arguments: a run names a plugin, and the worker's configuration holds what that is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any, TypedDict
+
+import msgspec
+
+from supervisor.core.errors import TenureError
+from supervisor.core.registry import job
+from supervisor.plugins.contract import PluginError, PluginUnusableError
+from supervisor.plugins.host import PluginHost, Ready
+from supervisor.plugins.registry import load_callable, registry
+from supervisor.plugins.results import Results, Sink, Summary
+from supervisor.plugins.secrecy import Masker
+from supervisor.plugins.standing import Standing, Subject
+from supervisor.roles.worker.context import Context
+from supervisor.store import producer
+from supervisor.telemetry import metrics
+
+
+class Plan(TypedDict):
+    """What a plan leaves on record."""
+
+    tasks: int
+
+
+@job("plugin.run", timeout="1h")
+def run(
+    ctx: Context,
+    host: PluginHost,
+    *,
+    plugin: str,
+    options: dict[str, Any] | None = None,
+    task: dict[str, Any] | None = None,
+    method: str = "run",
+) -> Summary:
+    """Do one task of a plugin, and count its results.
+
+    Args:
+        ctx: the run's context.
+        host: the plugins of this process.
+        plugin: which, by its name.
+        options: over the configured ones, key by key.
+        task: what to do; one of those that its ``tasks`` gives.
+        method: ``run``, or another one that the plugin names.
+
+    Raises:
+        PluginError: the call failed.
+        PluginUnusableError: the plugin cannot be used; its schedules are suspended.
+    """
+    with _called(ctx, host, plugin, options or {}, method) as ready:
+        results = Results(
+            clock=ctx.clock,
+            most=ready.registered.settings.results_max,
+            tell=ctx.progress,
+            sink=_sink(ready, ctx),
+            clean=Masker(ready.secrets.values()),
+        )
+        params = {"options": ready.options, "secrets": ready.secrets, "task": task or {}}
+        with closing(ready.instance.call(method, params)) as found:
+            for result in found:
+                results.take(result)
+        summary = results.summary()
+        metrics.PLUGIN_RESULTS.labels(plugin, "success").inc(summary["succeeded"])
+        metrics.PLUGIN_RESULTS.labels(plugin, "failure").inc(summary["failed"])
+        ctx.progress(results.counts())
+    return summary
+
+
+@job("plugin.plan", timeout="1h")
+def plan(
+    ctx: Context,
+    host: PluginHost,
+    *,
+    plugin: str,
+    options: dict[str, Any] | None = None,
+    method: str = "run",
+) -> Plan:
+    """Ask a plugin for its tasks, and spawn a run of ``plugin.run`` for each; all of them, or none.
+
+    Args:
+        ctx: the run's context.
+        host: the plugins of this process.
+        plugin: which, by its name.
+        options: over the configured ones, key by key.
+        method: what the runs call.
+
+    Raises:
+        PluginError: the call failed.
+        PluginUnusableError: the plugin cannot be used; its schedules are suspended.
+        SpawnError: there are more tasks than a run may have children.
+    """
+    count = 0
+    with _called(ctx, host, plugin, options or {}, method) as ready:
+        params = {"options": ready.options, "secrets": ready.secrets}
+        queue = ready.registered.settings.queue
+        with closing(ready.instance.call("tasks", params)) as found:
+            for task in found:
+                _check_task(plugin, task, ready.secrets.values())
+                args: dict[str, Any] = {"plugin": plugin, "task": dict(task)}
+                args |= {"options": options} if options else {}
+                args |= {"method": method} if method != "run" else {}
+                ctx.spawn("plugin.run", args, key=count, queue=queue)
+                count += 1
+    return Plan(tasks=count)
+
+
+@contextmanager
+def _called(ctx: Context, host: PluginHost, name: str, options: dict[str, Any], method: str) -> Iterator[Ready]:
+    """Make a plugin ready, and tell the cluster how its call ends."""
+    registered = registry.get(name)
+    subject = Subject(registered, {**registered.settings.options, **options})
+    standing = _standing(ctx)
+    known = standing.known(subject) if standing else None
+    version = known.version if known is not None else ""
+    ready = None
+    try:
+        ready = host.ready(name, options)
+        version = ready.instance.version
+        if standing and ready.is_fresh:
+            standing.verified(subject, version=version, metadata=ready.metadata, known=known)
+        _check_method(name, method, ready.instance.methods)
+        yield ready
+    except (_CallerError, PluginSinkError):
+        raise
+    except (Exception, Context.SoftTimeout) as error:
+        fault = _fault(error, name, is_ready=ready is not None)
+        if fault is not None:
+            outcome = "unusable" if isinstance(fault, PluginUnusableError) else "failed"
+            metrics.PLUGIN_CALLS.labels(name, outcome).inc()
+        if standing and fault is not None:
+            standing.failed(subject, fault, version=version, schedule=ctx.schedule)
+        raise
+    else:
+        metrics.PLUGIN_CALLS.labels(name, "ok").inc()
+        if standing:
+            standing.worked(subject, version=version, metadata=ready.metadata, known=known)
+    finally:
+        if ready is not None:
+            host.discard(ready)
+
+
+class _CallerError(PluginError):
+    """The run asks for what the plugin does not have: no fault of the plugin."""
+
+
+class PluginSinkError(TenureError):
+    """The function that takes the results of a plugin failed."""
+
+
+def _check_method(name: str, method: str, methods: tuple[str, ...]) -> None:
+    if method not in methods:
+        raise _CallerError(f"plugin {name} has no method {method!r}; it has: {', '.join(methods)}")
+
+
+def _check_task(name: str, task: Any, secrets: Iterable[str]) -> None:
+    """Return if ``task`` can travel through Redis as the argument of a run."""
+    if not isinstance(task, Mapping):
+        raise PluginUnusableError(f"plugin {name}: tasks must give mappings, got {type(task).__name__}")
+    text = msgspec.json.encode(task, enc_hook=str).decode()
+    if Masker(secrets)(text) != Masker()(text):
+        raise PluginUnusableError(
+            f"plugin {name}: a task holds a secret, and would lie in Redis with it; let run take it from its secrets"
+        )
+
+
+def _fault(error: BaseException, name: str, *, is_ready: bool) -> Exception | None:
+    """Return what an error says of the plugin; None when a person, or a newer run, asked for the end."""
+    if isinstance(error, Exception):
+        return error
+    if "soft timeout" not in str(error):
+        return None
+    if is_ready:
+        return PluginError(f"plugin {name} was still at work at the soft timeout of its run")
+    return PluginUnusableError(f"plugin {name} had not passed init and verify at the soft timeout", phase="init")
+
+
+def _sink(ready: Ready, ctx: Context) -> Sink | None:
+    reference = ready.registered.settings.sink
+    if reference is None:
+        return None
+    function: Any = load_callable(reference, f"plugins.{ready.registered.name}.sink")
+
+    def hand_over(batch: list[Any]) -> None:
+        try:
+            function(batch, ctx)
+        except Exception as error:
+            raise PluginSinkError(f"sink {reference} failed: {type(error).__name__}: {error}") from error
+
+    return hand_over
+
+
+def _standing(ctx: Context) -> Standing | None:
+    """Return how the cluster is told; None in a test of the job, which has no Redis."""
+    return Standing(producer.current(), ctx.clock) if ctx.producer is not None else None

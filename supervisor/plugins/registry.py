@@ -1,0 +1,233 @@
+"""Which plugins there are: from the configuration, from installed distributions, from the program around us.
+
+Guarantees
+    Two classes never share a name: the second is refused, and both origins are named.
+    A class of an installed distribution is imported when it is needed, not when it is found.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+
+from supervisor.core.errors import ConfigError, Problem
+from supervisor.core.model import ScheduleDef
+from supervisor.plugins.contract import (
+    Plugin,
+    PluginDefinitionError,
+    PluginNotRegisteredError,
+    check_class,
+    origin_of,
+)
+from supervisor.settings.loader import Loaded
+from supervisor.settings.models import Settings, WorkerKind
+from supervisor.settings.nodes import format_path
+from supervisor.settings.plugin_settings import PluginSettings
+
+GROUP = "tenure.plugins"
+JOBS = frozenset({"plugin.run", "plugin.plan"})
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A plugin that can be asked for."""
+
+    name: str
+    origin: str
+    """``module:Class``, or the program; for people."""
+
+    settings: PluginSettings = field(default_factory=PluginSettings)
+    kind: type[Plugin] | None = None
+    """Its class; None for a program."""
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether it is a program."""
+        return self.settings.is_isolated
+
+
+class PluginRegistry:
+    """The plugins of this process, by name."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, type[Plugin]] = {}
+        self._settings: dict[str, PluginSettings] = {}
+
+    def register(self, kind: type[Plugin]) -> type[Plugin]:
+        """Add a class, as an embedding program does; return it, so that it can stand over a class.
+
+        Raises:
+            PluginDefinitionError: it is no plugin, or another class has its name.
+        """
+        check_class(kind)
+        known = self._classes.get(kind.name)
+        if known is not None and origin_of(known) != origin_of(kind):
+            raise PluginDefinitionError(
+                f"plugin {kind.name!r} is registered twice, by {origin_of(known)} and by {origin_of(kind)}; rename one"
+            )
+        self._classes[kind.name] = kind
+        return kind
+
+    def configure(self, settings: Mapping[str, PluginSettings]) -> None:
+        """Take what the configuration says, in place of what an earlier one said."""
+        self._settings = dict(settings)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to run."""
+        return not self.names()
+
+    def names(self) -> list[str]:
+        """Return every name, sorted."""
+        return sorted({*self._settings, *self._classes, *entry_points()})
+
+    def get(self, name: str) -> Registered:
+        """Return the plugin called ``name``.
+
+        Raises:
+            PluginNotRegisteredError: there is none.
+            PluginDefinitionError: its class cannot be imported or used, or two claim the name.
+        """
+        settings = self._settings.get(name)
+        if settings is not None and settings.command:
+            return Registered(name, " ".join(settings.command), settings)
+        if settings is not None and settings.module is not None:
+            kind = load_class(settings.module)
+            return Registered(name, settings.module, settings, kind)
+        kind = self._by_name(name)
+        return Registered(name, origin_of(kind), settings or PluginSettings(), kind)
+
+    def _by_name(self, name: str) -> type[Plugin]:
+        found = self._classes.get(name)
+        others = entry_points().get(name, ())
+        origins = sorted({*((origin_of(found),) if found else ()), *others})
+        if len(origins) > 1:
+            raise PluginDefinitionError(
+                f"plugin {name!r} is registered twice, by {' and by '.join(origins)}; "
+                f"say which by plugins.{name}.module"
+            )
+        if found is not None:
+            return found
+        if others:
+            kind = load_class(others[0])
+            if kind.name != name:
+                raise PluginDefinitionError(
+                    f"plugin {others[0]} calls itself {kind.name!r} and is registered as {name!r}; use one name"
+                )
+            return kind
+        raise PluginNotRegisteredError(_unknown(name, self.names()))
+
+    def problems(self, origins: Mapping[str, str]) -> Iterator[Problem]:
+        """Yield what keeps any configured plugin from being used; imports the classes of all."""
+        for name in sorted(self._settings):
+            path = f"plugins.{name}"
+            where = origins.get(f"{path}.module") or origins.get(path) or _nearest(origins, path)
+            try:
+                self.get(name)
+                for key in ("sink",):
+                    reference = getattr(self._settings[name], key)
+                    if reference is not None:
+                        load_callable(reference, f"{path}.{key}")
+            except (PluginDefinitionError, PluginNotRegisteredError) as error:
+                text, _, remedy = str(error).rpartition("; ")
+                yield Problem(where, path, text or str(error), remedy if text else "")
+
+
+def _nearest(origins: Mapping[str, str], path: str) -> str:
+    below = (where for key, where in sorted(origins.items()) if key.startswith(f"{path}."))
+    return next(below, "plugins")
+
+
+def _unknown(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names) or 'none'}"
+    return f"no plugin is called {name!r}; {hint}"
+
+
+@cache
+def entry_points() -> dict[str, tuple[str, ...]]:
+    """Return what installed distributions register: name to the places of the classes. Imports none of them."""
+    found: dict[str, set[str]] = {}
+    for point in metadata.entry_points(group=GROUP):
+        found.setdefault(point.name, set()).add(point.value)
+    return {name: tuple(sorted(values)) for name, values in found.items()}
+
+
+def load_class(reference: str) -> type[Plugin]:
+    """Return the plugin at ``module:Class``.
+
+    Raises:
+        PluginDefinitionError: it cannot be imported, or is no plugin.
+    """
+    return check_class(load_callable(reference, f"plugin {reference}"), origin=reference)
+
+
+def load_callable(reference: str, what: str) -> object:
+    """Return what stands at ``module:attribute``.
+
+    Raises:
+        PluginDefinitionError: it cannot be imported, or cannot be called.
+    """
+    module, _, attribute = reference.partition(":")
+    try:
+        found: object = getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())[:300]
+        raise PluginDefinitionError(
+            f"{what} cannot be imported: {type(error).__name__}: {text}; install it, or correct package.module:name"
+        ) from error
+    if not callable(found):
+        raise PluginDefinitionError(f"{what}: {reference} cannot be called; name a class or a function")
+    return found
+
+
+registry = PluginRegistry()
+"""The one registry of this process."""
+
+
+def prepare(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Make the plugins of the configuration known, and their jobs.
+
+    Raises:
+        ConfigError: with every plugin that cannot be used.
+    """
+    registry.configure(settings.plugins)
+    problems = list(registry.problems(origins))
+    if problems:
+        raise ConfigError(problems)
+    import_jobs_of(settings)
+
+
+def import_jobs_of(settings: Settings) -> None:
+    """Register the jobs of plugins where there are plugins."""
+    # Somebody who only installed a distribution need not have a pool for it.
+    if settings.plugins or (not registry.is_empty and _is_served(settings)):
+        importlib.import_module("supervisor.plugins.jobs")
+
+
+def _is_served(settings: Settings) -> bool:
+    pools = settings.workers.values()
+    return any(pool.kind is WorkerKind.SYNC and "default" in pool.queues for pool in pools)
+
+
+def check_schedules(definitions: Iterable[ScheduleDef], loaded: Loaded) -> None:
+    """Return if every schedule that runs a plugin names one that there is.
+
+    Raises:
+        ConfigError: with every one that does not.
+    """
+    problems = []
+    names = registry.names()
+    for definition in definitions:
+        name = definition.template.args.get("plugin")
+        if definition.template.job not in JOBS or name in names or "{{" in str(name):
+            continue
+        path = ("schedules", definition.id, "args", "plugin")
+        message, _, remedy = _unknown(str(name), names).partition("; ")
+        problems.append(Problem(loaded.origin(*path), format_path(path), message, remedy))
+    if problems:
+        raise ConfigError(problems)

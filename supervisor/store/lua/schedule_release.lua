@@ -1,0 +1,39 @@
+-- End the suspension of schedules by one who suspended them. A person's pause is left as it is.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  by             who suspended them
+--       ids...         at most 250
+--
+-- Includes  clock
+--           queue
+--           limits
+--           control
+--
+-- Returns  now_ms, then code for each
+--          RELEASED   the suspension is over; due times in it are dropped, unless on_resume is catchup
+--          RUNNING    it was not suspended by this one; nothing written. A repeated call answers so
+--          UNKNOWN    there is none
+if ARGV[1] == '' or #ARGV < 2 then
+  return refuse('by and ids')
+end
+check_plan()
+local now = now_ms()
+local reply = { whole(now) }
+for i = 2, #ARGV do
+  local code = 'UNKNOWN'
+  local record = redis.call('HGET', SCHEDULE .. 'def', ARGV[i])
+  if record then
+    code = 'RUNNING'
+    local stored = redis.call('HGET', SCHEDULE .. 'paused', ARGV[i])
+    if stored and is_top_level(stored, 'by', ARGV[1]) then
+      local ends = tonumber(string.match(stored, '"until_ms":(%d+)') or '')
+      local _, _, _, json = parts(record)
+      -- One that ended by itself ended then, however late this comes: what is due since is owed.
+      end_pause(ARGV[i], json, ends ~= nil and ends <= now and ends or now)
+      look_at(ARGV[i], 'resume', now)
+      code = 'RELEASED'
+    end
+  end
+  reply[#reply + 1] = code
+end
+return reply

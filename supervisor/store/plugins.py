@@ -1,0 +1,151 @@
+"""What the cluster knows of its plugins, and which schedules it suspended because of them.
+
+Guarantees
+    A suspension never replaces a person's pause, and releasing ends nothing but a suspension by the same plugin.
+    At most ``RECORDS_MAX`` records are kept, none longer than a week after the last was written.
+
+Does not guarantee
+    That a record is there: whoever needs to know calls ``init`` and ``verify`` again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from supervisor.store.codec import number, pairs, text, texts
+from supervisor.store.keys import Keys
+from supervisor.store.schedule_control import BATCH_MAX, REASON_MAX
+from supervisor.store.scripts import Call, script
+
+RECORDS_MAX = 500
+RECORD_BYTES_MAX = 16 * 1024
+TTL_MS = 7 * 86_400_000
+
+
+class PluginState(StrEnum):
+    """Where a plugin with certain options stands."""
+
+    REGISTERED = "REGISTERED"  # known, and not tried yet
+    ACTIVE = "ACTIVE"  # init and verify passed
+    ERROR = "ERROR"  # it cannot be used; its schedules are suspended
+
+
+class PluginRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was last found of one plugin with certain options."""
+
+    v: int = 1
+    plugin: str
+    digest: str
+    """Of the options; one plugin may work with some and not with others."""
+
+    state: str
+    version: str = ""
+    reason: str = ""
+    """Why it is in ERROR, or what the last failure was."""
+
+    phase: str = ""
+    """What it was doing when it failed: start, init, verify or run."""
+
+    metadata: dict[str, Any] = {}
+    """What ``init`` said."""
+
+    failures: int = 0
+    """Calls that failed in a row, since it last worked."""
+
+    errors: int = 0
+    """How often in a row it came into ERROR; each makes the suspension longer."""
+
+    suspended: int = 0
+    """How many schedules were suspended for it."""
+
+    until_ms: int = 0
+    """When the suspension ends by itself."""
+
+    by: str = ""
+    """Worker or command that found it."""
+
+    at_ms: int = 0
+    """When it was written, by Redis' clock."""
+
+
+class SuspendCode(StrEnum):
+    """What became of one schedule that was to be suspended or released."""
+
+    SUSPENDED = "SUSPENDED"
+    RELEASED = "RELEASED"
+    HELD = "HELD"  # a person paused it
+    RUNNING = "RUNNING"  # it was not suspended
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """What became of each schedule, in the order asked, and until when."""
+
+    codes: list[SuspendCode]
+    until_ms: int
+
+
+class Plugins:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._prefix = {"prefix": keys.prefix}
+        self._keys = keys
+
+    def write(self, record: PluginRecord) -> Call[bool]:
+        """Keep ``record`` in place of an earlier one of the same plugin and options."""
+        body = msgspec.json.encode(record)
+        if len(body) > RECORD_BYTES_MAX:
+            body = msgspec.json.encode(msgspec.structs.replace(record, metadata={"omitted": "it is over 16 KiB"}))
+        args = {
+            "field": f"{record.plugin} {record.digest}",
+            "json": body,
+            "most": RECORDS_MAX,
+            "ttl_ms": TTL_MS,
+        }
+        return script("plugin_write").call(keys={"plugins": self._keys.plugins}, args=args, parse=bool)
+
+    def read_one(self, plugin: str, digest: str) -> Call[PluginRecord | None]:
+        """Read the record of one plugin with certain options; None when there is none."""
+        args = {"field": f"{plugin} {digest}"}
+        return script("plugin_read").call(keys={"plugins": self._keys.plugins}, args=args, parse=_record)
+
+    def read(self) -> Call[list[PluginRecord]]:
+        """Read every record."""
+        return script("hash_read").call(keys={"hash": self._keys.plugins}, args={}, parse=_records)
+
+    def suspend(self, ids: Sequence[str], *, by: str, reason: str, for_ms: int) -> Call[Suspension]:
+        """Stop the starts of at most 250 schedules for a time, but for those that a person paused."""
+        assert 0 < len(ids) <= BATCH_MAX
+        args = {"by": by, "reason": reason[:REASON_MAX], "for_ms": for_ms, "ids": ids}
+        return script("schedule_suspend").call(keys=self._prefix, args=args, parse=_suspension)
+
+    def release(self, ids: Sequence[str], *, by: str) -> Call[list[SuspendCode]]:
+        """End what ``suspend`` by the same one began, for at most 250 schedules."""
+        assert 0 < len(ids) <= BATCH_MAX
+        parse = lambda reply: [SuspendCode(code) for code in texts(reply[1:])]  # noqa: E731 - one expression
+        return script("schedule_release").call(keys=self._prefix, args={"by": by, "ids": ids}, parse=parse)
+
+
+def _suspension(reply: Any) -> Suspension:
+    return Suspension([SuspendCode(code) for code in texts(reply[2:])], number(reply[1]))
+
+
+def _record(stored: Any) -> PluginRecord | None:
+    at_ms, _, body = text(stored or b"").partition(" ")
+    try:
+        record = msgspec.json.decode(body, type=PluginRecord)
+    except msgspec.DecodeError:
+        return None  # there is none, or a later version wrote it
+    return msgspec.structs.replace(record, at_ms=int(at_ms))
+
+
+def _records(reply: Any) -> list[PluginRecord]:
+    found = [record for _, stored in pairs(reply) if (record := _record(stored)) is not None]
+    return sorted(found, key=lambda record: (record.plugin, record.digest))

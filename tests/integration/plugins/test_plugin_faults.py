@@ -1,0 +1,233 @@
+"""Plugins that do what no plugin should: contained, told, their schedules suspended, and everything else goes on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from supervisor import Context, Plugin
+from supervisor.plugins import jobs
+from supervisor.plugins.contract import PluginError, PluginUnusableError
+from supervisor.store.schedule_control import Control
+from tests.canary import CANARY
+from tests.integration.plugins.conftest import DATA, Desk
+from tests.waiting import wait_until
+
+GOOD = ("sh", str(DATA / "words.sh"))
+AT_ONCE = [
+    ("hangs in hello", "start", "did not answer in time"),
+    ("exits at once", "start", "exited with 1; its last words: no licence"),
+    ("protocol", "start", "speaks protocol 9, and this is 1"),
+    ("hangs in init", "init", "did not answer in time"),
+    ("wrong init", "init", "init must return a mapping, got list"),
+    ("verify", "verify", "failed in verify: cannot log in with ***"),
+    ("garbage", "run", "wrote what is no message"),
+    ("binary", "run", "wrote what is no message"),
+    ("other id", "run", "answered call 11 while call 4 was open"),
+    ("both", "run", "must say one of item, result and error"),
+    ("endless line", "run", "wrote a line longer than 64 KiB"),
+    ("flood", "run", "gave more than 1000 results"),
+]
+AFTER_SOME = [
+    ("dies", "exited with 3; its last words: out of luck"),
+    ("killed", "was killed by signal 9"),
+    ("fails", "failed in run: the key *** was refused"),
+]
+TIGHT = {"start_timeout_s": 20.0, "init_timeout_s": 20.0, "line_kib_max": 64, "results_max": 1000}
+
+
+def tight(fault: str) -> dict[str, Any]:
+    """Return limits; a plugin that hangs gets little time, and one that does not gets plenty on a busy machine."""
+    short = {"hangs in hello": {"start_timeout_s": 0.3}, "hangs in init": {"init_timeout_s": 0.3}}
+    return TIGHT | short.get(fault, {})
+
+
+def with_neighbour(desk: Desk) -> None:
+    """Add a plugin that works, with a schedule of its own."""
+    desk.configure("good", command=GOOD, secrets={"token": "t"})
+    desk.schedule("s-good", "good")
+    assert desk.run("good", task={"words": "a b"})["results"] == 2
+
+
+def goes_on(desk: Desk) -> None:
+    """Hold that nothing but the faulty plugin was touched."""
+    assert desk.pause("s-good") is None
+    assert desk.run("good", task={"words": "a b c"})["results"] == 3
+
+
+@pytest.mark.parametrize(("fault", "phase", "reason"), AT_ONCE)
+def test_a_plugin_that_cannot_be_used_is_in_error_at_once(desk: Desk, fault: str, phase: str, reason: str) -> None:
+    """Its schedules say why they stand still, and start nothing; its neighbour works."""
+    with_neighbour(desk)
+    desk.faulty(fault, **tight(fault))
+    for name in ("s-1", "s-2"):
+        desk.schedule(name, "faulty")
+
+    with pytest.raises(PluginUnusableError) as caught:
+        desk.run("faulty", schedule="s-1")
+    assert caught.value.phase == phase
+    record = desk.record("faulty")
+    assert (record.state, record.phase, record.suspended) == ("ERROR", phase, 2)
+    assert reason in record.reason
+    assert CANARY not in record.reason
+    for name in ("s-1", "s-2"):
+        pause = desk.pause(name)
+        assert pause is not None
+        assert pause.by == "plugin faulty"
+        assert pause.reason.startswith("plugin faulty is in ERROR: ")
+        assert reason in pause.reason
+        assert pause.until_ms == record.until_ms > 0
+    assert "faulty" not in desk.host.running()
+    goes_on(desk)
+
+
+@pytest.mark.parametrize(("fault", "reason"), AFTER_SOME)
+def test_a_plugin_that_passes_verify_and_then_fails_is_in_error_after_some_runs(
+    desk: Desk, fault: str, reason: str
+) -> None:
+    """Once may be the network; three times in a row is the plugin. The other end sees no secret."""
+    with_neighbour(desk)
+    desk.faulty(fault)
+    desk.schedule("s-1", "faulty")
+
+    for number in (1, 2, 3):
+        assert desk.pause("s-1") is None
+        with pytest.raises(PluginError) as caught:
+            desk.run("faulty", schedule="s-1")
+        assert not isinstance(caught.value, PluginUnusableError)
+        assert reason in str(caught.value)
+        assert desk.record("faulty").failures == number
+    pause = desk.pause("s-1")
+    assert pause is not None
+    assert reason in pause.reason
+    assert desk.record("faulty").state == "ERROR"
+    goes_on(desk)
+
+
+def test_tasks_of_a_wrong_shape_spawn_nothing(desk: Desk) -> None:
+    """All of them or none: what came before the wrong one never existed."""
+    desk.faulty("wrong task")
+    context = desk.context()
+
+    with pytest.raises(PluginUnusableError, match="tasks must give mappings, got str"):
+        desk_plan(desk, context, "faulty")
+    assert context.children is None
+    assert desk.record("faulty").state == "ERROR"
+
+
+def desk_plan(desk: Desk, context: Context, plugin: str) -> Any:
+    """Execute ``plugin.plan``."""
+    return jobs.plan(context, desk.host, plugin=plugin)
+
+
+def test_what_a_plugin_says_unasked_ends_it_before_its_next_call(desk: Desk) -> None:
+    """It would be taken for the answer to the next question."""
+    desk.faulty("talks on")
+    desk.run("faulty")
+
+    def refused() -> bool:
+        """Whether what it said has arrived."""
+        try:
+            desk.run("faulty")
+        except PluginUnusableError as error:
+            return "although nobody had asked" in str(error)
+        return False
+
+    wait_until(refused, what="it to be found out")
+
+
+def test_a_plugin_that_only_forks_children_and_ignores_the_end_is_killed_with_them(desk: Desk) -> None:
+    """The group goes as one: the fixture finds what is left."""
+    desk.faulty("deaf", "deaf")
+    desk.faulty("forks", "forks")
+    assert desk.run("forks")["results"] == 1
+
+    with soft_timeout(), pytest.raises(Context.SoftTimeout):
+        desk.run("deaf")
+    assert set(desk.host.running()) == {"forks"}
+    record = desk.record("deaf")
+    assert (record.failures, record.reason) == (1, "plugin deaf was still at work at the soft timeout of its run")
+
+
+@contextmanager
+def soft_timeout(after_s: float = 0.5) -> Iterator[None]:
+    """Interrupt what runs in the block as a worker does."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise Context.SoftTimeout("still running at its soft timeout")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, after_s)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Hanging(Plugin):
+    """A class that hangs where nobody expects it."""
+
+    name = "hanging"
+
+    def init(self, options: dict[str, Any]) -> dict[str, Any]:
+        threading.Event().wait(60)
+        return {}
+
+    def run(self, options: dict[str, Any], secrets: dict[str, str], task: dict[str, Any]) -> None:
+        """Never reached."""
+
+
+def test_a_class_that_hangs_in_init_is_bounded_by_the_timeout_of_its_run(desk: Desk) -> None:
+    """It is in this process, so nothing else can end it; then it is in ERROR like a program."""
+    desk.registry.register(Hanging)
+    desk.schedule("s-1", "hanging")
+    with soft_timeout(), pytest.raises(Context.SoftTimeout):
+        desk.run("hanging")
+
+    record = desk.record("hanging")
+    assert (record.state, record.phase) == ("ERROR", "init")
+    pause = desk.pause("s-1")
+    assert pause is not None
+    assert "had not passed init and verify at the soft timeout" in pause.reason
+
+
+def test_a_plugin_that_floods_its_standard_error_is_read_and_forgotten(desk: Desk) -> None:
+    """Ten megabytes of warnings neither block it nor stay in memory."""
+    desk.faulty("noisy")
+
+    assert desk.run("faulty")["results"] == 1
+
+
+def test_a_run_that_a_person_ends_says_nothing_against_the_plugin(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be suspended because somebody lost patience."""
+
+    def stop(batch: list[Any], context: Context) -> None:
+        raise Context.SoftTimeout("a person asked for its end")
+
+    monkeypatch.setattr("supervisor.plugins.jobs.load_callable", lambda *_: stop)
+    desk.configure("good", command=GOOD, secrets={"token": "t"}, sink="any:thing")
+    with pytest.raises(Context.SoftTimeout):
+        desk.run("good", task={"words": "a"})
+    record = desk.record("good")
+    assert (record.state, record.failures) == ("ACTIVE", 0)
+
+
+def test_a_persons_pause_outlives_error_and_recovery(desk: Desk) -> None:
+    """Neither takes it for its own."""
+    desk.faulty("verify")
+    desk.schedule("s-1", "faulty")
+    desk.store.run(Control(desk.server.keys).pause(["s-1"], reason="audit", by="alice"))
+
+    with pytest.raises(PluginUnusableError):
+        desk.run("faulty", schedule="s-1")
+    desk.faulty("none")
+    assert desk.run("faulty")["results"] == 1
+    pause = desk.pause("s-1")
+    assert pause is not None
+    assert pause.by == "alice"

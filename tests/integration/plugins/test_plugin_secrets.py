@@ -1,0 +1,82 @@
+"""Secrets that plugins tell of, in every place where a person or Redis would get to see them."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import pytest
+
+from supervisor import Plugin
+from supervisor.plugins.contract import PluginError, PluginUnusableError
+from supervisor.plugins.secrecy import Masker
+from tests.canary import CANARY
+from tests.integration.plugins.conftest import Desk
+from tests.integration.plugins.test_plugin_faults import desk_plan, soft_timeout
+
+KEY = f'-----BEGIN KEY-----\nMII"{CANARY}\\x1\n{CANARY}-ü\n-----END KEY-----\n'
+
+
+@pytest.mark.parametrize("fault", ["tells its request", "echoes its request", "long refusal", "repeats its secret"])
+@pytest.mark.parametrize("secret", [KEY, f"short-{CANARY}"])
+def test_a_program_that_tells_its_secrets_shows_none(desk: Desk, fault: str, secret: str) -> None:
+    """A key of several lines, with quotes, as it is or as JSON: neither whole nor cut in two."""
+    desk.faulty(fault, secrets={"key": secret})
+
+    with pytest.raises(PluginUnusableError) as caught:
+        desk.run("faulty")
+    shown = str(caught.value) + desk.record("faulty").reason
+    assert "verify" in shown or "no message" in shown
+    for part in (CANARY, CANARY[:8], CANARY[-8:], "short-", "MII"):
+        assert part not in shown
+
+
+@pytest.mark.parametrize("secret", [KEY, f"short-{CANARY}"])
+def test_a_task_that_holds_a_secret_is_refused_however_it_is_written(desk: Desk, secret: str) -> None:
+    """It would lie in Redis, in the arguments of a run."""
+    desk.faulty("task with a secret", secrets={"key": secret})
+    context = desk.context()
+
+    with pytest.raises(PluginUnusableError, match="a task holds a secret"):
+        desk_plan(desk, context, "faulty")
+    assert context.children is None
+
+
+class Telling(Plugin):
+    """A class whose errors have a cause that tells."""
+
+    name = "telling"
+
+    def run(self, options: dict[str, Any], secrets: dict[str, str], task: dict[str, Any]) -> None:
+        """Fail because of the secret."""
+        try:
+            {}[secrets["key"]]
+        except KeyError as error:
+            raise RuntimeError("not found") from error
+
+
+def test_the_cause_of_an_error_shows_no_secret_either(desk: Desk) -> None:
+    """The record of a failed run holds the whole traceback, with what led to it."""
+    desk.registry.register(Telling)
+    desk.configure("telling", secrets={"key": KEY})
+
+    with pytest.raises(PluginError, match="RuntimeError: not found") as caught:
+        desk.run("telling")
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_program_that_ended_is_not_waited_for_while_another_holds_its_pipes(desk: Desk) -> None:
+    """What left its group may live for ever; the run fails when the program ends, not at its own timeout."""
+    desk.faulty("leaves a child")
+
+    with soft_timeout(20), pytest.raises(PluginError, match="exited with 3; its last words: out of luck"):
+        desk.run("faulty")
+
+
+def test_a_masker_keeps_what_is_no_secret() -> None:
+    """Short words, and lines of a key that mean nothing, would blank out half of any text."""
+    mask = Masker(["abc", f"one\n{CANARY}\nsix"])
+
+    assert mask(f"abc one six {CANARY} {{}}") == "abc one six *** {}"
+    assert set(mask.end_of(CANARY[4:] + "." * 200)) == {"."}
+    assert Masker().end_of("nothing") == "nothing"
