@@ -16,6 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from supervisor.core.errors import TenureError
+from supervisor.core.fire_checks import checks_of_definition
 from supervisor.core.model import Envelope, ScheduleDef, Template, scheduled_run_id
 from supervisor.core.templating import needs_rendering, render
 from supervisor.core.triggers import Trigger, after_completion_ms, trigger_of
@@ -31,7 +32,8 @@ class Known:
     """One schedule, ready to fire."""
 
     __slots__ = (
-        "definition", "job", "keep_ms", "policy", "queue", "revision", "run_head", "template", "trigger", "wait",
+        "checks", "definition", "job", "keep_ms", "policy", "queue", "revision", "run_head", "template", "trigger",
+        "wait",
     )  # fmt: skip
 
     def __init__(self, definition: ScheduleDef, revision: int, *, is_dynamic: bool) -> None:
@@ -47,6 +49,7 @@ class Known:
         packed = pack(trial)
         self.revision = revision
         self.trigger: Trigger = trigger_of(definition)
+        self.checks = checks_of_definition(definition)
         self.wait = _wait(definition)
         self.keep_ms = definition.retain_completed_ms if is_dynamic else None
         self.policy = policy_text(
@@ -185,6 +188,7 @@ def _stripped(definition: ScheduleDef) -> ScheduleDef:
         labels={},
         owner="",
         description="",
+        checks=(),
         pause_reason="",
         renamed_from="",
     )

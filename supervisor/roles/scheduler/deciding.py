@@ -79,17 +79,17 @@ def items(ready: Ready, moment: Moment, limit: int) -> list[FireItem]:
     window = known.definition.catchup_window_ms
     is_alone = following is None or now_ms < following.fire_ms
     if is_alone and (window is None or now_ms - ready.nominal_ms <= window):
-        return [
-            _item(ready, moment, _Decision(ready.mark_ms, ready.nominal_ms, ready.nominal_ms, _next(ready, moment)))
-        ]
+        return [_alone(ready, moment)]
     found = owed(
         known.definition, known.trigger, mark_ms=ready.mark_ms, now_ms=now_ms, on_time_grace_ms=moment.grace_ms
     )
     if found is None:
-        return [
-            _item(ready, moment, _Decision(ready.mark_ms, ready.nominal_ms, ready.nominal_ms, _next(ready, moment)))
-        ]
+        return [_alone(ready, moment)]
     return _chain(ready, moment, found, limit)
+
+
+def _alone(ready: Ready, moment: Moment) -> FireItem:
+    return _asked(ready, moment, _Decision(ready.mark_ms, ready.nominal_ms, ready.nominal_ms, _next(ready, moment)))
 
 
 def advanced(ready: Ready, mark_ms: int) -> Ready | None:
@@ -150,10 +150,22 @@ def _chain(ready: Ready, moment: Moment, found: Owed, limit: int) -> list[FireIt
         is_last = index == len(found.nominals) - 1
         new_mark_ms = found.new_mark_ms if is_last else nominal
         after = next_ms if is_last else found.nominals[index + 1]
-        chain.append(_item(ready, moment, _Decision(mark_ms, nominal, new_mark_ms, after)))
+        chain.append(_asked(ready, moment, _Decision(mark_ms, nominal, new_mark_ms, after)))
         mark_ms = new_mark_ms
-    chain[0] = chain[0]._replace(missed=missed, why=why)
+    first = chain[0]
+    chain[0] = first._replace(missed=missed + first.missed, why="".join(sorted({*why, *first.why})))
     return chain
+
+
+def _asked(ready: Ready, moment: Moment, decision: _Decision) -> FireItem:
+    """Return the item of one due time: its run, or that a check has something against it."""
+    known = ready.known
+    if known.checks is not None:
+        refusal = known.checks.refusal(decision.nominal_ms, moment.now_ms, known.trigger)
+        if refusal is not None:
+            item = _item(ready, moment, decision, is_missed=True)
+            return item._replace(missed=1, why=refusal.letter, refusal=refusal)
+    return _item(ready, moment, decision)
 
 
 def _item(ready: Ready, moment: Moment, decision: _Decision, *, is_missed: bool = False) -> FireItem:

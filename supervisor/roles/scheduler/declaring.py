@@ -27,6 +27,7 @@ import msgspec
 from supervisor.clock import Clock
 from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.first_seen import ANCHORS, settled
 from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedule_diff import kept_mark_ms
@@ -171,7 +172,8 @@ class Declaring:
             self._meet(record, page.now_ms)
         now.cursor = page.cursor
         if now.cursor == "0":
-            now.differing += [Change(definition=self._definitions[place]) for place in now.missing.values()]
+            missing = (self._definitions[place] for place in now.missing.values())
+            now.differing += [Change(definition=settled(each, None, page.now_ms)) for each in missing]
             now.phase = Phase.END if now.clashes else Phase.WRITE
 
     def _meet(self, record: Record, now_ms: int) -> None:
@@ -185,7 +187,7 @@ class Declaring:
         if record.is_dynamic:
             now.clashes.append(record.id)
             return
-        definition = self._definitions[place]
+        definition = _settled(self._definitions[place], record, now_ms)
         if record.body == pack_definition(definition):
             return
         kept = _kept_mark_ms(record, definition, now_ms)
@@ -262,6 +264,17 @@ _PHASES: dict[Phase, Any] = {
     Phase.REMOVE: Declaring._remove,  # noqa: SLF001
     Phase.END: Declaring._end,  # noqa: SLF001
 }
+
+
+def _settled(declared: ScheduleDef, record: Record, now_ms: int) -> ScheduleDef:
+    """Return ``declared`` with what Redis knows of when it was first seen; most do not depend on that."""
+    if declared.anchor not in ANCHORS:
+        return declared
+    try:
+        stored: ScheduleDef | None = record.definition()
+    except msgspec.DecodeError:
+        stored = None
+    return settled(declared, stored, now_ms)
 
 
 def _kept_mark_ms(record: Record, definition: ScheduleDef, now_ms: int) -> int | None:

@@ -137,6 +137,9 @@ class Scheduler:
 
     def _heard(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         self._reading.hear(changes)
+        for _, fields in changes:
+            if fields.get("kind") in {"pause", "resume"}:
+                self._report("schedule_heard", kind=fields["kind"], schedule=fields.get("schedule", ""))
         if self._backfills is not None and any(fields.get("kind") == "backfill" for _, fields in changes):
             self._backfills.wake()
 

@@ -221,7 +221,8 @@ class Reading:
         if reply.overdue and not self._overdue:
             self._asking.report("schedule_overdue", count=reply.overdue, reason="due more than a minute ago")
         self._overdue = reply.overdue
-        self._asking.report("plan", defined=reply.defined, planned=reply.planned, overdue=reply.overdue)
+        counts = {"defined": reply.defined, "planned": reply.planned, "overdue": reply.overdue, "paused": reply.paused}
+        self._asking.report("plan", **counts)
 
     def _know(self, term: Term, seen: Sequence[Seen]) -> Steps[None]:
         """Read the definitions that are not known in their revision."""

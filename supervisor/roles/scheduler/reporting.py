@@ -10,20 +10,24 @@ from typing import Any
 import structlog
 
 from supervisor.clock import Clock, SystemClock
+from supervisor.core.fire_checks import Refusal
 from supervisor.roles.scheduler.firing import Decided
-from supervisor.store.schedule_items import FireCode
+from supervisor.store.schedule_items import FireCode, FireItem
 from supervisor.store.schedule_state import REASONS
+from supervisor.telemetry import event_table
 from supervisor.telemetry.metrics import (
     CONFIG_SCHEDULES_IN_PLACE,
     ELECTION_FENCED,
     ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS,
     ENQUEUED,
     FIRES,
+    HOOK_ANSWERS,
     MISSED,
     REDIS_ERRORS,
     SCHEDULE_LATENESS_SECONDS,
     SCHEDULES,
     SCHEDULES_OVERDUE,
+    SCHEDULES_PAUSED,
 )
 
 LINES_PER_S = 50
@@ -33,6 +37,8 @@ _EXPECTED = {
     FireCode.FIRED, FireCode.SKIPPED, FireCode.BUFFERED, FireCode.REPLACED, FireCode.COMPLETED, FireCode.INITIAL,
     FireCode.HELD, FireCode.PAUSED,
 }  # fmt: skip
+_EVENTS = {FireCode.DROPPED, FireCode.SKEWED}
+_UNDECIDED = {FireCode.DUP, FireCode.STALE, FireCode.PAUSED, FireCode.SKEWED}
 _LEVELS = {
     "fenced": "warning",
     "schedule_invalid": "error",
@@ -67,6 +73,10 @@ class SchedulerReport:
         if event == "plan":
             SCHEDULES.set(fields["defined"])
             SCHEDULES_OVERDUE.set(fields["overdue"])
+            SCHEDULES_PAUSED.set(fields["paused"])
+            return
+        if event == "schedule_heard":
+            event_table.tell(f"schedule_{fields['kind']}", fields)
             return
         if event == "backfilled":
             ENQUEUED.labels(queue=fields["queue"], job=fields["job"]).inc(fields["count"])
@@ -82,7 +92,9 @@ class SchedulerReport:
         elif event == "schedule_planned":
             next_ms = fields.pop("next_ms")
             fields["next"] = None if next_ms is None else datetime.fromtimestamp(next_ms / 1000, UTC).isoformat()
-        getattr(self._log, _LEVELS.get(event, "info"))(event, **fields)
+        level = _LEVELS.get(event, "info")
+        getattr(self._log, level)(event, **fields)
+        event_table.tell(event, fields, level=level)
 
     def _fires(self, decided: Sequence[Decided]) -> None:
         codes: Counter[str] = Counter()
@@ -92,8 +104,10 @@ class SchedulerReport:
             if code is FireCode.FIRED:
                 enqueued[item.run.queue, item.job] += 1
                 SCHEDULE_LATENESS_SECONDS.observe(max(0, late_ms) / 1000)
-            if item.missed and code not in {FireCode.DUP, FireCode.STALE, FireCode.PAUSED, FireCode.SKEWED}:
-                self._missed(item.schedule, item.missed, item.why)
+            if item.missed and code not in _UNDECIDED:
+                self._missed(item)
+            if code in _EVENTS:
+                event_table.tell(f"schedule_{code.value.lower()}", {"schedule": item.schedule}, level="warning")
         if enqueued and self._acquired_ns:
             seconds = (self._clock.elapsed_ns() - self._acquired_ns) / 1e9
             ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS.observe(seconds)
@@ -108,10 +122,20 @@ class SchedulerReport:
         if room < len(decided):
             self._log.info("schedules_decided", decisions=len(decided) - room, **codes)
 
-    def _missed(self, schedule: str, missed: int, why: str) -> None:
+    def _missed(self, item: FireItem) -> None:
+        schedule, missed, why, refusal = item.schedule, item.missed, item.why, item.refusal
+        if refusal is not None:
+            HOOK_ANSWERS.labels(refusal.hook, refusal.point.value, "reject").inc()
+            MISSED.labels(reason=refusal.hook).inc()
+            event_table.tell("fire_rejected", {"of": schedule, **_rejection(refusal)})
+            missed, why = missed - 1, why.replace(refusal.letter, "")
+            if missed == 0:
+                return
         reasons = [REASONS.get(letter, letter) for letter in why] or ["policy"]
         MISSED.labels(reason="+".join(reasons)).inc(missed)
-        self._log.warning("schedule_missed", schedule=schedule, missed=missed, reason="+".join(reasons))
+        fields = {"schedule": schedule, "missed": missed, "reason": "+".join(reasons)}
+        self._log.warning("schedule_missed", **fields)
+        event_table.tell("schedule_missed", fields, level="warning")
 
     def _room(self, wanted: int) -> int:
         """Return how many of ``wanted`` lines may still be written in this second."""
@@ -124,6 +148,10 @@ class SchedulerReport:
 
     def _line(self, decided: Decided) -> None:
         item, code, late_ms = decided
+        if code is FireCode.MISSED and item.refusal is not None:
+            fields = {"nominal_ms": item.nominal_ms, **_rejection(item.refusal)}
+            self._log.info("fire_rejected", schedule=item.schedule, **fields)
+            return
         tell = self._log.info if code in _EXPECTED else self._log.warning
         tell(
             f"schedule_{code.value.lower()}",
@@ -132,3 +160,7 @@ class SchedulerReport:
             nominal_ms=item.nominal_ms,
             late_ms=late_ms,
         )
+
+
+def _rejection(refusal: Refusal) -> dict[str, str]:
+    return {"point": refusal.point.value, "hook": refusal.hook, "reason": refusal.reason}
