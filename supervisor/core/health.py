@@ -156,6 +156,11 @@ def checks(endpoint: Endpoint, of: Facts) -> list[Check]:
             return [*_live(of), Check("leaderElection", _overdue(of)), Check("electionWatchdog", _stuck(of))]
 
 
+def is_serving(results: Sequence[Check]) -> bool:
+    """Return whether every check passed: the one word that Cloudforet's /check and gRPC's health have."""
+    return all(check.ok for check in results)
+
+
 def report(
     endpoint: Endpoint, results: Sequence[Check], *, verbose: bool = False, exclude: Collection[str] = ()
 ) -> Report:

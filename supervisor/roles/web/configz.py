@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from supervisor.core import features
 from supervisor.settings.models import Settings
 from supervisor.telemetry.masking import MASK, mask
 
@@ -21,6 +22,7 @@ def masked_settings(settings: Settings) -> dict[str, Any]:
     for schedule in shown["schedules"].values():
         schedule["args"] = sorted(schedule["args"])
     masked: dict[str, Any] = mask(_shorten(shown))
+    masked["features"] = features.resolve(settings.features)  # all there are, not only those that were named
     masked["redis"]["url"] = where(settings.redis.url.get_secret_value())
     return masked
 

@@ -10,6 +10,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from supervisor.core import features
 from supervisor.core.board import SlotState
 from supervisor.core.health import Check, Endpoint, role_of
 from supervisor.core.model import PRIORITIES
@@ -55,6 +56,12 @@ class Scrape(Collector):
         yield _family(metrics.CONFIG_EPOCH, [((), float(header.config_epoch))])
         yield _family(metrics.CONFIG_LAST_RELOAD_SUCCESSFUL, [((), float(not header.is_reload_refused))])
         yield _family(metrics.CONFIG_LAST_RELOAD, [((), header.reloaded_ms / 1000)])
+        yield _family(metrics.DEPRECATED_SETTINGS, [((), float(self.seat.settings.deprecated))])
+        states = features.resolve(self.seat.settings.features)
+        yield _family(
+            metrics.FEATURE_ENABLED,
+            [((gate.name, gate.stage.value), float(states[gate.name])) for gate in features.GATES],
+        )
         yield _family(
             metrics.HEALTH,
             [

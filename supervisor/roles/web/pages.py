@@ -1,4 +1,4 @@
-"""What each path answers. Reads only; every answer is made within its budget.
+"""What each path answers, but for events and the API; every answer is made within its budget.
 
 Guarantees
     /livez, /readyz and /healthz read shared memory and nothing else.
@@ -10,40 +10,46 @@ from __future__ import annotations
 import asyncio
 import html
 import platform
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-import msgspec
 import structlog
 from aiohttp import web
 
 from supervisor.core import health
 from supervisor.core.health import Endpoint
 from supervisor.roles.seat import Seat
+from supervisor.roles.web import dashboard
+from supervisor.roles.web.answers import ASKER, HEADERS, error_response, json_response, wants_json
 from supervisor.roles.web.configz import masked_settings
+from supervisor.roles.web.guard import SCOPE, Guard, needs
 from supervisor.roles.web.metrics import Scrape
 from supervisor.roles.web.overview import Overviews
 from supervisor.roles.web.status import status, status_text
-from supervisor.telemetry.metrics import exposition
+from supervisor.settings.token_file import Scope
+from supervisor.telemetry.metrics import HEALTHCHECKS, HTTP_FAILURES, exposition
 from supervisor.version import __version__
 
 HEALTH_S = 1.0
+BODY_BYTES_MAX = 128 * 1024
 PAGE_S = 5.0
+EVENTS_PATH = "/api/v1/events"
+WITHHELD = "reason withheld"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_HEADERS = {
-    "Cache-Control": "no-cache, private",
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-}
 _INDEX = {
     "/livez": "whether this replica is alive; never depends on Redis",
     "/readyz": "whether it can do its work; ?verbose, ?exclude=NAME, /readyz/NAME",
     "/healthz": "livez, and that a leader renews its lease",
+    "/check": "readyz in one word: SERVING or NOT_SERVING",
     "/metrics": "for Prometheus",
     "/statusz": "children, leader, queues, what is due next; ?format=json",
     "/configz": "settings in effect, without secrets",
     "/version": "what runs",
+    EVENTS_PATH: "what happened, as JSON or as a stream of server-sent events",
+    "/api/v1/openapi.json": "the API",
 }
+_KEPT_HEADERS = ("Allow", "WWW-Authenticate", "Retry-After")
+
 log = structlog.get_logger()
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -51,9 +57,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Pages:
     """The handlers, and what they read."""
 
-    def __init__(self, seat: Seat, overviews: Overviews) -> None:
+    def __init__(self, seat: Seat, overviews: Overviews, guard: Guard | None = None) -> None:
         self._seat = seat
         self._overviews = overviews
+        self.guard = guard or Guard(seat.settings.web)
         self.on_request: Callable[[web.Request], None] = lambda _request: None
 
     def checks(self, endpoint: Endpoint) -> list[health.Check]:
@@ -74,6 +81,10 @@ class Pages:
         async def handle(request: web.Request) -> web.Response:
             name = request.match_info.get("check")
             checks = self.checks(endpoint)
+            for each in checks if name is None else [each for each in checks if each.name == name]:
+                HEALTHCHECKS.labels(each.name, endpoint.title, "success" if each.ok else "error").inc()
+            if not self.guard.may_read(request):
+                checks = [health.Check(each.name, each.reason and WITHHELD) for each in checks]
             if name is None:
                 exclude = request.query.getall("exclude", [])
                 report = health.report(endpoint, checks, verbose="verbose" in request.query, exclude=exclude)
@@ -86,6 +97,13 @@ class Pages:
 
         return handle
 
+    async def check(self, _request: web.Request) -> web.Response:
+        """Readiness in one word, as Cloudforet's servers say it."""
+        is_serving = health.is_serving(self.checks(Endpoint.READYZ))
+        shown = {"status": "SERVING" if is_serving else "NOT_SERVING"}
+        return json_response(shown, status_code=200 if is_serving else Endpoint.READYZ.failed_status)
+
+    @needs(Scope.READ)
     async def metrics(self, _request: web.Request) -> web.Response:
         """Everything Prometheus wants."""
         overview = await self._overviews.get()
@@ -93,11 +111,13 @@ class Pages:
         scrape = Scrape(self._seat, checks, overview, is_redis_up=self._overviews.is_up)
         return web.Response(body=exposition(collectors=[scrape]), headers={"Content-Type": METRICS_TYPE})
 
+    @needs(Scope.READ)
     async def statusz(self, request: web.Request) -> web.Response:
         """One screen about this replica."""
         shown = status(self._seat, await self._overviews.get())
         return json_response(shown) if wants_json(request) else web.Response(text=status_text(shown))
 
+    @needs(Scope.READ)
     async def configz(self, _request: web.Request) -> web.Response:
         """The settings in effect."""
         return json_response(masked_settings(self._seat.settings))
@@ -107,9 +127,14 @@ class Pages:
         return json_response({"name": "tenure", "version": __version__, "python": platform.python_version()})
 
     async def index(self, request: web.Request) -> web.Response:
-        """The paths there are."""
+        """The paths there are; for a browser that may read, with the dashboard before them."""
         if "text/html" not in request.headers.get("Accept", ""):
             return web.Response(text="".join(f"{path:<10} {text}\n" for path, text in _INDEX.items()))
+        if self.guard.may_read(request):
+            shown = status(self._seat, await self._overviews.get())
+            page = dashboard.page(shown, self.checks(Endpoint.READYZ), _INDEX, refreshes="refresh" in request.query)
+            headers = {"Content-Security-Policy": dashboard.POLICY}
+            return web.Response(text=page, content_type="text/html", headers=headers)
         items = "".join(f'<li><a href="{path}">{path}</a> {html.escape(text)}</li>\n' for path, text in _INDEX.items())
         title = html.escape(f"tenure {__version__} · {self._seat.replica}")
         page = f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>\n'
@@ -118,15 +143,16 @@ class Pages:
         )
 
 
-def application(pages: Pages) -> web.Application:
-    """Return the application with all routes. HEAD comes with each GET; other methods get 405."""
-    app = web.Application(middlewares=[_shield(pages)])
+def application(pages: Pages, routes: Iterable[web.RouteDef] = ()) -> web.Application:
+    """Return the application with all routes, ``routes`` among them. HEAD comes with each GET; the rest gets 405."""
+    app = web.Application(middlewares=[_shield(pages)], client_max_size=BODY_BYTES_MAX)
     for endpoint in Endpoint:
         app.router.add_get(f"/{endpoint.title}", pages.health(endpoint))
         app.router.add_get(f"/{endpoint.title}/{{check}}", pages.health(endpoint))
-    for name in ("metrics", "statusz", "configz", "version"):
+    for name in ("check", "metrics", "statusz", "configz", "version"):
         app.router.add_get(f"/{name}", getattr(pages, name))
     app.router.add_get("/", pages.index)
+    app.router.add_routes(routes)
     return app
 
 
@@ -137,17 +163,23 @@ def _shield(pages: Pages) -> Any:
     async def shield(request: web.Request, handler: Handler) -> web.StreamResponse:
         pages.on_request(request)
         is_health = request.path.startswith(tuple(f"/{endpoint.title}" for endpoint in Endpoint))
+        is_stream = request.path == EVENTS_PATH and "text/event-stream" in request.headers.get("Accept", "")
         try:
-            async with asyncio.timeout(HEALTH_S if is_health else PAGE_S):
+            async with asyncio.timeout(HEALTH_S if is_health else None if is_stream else PAGE_S):
+                request[ASKER] = pages.guard.check(request, _scope(request))
                 response = await handler(request)
         except web.HTTPException as refusal:
-            response = _error(request, refusal.status, refusal.text or refusal.reason, refusal.headers.get("Allow"))
+            kept = {name: refusal.headers[name] for name in _KEPT_HEADERS if name in refusal.headers}
+            response = error_response(request, refusal.status, refusal.text or refusal.reason, kept)
         except TimeoutError:
-            response = _error(request, 503, "no answer within the time allowed")
+            response = error_response(request, 503, "no answer within the time allowed")
         except Exception:
+            HTTP_FAILURES.inc()
             log.exception("request_failed", path=request.path)
-            response = _error(request, 500, "internal error; the log says more")
-        response.headers.update({name: value for name, value in _HEADERS.items() if name not in response.headers})
+            response = error_response(request, 500, "internal error; the log says more")
+        if response.prepared:
+            return response  # a stream that ended
+        response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
         response.force_close()  # one request a connection: an idle client holds no place
         log.debug("request", method=request.method, path=request.path, status=response.status)
         return response
@@ -155,23 +187,7 @@ def _shield(pages: Pages) -> Any:
     return shield
 
 
-def _error(request: web.Request, status_code: int, message: str, allow: str | None = None) -> web.Response:
-    headers = {"Allow": allow} if allow else {}
-    if wants_json(request):
-        return json_response({"error": message, "status": status_code}, status_code=status_code, headers=headers)
-    return web.Response(status=status_code, text=f"{message.rstrip()}\n", headers=headers)
-
-
-def wants_json(request: web.Request) -> bool:
-    """Return whether the client asked for JSON, by ``?format=json`` or by Accept."""
-    chosen = request.query.get("format")
-    if chosen is not None:
-        return chosen == "json"
-    accept = request.headers.get("Accept", "")
-    return "application/json" in accept and "text/html" not in accept
-
-
-def json_response(value: Any, *, status_code: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """Return ``value`` as indented JSON: people read it too."""
-    body = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-    return web.Response(body=body, status=status_code, headers=headers, content_type="application/json")
+def _scope(request: web.Request) -> Scope | None:
+    """Return the scope that the handler of ``request`` asks for; None for a path that there is not, too."""
+    scope: Scope | None = getattr(request.match_info.handler, SCOPE, None)
+    return scope

@@ -21,7 +21,7 @@ class StoreReader:
     """Looks through a connection of its own."""
 
     def __init__(self, store: AsyncStore, keys: Keys) -> None:
-        self._store = store
+        self.store = store
         self._keys = keys
         self._queues = Queues(keys)
         self._leases = Leases(keys)
@@ -46,16 +46,16 @@ class StoreReader:
             StoreUnavailableError: it does not answer.
             StoreRefusedError: it answers no.
         """
-        names = await self._store.run(self._queues.names())
+        names = await self.store.run(self._queues.names())
         depths = [await self._depth(name) for name in sorted(names)[:QUEUES_MAX]]
-        lease = await self._store.run(self._leases.view())
+        lease = await self.store.run(self._leases.view())
         leader = Leader(lease.holder, lease.epoch, lease.host) if lease.holder else None
-        due = await self._store.command("ZRANGE", self._keys.schedule_next, 0, DUE_SHOWN - 1, "WITHSCORES")
+        due = await self.store.command("ZRANGE", self._keys.schedule_next, 0, DUE_SHOWN - 1, "WITHSCORES")
         pairs = zip(due[::2], due[1::2], strict=True)
         return Overview(tuple(depths), leader, tuple((name.decode(), int(float(at))) for name, at in pairs))
 
     async def _depth(self, queue: str) -> QueueDepth:
-        counts = await self._store.run(self._queues.counts(queue))
+        counts = await self.store.run(self._queues.counts(queue))
         return QueueDepth(
             queue=queue,
             ready=counts.ready,
@@ -68,4 +68,4 @@ class StoreReader:
 
     async def close(self) -> None:
         """Drop the connection."""
-        await self._store.close()
+        await self.store.close()

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import structlog
 import uvloop
@@ -20,7 +22,11 @@ from aiohttp import web
 from supervisor.core.board import ChildState
 from supervisor.roles.following import Following
 from supervisor.roles.seat import Seat
-from supervisor.roles.web.gate import Gate
+from supervisor.roles.web import api
+from supervisor.roles.web.certificate import Certificate
+from supervisor.roles.web.event_office import EventOffice
+from supervisor.roles.web.gate import REQUEST_S, Gate
+from supervisor.roles.web.grpc_health import GrpcHealth
 from supervisor.roles.web.overview import Overviews
 from supervisor.roles.web.pages import Pages, application
 from supervisor.roles.web.reader import StoreReader
@@ -53,8 +59,9 @@ async def _serve(seat: Seat) -> int:
     reader = StoreReader.connect(seat)
     overviews = Overviews(reader, seat.clock)
     pages = Pages(seat, overviews)
+    office = EventOffice(seat, reader.store)
     runner = web.AppRunner(
-        application(pages),
+        application(pages, api.routes(seat, reader.store, overviews, office.pages)),
         access_log=None,
         handle_signals=False,
         max_line_size=LINE_BYTES_MAX,
@@ -64,18 +71,32 @@ async def _serve(seat: Seat) -> int:
     )
     await runner.setup()
     assert runner.server is not None
-    gate = Gate(runner.server, seat.clock)
+    certificate = Certificate.of(seat.settings.web)
+    gate = Gate(runner.server, seat.clock, shakes_hands=certificate is not None)
     pages.on_request = gate.mark_asked
-    server = await loop.create_server(gate, sock=seat.listener)
-    pulse = _Pulse(seat, gate, loop)
+    office.pages.on_stream = gate.mark_stream
+    office.start()
+    tls: dict[str, Any] = (
+        {} if certificate is None else {"ssl": certificate.context, "ssl_handshake_timeout": REQUEST_S}
+    )
+    server = await loop.create_server(gate, sock=seat.listener, **tls)
+    looks = [gate.sweep, pages.guard.look, *([] if certificate is None else [certificate.look])]
+    pulse = _Pulse(seat, loop, looks)
     pulse.start()
+    settings = seat.settings.web
+    probes = None if settings.grpc_port is None else GrpcHealth(settings.host, settings.grpc_port, pages.checks)
+    if probes is not None:
+        probes.start()
     _announce(seat, ChildState.READY)
     host, port, *_ = (*seat.listener.getsockname(), 0, 0) if server.sockets else ("", 0)
-    log.info("web_ready", host=host, port=port)
+    log.info("web_ready", host=host, port=port, tls=certificate is not None)
 
     wait_s = await stopping
     _announce(seat, ChildState.DRAINING)
     server.close()
+    if probes is not None:
+        await probes.close()
+    await office.close()
     await runner.server.shutdown(wait_s)
     pulse.stop()
     await overviews.close()
@@ -98,11 +119,11 @@ def _announce(seat: Seat, state: ChildState) -> None:
 
 
 class _Pulse:
-    """Beats from the loop, and measures how late the loop turns."""
+    """Beats from the loop, measures how late the loop turns, and looks after what is looked after with each beat."""
 
-    def __init__(self, seat: Seat, gate: Gate, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, seat: Seat, loop: asyncio.AbstractEventLoop, looks: Sequence[Callable[[], None]]) -> None:
         self._seat = seat
-        self._gate = gate
+        self._looks = looks
         self._loop = loop
         self._due_ns = seat.clock.elapsed_ns()
         self._timer: asyncio.TimerHandle | None = None
@@ -115,7 +136,8 @@ class _Pulse:
         row.beat_ns = now_ns
         row.loop_lag_us = max(0, now_ns - self._due_ns) // 1000
         row.progress += 1
-        self._gate.sweep()
+        for look in self._looks:
+            look()
         self._following.look()  # a web process that outlives a reload for a moment need not show it
         self._due_ns = now_ns + int(BEAT_S * 1e9)
         self._timer = self._loop.call_later(BEAT_S, self.start)

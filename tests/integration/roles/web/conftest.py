@@ -21,6 +21,7 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.web import main
 from supervisor.settings.models import Settings
 from supervisor.telemetry import logs, metrics
+from supervisor.telemetry.events import Mailbox
 from tests.waiting import wait_until
 
 SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
@@ -41,6 +42,7 @@ class Tree:
         self.log = directory / "log"
         self.settings = Settings.model_validate({"cluster": "c1", "redis": {"password": "hunter2"}})
         self.redis_url = f"unix://{directory}/absent.sock"
+        self.mailbox: Mailbox | None = None
         self.pid = 0
         self.make_healthy()
 
@@ -89,7 +91,7 @@ class Tree:
         return Seat(
             settings=self.settings, replica="host.a1b2c3", name="web", slot=WEB, generation=self.row.generation,
             board=self.board, slot_names=SLOTS, parent_pid=os.getppid(), clock=self.clock, redis_url=self.redis_url,
-            listener=self.listener,
+            listener=self.listener, mailbox=self.mailbox,
         )  # fmt: skip
 
     def stop(self, number: int = signal.SIGTERM) -> int:

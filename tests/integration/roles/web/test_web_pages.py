@@ -66,6 +66,26 @@ def test_a_parent_that_stopped_beating_fails_liveness(web: Any) -> None:
     assert web.ask("/healthz")[0] == 500
 
 
+def test_check_says_readiness_in_one_word(web: Any) -> None:
+    """What Cloudforet's probes ask; unlike there, the word is true."""
+    assert (web.ask("/check")[0], json.loads(web.ask("/check")[2])) == (200, {"status": "SERVING"})
+    web.board.rows[0].redis_ok_ns = 0
+
+    assert (web.ask("/check")[0], json.loads(web.ask("/check")[2])) == (503, {"status": "NOT_SERVING"})
+
+
+def test_checks_that_were_asked_for_are_counted(web: Any) -> None:
+    """By name, type and status, as Kubernetes' components count theirs."""
+    web.ask("/livez")
+    web.board.rows[0].redis_ok_ns = 0
+    web.ask("/readyz/redis")
+
+    found = web.ask("/metrics")[2]
+    assert 'tenure_healthchecks_total{name="ping",status="success",type="livez"} 1.0' in found
+    assert 'tenure_healthchecks_total{name="redis",status="error",type="readyz"} 1.0' in found
+    assert 'tenure_healthcheck{name="redis",type="readyz"} 0.0' in found
+
+
 def test_an_unknown_check_or_path_is_not_found(web: Any) -> None:
     """A misspelt probe must fail, not pass."""
     assert web.ask("/readyz/redsi")[0] == 404

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from supervisor.telemetry import metrics
 
 UNITS = ("_seconds", "_bytes", "_info", "_total")
 COUNTS = re.compile(
-    r"tenure_(election_(is_leader|epoch|candidates|twins)|slot_state|slot_open_fds|workers_busy|healthcheck|redis_up|"
-    r"schedules|schedules_overdue|config_(epoch|schedules_in_place|last_reload_successful)|queue_(ready|blocked|running|later|dead|paused))"
+    r"tenure_(deprecated_settings|feature_enabled|election_(is_leader|epoch|candidates|twins)|slot_state|slot_open_fds|workers_busy|healthcheck|redis_up|"
+    r"schedules|schedules_overdue|schedules_paused|config_(epoch|schedules_in_place|last_reload_successful)|queue_(ready|blocked|running|later|dead|paused))"
 )
 
 
@@ -143,3 +144,16 @@ def test_the_documentation_lists_every_metric_as_it_is() -> None:
         name: (kind, ", ".join(f"`{label}`" for label in labels) or "none", text)
         for name, kind, labels, text in described()
     }
+
+
+def test_features_and_old_names_of_the_configuration_are_measured(
+    make_seat: Callable[..., Seat], overview: Overview
+) -> None:
+    """One series for each gate, on or off, and how much has to be renamed before an update."""
+    seat = make_seat()
+    settings = seat.settings.model_copy(update={"features": {"AllBeta": True}}).with_references({}, deprecated=2)
+    seen = scrape(replace(seat, settings=settings), overview)
+
+    assert value(seen, "tenure_deprecated_settings") == 2
+    assert value(seen, "tenure_feature_enabled", name="FastCrashDetection", stage="BETA") == 1
+    assert value(scrape(seat, overview), "tenure_feature_enabled", name="FastCrashDetection", stage="BETA") == 0

@@ -16,6 +16,7 @@ def test_no_secret_of_any_setting_is_shown() -> None:
     """Not the typed ones, not those in a URL, not those a schedule passes to its job."""
     settings = Settings.model_validate(
         {
+            "events": {"webhook_url": f"https://hooks.example/{SECRET}", "webhook_token": SECRET},
             "redis": {"url": f"rediss://app:{SECRET}@redis.example:6380/1?password={SECRET}", "password": SECRET},
             "schedules": {
                 "sync": {
@@ -64,3 +65,10 @@ def test_the_rest_is_shown_as_people_write_it() -> None:
 def test_a_url_is_reduced_to_the_server_it_means(url: str, shown: str) -> None:
     """Which server is worth knowing; what cannot be read is not shown at all."""
     assert where(url) == shown
+
+
+def test_every_feature_is_shown_with_its_state() -> None:
+    """Not only those that somebody named: /configz is where one looks whether a feature is on."""
+    assert masked_settings(Settings())["features"] == {"FastCrashDetection": False}
+    settings = Settings.model_validate({"features": {"AllBeta": True}})
+    assert masked_settings(settings)["features"] == {"FastCrashDetection": True}

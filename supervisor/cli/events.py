@@ -1,0 +1,142 @@
+"""``tenure events``: what happened, and what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain, islice
+
+import click
+
+from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
+from supervisor.cli.options import DURATION, LoadSettings, config_options
+from supervisor.cli.output import moment, output_option, print_record, print_rows
+from supervisor.cli.schedule_asking import moment_of_patience, run
+from supervisor.clock import SystemClock
+from supervisor.core.errors import EXIT_OK, StoreUnavailableError
+from supervisor.core.events import LEVELS
+from supervisor.store.event_log import READ_MAX, EventLog, KeptEvent, listened
+
+LISTEN_S = 1.0
+COLUMNS = ("time", "level", "reason", "subject", "count", "note", "replica", "role")
+
+
+@click.command(cls=Command)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
+@click.option("--since", "since_s", type=DURATION, help="Only of so long ago, like 1h.  [default: all that is kept]")
+@click.option(
+    "-n",
+    "--count",
+    type=click.IntRange(1, READ_MAX),
+    default=50,
+    show_default=True,
+    help="At most so many of the past.",
+)
+@click.option("--reason", "reasons", multiple=True, metavar="REASON", help="Only these; may be given again.")
+@click.option("--level", type=click.Choice(LEVELS), default=LEVELS[0], show_default=True, help="Least level shown.")
+@click.option("--after", metavar="ID", default="", help="Only after the event with this id.")
+@click.option(
+    "--limit",
+    "limit",
+    type=click.IntRange(1),
+    help="With --follow: end after so many, those of the past among them.  [default: never]",
+)
+@config_options
+@output_option
+def events(
+    *,
+    follow: bool,
+    since_s: float | None,
+    count: int,
+    reasons: tuple[str, ...],
+    level: str,
+    after: str,
+    limit: int | None,
+    output: str,
+    load_settings: LoadSettings,
+) -> int:
+    """Show what happened: who leads, what failed, what was refused; oldest first.
+
+    Equal events stand on one line with their count. Redis keeps the newest 10,000 or so (events.kept).
+
+    \b
+    Examples:
+      tenure events --since 1h --level warning
+      tenure events --follow --reason became_leader --reason stopped_leading -o json
+    """
+    wanted = _Wanted(reasons, level)
+    with connected(load_settings().settings) as connection:
+        since_ms = 0 if since_s is None else max(0, SystemClock().wall_ms() - int(since_s * 1000))
+        call = EventLog(connection.keys).read(after=after, since_ms=since_ms, count=count)
+        found = run(connection, call)
+        rows = [_row(kept) for kept in found if wanted.admits(kept)]
+        if not follow:
+            print_rows(rows, columns=COLUMNS, output=output, empty="no events")
+            return EXIT_OK
+        last_id = found[-1].id if found else after or "0-0"
+        with suppress(KeyboardInterrupt):  # how a person ends it, not a failure
+            _follow(connection, rows, last_id, wanted, limit=limit, output=output)
+    return EXIT_OK
+
+
+class _Wanted:
+    """What a person asked for."""
+
+    def __init__(self, reasons: tuple[str, ...], level: str) -> None:
+        self._reasons = frozenset(reasons)
+        self._level = LEVELS.index(level)
+
+    def admits(self, kept: KeptEvent) -> bool:
+        """Return whether it was."""
+        event = kept.event
+        index = LEVELS.index(event.level) if event.level in LEVELS else 0
+        return index >= self._level and (not self._reasons or event.reason in self._reasons)
+
+
+def _follow(
+    connection: Connection,
+    rows: list[dict[str, object]],
+    last_id: str,
+    wanted: _Wanted,
+    *,
+    limit: int | None,
+    output: str,
+) -> None:
+    fresh = (_row(kept) for kept in _added(connection, last_id) if wanted.admits(kept))
+    for row in islice(chain(rows, fresh), limit):
+        print_record(row, line=_line(row), output=output)
+
+
+def _added(connection: Connection, last_id: str) -> Iterator[KeptEvent]:
+    """Yield what is added after one event, through outages of Redis."""
+    key = EventLog(connection.keys).key
+    is_away = False
+    while True:
+        try:
+            entries = connection.store.listen(key, last_id, LISTEN_S)
+        except StoreUnavailableError as error:
+            if not is_away:
+                click.echo(f"tenure: {error}; waiting for it", err=True)
+            is_away = True
+            moment_of_patience()
+            continue
+        is_away = False
+        if entries:
+            last_id = entries[-1][0]
+        yield from listened(entries)
+
+
+def _row(kept: KeptEvent) -> dict[str, object]:
+    row = kept.row()
+    first_ms, last_ms = row.pop("first_ms"), row.pop("last_ms")
+    return {"time": moment(last_ms), "first": moment(first_ms), **row}
+
+
+def _line(row: dict[str, object]) -> str:
+    count = row["count"]
+    times = f" x{count}" if isinstance(count, int) and count > 1 else ""
+    subject = f" {row['subject']}" if row["subject"] else ""
+    note = f": {row['note']}" if row["note"] else ""
+    line = f"{row['time']}  {row['level']:<7} {row['reason']}{subject}{times}{note}  [{row['replica']} {row['role']}]"
+    return line if line.isprintable() else "".join(each if each.isprintable() else "?" for each in line)

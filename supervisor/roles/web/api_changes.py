@@ -1,0 +1,195 @@
+"""What the API changes: enqueue a run, cancel one, pause, resume and trigger a schedule. For tokens with ``operate``.
+
+Guarantees
+    A body has at most ``BODY_BYTES_MAX`` bytes and no field that is not known. Who asked stands in the log, and in
+    the history of what was changed.
+    Asked again with the same ``run_id`` or ``key``, an enqueue or a trigger enqueues nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from supervisor.clock import Clock
+from supervisor.core.durations import parse_duration
+from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
+from supervisor.core.extra_runs import MANUAL, extra_run, manual_run_id
+from supervisor.roles.web.answers import ASKER, bad_request, json_response, not_found, unavailable
+from supervisor.store.client import AsyncStore
+from supervisor.store.keys import Keys
+from supervisor.store.producer import Producer
+from supervisor.store.queue_control import CancelCode, QueueControl
+from supervisor.store.schedule_control import Control, ResumeCode, TriggerCode
+from supervisor.store.schedule_views import Views
+
+BODY_BYTES_MAX = 128 * 1024
+STALE_TRIES = 5
+TEXT_MAX = 500
+T = TypeVar("T", bound=msgspec.Struct)
+log = structlog.get_logger()
+
+
+class EnqueueBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A run to be enqueued."""
+
+    args: dict[str, Any] = {}
+    queue: str | None = None
+    priority: str | None = None
+    delay: float | str | None = None
+    run_id: str | None = None
+
+
+class PauseBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A pause; ``for`` is a duration after which it ends by itself."""
+
+    reason: str = ""
+    for_: str | None = msgspec.field(default=None, name="for")
+
+
+class TriggerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A run of a schedule, beside its plan."""
+
+    key: str | None = None
+    overlap: str = "allow"
+
+
+class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The end of a run."""
+
+    reason: str = ""
+    queue: str = ""
+
+
+class EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing to be said."""
+
+
+class ApiChanges:
+    """The handlers."""
+
+    def __init__(self, store: AsyncStore, keys: Keys, producer: Producer, clock: Clock, *, history: int) -> None:
+        self._store = store
+        self._schedules = Control(keys)
+        self._views = Views(keys)
+        self._runs = QueueControl(keys, history=history)
+        self._producer = producer
+        self._clock = clock
+
+    async def enqueue(self, request: web.Request) -> web.Response:
+        """Enqueue a run of a job."""
+        body, job = await _body(request, EnqueueBody), request.match_info["job"]
+        try:
+            put = await self._producer.put_async(
+                job, body.args, queue=body.queue, priority=body.priority, delay=body.delay, run_id=body.run_id
+            )
+        except UnknownJobError as error:
+            raise not_found("job", job) from error
+        except PayloadTooLargeError as error:
+            raise web.HTTPRequestEntityTooLarge(max_size=BODY_BYTES_MAX, actual_size=0, text=str(error)) from error
+        except (ArgumentsError, ValueError) as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        _note(request, "api_enqueued", run=put.run_id, job=job)
+        return json_response({"run": put.run_id, "new": put.is_new}, status_code=201 if put.is_new else 200)
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Pause a schedule."""
+        body, name = await _body(request, PauseBody), request.match_info["schedule"]
+        try:
+            for_ms = None if body.for_ is None else round(parse_duration(body.for_) * 1000)
+        except ValueError as error:
+            raise bad_request("for", body.for_, str(error)) from error
+        if for_ms is not None and for_ms < 1:
+            raise bad_request("for", body.for_, "it is longer than nothing")
+        reason = body.reason[:TEXT_MAX]
+        paused = await self._store.run(self._schedules.pause([name], reason=reason, by=_who(request), for_ms=for_ms))
+        if not paused.known[0]:
+            raise not_found("schedule", name)
+        _note(request, "api_paused", schedule=name)
+        return json_response({"schedule": name, "result": "paused", "until_ms": paused.until_ms})
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """End the pause of a schedule."""
+        await _body(request, EmptyBody)
+        name = request.match_info["schedule"]
+        ((code, _),) = (await self._store.run(self._schedules.resume([name]))).results
+        if code is ResumeCode.UNKNOWN:
+            raise not_found("schedule", name)
+        _note(request, "api_resumed", schedule=name)
+        return json_response({"schedule": name, "result": code.value.lower()})
+
+    async def trigger(self, request: web.Request) -> web.Response:
+        """Run a schedule now."""
+        body, name = await _body(request, TriggerBody), request.match_info["schedule"]
+        if body.overlap not in {"allow", "skip"}:
+            raise bad_request("overlap", body.overlap, "allow or skip")
+        try:
+            run_id = manual_run_id(name, body.key or os.urandom(8).hex())
+        except ValueError as error:
+            raise bad_request("key", body.key, str(error)) from error
+        code = await self._trigger(name, run_id, heeds_overlap=body.overlap == "skip")
+        if code is TriggerCode.SKIPPED:
+            raise web.HTTPConflict(text=f"an earlier run of {name} is unfinished")
+        _note(request, "api_triggered", schedule=name, run=run_id)
+        is_new = code is TriggerCode.TRIGGERED
+        shown = {"schedule": name, "run": run_id, "result": code.value.lower()}
+        return json_response(shown, status_code=201 if is_new else 200)
+
+    async def _trigger(self, name: str, run_id: str, *, heeds_overlap: bool) -> TriggerCode:
+        for _ in range(STALE_TRIES):
+            (found,) = await self._store.run(self._views.inspect([name]))
+            if found.record is None:
+                raise not_found("schedule", name)
+            definition = found.record.definition()
+            envelope = extra_run(
+                definition,
+                run_id=run_id,
+                nominal_ms=found.now_ms,
+                cause=MANUAL,
+                wall_ms=self._clock.wall_ms(),
+                args={},
+            )
+            code = await self._store.run(
+                self._schedules.trigger(
+                    envelope,
+                    revision=found.record.revision,
+                    heeds_overlap=heeds_overlap,
+                    max_running=definition.max_running,
+                )
+            )
+            if code is not TriggerCode.STALE:
+                return code
+        raise unavailable(f"schedule {name} changes all the time")
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Cancel a run: one that waits at once, one that runs is asked."""
+        body, run_id = await _body(request, CancelBody), request.match_info["run"]
+        call = self._runs.cancel([(body.queue, run_id)], by=_who(request), reason=body.reason[:TEXT_MAX])
+        (found,) = await self._store.run(call)
+        if found.code is CancelCode.UNKNOWN:
+            raise not_found("unfinished run", run_id)
+        if found.code is CancelCode.DEAD:
+            raise web.HTTPConflict(text=f"{run_id} was given up before: drop it from the dead instead")
+        _note(request, "api_cancelled", run=run_id)
+        return json_response({"run": run_id, "queue": found.queue, "result": found.code.value.lower()})
+
+
+async def _body(request: web.Request, kind: type[T]) -> T:
+    """Return the body of a request; none is the same as {}."""
+    text = await request.read()
+    try:
+        return msgspec.json.decode(text or b"{}", type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise web.HTTPBadRequest(text=f"the body cannot be used: {error}") from error
+
+
+def _who(request: web.Request) -> str:
+    return f"{request.get(ASKER, '')}@http"
+
+
+def _note(request: web.Request, event: str, **fields: str) -> None:
+    log.info(event, by=request.get(ASKER, ""), **fields)

@@ -1,0 +1,179 @@
+"""Passes events on: from the tree's mailbox to the stream in Redis, and to the webhook.
+
+Guarantees
+    Whoever recorded an event never waits for this. At most ``PENDING_MAX`` events wait for each sink; when more
+    come, the oldest are dropped and counted.
+    A batch that Redis may have or not is sent again with the same number, so that nothing stands there twice.
+
+Does not guarantee
+    That an event outlives an outage of Redis that is longer than its place in the queue; the log has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.events import LEVELS, Event
+from supervisor.store.event_log import BATCH_MAX, EventLog
+from supervisor.store.scripts import Call
+from supervisor.telemetry.metrics import EVENTS_DROPPED, EVENTS_SENT
+
+PENDING_MAX = 1000
+READ_BYTES = 1 << 16
+READS_MAX = 16
+"""Reads of the mailbox before other tasks of the loop have their turn."""
+
+RETRY_S = 1.0
+LEVEL_INDEX = {level: index for index, level in enumerate(LEVELS)}
+_decode = msgspec.json.Decoder(Event).decode
+log = structlog.get_logger()
+
+
+class Queue:
+    """What waits for one sink."""
+
+    def __init__(self, sink: str) -> None:
+        self.sink = sink
+        self._events: deque[Event] = deque()
+        self._filled = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, event: Event) -> None:
+        """Add one, at the cost of the oldest when there are too many."""
+        if len(self._events) >= PENDING_MAX:
+            self._events.popleft()
+            EVENTS_DROPPED.labels(sink=self.sink).inc()
+        self._events.append(event)
+        self._filled.set()
+
+    async def take(self) -> list[Event]:
+        """Wait for events; return at most a batch of them."""
+        await self._filled.wait()
+        batch = [self._events.popleft() for _ in range(min(BATCH_MAX, len(self._events)))]
+        if not self._events:
+            self._filled.clear()
+        return batch
+
+
+class Runner(Protocol):
+    """What is needed of a client of Redis."""
+
+    async def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
+        """Make a call."""
+        ...
+
+
+class Eventing:
+    """Empties the mailbox, and the queues of the sinks."""
+
+    def __init__(
+        self,
+        read_fd: int,
+        *,
+        store: Runner,
+        events: EventLog,
+        writer: str,
+        kept: int,
+        webhook: Callable[[Sequence[Event]], Awaitable[bool]] | None = None,
+        webhook_level: int = 0,
+    ) -> None:
+        """Build it.
+
+        Args:
+            read_fd: of the mailbox.
+            store: a client; its calls may fail.
+            events: builds the calls.
+            writer: name of this process, used by no other.
+            kept: about how many events Redis keeps.
+            webhook: sends a batch; False when it was given up. None: there is none.
+            webhook_level: index in ``LEVELS`` of the least level that it is sent.
+        """
+        self._read_fd = read_fd
+        self._store = store
+        self._events = events
+        self._writer = writer
+        self._kept = kept
+        self._webhook = webhook
+        self._webhook_level = webhook_level
+        self._tail = b""
+        self._stream = Queue("stream")
+        self._posts = Queue("webhook")
+        self._batch = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin; in the loop."""
+        asyncio.get_running_loop().add_reader(self._read_fd, self.collect)
+        self._tasks.append(asyncio.create_task(self._write()))
+        if self._webhook is not None:
+            self._tasks.append(asyncio.create_task(self._post(self._webhook)))
+
+    async def close(self) -> None:
+        """End. What waits in the mailbox is the successor's."""
+        asyncio.get_running_loop().remove_reader(self._read_fd)
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def collect(self) -> None:
+        """Read what lies in the mailbox."""
+        for _ in range(READS_MAX):
+            try:
+                found = os.read(self._read_fd, READ_BYTES)
+            except BlockingIOError:
+                return
+            *lines, self._tail = (self._tail + found).split(b"\n")
+            for line in lines:
+                self._sort(line)
+            if len(found) < READ_BYTES:
+                return
+
+    def _sort(self, line: bytes) -> None:
+        try:
+            event = _decode(line)
+        except msgspec.DecodeError:  # the rest of a line whose beginning a predecessor took with it
+            EVENTS_DROPPED.labels(sink="recorder").inc()
+            return
+        self._stream.put(event)
+        if self._webhook is not None and LEVEL_INDEX.get(event.level, 0) >= self._webhook_level:
+            self._posts.put(event)
+
+    async def _write(self) -> None:
+        while True:
+            batch = await self._stream.take()
+            self._batch += 1
+            call = self._events.add(batch, writer=self._writer, batch=self._batch, kept=self._kept)
+            while not await self._sent(call, len(batch)):  # noqa: ASYNC110 - nobody announces that Redis is back
+                await asyncio.sleep(RETRY_S)
+
+    async def _sent(self, call: Call[int], count: int) -> bool:
+        """Send one batch; return whether it is done with."""
+        try:
+            await self._store.run(call)
+        except StoreUnavailableError:
+            return False
+        except StoreRefusedError as error:  # the same again would be refused again
+            log.warning("events_refused", reason=str(error), count=count)
+            EVENTS_DROPPED.labels(sink="stream").inc(count)
+        else:
+            EVENTS_SENT.labels(sink="stream").inc(count)
+        return True
+
+    async def _post(self, webhook: Callable[[Sequence[Event]], Awaitable[bool]]) -> None:
+        while True:
+            batch = await self._posts.take()
+            metric = EVENTS_SENT if await webhook(batch) else EVENTS_DROPPED
+            metric.labels(sink="webhook").inc(len(batch))

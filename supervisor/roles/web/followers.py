@@ -1,0 +1,124 @@
+"""Who follows events over HTTP: one reader of the stream for all, a bounded queue for each.
+
+Guarantees
+    One blocking read at a time, whatever the number of followers; none without any.
+    A follower that reads too slowly is cut off and counted; it comes back with the id of its last event.
+    At most ``FOLLOWERS_MAX`` at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol
+
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.store.event_log import EventLog, KeptEvent, listened
+from supervisor.store.scripts import Call
+from supervisor.telemetry.metrics import EVENTS_DROPPED
+
+FOLLOWERS_MAX = 16
+QUEUED_MAX = 256
+BLOCK_S = 1.0
+RETRY_S = 1.0
+Item = KeptEvent | None  # None: the end
+
+
+class Streamer(Protocol):
+    """What is needed of a client of Redis."""
+
+    async def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
+        """Make a call."""
+        ...
+
+    async def listen(self, key: str, last_id: str, block_s: float) -> list[tuple[str, dict[str, str]]]:
+        """Return what was added to a stream."""
+        ...
+
+
+class TooManyFollowersError(Exception):
+    """There is no room for another one."""
+
+
+class Followers:
+    """Everybody who follows events of this web process."""
+
+    def __init__(self, store: Streamer, events: EventLog) -> None:
+        self._store = store
+        self._events = events
+        self._queues: set[asyncio.Queue[Item]] = set()
+        self._reading: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    @asynccontextmanager
+    async def follow(self) -> AsyncIterator[asyncio.Queue[Item]]:
+        """Return a queue of what is added from now on.
+
+        Raises:
+            TooManyFollowersError: there are as many as may be.
+            StoreUnavailableError: Redis does not answer.
+            StoreRefusedError: it says no.
+        """
+        if len(self._queues) >= FOLLOWERS_MAX or self._is_closed:
+            raise TooManyFollowersError
+        queue: asyncio.Queue[Item] = asyncio.Queue(QUEUED_MAX + 1)
+        self._queues.add(queue)
+        try:
+            if self._reading is None:
+                last_id = await self._newest()
+                if self._reading is None:  # another one may have come meanwhile
+                    self._reading = asyncio.create_task(self._read(last_id))
+            yield queue
+        finally:
+            self._queues.discard(queue)
+            if not self._queues:
+                await self._stop()
+
+    async def close(self) -> None:
+        """Send everybody away."""
+        self._is_closed = True
+        for queue in self._queues:
+            _end(queue)
+        await self._stop()
+
+    async def _stop(self) -> None:
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+
+    async def _read(self, last_id: str) -> None:
+        while True:
+            try:
+                entries = await self._store.listen(self._events.key, last_id, BLOCK_S)
+            except (StoreUnavailableError, StoreRefusedError):
+                await asyncio.sleep(RETRY_S)
+                continue
+            if entries:
+                last_id = entries[-1][0]
+                self._spread(listened(entries))
+
+    async def _newest(self) -> str:
+        newest: list[KeptEvent] = await self._store.run(self._events.read(count=1))
+        return newest[-1].id if newest else "0-0"
+
+    def _spread(self, events: list[KeptEvent]) -> None:
+        for queue in list(self._queues):
+            if queue.qsize() + len(events) > QUEUED_MAX:
+                EVENTS_DROPPED.labels(sink="follower").inc(queue.qsize() + len(events))
+                self._queues.discard(queue)
+                _end(queue)
+                continue
+            for event in events:
+                queue.put_nowait(event)
+
+
+def _end(queue: asyncio.Queue[Item]) -> None:
+    while not queue.empty():
+        queue.get_nowait()
+    queue.put_nowait(None)

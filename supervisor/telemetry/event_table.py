@@ -1,0 +1,84 @@
+"""Which decisions are events too, and what they are called then.
+
+A decision is told to the log under a name of its own; here is its reason as an event, what it is about, and how
+bad it is. docs/events.md is this list, kept true by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor.telemetry import events
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A decision as an event."""
+
+    reason: str
+    level: str
+    subject: str = ""  # the field that names what it is about; empty: the replica
+    note: str = ""  # a format over the fields
+
+
+DECISIONS: Mapping[str, Told] = {
+    "leader_acquired": Told("became_leader", "info", note="epoch {epoch}, {reason}"),
+    "leader_promoted": Told("scheduler_promoted", "warning", note="epoch {epoch}: the scheduler had died"),
+    "leader_lapsed": Told("stopped_leading", "warning", note="epoch {epoch}: its trust ended before a renewal came"),
+    "leader_lost": Told("stopped_leading", "warning", note="epoch {epoch}, {reason}: {holder} leads"),
+    "leader_released": Told("stopped_leading", "info", note="epoch {epoch} was given back: {reason}"),
+    "resign_requested": Told("resign_requested", "info", note="{by} asks the leader of epoch {epoch} to hand over"),
+    "clock_skew_resigned": Told("resigned_for_clock", "warning", note="the clock is {skew_s} s off; {to} follows"),
+    "ineligible": Told("became_ineligible", "error", note="{reason}; for {seconds} s"),
+    "redis_lost_data": Told("redis_lost_data", "error", note="{kind}, at epoch {epoch}"),
+    "fires_held": Told("fires_held", "error", note="{reason}"),
+    "session_reclaimed": Told("session_reclaimed", "warning", note="runs of session {session} were given back"),
+    "schedules_declared": Told(
+        "schedules_registered", "info", note="{added_count} added, {changed_count} changed, {removed_count} gone"
+    ),
+    "schedules_refused": Told("schedules_refused", "error", note="{count} clash with dynamic ones"),
+    "schedule_invalid": Told("schedule_invalid", "error", "schedule", "{reason}"),
+    "schedule_paused": Told("schedule_suspended", "warning", "schedule", "{reason}"),
+    "schedule_pause": Told("schedule_paused", "info", "schedule", "somebody asked for it"),
+    "schedule_resume": Told("schedule_resumed", "info", "schedule", "somebody asked for it"),
+    "schedule_dropped": Told("fire_dropped", "warning", "schedule", "its buffer is full"),
+    "schedule_skewed": Told("fire_refused", "warning", "schedule", "this machine's clock is ahead of Redis'"),
+    "schedule_missed": Told("fires_missed", "warning", "schedule", "{missed} due times passed: {reason}"),
+    "fire_rejected": Told("fire_rejected", "warning", "of", "{point} {hook}: {reason}"),
+    "run_deferred": Told("run_deferred", "info", "of", "{point} {hook}: {reason}; again in {again_s} s"),
+    "child_exited": Told("child_died", "warning", "slot", "pid {child_pid}"),
+    "slot_given_up": Told("slot_given_up", "error", "slot", "{last}"),
+    "reload_done": Told("reloaded", "info", note="reload {number}: {outcome}"),
+    "reload_refused": Told("reload_refused", "error", note="reload {number}: {outcome}, {problems} problems"),
+    "tree_ready": Told("replica_started", "info", note="ready after {took_s} s"),
+    "tree_stopping": Told("replica_stopping", "info", note="{reason}"),
+}
+
+
+class _Gaps(dict[str, Any]):
+    """Fields of a decision; one that is not there is a question mark, since the log has it."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def tell(decision: str, fields: Mapping[str, Any], *, level: str = "") -> None:
+    """Record the event that ``decision`` is, if it is one; ``level``: what the log calls it, where that differs."""
+    told = DECISIONS.get(decision)
+    if told is None or (decision == "child_exited" and level == "info"):  # one that was to end is no event
+        return
+    known = _Gaps(fields)
+    subject = str(fields.get(told.subject, "")) if told.subject else ""
+    taken = {"reason", "note", "subject", "level", "is_logged", told.subject}
+    plain = {name: value for name, value in fields.items() if name not in taken}
+    is_worse = level in {"warning", "error"} and told.level == "info"
+    events.record(
+        told.reason,
+        told.note.format_map(known),
+        subject=subject,
+        level=level if is_worse else told.level,
+        is_logged=True,
+        **plain,
+    )

@@ -1,0 +1,207 @@
+"""The event recorder: ``record`` anywhere in the tree says that something happened that people wait for.
+
+An event goes to the log of the process that records it, and through a pipe that the tree shares to the web
+child, which writes it to the capped stream in Redis and sends it to the webhook (roles/web/eventing.py).
+
+Guarantees
+    Nothing here waits: not for Redis, not for the web child, not for room in the pipe. What finds no room is
+    dropped and counted (``tenure_events_dropped_total``).
+    Equal events are told once, then together with their count (core/events.py). Memory is bounded.
+    A message is one ``write`` of at most ``PIPE_BUF`` bytes, so those of several processes never mix; it
+    survives the death of its process, and that of the web child.
+    Values under secret names are masked as in the log.
+
+Does not guarantee
+    That an event arrives. The log has the decision, and Redis the record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import msgspec
+import structlog
+
+from supervisor.clock import Clock, SystemClock
+from supervisor.core.events import LEVELS, Event, Folding, Series, Value, tell
+from supervisor.telemetry.masking import mask_entry, mask_text
+from supervisor.telemetry.metrics import EVENTS, EVENTS_DROPPED
+
+PIPE_BYTES = 1 << 20
+MESSAGE_BYTES_MAX = 4096
+"""PIPE_BUF of Linux."""
+
+REASON_CHARS_MAX = 64
+SUBJECT_CHARS_MAX = 200
+NOTE_CHARS_MAX = 1000
+FIELDS_MAX = 16
+VALUE_CHARS_MAX = 200
+LOCK_S = 0.01
+"""How long a thread waits for another one's turn of microseconds; a signal handler may wait for itself."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Mailbox:
+    """The pipe from every process of a tree to the one that passes events on. Made once, before the first fork."""
+
+    def __init__(self) -> None:
+        self.read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        with contextlib.suppress(OSError):  # beyond what this user may: then it holds less, and more is dropped
+            fcntl.fcntl(self.write_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """What a child must keep."""
+        return self.read_fd, self.write_fd
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The events of one process."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    write_fd: int | None = None
+    replica: str = ""
+    role: str = ""
+    runs: str = "failures"  # which ends of runs are events: failures, all or none
+    folding: Folding = field(default_factory=Folding)
+    dropped: int = 0  # not yet in the metric
+    _lock: Any = field(default_factory=Lock)
+
+    def record(
+        self,
+        reason: str,
+        note: str = "",
+        *,
+        subject: str = "",
+        level: str = "info",
+        is_logged: bool = False,
+        **fields: Any,
+    ) -> None:
+        """Record one event; see the function of the same name."""
+        assert level in LEVELS, level
+        key = (reason[:REASON_CHARS_MAX], level, subject[:SUBJECT_CHARS_MAX])
+        if not self._lock.acquire(timeout=LOCK_S):
+            self.dropped += 1
+            return
+        try:
+            now_ns = self.clock.elapsed_ns()
+            is_admitted, due = self.folding.admit(
+                key, note=note, fields=fields, now_ns=now_ns, wall_ms=self.clock.wall_ms(), is_logged=is_logged
+            )
+            self.dropped += not is_admitted
+            for series in due:
+                self._tell(series, now_ns)
+        finally:
+            self._lock.release()
+
+    def flush(self, *, is_last: bool = False) -> None:
+        """Tell what was counted and is due; with ``is_last`` all of it."""
+        if not (self.dropped or len(self.folding)) or not self._lock.acquire(timeout=LOCK_S):
+            return
+        try:
+            now_ns = self.clock.elapsed_ns()
+            for series in self.folding.due(now_ns, is_last=is_last):
+                self._tell(series, now_ns)
+            if self.dropped:
+                EVENTS_DROPPED.labels(sink="recorder").inc(self.dropped)
+                self.dropped = 0
+        finally:
+            self._lock.release()
+
+    def _tell(self, series: Series, now_ns: int) -> None:
+        EVENTS.labels(reason=series.reason).inc(series.untold)
+        series.note, series.fields = mask_text(series.note)[:NOTE_CHARS_MAX], _plain(series.fields)
+        event = tell(series, replica=self.replica, role=self.role, now_ns=now_ns)
+        if not series.is_logged:
+            _write_line(event)
+        if self.write_fd is None:
+            return
+        message = _encode(event) + b"\n"
+        if len(message) > MESSAGE_BYTES_MAX:
+            message = _encode(msgspec.structs.replace(event, note=event.note[:200], fields={"cut": True})) + b"\n"
+        try:
+            os.write(self.write_fd, message)
+        except OSError:  # no room, or nobody left who could read
+            self.dropped += 1
+
+
+class _Process:
+    """The recorder of this process."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+
+    def after_fork(self) -> None:
+        """In a forked process: a lost thread may hold the lock, and what was counted is the parent's to tell."""
+        was = self.recorder
+        self.recorder = Recorder(clock=was.clock, write_fd=was.write_fd, replica=was.replica, role=was.role)
+
+
+_process = _Process()
+os.register_at_fork(after_in_child=_process.after_fork)
+
+
+def attach(
+    write_fd: int | None, *, replica: str, role: str, runs: str = "failures", clock: Clock | None = None
+) -> Recorder:
+    """Send the events of this process to the tree's mailbox from now on. Once in each process, after the fork."""
+    _process.recorder = Recorder(clock=clock or SystemClock(), write_fd=write_fd, replica=replica, role=role, runs=runs)
+    return _process.recorder
+
+
+def run_events() -> str:
+    """Return which ends of runs are events in this process: failures, all or none."""
+    return _process.recorder.runs
+
+
+def record(
+    reason: str, note: str = "", *, subject: str = "", level: str = "info", is_logged: bool = False, **fields: Any
+) -> None:
+    """Record that something happened. Costs a microsecond or two, never waits, never raises for what it is told.
+
+    Args:
+        reason: what happened, as a name like ``fire_rejected``: few of them, written in the code.
+        note: one sentence for people; of equal events the last one's is told.
+        subject: what it happened to: a schedule, a plugin, a slot, a job. Few enough to tell apart; no run ids.
+        level: ``info``, ``warning`` or ``error``.
+        is_logged: a line in the log says the same already.
+        fields: further facts, flat; of equal events the last one's are told.
+
+    Events of one process with equal reason, level and subject are a series, and told together.
+    """
+    _process.recorder.record(reason, note, subject=subject, level=level, is_logged=is_logged, **fields)
+
+
+def flush(*, is_last: bool = False) -> None:
+    """Tell what was counted and is due. Every process calls it with its beats; costs next to nothing."""
+    _process.recorder.flush(is_last=is_last)
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Value]:
+    """Return at most ``FIELDS_MAX`` of ``fields`` as short plain values, without secrets."""
+    found: dict[str, Value] = {}
+    for name in list(fields)[:FIELDS_MAX]:
+        value = mask_entry(name, fields[name])
+        if not (value is None or isinstance(value, bool | int | float)):
+            is_list = isinstance(value, list)
+            value = (", ".join(map(str, value)) if is_list else str(value))[:VALUE_CHARS_MAX]
+        found[str(name)[:REASON_CHARS_MAX]] = value
+    return found
+
+
+def _write_line(event: Event) -> None:
+    fields: dict[str, Any] = {f"{name}_" if name == "event" else name: value for name, value in event.fields.items()}
+    if event.subject:
+        fields["subject"] = event.subject
+    if event.note:
+        fields["note"] = event.note
+    if event.count > 1:
+        fields["count"] = event.count
+    getattr(structlog.get_logger(), event.level)(event.reason, **fields)

@@ -1,0 +1,268 @@
+"""The API over a real socket and a real server: what it shows, what it changes, and for whom."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.registry import JobCard
+from supervisor.roles.web.api import PATH, ROUTES, openapi
+from supervisor.settings.models import Settings
+from supervisor.settings.token_file import Scope
+from supervisor.store.client import Store
+from supervisor.store.keys import Keys
+from supervisor.store.schedule_definitions import Change, Definitions
+from supervisor.store.schedule_views import Views
+from supervisor.store.sessions import Sessions
+from tests.integration.servers import RealServer
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[4]
+TOKENS = {"reader": "read", "driver": "operate", "owner": "admin"}
+KEYS = Keys("c1")
+
+
+def line(name: str, scope: str) -> str:
+    """Return the line of a token, which is its name in capitals."""
+    return f"{name}  sha256:{hashlib.sha256(name.upper().encode()).hexdigest()}  {scope}\n"
+
+
+@pytest.fixture
+def store(real_server: RealServer) -> Any:
+    """An empty server, with a job and a schedule in it."""
+    with redis.Redis(unix_socket_path=str(real_server.socket), protocol=2) as raw:
+        raw.flushall()
+    store = Store.connect(real_server.url, settings=Settings().redis, name="test", timeout_s=20)
+    template = Template(job="mail.send", kind=Kind.ASYNC, args={"secret_word": "hunter2"})
+    card = JobCard(template=Template(job="mail.send", kind=Kind.ASYNC), required=[], optional=["secret_word"])
+    store.run(Sessions(KEYS).publish_jobs({"mail.send": msgspec.json.encode(card)}))
+    definition = ScheduleDef(id="team/nightly", template=template, every_ms=60_000)
+    store.run(Definitions(KEYS).upsert([Change(definition=definition)], wall_ms=1))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path) -> Any:
+    """A web child whose reads are closed, and that knows three tokens."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("# who may\n" + "".join(line(name, scope) for name, scope in TOKENS.items()))
+    tree.redis_url = real_server.url
+    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens), "reads": "token"}})
+    tree.tokens = tokens
+    tree.start()
+    return tree
+
+
+def ask(tree: Any, method: str, path: str, token: str | None = None, body: Any = None) -> tuple[int, Any]:
+    """Send one request as the holder of a token; return status and JSON."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token.upper()}"}
+    connection = http.client.HTTPConnection("127.0.0.1", tree.port, timeout=20)
+    try:
+        text = body if isinstance(body, bytes | None) else json.dumps(body)
+        connection.request(method, path, body=text, headers={"Accept": "application/json"} | headers)
+        answer = connection.getresponse()
+        shown = answer.read()
+        return answer.status, json.loads(shown) if shown.startswith(b"{") else shown.decode()
+    finally:
+        connection.close()
+
+
+def filled(path: str) -> str:
+    """Return a path of the API with names that exist in it."""
+    return PATH + path.format(schedule="team/nightly", job="mail.send", run="no-such-run")
+
+
+OPEN = ("/livez", "/readyz", "/healthz", "/check", "/version", "/")
+READS = ("/metrics", "/statusz", "/configz", f"{PATH}/openapi.json")
+MATRIX = [
+    *((("GET", path), None) for path in OPEN),
+    *((("GET", path), Scope.READ) for path in READS),
+    *(((route.method, filled(route.path)), route.scope) for route in ROUTES),
+]
+
+
+@pytest.mark.parametrize("who", [None, "stranger", *TOKENS])
+def test_the_matrix_of_tokens_and_routes(api: Any, who: str | None) -> None:
+    """Nobody and a stranger are asked who they are; a token with too little is refused; the rest is let in."""
+    given = None if who not in TOKENS else Scope[TOKENS[who].upper()]
+    for (method, path), needed in MATRIX:
+        code, _ = ask(api, method, path, who)
+        if needed is None or (given is not None and given >= needed):
+            assert code not in {401, 403}, (path, code)
+        else:
+            assert code == (401 if given is None else 403), (path, code)
+
+
+def test_without_a_file_nobody_changes_anything_and_reads_are_open(
+    tree: Any, real_server: RealServer, store: Store
+) -> None:
+    """As it comes: on loopback, to look at."""
+    del store
+    tree.redis_url, tree.settings = real_server.url, Settings.model_validate({"cluster": "c1"})
+    tree.start()
+
+    assert ask(tree, "GET", f"{PATH}/schedules")[0] == 200
+    code, body = ask(tree, "POST", f"{PATH}/schedules/team/nightly/pause", "driver")
+    assert code == 403
+    assert "web.tokens_file" in body["error"]
+
+
+def test_a_check_that_fails_withholds_its_reason_from_strangers(api: Any) -> None:
+    """A probe needs the status; the reason names addresses."""
+    api.board.rows[0].redis_ok_ns = 0
+
+    _, stranger = ask(api, "GET", "/readyz")
+    _, reader = ask(api, "GET", "/readyz", "reader")
+    assert "[-]redis failed: reason withheld" in stranger
+    assert "[-]redis failed: Redis' last answer" in reader
+
+
+def test_a_run_is_enqueued_once_under_its_id(api: Any) -> None:
+    """A client that got no answer asks again."""
+    path, body = f"{PATH}/jobs/mail.send/runs", {"args": {"secret_word": "hunter2"}, "run_id": "r-1", "delay": "1h"}
+
+    assert ask(api, "POST", path, "driver", body) == (201, {"run": "r-1", "new": True})
+    assert ask(api, "POST", path, "driver", body) == (200, {"run": "r-1", "new": False})
+    code, shown = ask(api, "GET", f"{PATH}/runs/r-1", "reader")
+    assert (code, shown["state"], shown["job"], shown["args"]) == (200, "later", "mail.send", ["secret_word"])
+    assert "hunter2" not in json.dumps(shown)
+    assert {"queue": "default", "later": 1}.items() <= ask(api, "GET", f"{PATH}/queues", "reader")[1]["queues"][
+        0
+    ].items()
+
+
+@pytest.mark.parametrize(
+    ("job", "body", "code"),
+    [
+        ("no.such", {}, 404),
+        ("mail.send", {"args": {"other": 1}}, 400),
+        ("mail.send", {"arguments": {}}, 400),
+        ("mail.send", {"delay": "soon"}, 400),
+        ("mail.send", {"priority": "urgent"}, 400),
+        ("mail.send", {"queue": "bad name"}, 400),
+        ("mail.send", b"not json", 400),
+        ("mail.send", b"[" * 100_000, 400),
+        ("mail.send", {"args": {"secret_word": "x" * 100_000}}, 413),
+        ("mail.send", {"args": {"secret_word": "x" * 200_000}}, 413),
+    ],
+)
+def test_what_cannot_be_enqueued_is_refused_and_changes_nothing(api: Any, job: str, body: Any, code: int) -> None:
+    """Each with its status, and words."""
+    found, shown = ask(api, "POST", f"{PATH}/jobs/{job}/runs", "driver", body)
+
+    assert found == code
+    assert shown["error"]
+    assert ask(api, "GET", f"{PATH}/queues", "reader")[1] == {"queues": []}
+
+
+def test_a_schedule_is_paused_shown_and_resumed(api: Any, store: Store) -> None:
+    """What the command can do, by the name of the token."""
+    path = f"{PATH}/schedules/team/nightly"
+    code, paused = ask(api, "POST", f"{path}/pause", "driver", {"reason": "moving", "for": "1h"})
+    assert (code, paused["result"]) == (200, "paused")
+    assert paused["until_ms"] > 0
+
+    (found,) = store.run(Views(KEYS).inspect(["team/nightly"]))
+    assert found.record.pause.by == "driver@http"
+    assert ask(api, "GET", path, "reader")[1]["paused"]["reason"] == "moving"
+    assert ask(api, "POST", f"{path}/resume", "driver")[1]["result"] == "resumed"
+    assert ask(api, "POST", f"{path}/resume", "driver")[1]["result"] == "running"
+    assert ask(api, "POST", f"{PATH}/schedules/none/pause", "driver")[0] == 404
+    assert ask(api, "POST", f"{path}/pause", "driver", {"for": "long"})[0] == 400
+    assert '"by":"driver"' in api.log.read_text()
+
+
+def test_a_trigger_with_a_key_runs_once(api: Any) -> None:
+    """And its run can be cancelled, once."""
+    path = f"{PATH}/schedules/team/nightly/trigger"
+    code, made = ask(api, "POST", path, "driver", {"key": "k1"})
+    assert (code, made["result"]) == (201, "triggered")
+    assert ask(api, "POST", path, "driver", {"key": "k1"}) == (200, made | {"result": "duplicate"})
+    assert ask(api, "POST", path, "driver", {"overlap": "maybe"})[0] == 400
+
+    cancel = f"{PATH}/runs/{made['run']}/cancel"
+    assert ask(api, "POST", cancel, "driver", {"reason": "wrong"})[1]["result"] == "cancelled"
+    assert ask(api, "POST", cancel, "driver")[0] == 404
+
+
+def test_lists_come_in_pages(api: Any, store: Store) -> None:
+    """With a cursor until the last; nothing is missing."""
+    changes = [
+        Change(definition=ScheduleDef(id=f"s{n}", template=Template(job="j", kind=Kind.ASYNC), every_ms=60_000))
+        for n in range(50)
+    ]
+    store.run(Definitions(KEYS).upsert(changes, wall_ms=1))
+    store.run(Sessions(KEYS).publish_jobs({f"job{n}": "{}" for n in range(5)}))
+
+    def walk(what: str, name: str) -> list[str]:
+        found: list[str] = []
+        cursor = ""
+        for _ in range(100):
+            page = ask(api, "GET", f"{PATH}/{what}?limit=2{cursor}", "reader")[1]
+            found += [each[name] for each in page[what]]
+            if page["cursor"] is None:
+                break
+            cursor = f"&cursor={page['cursor']}"
+        return found
+
+    assert set(walk("schedules", "schedule")) == {"team/nightly", *(f"s{n}" for n in range(50))}
+    assert walk("jobs", "job") == ["job0", "job1", "job2", "job3", "job4", "mail.send"]
+    assert ask(api, "GET", f"{PATH}/schedules?cursor=x", "reader")[0] == 400
+    assert ask(api, "GET", f"{PATH}/jobs?limit=251", "reader")[0] == 400
+
+
+def test_nobody_leads_an_empty_cluster(api: Any) -> None:
+    """And the answer says so, without an error."""
+    code, shown = ask(api, "GET", f"{PATH}/leader", "reader")
+    assert (code, shown["replica"]) == (200, None)
+
+
+def test_without_redis_the_api_says_so(api: Any, tree: Any) -> None:
+    """503 with a moment to come back, for reads and changes."""
+    tree.stop()
+    tree.redis_url = f"{tree.redis_url}.absent"
+    tree.start()
+
+    for method, path in (("GET", "/leader"), ("GET", "/runs/x"), ("POST", "/schedules/team/nightly/pause")):
+        assert ask(api, method, f"{PATH}{path}", "driver")[0] == 503
+
+
+def test_a_changed_file_of_tokens_is_followed_and_a_broken_one_is_not(api: Any) -> None:
+    """Without a restart; a slip of the pen locks nobody out, and does not let anybody in."""
+    wait: Callable[[Callable[[], Any], str], Any] = wait_until
+    api.tokens.write_text(line("reader", "read") + "owner sha256:short admin\n")
+    wait(lambda: "tokens_refused" in api.log.read_text(), "the log to say so")
+    assert "short" not in api.log.read_text()
+    assert ask(api, "GET", "/configz", "owner")[0] == 200
+
+    api.tokens.write_text(line("reader", "read"))
+    wait(lambda: ask(api, "GET", "/configz", "owner")[0] == 401, "the owner to be gone")
+    assert ask(api, "GET", "/configz", "reader")[0] == 200
+
+
+def test_the_document_is_the_one_that_is_checked_in(api: Any) -> None:
+    """docs/openapi.json is what clients are made from; it says what is served."""
+    stored = json.loads((ROOT / "docs/openapi.json").read_text(encoding="utf-8"))
+
+    assert stored == openapi()
+    assert ask(api, "GET", f"{PATH}/openapi.json", "reader") == (200, stored)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_answers_as_the_document_says(api: Any, route: Any) -> None:
+    """Route and document agree: there is such a path, and it answers with one of its statuses."""
+    operation = openapi()["paths"][PATH + route.path][route.method.lower()]
+    code, _ = ask(api, route.method, filled(route.path), "owner", {} if route.body else None)
+
+    assert str(code) in operation["responses"]
+    assert ask(api, "DELETE", filled(route.path), "owner")[0] == 405

@@ -1,0 +1,79 @@
+"""HTTPS, and a certificate that is rotated while it serves."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.settings.models import Settings
+from tests.waiting import wait_until
+
+DATA = Path(__file__).parents[3] / "data/tls"
+
+
+@pytest.fixture
+def secure(tree: Any, tmp_path: Path) -> Any:
+    """A web child that serves HTTPS with a pair of files that a test may change."""
+    tree.cert, tree.key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    use(tree, "server")
+    settings = {"tls_cert_file": str(tree.cert), "tls_key_file": str(tree.key)}
+    tree.settings = Settings.model_validate({"cluster": "c1", "web": settings})
+    tree.start()
+    return tree
+
+
+def use(tree: Any, name: str) -> None:
+    """Put a pair of files in place, as a rotation does: each whole, one after the other."""
+    for target, suffix in ((tree.cert, "pem"), (tree.key, "key")):
+        new = target.with_suffix(".new")
+        shutil.copy(DATA / f"{name}.{suffix}", new)
+        new.rename(target)
+
+
+def served(tree: Any) -> bytes:
+    """Return the certificate that a new connection is shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with tree.connect() as plain, context.wrap_socket(plain) as connection:
+        return connection.getpeercert(binary_form=True) or b""
+
+
+def stored(name: str) -> bytes:
+    """Return a certificate of the tests' data."""
+    return ssl.PEM_cert_to_DER_cert((DATA / f"{name}.pem").read_text())
+
+
+def test_a_client_that_knows_the_authority_is_answered(secure: Any) -> None:
+    """By name, with the whole chain checked."""
+    context = ssl.create_default_context(cafile=str(DATA / "ca.pem"))
+    with secure.connect() as plain, context.wrap_socket(plain, server_hostname="localhost") as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_rotated_certificate_is_served_without_a_restart(secure: Any) -> None:
+    """Half a rotation, when the key does not fit yet, changes nothing."""
+    pid = secure.pid
+    assert served(secure) == stored("server")
+    shutil.copy(DATA / "rotated.pem", secure.cert)
+    wait_until(lambda: "certificate_refused" in secure.log.read_text(), "the log to say so")
+    assert served(secure) == stored("server")
+
+    shutil.copy(DATA / "rotated.key", secure.key)
+    wait_until(lambda: served(secure) == stored("rotated"), "the new certificate")
+    assert secure.pid == pid
+
+
+def test_clients_that_never_shake_hands_keep_no_probe_out(secure: Any) -> None:
+    """They are cut off like those that never ask."""
+    silent = [secure.connect() for _ in range(80)]
+    assert served(secure) == stored("server")
+    for each in silent:
+        each.close()
+    with secure.connect() as plain:
+        plain.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert not plain.recv(1024).startswith(b"HTTP/1.1 200")

@@ -1,0 +1,87 @@
+"""A flood of events: bounded in time and memory, and nothing of it uncounted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from statistics import median
+
+import msgspec
+import pytest
+
+from supervisor.clock import SystemClock
+from supervisor.core.events import FRESH_PER_S, SERIES_MAX, Event
+from supervisor.telemetry import events
+from supervisor.telemetry.events import PIPE_BYTES, Mailbox, Recorder
+
+MILLION = 1_000_000
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def mailbox() -> Iterator[Mailbox]:
+    """A pipe as the tree has it, that nobody empties."""
+    made = Mailbox()
+    yield made
+    events.attach(None, replica="", role="")
+    for descriptor in made.descriptors:
+        os.close(descriptor)
+
+
+def took_ns(work: Callable[[], object]) -> int:
+    """Return how long ``work`` took."""
+    began_ns = CLOCK.elapsed_ns()
+    work()
+    return CLOCK.elapsed_ns() - began_ns
+
+
+def told(mailbox: Mailbox) -> int:
+    """Return how many events the messages in the mailbox count, by the newest message of each series."""
+    text = os.read(mailbox.read_fd, PIPE_BYTES)
+    newest: dict[str, Event] = {}
+    for line in text.splitlines():
+        event = msgspec.json.decode(line, type=Event)
+        newest[event.subject] = event
+    return sum(event.count for event in newest.values())
+
+
+def flood(recorder: Recorder, count: int, subjects: int) -> None:
+    """Record so many events."""
+    for number in range(count):
+        recorder.record("run_failed", "an error", subject=str(number % subjects), level="warning", is_logged=True)
+
+
+def test_a_million_equal_events_are_a_handful_of_messages(mailbox: Mailbox) -> None:
+    """Every one is counted, and what they take is what one takes."""
+    recorder = events.attach(mailbox.write_fd, replica="r1", role="worker-io-0")
+    flood(recorder, MILLION, 1)
+    recorder.flush(is_last=True)
+
+    assert len(recorder.folding) == 1
+    assert (told(mailbox), recorder.dropped) == (MILLION, 0)
+
+
+def test_events_that_have_no_room_are_counted_one_by_one(mailbox: Mailbox) -> None:
+    """A flood of new subjects is refused at the door; the sum is right to the last event."""
+    recorder = events.attach(mailbox.write_fd, replica="r1", role="worker-io-0")
+    count = 100_000
+    flood(recorder, count, count)
+
+    assert len(recorder.folding) <= SERIES_MAX
+    assert told(mailbox) + recorder.dropped == count
+    assert recorder.dropped >= count - FRESH_PER_S * 60  # at most a minute of a busy machine
+
+
+def test_dispatch_is_as_fast_with_a_mailbox_that_nobody_empties(mailbox: Mailbox) -> None:
+    """What records events must not feel whether they arrive: by the median of many batches."""
+    free = events.attach(None, replica="r1", role="scheduler")
+    without = median(took_ns(lambda: flood(free, 2000, 10)) for _ in range(20))
+    full = events.attach(mailbox.write_fd, replica="r1", role="scheduler")
+    try:
+        while True:
+            os.write(mailbox.write_fd, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    with_full = median(took_ns(lambda: flood(full, 2000, 10)) for _ in range(20))
+
+    assert with_full < 5 * without
