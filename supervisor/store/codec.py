@@ -68,10 +68,14 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
-def pack(envelope: Envelope) -> Packed:
+def pack(envelope: Envelope, *, above: int = 0) -> Packed:
     """Return what lies in the queue for ``envelope``: kind letter, priority digit, limits in brackets if any, JSON.
 
-    What is in front lets the hot script route and limit without decoding JSON.
+    What is in front lets the hot script route, limit and count without decoding JSON.
+
+    Args:
+        envelope: the run.
+        above: how much of its id is the id of the run that counts it among its own; 0: none does.
 
     Raises:
         PayloadTooLargeError: the envelope is over 64 KiB.
@@ -88,7 +92,7 @@ def pack(envelope: Envelope) -> Packed:
             f"run {envelope.id} of job {template.job}: its envelope has {len(body)} bytes, "
             f"the limit is {PAYLOAD_BYTES_MAX}; store the data elsewhere and pass a reference"
         )
-    head = f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header()}".encode()
+    head = f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header(above)}".encode()
     return Packed(check_run_id(envelope.id), template.queue, head + body)
 
 
@@ -113,6 +117,12 @@ def unpack(data: bytes) -> Envelope:
         return envelope
     template = msgspec.structs.replace(envelope.template, kind=kind, priority=priority)
     return msgspec.structs.replace(envelope, template=template)
+
+
+def limits_text(data: bytes) -> str:
+    """Return the limits in front of an envelope, parted by semicolons; empty where there are none."""
+    header = text(data[3 : data.find(b"]")]) if data[2:3] == b"[" else ""
+    return ";".join(part for part in header.split(";") if not part.startswith("p"))  # which is no limit
 
 
 def pack_result(run_id: str, result: bytes) -> bytes:

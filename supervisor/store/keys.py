@@ -134,6 +134,20 @@ class Keys:
         self.command = f"{self.prefix}command:"
         """Prefix of strings that expire after ten minutes: command id to what became of it."""
 
+    @property
+    def event_log(self) -> str:
+        """Stream, capped. Events of all replicas, as JSON; not to be taken for ``events``, which is the election's."""
+        return f"{self.prefix}event:log"
+
+    def event_writer(self, writer: str) -> str:
+        """String, expires after ten minutes. Number of the last batch that this web process wrote."""
+        return f"{self.prefix}event:writer:{writer}"
+
+    @property
+    def plugins(self) -> str:
+        """Hash, expires a week after its last change. Plugin and digest of its options to what is known of it."""
+        return f"{self.prefix}plugins"
+
     def schedule_buffer(self, schedule: str) -> str:
         """List. Nominal times of ``schedule`` that wait for a run of it to end."""
         return f"{self.prefix}schedule:buf:{schedule}"
@@ -149,6 +163,18 @@ class Keys:
     def result(self, run_id: str) -> str:
         """String, expires. What the run returned."""
         return f"{self.prefix}result:{run_id}"
+
+    def tally(self, run_id: str) -> str:
+        """Hash, expires. What became of the runs below a run; its fields are in lua/lib/limits.lua."""
+        return f"{self.prefix}tally:{run_id}"
+
+    def steps(self, run_id: str) -> str:
+        """Hash, expires. The steps of a run that ended, by name: JSON; ``#born`` beside them."""
+        return f"{self.prefix}steps:{run_id}"
+
+    def cache(self, kind: str, name: str) -> str:
+        """String, expires. A cached value (kind ``v``), or who computes it (``l``)."""
+        return f"{self.prefix}cache:{kind}:{name}"
 
     def progress(self, run_id: str) -> str:
         """String, expires. Fence of the execution, a space, and the JSON of how far it says it is."""

@@ -31,9 +31,10 @@ VERSION_MIN = (6, 2)
 CLIENT_COMMANDS = ("eval", "evalsha", "ping", "xread", "blpop", "client|setname", "select", "subscribe", "role", "wait")
 """What clients send beside scripts."""
 SCRIPT_COMMANDS = (
-    "time get set setnx del exists pexpire hset hsetnx hget hmget hgetall hdel hlen hkeys hexists hincrby hscan "
-    "lpush rpush lpop lpos lrange ltrim llen lindex sadd srem scard sismember smembers srandmember sscan zadd zrem "
-    "zcard zcount zrank zscore zmscore zrange zrevrange zrangebyscore zremrangebyrank zscan xadd xlen xrevrange pubsub"
+    "time get set setnx del exists pexpire pttl scan hset hsetnx hget hmget hgetall hdel hlen hkeys hexists "
+    "hincrby hscan lpush rpush lpop lpos lrange ltrim llen lindex sadd srem scard sismember smembers srandmember sscan "
+    "zadd zrem zcard zcount zrank zscore zmscore zrange zrevrange zrangebyscore zremrangebyrank zscan xadd xlen "
+    "xrevrange xread pubsub"
 )
 """What scripts call. A test holds this to be what stands in the sources."""
 

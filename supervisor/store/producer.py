@@ -26,7 +26,8 @@ from supervisor.core.errors import EXIT_CONFIG, StoreUnavailableError, TenureErr
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.settings.durations import delay_to_ms
-from supervisor.settings.models import QueueSettings, RedisSettings
+from supervisor.settings.models import RedisSettings
+from supervisor.settings.queue_settings import QueueSettings
 from supervisor.store.batches import BatchStream, Totals, send, send_async
 from supervisor.store.client import AsyncStore, Store
 from supervisor.store.codec import check_run_id

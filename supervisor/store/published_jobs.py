@@ -73,7 +73,12 @@ def _elsewhere() -> None:
 
 def _job(card: JobCard) -> PublishedJob:
     return PublishedJob(
-        base=card.template, function=_elsewhere, arguments=msgspec.Struct, signature=card.signature, card_of=card
+        base=card.template,
+        function=_elsewhere,
+        arguments=msgspec.Struct,
+        signature=card.signature,
+        given=frozenset(card.given),
+        card_of=card,
     )
 
 

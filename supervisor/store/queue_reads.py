@@ -13,6 +13,7 @@ from supervisor.store.codec import (
     charges,
     chunks,
     fence_parts,
+    limits_text,
     number,
     optional_number,
     pairs,
@@ -25,8 +26,7 @@ from supervisor.store.keys import Keys, check_name
 from supervisor.store.scripts import Call, script
 
 FSCK_LIMIT = 20_000
-HISTORY_SCAN = 1000
-DEAD_PAGE_MAX = 10_000
+HISTORY_SCAN, DEAD_PAGE_MAX = 1000, 10_000
 PARTS = ("later", "suspect:a", "suspect:s", *(f"ready:{kind}:{priority}" for kind in "as" for priority in (0, 1, 2)))
 """The places of a queue in which runs wait, as calls that work through one of them name it."""
 
@@ -343,7 +343,7 @@ def _run(run_id: str, reply: Any) -> RunView | None:
         error=unpack_json(error),
         result=result or None,
         progress=progress.partition(b" ")[2] or None,
-        limits=text(data[3 : data.find(b"]")]) if data[2:3] == b"[" else "",
+        limits=limits_text(data),
         waits_for=text(key),
         holders=[(queue, run_id) for queue, _, run_id in (each.partition(" ") for each in text(holders).splitlines())],
         history=sorted(_entries(lines), key=lambda entry: entry.ended_ms, reverse=True),

@@ -237,14 +237,23 @@ class Queues(QueueReads):
         return script("queue_unwanted").call(keys=self._prefix, args=args, parse=parse)
 
     def trim(
-        self, queue: str, *, history: int = HISTORY, dead_cap: int = DEAD_CAP, dead_before_ms: int = 0
+        self,
+        queue: str,
+        *,
+        history: int = HISTORY,
+        dead_cap: int = DEAD_CAP,
+        dead_before_ms: int = 0,
+        dead_age_ms: int = 0,
+        history_age_ms: int = 0,
     ) -> Call[int]:
-        """Drop old history and dead runs; returns how many entries went, at most 500 dead runs a call."""
+        """Drop old history and dead runs; returns how many entries went, by their age at most 500 of each a call."""
         args = {
             "queue": check_name("queue", queue),
             "history": history,
             "dead_cap": dead_cap,
             "dead_before_ms": dead_before_ms,
+            "dead_age_ms": dead_age_ms,
+            "history_age_ms": history_age_ms,
         }
         return script("queue_trim").call(keys=self._prefix, args=args, parse=int)
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from supervisor.core.fire_checks import Refusal
 from supervisor.store.codec import Packed, number, optional_number, text
 from supervisor.store.schedule_state import Counters, counters_of
 from supervisor.store.scripts import Argument
@@ -73,6 +74,7 @@ class FireItem(NamedTuple):
     missed: int = 0
     why: str = ""  # letters of schedule_state.REASONS
     job: str = ""  # for reports
+    refusal: Refusal | None = None  # what kept ``nominal_ms`` from being fired, for reports
 
     def arguments(self) -> tuple[str, str, bytes]:
         """Return line, shape and data, as the script takes them."""
@@ -131,6 +133,7 @@ class DueReply:
     is_full: bool  # there may be more of the soon ones
     last_change: str  # id of the newest entry in the stream of changes
     is_late_full: bool  # there may be more of the late ones
+    paused: int = 0
     seen: list[Seen]
 
 
@@ -199,7 +202,7 @@ def parse_planned(reply: Any) -> list[PlanCode]:
 
 def parse_due(reply: Any) -> DueReply:
     """Return what ``schedule_due`` answered."""
-    now_ms, planned, defined, overdue, next_ms, is_full, last_change, is_late_full = reply[:8]
+    now_ms, planned, defined, overdue, next_ms, is_full, last_change, is_late_full, paused = reply[:9]
     return DueReply(
         now_ms=number(now_ms),
         planned=number(planned),
@@ -209,7 +212,8 @@ def parse_due(reply: Any) -> DueReply:
         is_full=is_full == b"1",
         last_change=text(last_change),
         is_late_full=is_late_full == b"1",
-        seen=list(_seen(reply[8:])),
+        paused=number(paused),
+        seen=list(_seen(reply[9:])),
     )
 
 

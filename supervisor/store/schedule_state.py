@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from supervisor.core import fire_checks
+
 _STRETCH = re.compile(r"([A-Z][a-z]*)(\d+) (\d+) (\d+) (-?\d+) (\d+)")
 ENQUEUED = {"F", "U", "I"}
 MEANINGS = {
@@ -21,7 +23,12 @@ MEANINGS = {
     "R": "replaced by a newer due time",
     "M": "missed",
 }
-REASONS = {"p": "policy", "w": "window", "c": "cap"}
+REASONS = {
+    "p": "policy",
+    "w": "window",
+    "c": "cap",
+    **{letter: hook for hook, letter in fire_checks.LETTERS.items()},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,11 +57,12 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: str = ""  # for the history
     kind: Kind | None = None  # with GIVEBACK: the kind that the run really has
     children: tuple[Child, ...] = ()  # with OK
+    left_behind: bytes | None = None  # with OK, and errors of it with DEAD: JSON of roles/worker/leavings.py
 
     @property
     def children_bytes(self) -> int:
         """How much its children add to a turn."""
-        return sum(len(child.packed.data) for child in self.children)
+        return sum(len(child.packed.data) for child in self.children) + len(self.left_behind or b"")
 
 
 class FetchedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -100,13 +101,17 @@ def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
     """Return an acknowledgement as the script takes it: most have neither result nor error, nor anything to add."""
     line, queue = _line(session, ack), check_name("queue", ack.queue)
     has_result = ack.result is not None and ack.result_ttl_ms > 0
-    is_plain = not (has_result or ack.error or ack.schedule or ack.children or ack.retry_delay_ms or ack.kind)
+    is_plain = not (
+        has_result or ack.error or ack.schedule or ack.children or ack.retry_delay_ms or ack.kind or ack.left_behind
+    )
     if is_plain:
         return (line, queue)
     kind = "-" if ack.kind is None else KIND_LETTER[ack.kind]
     ttl_ms = ack.result_ttl_ms if has_result else 0
     more = f"{queue} {ack.schedule or '-'} {ttl_ms} {ack.retry_delay_ms} {kind} {len(ack.children)}"
     payload = pack_result(ack.run_id, ack.result or b"") if has_result else pack_error(ack.error)
+    if ack.left_behind is not None:
+        return (line, f"{more} x", payload, ack.left_behind)
     return (line, more, payload)
 
 

@@ -1,7 +1,8 @@
 """How the pools call a job: the function itself, or the function with what stands around it.
 
-From the outside in: ``Context.on_failure``, the middleware in the order of their installation, the
-opening of resources, the job. A job that has none of them and takes no context is called directly.
+From the outside in: the hooks of its profile (passage.py), ``Context.on_failure``, the middleware in the order of
+their installation, the opening of resources, the job. A job that has none of them and takes no context is called
+directly.
 
 Guarantees
     What ``on_failure`` was given runs when the attempt ends other than ok: the last given first, each once,
@@ -24,8 +25,12 @@ import structlog
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.model import Kind
 from supervisor.core.registry import JobSpec
+from supervisor.roles.worker import passage
 from supervisor.roles.worker.context import Context
 from supervisor.roles.worker.middleware import Middleware, chain
+from supervisor.roles.worker.passage import Passage
+from supervisor.roles.worker.pipeline import Hooks, Pipeline
+from supervisor.roles.worker.planning import is_planner, spawn_all, spawn_all_async
 from supervisor.roles.worker.progress import Progress, Runner
 from supervisor.roles.worker.resources import Resources
 
@@ -40,7 +45,8 @@ class _Plan(NamedTuple):
     spec: JobSpec
     middlewares: tuple[Middleware, ...]
     is_plain: bool  # nothing at all
-    is_bare: bool  # nothing but ``on_failure`` and progress
+    is_bare: bool  # nothing but hooks, ``on_failure`` and progress
+    hooks: Hooks | None  # of the profile
 
 
 class Calling:
@@ -53,6 +59,7 @@ class Calling:
         clock: Clock | None = None,
         producer: Runner | None = None,
         on_ill: Callable[[int], None] | None = None,
+        pipeline: Pipeline | None = None,
     ) -> None:
         """Build it.
 
@@ -61,25 +68,45 @@ class Calling:
             clock: of this machine.
             producer: sends progress to Redis; None: it is sent nowhere.
             on_ill: called with how many resources do not answer, when that changes.
+            pipeline: the hooks of each profile; None: there are none.
         """
         self._kind = kind
-        self._plans: dict[str, _Plan] = {}
+        self._clock = clock or SystemClock()
+        self._pipeline = pipeline
+        self._plans: dict[str | tuple[str, str], _Plan] = {}
         self.resources = Resources(clock or SystemClock(), on_ill)
         self.progress = Progress(clock or SystemClock(), producer)
 
-    def is_plain(self, spec: JobSpec) -> bool:
-        """Return whether the function is called as it is, and so needs no context."""
-        return self._plan(spec).is_plain
+    def is_plain(self, spec: JobSpec, profile: str = "") -> bool:
+        """Return whether the function is called as it is, and so needs no context.
 
-    def prepare(self, spec: JobSpec, context: Context) -> Callable[..., Any]:
+        Raises:
+            UnknownProfileError: this process cannot ask the hooks of that profile.
+        """
+        return self._plan(spec, profile).is_plain
+
+    def prepare(
+        self, spec: JobSpec, context: Context, profile: str = "", *, may_have_left: bool = False
+    ) -> Callable[..., Any]:
         """Return what to call with ``**arguments`` in place of ``spec.function``.
 
-        A coroutine function in an async pool, a plain one in a sync pool. It raises what the job raises.
+        A coroutine function in an async pool, a plain one in a sync pool. It raises what the job raises, or
+        VetoedError.
+
+        Args:
+            spec: the job.
+            context: of this attempt.
+            profile: whose hooks are asked; empty: the default.
+            may_have_left: an execution of this run was cut off before, so its hooks may hold what it reserved.
         """
-        plan = self._plan(spec)
+        plan = self._plan(spec, profile)
         if plan.is_plain:
             return spec.function
         context.progress_to = self.progress
+        if plan.hooks is not None and self._pipeline is not None:
+            way = Passage(self._pipeline, plan.hooks, context, self._clock, may_have_left=may_have_left)
+            hooked = self._hooked_async if self._kind is Kind.ASYNC else self._hooked
+            return partial(hooked, plan, context, way)
         if self._kind is Kind.ASYNC:
             return partial(self._attempt_async, plan, context)
         return partial(self._attempt, plan, context)
@@ -95,18 +122,26 @@ class Calling:
     async def close_async(self, within_s: float) -> None:
         """Send the last progress, and close what the jobs of an async pool opened."""
         await self.progress.close_async(within_s)
+        if self._pipeline is not None:
+            await self._pipeline.close_async(within_s)
         await self.resources.close_async(within_s)
 
-    def _plan(self, spec: JobSpec) -> _Plan:
-        plan = self._plans.get(spec.base.job)
+    def _plan(self, spec: JobSpec, profile: str) -> _Plan:
+        key = (spec.base.job, profile) if profile else spec.base.job
+        plan = self._plans.get(key)
         if plan is None or plan.spec is not spec:
             middlewares = chain(self._kind, spec.without)
-            is_bare = not (spec.resources or middlewares)
-            plan = _Plan(spec, middlewares, is_bare and spec.context_parameter is None, is_bare)
-            self._plans[spec.name] = plan
+            hooks = None if self._pipeline is None else self._pipeline.of(profile)
+            is_bare = not (spec.resources or middlewares or is_planner(spec.function))
+            is_plain = is_bare and hooks is None and spec.context_parameter is None
+            plan = self._plans[key] = _Plan(spec, middlewares, is_plain, is_bare, hooks)
         return plan
 
     # Plain jobs ----------------------------------------------------------------------------------
+
+    def _hooked(self, plan: _Plan, context: Context, way: Passage, /, **arguments: Any) -> Any:
+        context.arguments = _without(plan.spec, arguments)
+        return way.run(partial(self._attempt, plan, context, **arguments))
 
     def _attempt(self, plan: _Plan, context: Context, /, **arguments: Any) -> Any:
         try:
@@ -129,7 +164,8 @@ class Calling:
 
     def _inject(self, spec: JobSpec, context: Context) -> Any:
         given = {name: self.resources.get(kind) for name, kind in spec.resources}
-        return spec.function(**context.arguments, **given, **_itself(spec, context))
+        value = spec.function(**context.arguments, **given, **_itself(spec, context))
+        return spawn_all(value, context) if is_planner(spec.function) else value
 
     def _undo(self, context: Context) -> None:
         while context.undo:
@@ -153,6 +189,10 @@ class Calling:
 
     # Coroutine jobs ------------------------------------------------------------------------------
 
+    async def _hooked_async(self, plan: _Plan, context: Context, way: Passage, /, **arguments: Any) -> Any:
+        context.arguments = _without(plan.spec, arguments)
+        return await way.run_async(partial(self._attempt_async, plan, context, **arguments))
+
     async def _attempt_async(self, plan: _Plan, context: Context, /, **arguments: Any) -> Any:
         try:
             call = plan.spec.function(**arguments) if plan.is_bare else self._through_async(plan, context, arguments)
@@ -175,7 +215,8 @@ class Calling:
 
     async def _inject_async(self, spec: JobSpec, context: Context) -> Any:
         given = {name: await self.resources.get_async(kind) for name, kind in spec.resources}
-        return await spec.function(**context.arguments, **given, **_itself(spec, context))
+        value = spec.function(**context.arguments, **given, **_itself(spec, context))
+        return await (spawn_all_async(value, context) if is_planner(spec.function) else value)
 
     async def _undo_async(self, context: Context) -> None:
         while context.undo:
@@ -197,6 +238,11 @@ def _itself(spec: JobSpec, context: Context) -> dict[str, Context]:
     return {} if spec.context_parameter is None else {spec.context_parameter: context}
 
 
+def _without(spec: JobSpec, arguments: Arguments) -> Arguments:
+    """Return the arguments of the job without its context, for those who look at them."""
+    return {name: value for name, value in arguments.items() if name != spec.context_parameter}
+
+
 def _report(function: Callable[[], Any], error: BaseException) -> None:
     what = getattr(function, "func", function)
     log.error("on_failure_failed", function=getattr(what, "__qualname__", repr(what)), error=repr(error))
@@ -205,11 +251,14 @@ def _report(function: Callable[[], Any], error: BaseException) -> None:
 OWN_CODE = frozenset(
     function.__code__
     for function in (
-        Calling._attempt,  # noqa: SLF001 - this module's own, as are the others
+        Calling._hooked,  # noqa: SLF001 - this module's own, as are the others
+        Calling._attempt,  # noqa: SLF001
         Calling._through,  # noqa: SLF001
         Calling._inject,  # noqa: SLF001
         Calling._undo,  # noqa: SLF001
         Calling._end,  # noqa: SLF001
+        spawn_all,
+        *passage.OWN,
     )
 )
 """Code of a plain job's attempt that is ours: an exception raised into it would fail a job that has returned."""

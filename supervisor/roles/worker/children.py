@@ -5,6 +5,8 @@ Guarantees
     attempt that is repeated spawns the same children, and never a second set beside the first.
     Arguments and sizes are checked where ``spawn`` is called, so that the job hears of a mistake.
 
+    A child is counted by its parent, exactly once, whatever becomes of it (adr/0030).
+
 Does not guarantee
     Anything of an attempt that does not finish: what it spawned never existed.
 """
@@ -23,11 +25,13 @@ from supervisor.core.durations import delay_to_ms
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, TenureError
 from supervisor.core.model import PRIORITIES, Envelope
 from supervisor.core.registry import Registry
-from supervisor.store.codec import pack
+from supervisor.roles.worker.leavings import FOLLOW_WHEN
+from supervisor.store.codec import Packed, pack
 from supervisor.store.queues import CHILDREN_BYTES_MAX, CHILDREN_MAX, Child
 
 KEY = re.compile(r"[!-+\-./0-9:-{}~]{1,200}", re.ASCII)
 RUN_ID_MAX = 255
+FOLLOW_MAX = 10
 
 
 class SpawnError(TenureError):
@@ -46,6 +50,7 @@ class Children:
         self._wall_ms = wall_ms
         self._numbers = count()
         self._by_id: dict[str, tuple[Child, Envelope]] = {}
+        self._follow: dict[str, tuple[str, Envelope]] = {}
         self._bytes = 0
         self._is_closed = False
 
@@ -53,6 +58,11 @@ class Children:
     def envelopes(self) -> list[Envelope]:
         """What was spawned so far, for tests of the job."""
         return [envelope for _, envelope in self._by_id.values()]
+
+    @property
+    def following(self) -> list[Envelope]:
+        """What will start when all of these have ended, for tests of the job."""
+        return [envelope for _, envelope in self._follow.values()]
 
     def spawn(
         self,
@@ -65,22 +75,65 @@ class Children:
         delay: float | str | None = None,
     ) -> str:
         """Add a child and return its id; see ``Context.spawn``."""
+        envelope = self._envelope(job, args, self._id(key), "child", queue=queue, priority=priority)
+        self._add(envelope, delay_to_ms(delay))
+        return envelope.id
+
+    def then(
+        self,
+        job: str | Callable[..., Any],
+        args: Mapping[str, Any] | None = None,
+        *,
+        when: str = "complete",
+        key: str | int | None = None,
+        queue: str | None = None,
+        priority: str | None = None,
+        delay: float | str | None = None,
+    ) -> str:
+        """Add a run that starts when all children have ended, and return its id; see ``Context.then``."""
+        if when not in FOLLOW_WHEN:
+            raise ValueError(f"when must be one of {', '.join(FOLLOW_WHEN)}, got {when!r}")
+        number = len(self._follow)
+        run_id = self._id(key if key is not None else "then" if number == 0 else f"then-{number}")
+        envelope = self._envelope(job, args, run_id, "then", queue=queue, priority=priority)
+        packed = self._packed(envelope)
+        if run_id in self._by_id or run_id in self._follow:
+            raise SpawnError(f"run {self._parent} spawned two different children under {run_id}; give each its own key")
+        if number >= FOLLOW_MAX:
+            raise SpawnError(f"run {self._parent}: up to {FOLLOW_MAX} runs may follow it; let one spawn the rest")
+        line = f"{when} {delay_to_ms(delay)} {packed.queue} {packed.run_id} {packed.data.decode()}"
+        self._grow(len(line))
+        self._follow[run_id] = line, envelope
+        return run_id
+
+    def follow(self) -> list[str]:
+        """Return what starts when all children have ended, as the acknowledgement carries it."""
+        return [line for line, _ in self._follow.values()]
+
+    def _envelope(
+        self,
+        job: str | Callable[..., Any],
+        args: Mapping[str, Any] | None,
+        run_id: str,
+        cause: str,
+        *,
+        queue: str | None,
+        priority: str | None,
+    ) -> Envelope:
         if self._is_closed:
             raise SpawnError(f"run {self._parent} has ended: what it spawns now would belong to nobody")
         if priority is not None and priority not in PRIORITIES:
             raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
         spec = self._registry.get(job) if isinstance(job, str) else self._registry.find(job)
         template = spec.template(args or {}, queue=queue, priority=PRIORITIES[priority] if priority else None)
-        envelope = Envelope(
-            id=self._id(key),
+        return Envelope(
+            id=run_id,
             template=template,
             enqueued_ms=self._wall_ms(),
             nominal_ms=self._nominal_ms,
-            cause="child",
+            cause=cause,
             parent=self._parent,
         )
-        self._add(envelope, delay_to_ms(delay))
-        return envelope.id
 
     def take(self) -> tuple[Child, ...]:
         """Return every child, and take no more."""
@@ -93,7 +146,8 @@ class Children:
         if deadline_s is None:
             return child
         late_ms = self._wall_ms() + child.delay_ms + round(1000 * deadline_s)
-        return replace(child, packed=pack(msgspec.structs.replace(envelope, not_after_ms=late_ms)))
+        late = msgspec.structs.replace(envelope, not_after_ms=late_ms)
+        return replace(child, packed=pack(late, above=len(self._parent)))
 
     def _add(self, envelope: Envelope, delay_ms: int) -> None:
         known = self._by_id.get(envelope.id)
@@ -104,23 +158,34 @@ class Children:
             raise SpawnError(
                 f"run {self._parent} spawned two different children under {envelope.id}; give each a key of its own"
             )
-        try:
-            packed = pack(envelope)
-        except (TypeError, OverflowError, RecursionError, UnicodeEncodeError) as error:
-            job = envelope.template.job
-            raise ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}") from None
+        if envelope.id in self._follow:
+            raise SpawnError(
+                f"run {self._parent} spawned two different children under {envelope.id}; give each its own key"
+            )
+        packed = self._packed(envelope, above=len(self._parent))
         if len(self._by_id) >= CHILDREN_MAX:
             raise SpawnError(
                 f"run {self._parent} may spawn {CHILDREN_MAX} children, and this is one more; "
                 f"spawn runs that spawn the rest, each for its part"
             )
-        if self._bytes + len(packed.data) > CHILDREN_BYTES_MAX:
+        self._grow(len(packed.data))
+        self._by_id[envelope.id] = Child(packed, delay_ms, envelope.template.job), envelope
+
+    @staticmethod
+    def _packed(envelope: Envelope, *, above: int = 0) -> Packed:
+        try:
+            return pack(envelope, above=above)
+        except (TypeError, OverflowError, RecursionError, UnicodeEncodeError) as error:
+            job = envelope.template.job
+            raise ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}") from None
+
+    def _grow(self, size: int) -> None:
+        if self._bytes + size > CHILDREN_BYTES_MAX:
             raise PayloadTooLargeError(
                 f"run {self._parent}: its {len(self._by_id) + 1} children have over {CHILDREN_BYTES_MAX} bytes; "
                 f"store the data elsewhere and pass a reference"
             )
-        self._bytes += len(packed.data)
-        self._by_id[envelope.id] = Child(packed, delay_ms, envelope.template.job), envelope
+        self._bytes += size
 
     def _id(self, key: str | int | None) -> str:
         if key is not None and not KEY.fullmatch(str(key)):

@@ -19,6 +19,8 @@ from supervisor.clock import Clock, SystemClock
 from supervisor.core import registry as jobs
 from supervisor.core.model import Kind
 from supervisor.roles.worker.children import Children
+from supervisor.roles.worker.leavings import Leavings
+from supervisor.roles.worker.stepping import Steps
 from supervisor.store.enqueueing import EnqueueOptions, JobRef, SpawnOptions
 from supervisor.store.progress import ProgressItem, pack_progress
 
@@ -96,6 +98,15 @@ class Context:
 
     children: Children | None = field(default=None, repr=False)
     """What was spawned so far; made when the first child is."""
+
+    leavings: Leavings | None = field(default=None, repr=False)
+    """What was counted and which errors were told; made when the first is."""
+
+    steps: Steps | None = field(default=None, repr=False)
+    """The steps of this attempt, and in ``steps.records`` how they ended; made when the first is called."""
+
+    make_steps: Callable[[], Steps] | None = field(default=None, repr=False)
+    """How the worker makes them, so that they outlive the attempt."""
 
     arguments: dict[str, Any] = field(default_factory=dict, repr=False)
     """In a middleware: what the job is called with, without context and resources; what is changed here counts."""
@@ -224,11 +235,90 @@ class Context:
             PayloadTooLargeError: the child is over 64 KiB, or all together are over 4 MiB.
             SpawnError: over 1,000 children, a key that another child has, or the run has ended.
         """
+        return self._children().spawn(job, args, **options)
+
+    def then(
+        self,
+        job: JobRef,
+        args: Mapping[str, Any] | None = None,
+        *,
+        when: str = "complete",
+        **options: Unpack[SpawnOptions],
+    ) -> str:
+        """Enqueue a run when this one and all that it spawned, and they spawned, have ended; return its id.
+
+        In the very step in which the last of them ends: it starts once, whatever dies meanwhile. If this attempt does
+        not finish, nothing follows. A run that spawned nothing is followed at once.
+
+        Args:
+            job: as of ``spawn``.
+            args: as of ``spawn``.
+            when: ``complete``, however they ended; ``success``: only if all finished, perhaps after a dead one of them
+                was requeued.
+            **options: as of ``spawn``; ``delay`` counts from that step.
+
+        Raises:
+            SpawnError: over ten, a key that another has, or the run has ended; and what ``spawn`` raises.
+        """
+        return self._children().then(job, args, when=when, **options)
+
+    def count(self, name: str | None = None, number: int = 1, /, **numbers: int) -> None:
+        """Count what this run does: ``count("created")``, ``count(created=3, updated=1)``. A parent has the sums.
+
+        What an attempt counts is added when, and only if, it is acknowledged as finished: never twice.
+
+        Raises:
+            ValueError: a name or number that cannot be, or over 32 names.
+        """
+        given = numbers if name is None else {name: number, **numbers}
+        for each, value in given.items():
+            self._leavings().count(each, value)
+
+    def error(self, code: str, message: str = "") -> None:
+        """Tell of an error that does not end the run. The first hundred of a fan-out are kept, all are counted."""
+        self._leavings().error(code, message)
+
+    def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call ``function`` as a step of this run and return what it returned, as JSON has it.
+
+        What a step returned is kept with the run. A later attempt, after a failure, a crash or ``tenure runs requeue``,
+        gets it from there, and the function is not called again. ``tenure runs show`` lists how each step ended.
+
+        Args:
+            name: of the step, unique in the run; it is what the next attempt goes by.
+            function: what to call.
+            *args: its arguments.
+            **kwargs: its arguments by name.
+
+        Raises:
+            StepError: a name that is unusable or was used, over 100 steps, or the run is another worker's by now.
+            PayloadTooLargeError: the result is over 16 KiB.
+        """
+        if self.kind is Kind.ASYNC:
+            raise RuntimeError(f"job {self.job} is a coroutine: write `await context.step_async(...)`")
+        return self._steps().step(name, function, args, kwargs)
+
+    async def step_async(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Do what ``step`` does in a coroutine job; ``function`` may be a coroutine function."""
+        return await self._steps().step_async(name, function, args, kwargs)
+
+    def _steps(self) -> Steps:
+        self._leavings().has_steps = True
+        if self.steps is None:
+            self.steps = self.make_steps() if self.make_steps else Steps(attempt=self.attempt, clock=self.clock)
+        return self.steps
+
+    def _leavings(self) -> Leavings:
+        if self.leavings is None:
+            self.leavings = Leavings()
+        return self.leavings
+
+    def _children(self) -> Children:
         if self.children is None:
             self.children = Children(
                 self.run_id, registry=jobs.registry, nominal_ms=self.nominal_ms, wall_ms=self.clock.wall_ms
             )
-        return self.children.spawn(job, args, **options)
+        return self.children
 
     def _producer(self) -> Enqueuer:
         if self.producer is None:

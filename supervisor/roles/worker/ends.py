@@ -20,11 +20,12 @@ import structlog
 from supervisor.core.folding import Fold
 from supervisor.core.model import Outcome
 from supervisor.store.queues import FetchedRun
-from supervisor.telemetry import metrics
+from supervisor.telemetry import events, metrics
 
 LINES_MAX = 50
 FAILURES_MAX = 200
 _DEBUG = 10
+_FAILURES = {Outcome.RETRY: ("run_failed", "warning"), Outcome.DEAD: ("run_dead", "error")}
 
 log = structlog.get_logger("tenure.worker")
 
@@ -67,6 +68,7 @@ class Ends:
         self._changed: set[_Job] = set()
         self._waits: dict[str, _Seconds] = {}
         self._is_debugging = log.is_enabled_for(_DEBUG)
+        self._run_events = events.run_events()
 
     def began(self, fetched: FetchedRun, waited_s: float | None) -> None:
         """Count a start; ``waited_s`` is how long the run was ready, None when it had begun before."""
@@ -78,6 +80,8 @@ class Ends:
             waits.add(waited_s)
         if self._is_debugging:
             log.debug("run_started", **identity(fetched))
+        if self._run_events == "all":
+            _event("run_started", fetched)
 
     def finished(self, fetched: FetchedRun, seconds: float, now_ns: int) -> None:
         """Tell of a run that did what it should."""
@@ -86,6 +90,8 @@ class Ends:
             log.info("run_finished", **identity(fetched), duration_s=round(seconds, 6))
         else:
             self._lines.add(fetched.envelope.template.job, Outcome.OK, seconds)
+        if self._run_events == "all":
+            _event("run_succeeded", fetched)
 
     def gave_way(self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int) -> None:
         """Tell of a run that ended because it was asked to."""
@@ -95,6 +101,8 @@ class Ends:
             log.info(event, **identity(fetched), duration_s=round(seconds, 6))
         else:
             self._lines.add(fetched.envelope.template.job, outcome, seconds)
+        if self._run_events == "all":
+            _event(f"run_{outcome.value}", fetched)
 
     def failed(
         self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int, *, error: str, retry_s: float | None
@@ -112,6 +120,7 @@ class Ends:
             )
         else:
             self._failures.add(fetched.envelope.template.job, outcome, seconds, error)
+        self._failure(fetched, outcome, error)
 
     def refused(self, event: str, fetched: FetchedRun, outcome: Outcome, now_ns: int, **fields: Any) -> None:
         """Tell of a run that was not executed; the metrics are the caller's, who knows under which name."""
@@ -120,6 +129,14 @@ class Ends:
             tell(event, **identity(fetched), outcome=outcome.value, **fields)
         else:
             self._failures.add(fetched.envelope.template.job, outcome, 0.0, event)
+        self._failure(fetched, outcome, event)
+
+    def _failure(self, fetched: FetchedRun, outcome: Outcome, why: str) -> None:
+        """Tell of what people want to be told of; a run that is only late or given back did not fail."""
+        if self._run_events == "none" or outcome not in _FAILURES:
+            return
+        reason, level = _FAILURES[outcome]
+        _event(reason, fetched, level=level, note=why)
 
     def _count(self, fetched: FetchedRun, outcome: Outcome, seconds: float) -> None:
         key = fetched.queue, fetched.envelope.template.job
@@ -146,6 +163,11 @@ class Ends:
             log.info("runs_folded", **_fields(folded))
         for folded in self._failures.take(now_ns, is_last=is_last):
             log.warning("failures_folded", **_fields(folded), last_error=folded.note)
+
+
+def _event(reason: str, fetched: FetchedRun, *, level: str = "info", note: str = "") -> None:
+    facts = identity(fetched)
+    events.record(reason, note, subject=facts.pop("job"), level=level, is_logged=True, **facts)
 
 
 def _fields(folded: Any) -> dict[str, Any]:

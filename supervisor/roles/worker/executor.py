@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import msgspec
 import structlog
@@ -23,6 +24,7 @@ import structlog
 from supervisor.clock import Clock
 from supervisor.core.board import UnwantedReason
 from supervisor.core.errors import ArgumentsError, UnknownJobError
+from supervisor.core.hooks import UnknownProfileError, VetoedError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.core.registry import JobSpec, Registry
 from supervisor.roles.worker.calling import Calling
@@ -30,11 +32,15 @@ from supervisor.roles.worker.children import Children
 from supervisor.roles.worker.context import Context, Enqueuer
 from supervisor.roles.worker.ends import Ends, identity
 from supervisor.roles.worker.failure import Failure, describe
+from supervisor.roles.worker.leavings import Leavings
+from supervisor.roles.worker.planning import is_planner
 from supervisor.roles.worker.refusals import Refusals
+from supervisor.roles.worker.stepping import Steps
 from supervisor.store.queues import Ack, BrokenRun, Child, FetchedRun
+from supervisor.store.steps import StepCalls
 
 _GAVE_WAY = {
-    UnwantedReason.REPLACED: (Outcome.REPLACED, "asked to make room for a newer run of its schedule"),
+    UnwantedReason.REPLACED: (Outcome.REPLACED, "asked to make room for a newer run"),
     UnwantedReason.CANCELLED: (Outcome.CANCELLED, "a person asked for its end"),
 }
 _SPANS_MAX = 1000
@@ -124,12 +130,19 @@ class Executor:
             arguments = spec.check(template.args) if template.args or spec.arguments.__struct_fields__ else {}
         except ArgumentsError as error:
             return self._refusals.arguments(fetched, error)
-        if self._calling.is_plain(spec):
+        profile = template.profile
+        try:
+            is_plain = self._calling.is_plain(spec, profile)
+        except UnknownProfileError as error:
+            return self._refusals.unknown(fetched, error)
+        if is_plain:
             return Execution(fetched, spec, arguments, spec.function, None)
         context = self._context(fetched, spec)
         if spec.context_parameter is not None:
             arguments[spec.context_parameter] = context
-        return Execution(fetched, spec, arguments, self._calling.prepare(spec, context), context)
+        is_repeated = fetched.crashes + fetched.interrupts > 0
+        function = self._calling.prepare(spec, context, profile, may_have_left=is_repeated)
+        return Execution(fetched, spec, arguments, function, context)
 
     def _context(self, fetched: FetchedRun, spec: JobSpec) -> Context:
         envelope = fetched.envelope
@@ -148,7 +161,19 @@ class Executor:
                 envelope.id, registry=self._registry, nominal_ms=envelope.nominal_ms, wall_ms=self._clock.wall_ms
             ),
             result_ttl_s=envelope.template.result_ttl_s,
+            make_steps=None if self._producer is None else partial(self._steps, fetched),
         )
+
+    def _steps(self, fetched: FetchedRun) -> Steps:
+        envelope, runner = fetched.envelope, cast("Any", self._producer)
+        calls = StepCalls(
+            runner.keys,
+            run_id=envelope.id,
+            queue=fetched.queue,
+            fence=f"{self._worker}|{fetched.attempt}|",
+            born=f"{envelope.enqueued_ms}",
+        )
+        return Steps(attempt=fetched.attempt, clock=self._clock, calls=calls, runner=runner)
 
     def begin(self, execution: Execution) -> None:
         """Start the clocks of ``execution``; the next thing that happens is the call of the job."""
@@ -181,9 +206,9 @@ class Executor:
         execution.ended_ns = now_ns = self._clock.elapsed_ns()
         elapsed_ns = max(0, now_ns - execution.started_ns)
         self.ends.finished(execution.fetched, elapsed_ns / 1e9, now_ns)
-        context = execution.context
-        children = () if context is None or context.children is None else context.children.take()
-        return self._ack(execution, Outcome.OK, elapsed_ns, result=result, children=children)
+        if execution.context is None:
+            return self._ack(execution, Outcome.OK, elapsed_ns, result=result)
+        return self._ack(execution, Outcome.OK, elapsed_ns, result=result, **_left(execution, execution.context))
 
     def end(self, execution: Execution, error: BaseException) -> Ack:
         """Return the acknowledgement of a job that ended with ``error``, where ``sys.exit(0)`` means success.
@@ -204,13 +229,22 @@ class Executor:
             outcome, note = _GAVE_WAY[execution.unwanted]
             self.ends.gave_way(fetched, outcome, seconds, now_ns)
             return self._ack(execution, outcome, elapsed_ns, note=note)
+        if isinstance(error, VetoedError):
+            return self._refusals.vetoed(fetched, error.veto, started_ms=execution.started_ms)
         template = fetched.envelope.template
         failure = describe(error, worker=self._worker)
-        # At most once means that what it did before it failed is not done again either.
-        delay_s = None if template.at_most_once else template.retry.delay_s(fetched.attempt, self._uniform())
+        # At most once means that what it did before it failed is not done again either; and some errors say
+        # themselves that another attempt meets them again.
+        is_final = template.at_most_once or getattr(error, "ends_run", False) is True
+        delay_s = None if is_final else template.retry.delay_s(fetched.attempt, self._uniform())
         outcome = Outcome.DEAD if delay_s is None else Outcome.RETRY
         self.ends.failed(fetched, outcome, seconds, now_ns, error=failure.note, retry_s=delay_s)
-        return self._ack(execution, outcome, elapsed_ns, failure=failure, retry_delay_ms=round(1000 * (delay_s or 0)))
+        delay_ms = round(1000 * (delay_s or 0))
+        left = execution.context.leavings if execution.context is not None and outcome is Outcome.DEAD else None
+        left_behind = left.pack(keep_s=template.result_ttl_s) if left is not None else None
+        return self._ack(
+            execution, outcome, elapsed_ns, failure=failure, retry_delay_ms=delay_ms, left_behind=left_behind
+        )
 
     def give_back(self, fetched: FetchedRun, *, kind: Kind | None = None) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
@@ -230,6 +264,7 @@ class Executor:
         failure: Failure | None = None,
         retry_delay_ms: int = 0,
         children: tuple[Child, ...] = (),
+        left_behind: bytes | None = None,
         note: str = "",
     ) -> Ack:
         fetched = execution.fetched
@@ -251,6 +286,7 @@ class Executor:
             history_note=failure.note if failure else note,
             job=template.job,
             children=children,
+            left_behind=left_behind,
         )
 
     @staticmethod
@@ -264,3 +300,15 @@ class Executor:
             reason = f"not JSON: {error}"
         log.warning("run_result_dropped", **identity(execution.fetched), reason=reason)
         return msgspec.json.encode({"tenure_result_dropped": reason})
+
+
+def _left(execution: Execution, context: Context) -> dict[str, Any]:
+    """Return what a finished attempt leaves behind, as fields of its acknowledgement."""
+    children = () if context.children is None else context.children.take()
+    follow = () if context.children is None else context.children.follow()
+    leavings = context.leavings
+    if leavings is None and not (children or follow):
+        return {"note": "planned nothing"} if is_planner(execution.spec.function) else {}
+    leavings = leavings or Leavings()
+    left_behind = leavings.pack(children=children, follow=follow, keep_s=context.result_ttl_s)
+    return {"children": children, "left_behind": left_behind, "note": leavings.note}

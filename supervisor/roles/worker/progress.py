@@ -25,6 +25,7 @@ from supervisor.core.model import Kind
 from supervisor.roles.worker.context import Context
 from supervisor.store.progress import Progresses, ProgressItem
 from supervisor.store.scripts import Call
+from supervisor.telemetry import events
 
 EVERY_NS = 1_000_000_000
 AFTER_FAILURE_NS = 10_000_000_000
@@ -66,12 +67,15 @@ class Progress:
         self._waiting: dict[str, ProgressItem] = {}  # by run: the newest value, not sent
         self._next_ns: dict[str, int] = {}  # by run of a plain job: when it may be sent again
         self._mute_until_ns = 0
+        self._is_event = events.run_events() == "all"
         self._loop = _running_loop()
         self._sending: asyncio.Task[None] | None = None
 
     def report(self, context: Context, item: ProgressItem) -> None:
         """Take a value; it is sent when the last one was long enough ago."""
         self._waiting[context.run_id] = item
+        if self._is_event:
+            events.record("run_progress", subject=context.job, is_logged=True, run=context.run_id)
         if self._calls is None:
             return
         if context.kind is Kind.ASYNC:

@@ -5,6 +5,8 @@ Decisions
     A run whose job is unknown here may be one that the next deploy brings, or the last one took
     away: it goes back uncharged for five seconds, and is dead once this process has refused it for
     ten minutes by its own clock. The producer's clock, and how long a run was delayed, play no part.
+    So is one whose profile is unknown here: nobody may guess what its hooks would have said.
+    A run that a hook says no to ends rejected, or is given back uncharged for as long as the hook asks.
     A run that is too late for its first start ends as expired: judged by Redis' time when it was
     fetched, never again once an attempt has begun.
 """
@@ -17,11 +19,12 @@ import structlog
 
 from supervisor.clock import Clock
 from supervisor.core.errors import ArgumentsError, UnknownJobError
+from supervisor.core.hooks import UnknownProfileError, Veto
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.ends import Ends
 from supervisor.roles.worker.failure import Failure
 from supervisor.store.queues import Ack, BrokenRun, FetchedRun
-from supervisor.telemetry import metrics
+from supervisor.telemetry import event_table, metrics
 
 UNKNOWN_JOB = "unknown"  # in metrics: names that no module registered are not bounded
 UNKNOWN_DELAY_MS = 5_000
@@ -104,8 +107,34 @@ class Refusals:
             job=envelope.template.job,
         )
 
-    def unknown(self, fetched: FetchedRun, error: UnknownJobError) -> Ack:
-        """Return the acknowledgement of a run whose job no module here registered."""
+    def vetoed(self, fetched: FetchedRun, veto: Veto, *, started_ms: int) -> Ack:
+        """Return the acknowledgement of a run that a hook kept from being executed: put off, or ended."""
+        envelope = fetched.envelope
+        job = envelope.template.job
+        is_over = veto.delay_s is None
+        event, outcome = ("fire_rejected", Outcome.REJECTED) if is_over else ("run_deferred", Outcome.GIVEBACK)
+        fields = {"hook": veto.hook, "point": veto.point, "reason": veto.reason}
+        if veto.delay_s is not None:
+            fields["again_s"] = f"{veto.delay_s:g}"
+        self._ends.refused(event, fetched, outcome, self._clock.elapsed_ns(), **fields)
+        event_table.tell(event, {"of": envelope.schedule or job, "job": job, **fields})
+        metrics.RUNS_FINISHED.labels(fetched.queue, job, outcome.value).inc()
+        if veto.delay_s is not None:
+            return self.give_back(fetched, delay_ms=max(1, round(1000 * veto.delay_s)))
+        return Ack(
+            run_id=envelope.id,
+            queue=fetched.queue,
+            attempt=fetched.attempt,
+            outcome=outcome,
+            schedule=envelope.schedule,
+            started_ms=started_ms,
+            ended_ms=max(started_ms, self._clock.wall_ms()),
+            history_note=f"{veto.point} {veto.hook}: {veto.reason}",
+            job=job,
+        )
+
+    def unknown(self, fetched: FetchedRun, error: UnknownJobError | UnknownProfileError) -> Ack:
+        """Return the acknowledgement of a run whose job no module here registered, or whose profile is not there."""
         run_id = fetched.envelope.id
         now_ns = self._clock.elapsed_ns()
         since_ns = self._unknown_since.setdefault(run_id, now_ns)
@@ -113,7 +142,8 @@ class Refusals:
             self._unknown_since.popitem(last=False)
         is_dead = now_ns - since_ns >= UNKNOWN_GRACE_NS
         outcome = Outcome.DEAD if is_dead else Outcome.GIVEBACK
-        self._ends.refused("job_unknown", fetched, outcome, now_ns, refused_s=(now_ns - since_ns) // 10**9)
+        what = "profile_unknown" if isinstance(error, UnknownProfileError) else "job_unknown"
+        self._ends.refused(what, fetched, outcome, now_ns, refused_s=(now_ns - since_ns) // 10**9, reason=str(error))
         metrics.RUNS_FINISHED.labels(fetched.queue, UNKNOWN_JOB, outcome.value).inc()
         if not is_dead:
             return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)

@@ -109,7 +109,7 @@ class Turns:
 
     def _next_acks(self) -> list[Ack]:
         """Take what one turn can carry, oldest first: at least one, and no more children than the script allows."""
-        if len(self._waiting) <= ACKS_MAX and not any(ack.children for ack in self._waiting):
+        if len(self._waiting) <= ACKS_MAX and not any(ack.children or ack.left_behind for ack in self._waiting):
             taken = list(self._waiting)
             self._waiting.clear()
             return taken

@@ -19,10 +19,11 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.worker.calling import Calling
 from supervisor.roles.worker.executor import Executor
 from supervisor.roles.worker.outage import Outage
+from supervisor.roles.worker.pipeline import Pipeline
 from supervisor.roles.worker.presence import Presence
 from supervisor.roles.worker.recycling import Recycling
 from supervisor.roles.worker.turns import SessionLostError, Turns
-from supervisor.settings.models import QueueSettings
+from supervisor.settings.queue_settings import QueueSettings
 from supervisor.store.keys import Keys
 from supervisor.store.producer import Producer
 from supervisor.store.queues import Ack, FetchedRun, Queues, TurnReply
@@ -178,7 +179,8 @@ def furnish(
     queues = Queues(keys)
     limits = seat.settings.queues
     presence = Presence(seat)
-    calling = Calling(kind=kind, clock=seat.clock, producer=producer, on_ill=presence.resources)
+    pipeline = Pipeline(seat.settings, seat.clock, kind)
+    calling = Calling(kind=kind, clock=seat.clock, producer=producer, on_ill=presence.resources, pipeline=pipeline)
     return Workplace(
         session=seat.session,
         kind=kind,

@@ -62,6 +62,9 @@ for _, of in ipairs(order) do
       digit = '1'
       if string.byte(data, 3) == 91 then
         holder = select(2, create(of.name, id, data))
+        if not holder and argv[i + 2] == '0' then
+          replace_older(of.name, id, data)
+        end
       else
         local at = #fresh
         fresh[at + 1], fresh[at + 2] = id, data

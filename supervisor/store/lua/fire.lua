@@ -213,7 +213,7 @@ local function give_way(line, is_forced)
   redis.call('HDEL', q(queue, 'data'), id)
   redis.call('HDEL', q(queue, 'att'), id)
   redis.call('HDEL', q(queue, 'err'), id)
-  end_limits(queue, id)
+  end_limits(queue, id, 'replaced')
   history_add(queue, HISTORY, table.concat({ id, 'replaced', attempt or '0', session or '', fetched or whole(now),
     whole(now), job or '', 'a newer run of its schedule took its place' }, '|'))
   count_add(queue, 'replaced', 1)
@@ -255,6 +255,7 @@ local function enqueue(n, item, policy)
     group.entering[#group.entering + 1] = id
     if header_of(item.data) then
       flush(group) -- whoever wants its unique key in this batch looks for it
+      replace_older(group.queue, id, item.data)
     end
   end
   group.is_used = true

@@ -6,7 +6,7 @@
 local P = KEYS[1] .. 'preflight:'
 local tries = {
   { 'TIME' }, { 'SET', P .. 's', '1', 'PX', '1000' }, { 'GET', P .. 's' }, { 'SETNX', P .. 's', '1' },
-  { 'EXISTS', P .. 's' }, { 'PEXPIRE', P .. 's', '1000' },
+  { 'EXISTS', P .. 's' }, { 'PEXPIRE', P .. 's', '1000' }, { 'PTTL', P .. 's' }, { 'SCAN', '0', 'COUNT', '1' },
   { 'HSET', P .. 'h', 'f', '1' }, { 'HSETNX', P .. 'h', 'f', '1' }, { 'HGET', P .. 'h', 'f' },
   { 'HMGET', P .. 'h', 'f' },
   { 'HGETALL', P .. 'h' }, { 'HLEN', P .. 'h' }, { 'HKEYS', P .. 'h' }, { 'HEXISTS', P .. 'h', 'f' },
@@ -22,7 +22,7 @@ local tries = {
   { 'ZRANGEBYSCORE', P .. 'z', '0', '1', 'LIMIT', '0', '1' }, { 'ZSCAN', P .. 'z', '0' },
   { 'ZREMRANGEBYRANK', P .. 'z', '0', '0' }, { 'ZREM', P .. 'z', 'a' },
   { 'XADD', P .. 'x', 'MAXLEN', '~', '10', '*', 'f', '1' }, { 'XREVRANGE', P .. 'x', '+', '-', 'COUNT', '1' },
-  { 'XLEN', P .. 'x' },
+  { 'XLEN', P .. 'x' }, { 'XREAD', 'COUNT', '1', 'STREAMS', P .. 'x', '0' },
   { 'PUBSUB', 'NUMSUB', KEYS[1] .. 'alive:0' },
   { 'DEL', P .. 's', P .. 'h', P .. 'l', P .. 'm', P .. 'z', P .. 'x' },
 }

@@ -44,6 +44,7 @@ local function requeue(id)
     redis.call('HSET', q(queue, 'att'), id, '0,0,' .. whole(spent))
   end
   redis.call('ZREM', q(queue, 'dead'), id)
+  tally_revive(id, data)
   if wait > 0 then
     delay(queue, id, data, now + wait)
   else

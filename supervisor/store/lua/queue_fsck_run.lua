@@ -90,7 +90,7 @@ local function verify_remains(id, entries, token)
   for part, words in pairs({ att = 'charged without data', err = 'an error without data', limits = 'limits without data' }) do
     if redis.call('HEXISTS', q(queue, part), id) == 1 and tell(id, words, 'forgotten') then
       if part == 'limits' then
-        end_limits(queue, id)
+        end_limits(queue, id, 'cancelled')
       else
         redis.call('HDEL', q(queue, part), id)
       end
@@ -152,11 +152,11 @@ local function verify_limits(id, data, place, key, token)
   local written = redis.call('HGET', q(queue, 'limits'), id)
   if place == 'dead' then
     if written and tell(id, 'dead, and holds limits', 'freed') then
-      end_limits(queue, id)
+      end_limits(queue, id, 'dead')
     end
     return
   end
-  if (of.unique or of.concurrency) and (written ~= header
+  if (of.unique or of.concurrency or of.above) and (written ~= header
     or of.unique and redis.call('HGET', KEYS[1] .. 'limit:u', of.unique) ~= me) then
     local holder = is_mending and claim(queue, id, data)
     tell(id, holder and 'its unique key is held by ' .. holder or 'its limits are not written down',

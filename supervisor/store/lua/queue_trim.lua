@@ -5,20 +5,39 @@
 --       history        how many ended attempts stay
 --       dead_cap       how many dead runs stay
 --       dead_before_ms dead runs that died earlier go too; 0: none
+--       dead_age_ms    and those that died longer ago; 0: none
+--       history_age_ms attempts that ended longer ago go too; 0: none
 --
 -- Includes  clock
 --           queue
 --           limits
 --
--- Returns  how many entries went; at most 500 dead runs in one call, so call again while it returns as many
+-- Returns  how many entries went; at most 500 of each by their age in one call, so call again while it returns as many
 local PAGE = 500
-if not_whole(2, 4) then
-  return refuse('history, dead_cap and dead_before_ms must be whole numbers')
+if not_whole(2, 6) then
+  return refuse('history, dead_cap, dead_before_ms and ages must be whole numbers')
 end
 local queue = ARGV[1]
 local gone = math.max(redis.call('LLEN', q(queue, 'hist')) - tonumber(ARGV[2]), 0)
 redis.call('LTRIM', q(queue, 'hist'), gone, -1)
-local old = redis.call('ZRANGEBYSCORE', q(queue, 'dead'), '-inf', '(' .. ARGV[4], 'LIMIT', 0, PAGE)
+if ARGV[6] ~= '0' then
+  local lines, old = redis.call('LRANGE', q(queue, 'hist'), 0, PAGE - 1), 0
+  local before = now_ms() - tonumber(ARGV[6])
+  for n, line in ipairs(lines) do
+    local ended = tonumber(string.match(line, '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)') or 0)
+    if ended >= before then
+      break
+    end
+    old = n
+  end
+  redis.call('LTRIM', q(queue, 'hist'), old, -1)
+  gone = gone + old
+end
+local before = tonumber(ARGV[4])
+if ARGV[5] ~= '0' then
+  before = math.max(before, now_ms() - tonumber(ARGV[5]))
+end
+local old = redis.call('ZRANGEBYSCORE', q(queue, 'dead'), '-inf', '(' .. whole(before), 'LIMIT', 0, PAGE)
 local excess = redis.call('ZCARD', q(queue, 'dead')) - tonumber(ARGV[3])
 if excess > #old then
   old = redis.call('ZRANGE', q(queue, 'dead'), 0, math.min(excess, PAGE) - 1)

@@ -13,8 +13,9 @@
 --       items...       for each queue: name, and how many of its runs may be fetched; then for each acknowledgement:
 --                      its history line, `<id>|<outcome>|<attempt>|…`, and its queue; where there is more to say, in
 --                      place of the queue `<queue> <schedule> <result_ttl_ms> <retry_delay_ms> <kind> <child_count>`,
---                      - meaning none, and the result or the error, or empty; then the children of all of them, in the
---                      same order: id, queue, delay_ms, data
+--                      - meaning none, and the result or the error, or empty; where ` x` follows, also JSON of what it
+--                      leaves behind: keep, counts, errors, then, steps (adr/0030); then the children of all of them, in
+--                      the same order: id, queue, delay_ms, data
 --
 -- Includes  clock
 --           queue
@@ -33,9 +34,9 @@
 -- An id without data was cancelled: it is dropped and not counted.
 -- A run is written to `run` before it leaves its list, so that no error in between can lose it.
 local CHILD, FIRST, CHILDREN_MAX = 4, 10, 1000
-local ENDS = { ok = true, expired = true, replaced = true, cancelled = true } -- only history and result are kept
-local OUTCOMES = { ok = true, expired = true, replaced = true, cancelled = true, retry = true, dead = true,
-  giveback = true }
+local ENDS = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true } -- only history and result are kept
+local OUTCOMES = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true, retry = true,
+  dead = true, giveback = true }
 local argv = ARGV -- a global costs more than a local
 local session, letter = argv[1], argv[3]
 if not_whole(2, 2) or not_whole(4, 4) or not_whole(6, 9) or (letter ~= 'a' and letter ~= 's') then
@@ -56,11 +57,12 @@ end
 -- The acknowledgements, by queue. Most have nothing in `more`: for them there is no table, only places in these.
 local by_queue, ack_queues, child_count = {}, {}, 0
 local function more_of(text, payload)
-  local queue, schedule, ttl, delay, kind, children = string.match(text, '^(%S+) (%S+) (%d+) (%d+) ([as-]) (%d+)$')
+  local queue, schedule, ttl, delay, kind, children, left = string.match(text,
+    '^(%S+) (%S+) (%d+) (%d+) ([as-]) (%d+)( ?x?)$')
   if not queue or not payload then
     return nil
   end
-  local more = { schedule = schedule ~= '-' and schedule or '', ttl = ttl, delay = tonumber(delay),
+  local more = { is_leaving = left ~= '', schedule = schedule ~= '-' and schedule or '', ttl = ttl, delay = tonumber(delay),
     kind = kind ~= '-' and kind or nil, children = tonumber(children), first_child = child_count, payload = payload }
   child_count = child_count + more.children
   return more, queue
@@ -72,6 +74,13 @@ for _ = 1, acks do
   if string.find(queue, ' ', 1, true) then
     more, queue = more_of(queue, argv[next_ack + 2])
     next_ack = next_ack + 1
+    if more and more.is_leaving then
+      local is_json, left_behind = pcall(cjson.decode, argv[next_ack + 2])
+      more.left_behind, next_ack = is_json and type(left_behind) == 'table' and left_behind or nil, next_ack + 1
+      if not more.left_behind then
+        return refuse('what ' .. line .. ' leaves behind')
+      end
+    end
   end
   next_ack = next_ack + 2
   local id, outcome, attempt = string.match(line, '^([^|]+)|(%l+)|(%d+)|')
@@ -164,9 +173,13 @@ end
 
 -- Children.
 local lists, born = {}, {} -- ready list to ids, queue to counts
-local function beget(i)
+local function beget(parent, i)
   local queue, data = ARGV[i + 1], ARGV[i + 3]
   local is_new, holder = create(queue, ARGV[i], data)
+  if is_new or holder then
+    tally_add(parent, 'total', 1)
+    tally_add(parent, is_new and 'left' or 'duplicate', 1)
+  end
   if not is_new then
     return holder and refuse_twin(queue, ARGV[i], data, holder, history, now)
   end
@@ -176,6 +189,7 @@ local function beget(i)
     delay(queue, ARGV[i], data, now + tonumber(ARGV[i + 2]))
     return
   end
+  replace_older(queue, ARGV[i], data)
   local list, kind = ready(queue, data), string.sub(data, 1, 1)
   lists[list] = lists[list] or {}
   table.insert(lists[list], ARGV[i])
@@ -195,8 +209,11 @@ local function finish(queue, id, outcome, attempt, more, data, att, kept)
     if more.ttl ~= '0' then
       redis.call('SET', KEYS[1] .. 'result:' .. id, more.payload, 'PX', more.ttl)
     end
+    if more.children > 0 or (more.left_behind and outcome == 'ok') then
+      pcall(tally_open, id, more.children > 0, more.left_behind or {})
+    end
     for child = more.first_child, more.first_child + more.children - 1 do
-      beget(first_child + child * CHILD)
+      beget(id, first_child + child * CHILD)
     end
     live_remove(more.schedule, id, outcome)
     return outcome
@@ -228,6 +245,9 @@ local function finish(queue, id, outcome, attempt, more, data, att, kept)
   if outcome == 'dead' then
     redis.call('HSET', q(queue, 'att'), id, charged)
     give_up(queue, id, now, dead_cap, more.payload)
+    if more.left_behind and tallies.above[id] then -- why it failed, but not what it counted
+      pcall(tally_open, id, false, { errors = more.left_behind.errors })
+    end
     live_remove(more.schedule, id, 'dead')
     return 'dead'
   end
@@ -296,7 +316,7 @@ local function settle(of)
       redis.call('HDEL', q(queue, 'err'), unpack(of.over))
     end
   end
-  release_all(queue, of.over, true)
+  local counted = release_all(queue, of.over, true)
   release_all(queue, of.later, false)
   local lines, plain, kept, data, att = {}, 0, { att = {}, err = {}, later = {} }, {}, {}
   if #of.later > 0 then
@@ -309,6 +329,9 @@ local function settle(of)
   for k = #of.owned, 1, -1 do -- backwards: what is given back keeps its order at the head
     local n = of.owned[k]
     local id, outcome = of.ids[n], of.outcomes[n]
+    if counted and counted[id] then
+      tally_end(id, counted[id], outcome)
+    end
     if outcome == 'ok' and not of.more[n] and not string.find(id, '[@!]') then
       plain = plain + 1
     else
@@ -350,6 +373,7 @@ for _, of in ipairs(ack_queues) do
   own(of)
   check_ack_types(of)
 end
+tallies.is_held = true
 for _, of in ipairs(ack_queues) do
   settle(of)
 end
@@ -362,6 +386,8 @@ for queue, tally in pairs(born) do
   ring(queue, 'a', math.min(tally.a, 4)) -- whoever wakes rings on while work is left
   ring(queue, 's', math.min(tally.s, 4))
 end
+tallies.is_held = false
+tally_settle()
 
 -- Fetching.
 if want > 0 then
@@ -379,7 +405,7 @@ for n = 0, queues - 1 do
   end
 end
 local failed = fetch({ open = open, session = session, letter = letter, want = want, wheel = wheel, now_us = now_us,
-  now = now, want_suspect = ARGV[5] == '1', give = give, count = count, due_at = due_at })
+  now = now, want_suspect = ARGV[5] == '1', give = give, count = count, due_at = due_at, history = history })
 if failed and #runs == 0 and acks == 0 then
   return redis.error_reply(failed)
 end

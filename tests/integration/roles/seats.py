@@ -18,7 +18,8 @@ from supervisor.clock import SystemClock
 from supervisor.core.board import Board, Phase, SlotState, board_words
 from supervisor.core.model import ScheduleDef, Template
 from supervisor.roles.seat import Seat
-from supervisor.settings.models import ElectionSettings, LogSettings, QueueSettings, Settings
+from supervisor.settings.models import ElectionSettings, LogSettings, Settings
+from supervisor.settings.queue_settings import QueueSettings
 from tests.integration.servers import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -100,6 +101,7 @@ def main() -> int:
         cluster=spec["cluster"],
         election=ElectionSettings(**spec.get("election", {})),
         queues=QueueSettings(**spec.get("queues", {})),
+        features=spec.get("features", {}),
         log=LogSettings(level="debug"),
     )
     seat = Seat(

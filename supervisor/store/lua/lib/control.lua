@@ -83,6 +83,7 @@ local function start(queue, run, data)
   end
   redis.call('SADD', KEYS[1] .. 'queues', queue)
   redis.call('RPUSH', ready(queue, data), run)
+  replace_older(queue, run, data)
   count_add(queue, 'in', 1)
   ring(queue, string.sub(data, 1, 1), 1)
   return true

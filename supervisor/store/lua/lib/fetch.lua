@@ -47,6 +47,9 @@ local function promote(queue, now)
         add(tails, q(queue, 'suspect:' .. kind), id)
       else
         add((att[n] or (header and limits_in(header).rate)) and heads or tails, ready(queue, data[n]), id)
+        if header and not att[n] then
+          replace_older(queue, id, data[n])
+        end
       end
       bells[kind] = bells[kind] + 1
     else
@@ -79,6 +82,32 @@ local function read(...)
   return reply
 end
 
+-- Whether behind the first in a list of those that wait for a slot there are `count` more that do.
+local function are_behind(queue, wait, key, count)
+  local ids = redis.call('LRANGE', wait, 1, count + LOOK_MAX)
+  if #ids < count then
+    return false
+  end
+  local live = 0
+  for _, blocked in ipairs(redis.call('HMGET', q(queue, 'blocked'), unpack(ids))) do
+    live = live + (blocked == key and 1 or 0)
+  end
+  return live >= count
+end
+
+-- Of the runs that wait for a slot and replace others, only the newest are still wanted.
+local SUPERSEDED_MAX = 100
+local function supersede(queue, id, data)
+  for _, part in ipairs({ 'blocked', 'data', 'att', 'err' }) do
+    redis.call('HDEL', q(queue, part), id)
+  end
+  end_limits(queue, id, 'replaced')
+  live_remove('', id, 'replaced')
+  history_add(queue, t.history, table.concat({ id, 'replaced', '0', '', whole(t.now), whole(t.now),
+    string.match(data, '"job":"([^"|]*)"') or '', 'a newer run took its place before it began' }, '|'))
+  t.count(queue, 'replaced')
+end
+
 -- Runs that wait for a slot of a key come back to the head of their lists, as many as there is room for. Each is judged
 -- again when it is taken.
 local function wake(queue)
@@ -86,7 +115,7 @@ local function wake(queue)
   if #keys == 0 or not read('HLEN', q(queue, 'blocked')) then
     return
   end
-  local heads, rung, looked = {}, {}, 0
+  local heads, rung, looked, superseded = {}, {}, 0, 0
   for _, key in ipairs(keys) do
     local wait, held = q(queue, 'wait:' .. key), read('SCARD', KEYS[1] .. 'limit:c:' .. key)
     while held and looked < 2 * STEP_MIN and read('LLEN', wait) do
@@ -99,20 +128,30 @@ local function wake(queue)
       end
       local is_waiting = redis.call('HGET', q(queue, 'blocked'), id) == key
       local data = is_waiting and redis.call('HGET', q(queue, 'data'), id)
-      local max = data and limits_in(header_of(data) or '').max
-      if data and max and held >= max then
+      local of = data and limits_in(header_of(data) or '')
+      local max = of and of.max
+      local is_over = max and of.is_replacing and superseded < SUPERSEDED_MAX and are_behind(queue, wait, key, max)
+      if is_over then
+        looked, superseded = looked - 1, superseded + 1
+        redis.call('LPOP', wait)
+        supersede(queue, id, data)
+      elseif max and held >= max then
+        if of.is_replacing then
+          ask_to_yield(key, redis.call('LLEN', wait))
+        end
         redis.call('SREM', q(queue, 'woken'), key) -- the end of a holder will tell again
         break
-      end
-      redis.call('LPOP', wait)
-      if data then
-        redis.call('HDEL', q(queue, 'blocked'), id)
-        add(heads, ready(queue, data), id)
-        rung[string.sub(data, 1, 1)] = true
-        held = held + 1
-      elseif is_waiting then
-        t.count(queue, 'cancelled')
-        forget(queue, '', id)
+      else
+        redis.call('LPOP', wait)
+        if data then
+          redis.call('HDEL', q(queue, 'blocked'), id)
+          add(heads, ready(queue, data), id)
+          rung[string.sub(data, 1, 1)] = true
+          held = held + 1
+        elseif is_waiting then
+          t.count(queue, 'cancelled')
+          forget(queue, '', id)
+        end
       end
     end
     told[key] = nil
@@ -183,9 +222,17 @@ local function is_early(of)
   return true, math.ceil(due / 1000)
 end
 
--- What a run's limits say: 'go', 'full' or 'early' with its time; nil if a foreign key is in the way.
+-- What a run's limits say: 'go', 'full', 'over' if a newer one takes its place, or 'early' with its time; nil if a
+-- foreign key is in the way.
 local function judge(queue, id, of, is_rated)
   local me = queue .. ' ' .. id
+  if of.is_replacing and of.max == 1 then
+    local newest = read('HGET', KEYS[1] .. 'limit:n', of.concurrency)
+    local its_queue, its_id = string.match(newest or '', '^(%S+) (%S+)$')
+    if its_id and newest ~= me and redis.pcall('HEXISTS', q(its_queue, 'data'), its_id) == 1 then
+      return 'over'
+    end
+  end
   if of.concurrency and of.max then
     local is_free = has_slot(of, me)
     if not is_free then
@@ -214,7 +261,8 @@ local function decide(open, ids, skip, most, is_suspect)
   if not data or not open.charged or not read('HLEN', q(queue, 'run')) then
     return nil
   end
-  local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, blocked = {}, spared = {}, seen = 0 }
+  local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, older = {}, yield = {}, blocked = {},
+    over = {}, spared = {}, seen = 0 }
   for n, id in ipairs(ids) do
     if #plan.given == most or t.keys <= 0 then
       break
@@ -228,9 +276,13 @@ local function decide(open, ids, skip, most, is_suspect)
       if not verdict then
         return nil
       elseif verdict == 'full' then
-        plan.waiting[of.concurrency] = plan.waiting[of.concurrency] or {}
-        table.insert(plan.waiting[of.concurrency], id)
+        local kept = of.is_replacing and att[n] and plan.older or plan.waiting -- tried again: no newer than who runs
+        kept[of.concurrency] = kept[of.concurrency] or {}
+        table.insert(kept[of.concurrency], id)
         plan.is_held_up = true
+        plan.yield[of.concurrency] = of.is_replacing and not att[n] or plan.yield[of.concurrency]
+      elseif verdict == 'over' then
+        plan.over[#plan.over + 1] = n
       elseif verdict == 'early' then
         plan.early[#plan.early + 1] = whole(due)
         plan.early[#plan.early + 1] = id
@@ -272,21 +324,28 @@ local function write_limits(queue, list, plan, is_suspect)
       whole(math.max(math.ceil((ahead_us + bucket.per_us) / 1000), 1000)))
   end
   t.admitted, t.buckets = {}, {}
-  for key, ids in pairs(plan.waiting) do
-    local is_told = read('SADD', KEYS[1] .. 'limit:q:' .. key, queue)
-    if is_suspect then
-      redis.call('RPUSH', list, unpack(ids)) -- it keeps its lane, at the end of it
-    elseif is_told and read('RPUSH', q(queue, 'wait:' .. key), unpack(ids)) then
-      for _, id in ipairs(ids) do
-        plan.blocked[#plan.blocked + 1] = id
-        plan.blocked[#plan.blocked + 1] = key
+  for _, which in ipairs({ 'waiting', 'older' }) do
+    for key, ids in pairs(plan[which]) do
+      local is_told = read('SADD', KEYS[1] .. 'limit:q:' .. key, queue)
+      if is_suspect then
+        redis.call('RPUSH', list, unpack(ids)) -- it keeps its lane, at the end of it
+      elseif is_told and read(which == 'older' and 'LPUSH' or 'RPUSH', q(queue, 'wait:' .. key), unpack(ids)) then
+        for _, id in ipairs(ids) do
+          plan.blocked[#plan.blocked + 1] = id
+          plan.blocked[#plan.blocked + 1] = key
+        end
+      else
+        redis.call('RPUSH', list, unpack(ids)) -- a foreign key is in the way
       end
-    else
-      redis.call('RPUSH', list, unpack(ids)) -- a foreign key is in the way
     end
   end
   if #plan.blocked > 0 then
     redis.call('HSET', q(queue, 'blocked'), unpack(plan.blocked))
+  end
+  for key, is_newer in pairs(plan.yield) do
+    if is_newer then
+      ask_to_yield(key, redis.call('LLEN', q(queue, 'wait:' .. key)))
+    end
   end
   if #plan.early > 0 then
     redis.call('ZADD', q(queue, 'later'), unpack(plan.early))
@@ -326,6 +385,9 @@ local function take(open, class, list, limit)
     for _, id in ipairs(plan.gone) do
       t.count(queue, 'cancelled')
       forget(queue, '', id)
+    end
+    for _, n in ipairs(plan.over) do
+      supersede(queue, ids[n], plan.data[n])
     end
     taken, t.looks = taken + #plan.given, t.looks - plan.seen
     open.room, open.lens[class] = open.room - #plan.given, math.max(open.lens[class] - plan.seen, 0)

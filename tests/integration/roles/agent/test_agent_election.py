@@ -124,3 +124,16 @@ def test_a_cut_connection_of_a_living_leader_replaces_nobody(replica: Make, stor
 
     assert one.board.header.is_leading
     assert reasons(store, keys) == ["vacant"]
+
+
+@pytest.mark.parametrize(("features", "shown"), [({"FastCrashDetection": True}, 1), ({"AllAlpha": True}, 0)])
+def test_the_feature_shows_a_leader_without_its_setting(
+    replica: Make, store: Store, keys: Keys, features: dict[str, bool], shown: int
+) -> None:
+    """FastCrashDetection is what election.presence says where that says nothing."""
+    leading(replica("r1", features=features))
+    leases = Leases(keys, has_presence=True)
+    seq = store.run(leases.view()).seq
+
+    wait_until(lambda: store.run(leases.view()).seq > seq + 2, what="renewals")
+    wait_until(lambda: store.run(leases.view(with_presence=True)).presence == shown, what="r1 to show itself or not")

@@ -10,6 +10,7 @@ import pytest
 
 from supervisor import Context, Retry
 from supervisor.core.board import UnwantedReason
+from supervisor.core.errors import TenureError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Outcome
 from supervisor.core.registry import Registry, job
 from supervisor.roles.worker.context import SoftTimeout
@@ -86,6 +87,19 @@ def test_at_most_once_is_never_retried(stage: Stage) -> None:
     assert ack.outcome is Outcome.DEAD
 
 
+def test_an_error_that_every_attempt_would_meet_ends_the_run(stage: Stage) -> None:
+    """A class that is not installed, a malformed message: the record says so at once, and not after three attempts."""
+
+    class GoneError(TenureError):
+        """What no further attempt finds."""
+
+        ends_run = True
+
+    ack = stage.executor.fail(stage.begin(fetched(attempt=1, retry=Retry(attempts=5))), GoneError("no such class"))
+
+    assert (ack.outcome, ack.history_note) == (Outcome.DEAD, "GoneError: no such class")
+
+
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
@@ -121,7 +135,7 @@ def test_a_wall_clock_that_is_set_back_leaves_no_negative_duration(stage: Stage)
     ("reason", "outcome", "note"),
     [
         (UnwantedReason.CANCELLED, Outcome.CANCELLED, "a person asked for its end"),
-        (UnwantedReason.REPLACED, Outcome.REPLACED, "asked to make room for a newer run of its schedule"),
+        (UnwantedReason.REPLACED, Outcome.REPLACED, "asked to make room for a newer run"),
     ],
 )
 def test_a_run_that_was_asked_to_end_and_fails_ends_as_it_was_asked_to(

@@ -1,0 +1,95 @@
+"""The events that Redis keeps: a capped stream of all replicas.
+
+Guarantees
+    A batch is added once, however often it is sent within ten minutes. About ``kept`` events are kept.
+    What is no event, since a newer version or a stranger wrote it, is passed over by whoever reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from supervisor.core.events import Event
+from supervisor.store.codec import number, text
+from supervisor.store.keys import Keys
+from supervisor.store.scripts import Call, script
+
+BATCH_MAX = 100
+READ_MAX = 1000
+TTL_MS = 600_000
+EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Event).decode
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEvent:
+    """An event and its place in the stream."""
+
+    id: str
+    event: Event
+
+    def row(self) -> dict[str, Any]:
+        """Return it as a flat mapping for scripts; ``fields`` stay a mapping of their own."""
+        event = self.event
+        return {
+            "id": self.id,
+            "reason": event.reason,
+            "level": event.level,
+            "subject": event.subject or None,
+            "note": event.note,
+            "count": event.count,
+            "first_ms": event.first_ms,
+            "last_ms": event.last_ms,
+            "replica": event.replica,
+            "role": event.role,
+            "fields": event.fields,
+        }
+
+
+class EventLog:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    @property
+    def key(self) -> str:
+        """The stream, for whoever waits for what is added to it."""
+        return self._keys.event_log
+
+    def add(self, events: Sequence[Event], *, writer: str, batch: int, kept: int) -> Call[int]:
+        """Add at most ``BATCH_MAX`` events; return how many were: none if this batch was added before."""
+        keys = {"log": self._keys.event_log, "writer": self._keys.event_writer(writer)}
+        args = {"number": batch, "kept": kept, "ttl_ms": TTL_MS, "events": [_encode(event) for event in events]}
+        return script("event_add").call(keys=keys, args=args, parse=number)
+
+    def read(self, *, after: str = "", since_ms: int = 0, count: int = READ_MAX) -> Call[list[KeptEvent]]:
+        """Read at most ``count`` events, oldest first: those after one, or the newest since a time of Redis' clock."""
+        args = {"after": after, "since_ms": since_ms, "count": min(count, READ_MAX)}
+        return script("event_read").call(keys={"log": self._keys.event_log}, args=args, parse=_kept)
+
+
+def _kept(reply: Any) -> list[KeptEvent]:
+    return events_of((text(entry_id), body) for entry_id, body in zip(reply[::2], reply[1::2], strict=True))
+
+
+def events_of(entries: Iterable[tuple[str, bytes | str]]) -> list[KeptEvent]:
+    """Return the events among ``entries``: id and JSON of each."""
+    found = []
+    for entry_id, body in entries:
+        try:
+            found.append(KeptEvent(entry_id, _decode(body)))
+        except msgspec.DecodeError:
+            continue
+    return found
+
+
+def listened(entries: Iterable[tuple[str, dict[str, str]]]) -> list[KeptEvent]:
+    """Return the events among what a blocking read of the stream gave."""
+    return events_of((entry_id, fields.get("e", "")) for entry_id, fields in entries)

@@ -1,0 +1,20 @@
+-- Forget cached values by a pattern, a page of all keys at a time.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  cursor         0 at first, then the one of the previous page
+--       pattern        of their keys, behind the kind: name, colon, key
+--       count          about how many keys are looked at
+--
+-- Returns  next cursor (0 at the end), how many values went
+--
+-- What is being computed for one is not kept either.
+local page = redis.call('SCAN', ARGV[1], 'MATCH', KEYS[1] .. 'cache:?:' .. ARGV[2], 'COUNT', ARGV[3])
+local gone, length = 0, #KEYS[1]
+for _, key in ipairs(page[2]) do
+  if string.sub(key, length + 1, length + 8) == 'cache:l:' then
+    redis.call('SET', key, '-', 'PX', math.max(redis.call('PTTL', key), 1))
+  elseif string.sub(key, length + 1, length + 8) == 'cache:v:' then
+    gone = gone + redis.call('DEL', key)
+  end
+end
+return { page[1], gone }

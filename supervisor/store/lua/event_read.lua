@@ -1,0 +1,34 @@
+-- Read events. Writes nothing.
+--
+-- KEYS  log            stream
+-- ARGV  after          id of the last one that is known, and the oldest first after it; or '' for the newest
+--       since_ms       only those that were added then or later, by Redis' clock; 0: all
+--       count          at most so many, and at most 1000
+--
+-- Includes  clock
+--
+-- Returns  id and JSON of each, oldest first
+local COUNT_MAX = 1000
+if not_whole(2, 3) or tonumber(ARGV[3]) < 1 then
+  return refuse('since_ms or count')
+end
+if ARGV[1] ~= '' and not string.match(ARGV[1], '^%d+%-%d+$') then
+  return refuse('after must be the id of an event')
+end
+local count = math.min(tonumber(ARGV[3]), COUNT_MAX)
+local reply, found = {}, nil
+if ARGV[1] ~= '' then
+  local read = redis.call('XREAD', 'COUNT', count, 'STREAMS', KEYS[1], ARGV[1])
+  found = read and read[1] and read[1][2] or {}
+else
+  local newest = redis.call('XREVRANGE', KEYS[1], '+', ARGV[2], 'COUNT', count)
+  found = {}
+  for i = #newest, 1, -1 do
+    found[#found + 1] = newest[i]
+  end
+end
+for _, entry in ipairs(found) do
+  reply[#reply + 1] = entry[1]
+  reply[#reply + 1] = entry[2][2]
+end
+return reply

@@ -1,0 +1,71 @@
+"""Which ends of runs are events, by what the settings say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from supervisor.core.events import Event
+from supervisor.core.model import Envelope, Kind, Outcome, Template
+from supervisor.roles.worker.ends import Ends
+from supervisor.store.queues import FetchedRun
+from supervisor.telemetry import events
+from supervisor.telemetry.events import Mailbox
+
+RUN = FetchedRun(
+    queue="q",
+    envelope=Envelope(id="r1", template=Template(job="tests.job", kind=Kind.SYNC), schedule="nightly"),
+    attempt=2,
+    crashes=0,
+    interrupts=0,
+    suspect=False,
+)
+FAILURES = [("run_failed", "warning"), ("run_dead", "error")]
+ALL = [("run_started", "info"), ("run_succeeded", "info"), ("run_cancelled", "info"), *FAILURES]
+
+
+@pytest.fixture
+def mailbox() -> Iterator[Mailbox]:
+    """A pipe as the tree has it."""
+    made = Mailbox()
+    yield made
+    events.attach(None, replica="", role="")
+    for descriptor in made.descriptors:
+        os.close(descriptor)
+
+
+def arrived(mailbox: Mailbox) -> list[Event]:
+    """Return what lies in the mailbox."""
+    try:
+        text = os.read(mailbox.read_fd, 1 << 20)
+    except BlockingIOError:
+        return []
+    return [msgspec.json.decode(line, type=Event) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(("runs", "expected"), [("failures", FAILURES), ("all", ALL), ("none", [])])
+def test_ends_are_events_as_the_settings_say(mailbox: Mailbox, runs: str, expected: list[tuple[str, str]]) -> None:
+    """Failures only, unless asked: at tens of thousands a second nobody reads successes. A give-back failed nothing."""
+    events.attach(mailbox.write_fd, replica="r1", role="worker-io-0", runs=runs)
+    ends = Ends()
+    ends.began(RUN, 0.1)
+    ends.finished(RUN, 0.1, 0)
+    ends.gave_way(RUN, Outcome.CANCELLED, 0.1, 0)
+    ends.failed(RUN, Outcome.RETRY, 0.1, 0, error="ValueError: no", retry_s=1.0)
+    ends.failed(RUN, Outcome.DEAD, 0.1, 0, error="ValueError: no", retry_s=None)
+    ends.refused("job_unknown", RUN, Outcome.GIVEBACK, 0)
+
+    assert [(event.reason, event.level) for event in arrived(mailbox)] == expected
+
+
+def test_an_event_names_the_job_and_the_latest_run(mailbox: Mailbox) -> None:
+    """Series go by jobs, since runs are without number; which run it was stands beside."""
+    events.attach(mailbox.write_fd, replica="r1", role="worker-io-0")
+    Ends().failed(RUN, Outcome.RETRY, 0.1, 0, error="ValueError: no", retry_s=1.0)
+
+    (event,) = arrived(mailbox)
+    assert (event.subject, event.note) == ("tests.job", "ValueError: no")
+    assert event.fields == {"run": "r1", "attempt": 2, "queue": "q", "schedule": "nightly"}
