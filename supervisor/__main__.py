@@ -13,10 +13,15 @@ AWAITED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHU
 """Signals that have a meaning for the running tree, and whose default would end its start."""
 
 
-def main() -> None:
-    """Run the command line. Only ``run`` waits with its signals; an inherited block holds for nothing else."""
-    how = signal.SIG_BLOCK if sys.argv[1:2] == ["run"] else signal.SIG_UNBLOCK
+def hold_signals(words: list[str]) -> None:
+    """Let signals wait until ``run`` can act on them; an inherited block holds for no other command."""
+    how = signal.SIG_BLOCK if words[:1] == ["run"] else signal.SIG_UNBLOCK
     signal.pthread_sigmask(how, AWAITED)
+
+
+def main() -> None:
+    """Run the command line."""
+    hold_signals(sys.argv[1:])
     from supervisor.cli.main import main as command  # noqa: PLC0415  # the point is that it comes after
 
     command()

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from supervisor.cli.options import LoadSettings, config_options, print_problems
+from supervisor.cli.compat_options import FORMATS, compat_options, search
+from supervisor.cli.help import Group
+from supervisor.cli.options import LoadSettings, config_options, fail, print_problems
+from supervisor.cli.output import list_options, print_rows
 from supervisor.core.errors import EXIT_CONFIG, CannotCreateError, ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ STANDARD_OUTPUT = "-"
 NOTES_MAX = 20
 
 
-@click.group("config")
+@click.group("config", cls=Group)
 def config_group() -> None:
     """Validate, show or describe the configuration."""
 
@@ -49,19 +52,44 @@ def validate(*, files: tuple[Path, ...], no_jobs: bool, load_settings: LoadSetti
         _check_jobs(loaded)
     read = ", ".join(str(file) for file in loaded.files) or "defaults"
     counts = f"{len(loaded.settings.schedules)} schedules, {len(loaded.settings.workers)} pools"
+    _print_notices(loaded)
     click.echo(f"ok: {read} ({counts})")
 
 
+def _print_notices(loaded: Loaded) -> None:
+    """Say on standard error what works today and will not for ever, and what a conversion made of foreign files."""
+    from supervisor.core import features
+
+    print_conversion(loaded)
+
+    for notice in loaded.notices[:NOTES_MAX]:
+        click.echo(f"deprecated: {notice}", err=True)
+    for name, why in features.warnings(loaded.settings.features):
+        click.echo(f"deprecated: {loaded.origin('features', name)}: features.{name}: {why}", err=True)
+
+
+def print_conversion(loaded: Loaded) -> None:
+    """Say on standard error what is worth knowing of files in another program's format."""
+    for notice in loaded.conversion.notices if loaded.conversion is not None else ():
+        click.echo(f"note: {notice}", err=True)
+
+
 def _check_jobs(loaded: Loaded) -> None:
+    from supervisor.plugins import registry as plugins
     from supervisor.settings.complete import complete, import_jobs
+    from supervisor.settings.web_check import web_problems
 
     problems = import_jobs(loaded.settings.jobs, loaded.origins)
     # A module that is missing would only be reported again, by every schedule that needs it.
     if not problems:
         try:
-            _print_notes(complete(loaded))
+            plugins.prepare(loaded.settings, loaded.origins)
+            definitions = complete(loaded)
+            plugins.check_schedules(definitions, loaded)
+            _print_notes(definitions)
         except ConfigError as error:
             problems = list(error.problems)
+    problems = [*problems, *web_problems(loaded)]
     if problems:
         print_problems(problems)
         raise click.exceptions.Exit(EXIT_CONFIG)
@@ -103,6 +131,7 @@ def show(*, with_sources: bool, output: str, write_config_to: str | None, load_s
       tenure config show --config /etc/tenure --sources
     """
     loaded = load_settings()
+    print_conversion(loaded)
     if write_config_to is not None:
         write_config(loaded.settings, write_config_to)
         return
@@ -118,6 +147,64 @@ def _shown(loaded: Loaded, output: str, *, with_sources: bool) -> str:
         return render.sources_text(loaded) if with_sources else render.to_yaml(loaded.settings)
     text = render.to_json(loaded.settings)
     return f"{json.dumps(render.sources(loaded), indent=2, ensure_ascii=False) if with_sources else text}\n"
+
+
+@config_group.command("flags")
+@click.argument("section", required=False)
+@list_options
+def flags(*, section: str | None, output: str) -> None:
+    """List the settings that are flags too, all or those of one SECTION.
+
+    Pools, schedules and plugins have names that you choose: use --set workers.io.concurrency=10.
+
+    \b
+    Example:
+      tenure config flags election
+    """
+    from supervisor.cli.setting_flags import flag_rows
+
+    rows = [row for row in flag_rows() if section in {None, row["section"]}]
+    if not rows:
+        raise click.UsageError(f"there is no section {section}")
+    print_rows(rows, columns=("flag", "default", "meaning"), output=output, empty="")
+
+
+@config_group.command("convert")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    default=STANDARD_OUTPUT,
+    show_default=True,
+    metavar="FILE|-",
+    help="Where to write; - is standard output.",
+)
+@compat_options
+def convert(*, files: tuple[Path, ...], output: str, compat: str | None, module_paths: tuple[Path, ...]) -> None:
+    """Turn Cloudforet's configuration into a native one that gives the same schedules.
+
+    FILEs are one configuration, later ones win: what `run --compat cloudforet -c FILE` takes. Notices, such as
+    keys that are not used, become comments. Secrets become variables, which the head of the file lists.
+
+    \b
+    Exit codes: 0 written, 78 it cannot be used; each problem is one line on standard error, and nothing is written.
+
+    \b
+    Example:
+      tenure config convert application.yaml -o tenure.yaml
+    """
+    from supervisor.settings.cloudforet_yaml import to_yaml
+    from supervisor.settings.loader import load
+
+    search(module_paths)
+    # What the variables of this shell say about settings is no part of the files.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+    try:
+        loaded = load(files=files, environ=environ, flags={}, compat=compat or FORMATS[0])
+    except ConfigError as error:
+        fail(error)
+    assert loaded.conversion is not None
+    _write(to_yaml(loaded.conversion, files), output)
 
 
 @config_group.command("schema")
@@ -146,7 +233,10 @@ def write_config(settings: Settings, target: str) -> None:
     """
     from supervisor.settings.render import to_yaml
 
-    text = to_yaml(settings)
+    _write(to_yaml(settings), target)
+
+
+def _write(text: str, target: str) -> None:
     if target == STANDARD_OUTPUT:
         click.echo(text, nl=False)
         return

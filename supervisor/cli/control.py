@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from supervisor.cli.help import Command as CliCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import output_option, print_value
 from supervisor.clock import SystemClock
@@ -27,7 +28,7 @@ _pid_option = click.option("--pid", type=click.IntRange(1), help="The tree's own
 _data_dir_option = click.option("--data-dir", type=click.Path(path_type=Path), help="Where the tree keeps its data.")
 
 
-@click.command("reload")
+@click.command("reload", cls=CliCommand)
 @_pid_option
 @_data_dir_option
 @click.option("--replica", help="Its id or its name. One on another machine is asked through Redis.")
@@ -59,7 +60,7 @@ def reload_(
     return _reload(found, timeout_s, output)
 
 
-@click.command()
+@click.command(cls=CliCommand)
 @_pid_option
 @_data_dir_option
 @click.option("--replica", help="Its id or its name. One on another machine is asked through Redis.")

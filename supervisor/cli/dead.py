@@ -10,8 +10,9 @@ import click
 
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.dead_rows import dead_record, dead_row, reason_of
+from supervisor.cli.help import Group
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import output_option, print_rows, print_value
+from supervisor.cli.output import list_options, output_option, print_rows, print_value
 from supervisor.cli.progress import progress
 from supervisor.cli.queue_asking import PAGES_MAX, control, groups, named_queues, yes_option
 from supervisor.cli.schedule_asking import INSTANT, confirm, run, who
@@ -94,7 +95,7 @@ _ids_argument = click.argument("run_ids", metavar="[RUN]...", nargs=-1)
 _all_option = click.option("--all", "everything", is_flag=True, help="Every dead run, or with --queue all of it.")
 
 
-@click.group()
+@click.group(cls=Group)
 def dead() -> None:
     """List, requeue and drop runs that were given up."""
 
@@ -103,7 +104,7 @@ def dead() -> None:
 @filtered
 @click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=50, show_default=True, help="How many.")
 @config_options
-@output_option
+@list_options
 def dead_list(*, which: Filter, count: int, output: str, load_settings: LoadSettings) -> None:
     """List dead runs, newest first.
 

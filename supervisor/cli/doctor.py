@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.core.errors import EXIT_NO, TenureError
@@ -42,7 +43,7 @@ class Finding:
         return not self.remedy
 
 
-@click.command()
+@click.command(cls=Command)
 @config_options
 @output_option
 def doctor(*, output: str, load_settings: LoadSettings) -> int:

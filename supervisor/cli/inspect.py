@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from supervisor.cli.connection import connected
+from supervisor.cli.help import Command, Group
 from supervisor.cli.leader_rows import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import output_option, print_rows, print_section, print_value
+from supervisor.cli.output import list_options, output_option, print_rows, print_section, print_value
 from supervisor.cli.schedule_asking import browse, server_now_ms
 from supervisor.cli.schedule_rows import record_row
 from supervisor.core.errors import EXIT_NO
 
 
-@click.command()
+@click.command(cls=Command)
 @config_options
 @output_option
 def status(*, output: str, load_settings: LoadSettings) -> int:
@@ -56,14 +59,14 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
     return 0 if lease.holder else EXIT_NO
 
 
-@click.group()
+@click.group(cls=Group)
 def job() -> None:
-    """List the jobs that the configuration imports."""
+    """List and show the jobs that the configuration imports."""
 
 
 @job.command("list")
 @config_options
-@output_option
+@list_options
 def job_list(*, output: str, load_settings: LoadSettings) -> None:
     """List the jobs that the modules under ``jobs:`` register. Needs no running tree.
 
@@ -95,3 +98,62 @@ def job_list(*, output: str, load_settings: LoadSettings) -> None:
         output=output,
         empty="no jobs: list modules under jobs:",
     )
+
+
+@job.command("show")
+@click.argument("name")
+@config_options
+@output_option
+def job_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
+    """Show one job: its options, and the JSON Schema of its arguments. Needs no running tree.
+
+    \b
+    Example:
+      tenure job show identity.token_cleanup -o json
+    """
+    from supervisor.app import prepare_jobs
+    from supervisor.core.job_schema import arguments_schema
+    from supervisor.core.registry import registry
+
+    prepare_jobs(load_settings())
+    spec = registry.get(name)
+    value = {
+        "job": name,
+        "kind": spec.kind.value,
+        "queue": spec.queue,
+        "timeout_s": spec.timeout_s,
+        "attempts": spec.retry.attempts,
+        "delivery": "at_most_once" if spec.at_most_once else "at_least_once",
+        "signature": spec.signature,
+        "origin": spec.origin,
+        "description": (spec.function.__doc__ or "").strip().split("\n")[0],
+        "arguments": arguments_schema(spec),
+    }
+    print_value(value, output=output)
+
+
+@job.command("run")
+@click.argument("job_name", metavar="JOB")
+@click.option("--param", "arguments", metavar="NAME=VALUE", multiple=True, help="An argument; may be given many times.")
+@click.option("--queue", "queue_name", help="Queue; default: the job's.")
+@click.option("--delay", help="Run it no sooner than after this time, such as 30s or 2h.")
+@click.option("--id", "run_id", help="Identity of the run; enqueued once, however often this is called.")
+@config_options
+def job_run(
+    *,
+    job_name: str,
+    arguments: Sequence[str],
+    queue_name: str | None,
+    delay: str | None,
+    run_id: str | None,
+    load_settings: LoadSettings,
+) -> None:
+    """Put one run of a job into its queue, as `tenure enqueue` does, and print its id.
+
+    \b
+    Example:
+      tenure job run identity.token_cleanup --param batch=100
+    """
+    from supervisor.cli.runs import put_run
+
+    put_run(load_settings, job_name, arguments, queue=queue_name, delay=delay, run_id=run_id)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 
 from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Group
 from supervisor.cli.leader_rows import (
     CANDIDATE_COLUMNS,
     change_line,
@@ -19,7 +20,15 @@ from supervisor.cli.leader_rows import (
     replica_rows,
 )
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import output_option, print_record, print_rows, print_section, print_value, span
+from supervisor.cli.output import (
+    list_options,
+    output_option,
+    print_record,
+    print_rows,
+    print_section,
+    print_value,
+    span,
+)
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_NO, EXIT_OK, StoreUnavailableError, TenureError
 from supervisor.core.lease import is_named
@@ -38,7 +47,7 @@ class CannotHandOverError(TenureError):
     exit_code = EXIT_NO
 
 
-@click.group()
+@click.group(cls=Group)
 def leader() -> None:
     """Show the election, follow it, ask for a hand-over."""
 
@@ -96,7 +105,7 @@ def leader_watch(*, count: int | None, timeout_s: float | None, output: str, loa
 @leader.command("history")
 @click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=20, show_default=True, help="How many.")
 @config_options
-@output_option
+@list_options
 def leader_history(*, count: int, output: str, load_settings: LoadSettings) -> None:
     """Show what happened to the lease, newest first; Redis remembers about the last thousand changes.
 

@@ -6,16 +6,18 @@ import importlib
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
 import click
 
+from supervisor.cli.help import CONTEXT, Group
 from supervisor.cli.options import print_problems
 from supervisor.core.errors import EXIT_FAILED, ConfigError, TenureError
 from supervisor.version import __version__
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose commands are imported when they are used, so that ``--help`` and ``version`` stay fast."""
 
     sources: ClassVar[dict[str, tuple[str, str]]] = {
@@ -29,13 +31,29 @@ class LazyGroup(click.Group):
         "dead": ("supervisor.cli.dead:dead", "List, requeue and drop runs that were given up."),
         "enqueue": ("supervisor.cli.runs:enqueue", "Put one run of a job into its queue."),
         "worker": ("supervisor.cli.worker:worker", "List and control worker processes."),
+        "plugin": ("supervisor.cli.plugin:plugin", "List, check and try plugins."),
+        "events": ("supervisor.cli.events:events", "Show what happened, and follow what happens."),
         "reload": ("supervisor.cli.control:reload_", "Make a running tree follow its changed configuration."),
         "stop": ("supervisor.cli.control:stop", "Stop a running tree and wait until it is gone."),
         "config": ("supervisor.cli.config:config_group", "Validate, show or describe the configuration."),
         "import": ("supervisor.cli.import_:import_group", "Turn other schedulers' files into a configuration."),
+        "init": ("supervisor.cli.init:init", "Make a project to start from, tests included."),
         "doctor": ("supervisor.cli.doctor:doctor", "Check environment, Redis, permissions and clock."),
+        "completion": ("supervisor.cli.completion:completion", "Print what a shell needs so that Tab completes."),
         "version": ("supervisor.cli.run:version", "Print the version."),
     }
+
+    sections: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Start and stop": ("run", "reload", "stop"),
+        "See what happens": ("status", "leader", "events", "job", "runs", "worker"),
+        "Schedules and queues": ("schedule", "enqueue", "queue", "dead", "plugin"),
+        "Set up": ("init", "config", "import", "doctor", "completion", "version"),
+    }
+    """Commands by the section of the help that they stand in; a test finds one that is missing."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Let ``--version`` stand without a value, and take none from the next word."""
+        return super().parse_args(ctx, [f"{args[0]}=true", *args[1:]] if args[:1] == ["--version"] else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order in which people meet them."""
@@ -54,12 +72,31 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing one."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self.sources.items()])
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.sources[name][1]) for name in names if name in self.sources])
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="tenure", message="%(prog)s %(version)s")
+def _print_version(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """Before anything else: no configuration is read, and nothing is connected to."""
+    if value is None or value == "false" or ctx.resilient_parsing:
+        return
+    from supervisor.cli import build
+
+    click.echo(build.raw() if value == "raw" else f"tenure {__version__}")
+    ctx.exit()
+
+
+@click.command(cls=LazyGroup, context_settings=CONTEXT)
+@click.option(
+    "--version",
+    type=click.Choice(["true", "false", "raw"]),
+    metavar="[=raw]",
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit; --version=raw says everything about what is installed.",
+)
 def cli() -> None:
     """Periodic and background jobs for replicated Python services.
 
@@ -68,16 +105,24 @@ def cli() -> None:
 
     \b
     Examples:
-      tenure run                              everything on this machine, embedded server
-      tenure run --config /etc/tenure         settings from a file or a directory
-      tenure status                           who leads, what ran, what is next
+      tenure run                        everything on this machine, embedded server
+      tenure run --config /etc/tenure   settings from a file or a directory
+      tenure status                     who leads, what ran, what is next
     """
 
 
-def main(argv: list[str] | None = None) -> Any:
-    """Run the command and exit. Errors that Tenure raises on purpose never show a traceback."""
+def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Callable[[], None] | None = None) -> Any:
+    """Run the command and exit. Errors that Tenure raises on purpose never show a traceback.
+
+    Args:
+        argv: words after the program's name; None: those of this process.
+        prog_name: how messages call the program.
+        before: what a program that embeds the command has to do first.
+    """
     try:
-        code = cli.main(args=argv, prog_name="tenure", standalone_mode=False)
+        if before is not None:
+            before()
+        code = cli.main(args=argv, prog_name=prog_name, standalone_mode=False)
     except click.exceptions.Abort:
         _leave(EXIT_FAILED)
     except click.ClickException as error:

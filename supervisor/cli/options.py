@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
+from supervisor.cli.compat_options import compat_options, original_files, search
+from supervisor.cli.setting_flags import SETTING_FLAGS
 from supervisor.core.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ DURATION = DurationType()
 
 
 def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--config`` and ``--set`` to a command, and pass it ``load_settings``.
+    """Add ``--config``, ``--set``, ``--compat``, ``-m`` and each setting as a flag, and pass ``load_settings``.
 
     ``load_settings(files=(), flags={})`` returns ``Loaded``; files that the command was given
     itself count like --config and replace TENURE_CONFIG, flags are values by path. When the
@@ -68,10 +70,22 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "sets",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Set one value, over files and environment: --set web.port=9000. May be repeated.",
+        help="Set one value, over files and environment: --set web.port=9000. May be repeated. Most settings are "
+        "flags too, --web-port 9000: `tenure config flags` lists them.",
     )
+    @compat_options
     @wraps(function)
-    def command(*args: Any, config_files: tuple[Path, ...], sets: tuple[str, ...], **options: Any) -> Any:
+    def command(
+        *args: Any,
+        config_files: tuple[Path, ...],
+        sets: tuple[str, ...],
+        compat: str | None,
+        module_paths: tuple[Path, ...],
+        **options: Any,
+    ) -> Any:
+        search(module_paths)
+        setting_flags = dict(click.get_current_context().meta.get(SETTING_FLAGS, {}))
+
         def load_for_command(
             *,
             files: Sequence[Path] = (),
@@ -83,7 +97,7 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
             source = context.get_parameter_source("config_files") if context is not None else None
             given = () if files and source is ParameterSource.ENVIRONMENT else config_files
             read = load_settings if is_strict else read_settings
-            return read((*given, *files), sets, flags, with_jobs=with_jobs)
+            return read((*given, *files), sets, {**setting_flags, **(flags or {})}, with_jobs=with_jobs, compat=compat)
 
         return function(*args, load_settings=load_for_command, **options)
 
@@ -96,6 +110,7 @@ def load_settings(
     flags: Mapping[str, object] | None = None,
     *,
     with_jobs: bool = False,
+    compat: str | None = None,
 ) -> Loaded:
     """Return the configuration; on problems print them all and end the command with 78.
 
@@ -104,9 +119,10 @@ def load_settings(
         sets: ``section.key=value`` texts.
         flags: values of options by path; a ``settings.overrides.Flag`` names its option in problems.
         with_jobs: when there are problems, import the job modules too and list what they add.
+        compat: the format of files that are not native.
     """
     try:
-        return read_settings(config_files, sets, flags, with_jobs=with_jobs)
+        return read_settings(config_files, sets, flags, with_jobs=with_jobs, compat=compat)
     except ConfigError as error:
         fail(error)
 
@@ -117,6 +133,7 @@ def read_settings(
     flags: Mapping[str, object] | None = None,
     *,
     with_jobs: bool = False,
+    compat: str | None = None,
 ) -> Loaded:
     """Return the configuration as ``load_settings`` does.
 
@@ -125,15 +142,18 @@ def read_settings(
     """
     from supervisor.settings.loader import UnusableError, load
 
-    files = config_files or [file for file in DEFAULT_FILES if file.exists()][:1]
+    files = config_files or original_files(compat) or [file for file in DEFAULT_FILES if file.exists()][:1]
     given = {**parse_sets(sets), **(flags or {})}
     try:
-        return load(files=files, environ=os.environ, flags=given)
+        return load(files=files, environ=os.environ, flags=given, compat=compat)
     except UnusableError as error:
         if not with_jobs:
             raise
+        from supervisor.plugins.registry import import_jobs_of
         from supervisor.settings.complete import with_late_problems
 
+        if error.partial is not None:
+            import_jobs_of(error.partial.settings)
         raise with_late_problems(error) from error
 
 

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 FORMATS = ("table", "json", "yaml")
+_COLUMNS, _WHERE = "tenure.columns", "tenure.where"
 
 
 def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -18,6 +19,40 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "-o", "--output", "output", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print."
     )(function)
+
+
+def list_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``-o``, ``--columns`` and ``-p`` to a command that lists; ``print_rows`` does what they say."""
+    columns = click.option(
+        "--columns",
+        "_columns",
+        metavar="NAME,...",
+        expose_value=False,
+        callback=_keep_columns,
+        help="Show these columns, in this order; also what JSON and YAML hold.",
+    )
+    where = click.option(
+        "-p",
+        "--where",
+        "_where",
+        metavar="NAME=VALUE",
+        multiple=True,
+        expose_value=False,
+        callback=_keep_where,
+        help="Only rows in which NAME is VALUE; may be repeated.",
+    )
+    return output_option(columns(where(function)))
+
+
+def _keep_columns(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    ctx.meta[_COLUMNS] = tuple(filter(None, (name.strip() for name in (value or "").split(","))))
+
+
+def _keep_where(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> None:
+    pairs = [text.partition("=") for text in value]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise click.UsageError("-p takes NAME=VALUE", ctx)
+    ctx.meta[_WHERE] = tuple((name, wanted) for name, _, wanted in pairs)
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], output: str, empty: str) -> None:
@@ -29,12 +64,42 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], out
         output: table, json or yaml.
         empty: what a table says when there are no rows.
     """
+    context = click.get_current_context(silent=True)
+    asked = context.meta if context is not None else {}
+    shown, columns = _chosen(rows, asked.get(_COLUMNS, ()), asked.get(_WHERE, ()), columns)
     if output != "table":
-        print_value(list(rows), output=output)
-    elif not rows:
+        print_value(shown, output=output)
+    elif not shown:
         click.echo(empty)
     else:
-        _print_table(rows, columns)
+        _print_table(shown, columns)
+    if output == "table" and _COLUMNS in asked:  # for people, beside the table: a pipe gets rows only
+        click.echo(f"Count: {len(shown)} / {len(rows)}", err=True)
+
+
+def _chosen(
+    rows: Sequence[Mapping[str, Any]], wanted: Sequence[str], where: Sequence[tuple[str, str]], columns: Sequence[str]
+) -> tuple[list[Mapping[str, Any]], Sequence[str]]:
+    """Return the rows and columns that -p and --columns leave.
+
+    Raises:
+        click.UsageError: no row has such a column.
+    """
+    known = dict.fromkeys(key for row in rows for key in row)
+    for name in [*wanted, *(name for name, _ in where)]:
+        if rows and name not in known:
+            raise click.UsageError(f"there is no column {name}; there are {', '.join(known)}")
+    shown = [row for row in rows if all(_is(row.get(name), value) for name, value in where)]
+    if not wanted:
+        return shown, columns
+    return [{name: row.get(name) for name in wanted} for row in shown], wanted
+
+
+def _is(value: Any, wanted: str) -> bool:
+    """Return whether a value is what a person wrote; of a list, whether it is in it."""
+    if isinstance(value, list | tuple):
+        return any(_is(each, wanted) for each in value)
+    return _cell(value) == wanted or (isinstance(value, bool) and str(value).lower() == wanted)
 
 
 def print_section(title: str, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], empty: str) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Group
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import distance, moment, output_option, print_rows, print_section, print_value
+from supervisor.cli.output import distance, list_options, moment, output_option, print_rows, print_section, print_value
 from supervisor.cli.queue_asking import PRIORITY_NAMES, known_queue, queue_names
 from supervisor.cli.queue_changes import move, pause, purge, resume
 from supervisor.cli.queue_fsck import fsck
@@ -50,14 +51,14 @@ def _rate(connection: Connection, counts: QueueCounts) -> float:
     return round(len(recent) / span_s, 3)
 
 
-@click.group()
+@click.group(cls=Group)
 def queue() -> None:
     """List and control queues, and check what they hold."""
 
 
 @queue.command("list")
 @config_options
-@output_option
+@list_options
 def queue_list(*, output: str, load_settings: LoadSettings) -> None:
     """List queues: ready, blocked, running, later and dead runs.
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.cli.progress import progress
@@ -19,7 +20,7 @@ from supervisor.store.queue_control import PAGE, REASON_MAX
 from supervisor.store.queue_reads import QueueCounts
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @reason_option
 @config_options
@@ -41,7 +42,7 @@ def pause(*, names: tuple[str, ...], reason: str, output: str, load_settings: Lo
     print_rows(rows, columns=("queue", "result"), output=output, empty="")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @config_options
 @output_option
@@ -60,7 +61,7 @@ def resume(*, names: tuple[str, ...], output: str, load_settings: LoadSettings) 
     print_rows(rows, columns=("queue", "result"), output=output, empty="")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("name", metavar="QUEUE")
 @click.option("--job", default="", help="Only runs of this job.")
 @reason_option
@@ -103,7 +104,7 @@ def _purge(connection: Connection, counts: QueueCounts, *, job: str, reason: str
     return ended
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @yes_option

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.cli.progress import progress
@@ -16,7 +17,7 @@ from supervisor.core.errors import EXIT_NO, EXIT_OK
 from supervisor.store.queue_fsck import Fault, Fsck
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("names", metavar="[QUEUE]...", nargs=-1)
 @click.option("--fix", "is_mending", is_flag=True, help="Mend what is wrong. No run is lost by it.")
 @config_options

@@ -7,18 +7,23 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import click
 
+from supervisor.cli.feature_flags import features_option, gate_flags
+from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
+from supervisor.version import __version__
 
 _STDERR = 2
 
 
-@click.command()
+@click.command(cls=Command)
 @config_options
 @click.option("--host", help="Address of the HTTP endpoint (web.host).")
 @click.option(
@@ -31,6 +36,14 @@ _STDERR = 2
     "give a password by TENURE_REDIS__PASSWORD or a file.",
 )
 @click.option("--log-format", type=click.Choice(["auto", "json", "console"]), help="How the log looks (log.format).")
+@features_option
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="A plugin class beside those of the configuration (plugins); may be repeated.",
+)
 @click.option("--write-config-to", metavar="FILE|-", help="Write the effective configuration and exit.")
 def run(
     *,
@@ -39,6 +52,8 @@ def run(
     data_dir: str | None,
     redis_url: str | None,
     log_format: str | None,
+    feature_gates: str | None,
+    plugins: tuple[str, ...],
     write_config_to: str | None,
     load_settings: LoadSettings,
 ) -> None:
@@ -67,7 +82,9 @@ def run(
         "redis.url": Flag("--redis-url", redis_url),
         "log.format": Flag("--log-format", log_format),
     }
-    flags = {path: flag for path, flag in given.items() if flag.value is not None}
+    flags = {path: flag for path, flag in given.items() if flag.value is not None} | gate_flags(feature_gates)
+    if plugins:
+        _register(plugins)
     loaded = load_settings(flags=flags, with_jobs=True)
     if write_config_to:
         from supervisor.cli.config import write_config
@@ -77,6 +94,16 @@ def run(
     from supervisor import app
 
     _leave(app.run(loaded, lambda: load_settings(flags=flags, with_jobs=True, is_strict=False)))
+
+
+def _register(plugins: Iterable[str]) -> None:
+    """Make classes known that the command line names; they stay, whatever a reload brings."""
+    from supervisor.plugins.registry import load_class, registry
+
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # last, as for the modules under jobs
+    for reference in plugins:
+        registry.register(load_class(reference))
 
 
 def _end_by_signal_until_the_tree_starts() -> None:
@@ -113,9 +140,28 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-@click.command()
-def version() -> None:
-    """Print the version."""
-    from supervisor.version import __version__
+@click.command(cls=Command)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "raw", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="How to print; all but text say everything about what is installed.",
+)
+def version(*, output: str) -> None:
+    """Print the version. Neither a configuration nor Redis is needed.
 
-    click.echo(__version__)
+    \b
+    Example:
+      tenure version -o json
+    """
+    from supervisor.cli import build
+    from supervisor.cli.output import print_value
+
+    if output == "text":
+        click.echo(__version__)
+    elif output == "raw":
+        click.echo(build.raw())
+    else:
+        print_value(build.build_info(), output=output)

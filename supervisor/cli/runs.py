@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
 from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command, Group
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_rows, print_value, span
+from supervisor.cli.output import list_options, moment, output_option, print_rows, print_value, span
 from supervisor.cli.queue_asking import queue_names
 from supervisor.cli.runs_changes import cancel, requeue, set_priority
+from supervisor.cli.runs_family import family_record
 from supervisor.core.errors import TenureError
+from supervisor.store.enqueueing import EnqueueOptions
 from supervisor.store.queue_reads import HistoryEntry, RunView
+from supervisor.store.tallies import Tallies
 from supervisor.telemetry.masking import mask, mask_text
 
 COUNT_MAX = 10_000
@@ -45,7 +49,7 @@ def _history_row(queue: str, entry: HistoryEntry) -> dict[str, Any]:
     }
 
 
-@click.group()
+@click.group(cls=Group)
 def runs() -> None:
     """List and show runs, cancel them, change their turn."""
 
@@ -55,7 +59,7 @@ def runs() -> None:
 @click.option("--running", "is_running", is_flag=True, help="Runs in work instead of attempts that ended.")
 @click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=20, show_default=True, help="How many.")
 @config_options
-@output_option
+@list_options
 def runs_list(*, queue: str | None, is_running: bool, count: int, output: str, load_settings: LoadSettings) -> None:
     """List attempts that ended, newest first.
 
@@ -109,9 +113,11 @@ def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
     """
     with connected(load_settings().settings) as connection:
         view = _look(connection, run_id)
+        below = connection.store.run(Tallies(connection.keys).read(run_id))
+        steps = connection.store.run(Tallies(connection.keys).steps(run_id))
     if view is None:
         raise TenureError(f"no run is called {run_id!r}, or its history is gone; `tenure runs list` shows the latest")
-    record = _record(view)
+    record = _record(view) | family_record(below, steps)
     print_value(record, output="yaml" if output == "table" else output)
 
 
@@ -147,6 +153,7 @@ def _record(view: RunView) -> dict[str, Any]:
         "due": moment(view.due_ms),
         "died": moment(view.died_ms),
         "error": mask(view.error),
+        "parent": envelope.parent if envelope else None,
         "result": json.loads(view.result) if view.result else None,
         "history": [_history_row(view.queue, entry) for entry in view.history],
     }
@@ -164,7 +171,7 @@ for each in (cancel, requeue, set_priority):
     runs.add_command(each)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("job_name", metavar="JOB")
 @click.argument("arguments", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--queue", "queue_name", help="Queue; default: the job's.")
@@ -191,6 +198,13 @@ def enqueue(
       tenure enqueue shell.command 'command=["make", "report"]'
       tenure enqueue identity.token_cleanup batch=100 --delay 5m
     """
+    put_run(load_settings, job_name, arguments, queue=queue_name, priority=priority, delay=delay, run_id=run_id)
+
+
+def put_run(
+    load_settings: LoadSettings, job_name: str, arguments: Sequence[str], **options: Unpack[EnqueueOptions]
+) -> None:
+    """Put one run of a job into its queue, as the configuration says, and print its id."""
     from supervisor.app import prepare_jobs
     from supervisor.store.producer import Producer
 
@@ -199,7 +213,7 @@ def enqueue(
     args = parse_arguments(arguments)
     with connected(loaded.settings) as connection:
         producer = Producer(loaded.settings.redis, cluster=loaded.settings.cluster, open_store=lambda: connection.store)
-        click.echo(producer.enqueue(job_name, args, queue=queue_name, priority=priority, delay=delay, run_id=run_id))
+        click.echo(producer.enqueue(job_name, args, **options))
 
 
 def parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows, span
 from supervisor.cli.queue_asking import PRIORITY_NAMES, control, groups, known_queue, reason_option, yes_option
@@ -26,7 +27,7 @@ _WHERE = {
 }
 
 
-@click.command()
+@click.command(cls=Command)
 @_runs_argument
 @_queue_option
 @click.option(
@@ -93,7 +94,7 @@ def _cancel_row(connection: Connection, run_id: str, found: Cancelled, kill_ms: 
     return {"run": run_id, "queue": queue, "result": result, "code": code}
 
 
-@click.command()
+@click.command(cls=Command)
 @_runs_argument
 @_queue_option
 @config_options
@@ -128,7 +129,7 @@ def _hastened(found: Placed) -> str:
     return "ready now" if found.place == "later" else _WHERE[found.place]
 
 
-@click.command("set-priority")
+@click.command("set-priority", cls=Command)
 @click.argument("priority", metavar="PRIORITY", type=click.Choice(list(PRIORITIES)))
 @_runs_argument
 @_queue_option

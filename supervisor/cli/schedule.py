@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from supervisor.cli.connection import connected
+from supervisor.cli.help import Group
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import output_option, print_rows, print_value
+from supervisor.cli.output import list_options, output_option, print_rows, print_value
 from supervisor.cli.schedule_apply import apply
 from supervisor.cli.schedule_asking import LABEL, browse, find, run, server_now_ms
 from supervisor.cli.schedule_backfill import backfill
@@ -20,7 +21,7 @@ from supervisor.store.schedule_apply import has_labels
 _NEXT_SHOWN = 5
 
 
-@click.group()
+@click.group(cls=Group)
 def schedule() -> None:
     """List, explain and control schedules.
 
@@ -35,7 +36,7 @@ def schedule() -> None:
 @click.option("--paused", "is_paused", is_flag=True, help="Only paused ones.")
 @click.option("--kind", type=click.Choice(["static", "dynamic"]), help="Only of this kind.")
 @config_options
-@output_option
+@list_options
 def schedule_list(
     *,
     labels: tuple[tuple[str, str], ...],

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options, fail
 from supervisor.cli.output import output_option, print_rows, print_value
 from supervisor.cli.progress import progress
@@ -23,17 +24,19 @@ from supervisor.store.schedule_views import Record
 
 REFUSED_SHOWN = 50
 NOTES_MAX = 20
+FILES_MAX = 1000
+_SUFFIXES = (".yaml", ".yml", ".json", ".ndjson", ".jsonl")
 _COLUMNS = ("schedule", "difference", "fields")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "-f",
     "--file",
     "file",
     required=True,
     type=click.Path(path_type=Path, allow_dash=True),
-    help="YAML, JSON or NDJSON; - is standard input.",
+    help="YAML, JSON or NDJSON, or a directory of such files; - is standard input.",
 )
 @click.option(
     "--format", "form", type=click.Choice(["auto", "yaml", "json", "ndjson"]), default="auto", show_default=True,
@@ -68,6 +71,7 @@ def apply(
     \b
     Examples:
       tenure schedule apply -f schedules.yaml --dry-run
+      tenure schedule apply -f schedules/
       tenure schedule apply -f tenants.ndjson --prune --label source=tenants --yes
       generate-schedules | tenure schedule apply -f -
     """
@@ -78,9 +82,9 @@ def apply(
     if prune and str(file) == "-" and not yes and not dry_run:
         raise click.UsageError("--prune with -f - needs --yes: standard input cannot also answer a question")
     loaded = load_settings()
-    raw = read_raw(file)
+    read = read_files(file)
     with connected(loaded.settings) as connection:
-        definitions = _validated(connection, loaded, raw, name=str(file), form=form)
+        definitions = _validated(connection, loaded, read, name=str(file), form=form)
         applying = Applying(
             connection.keys,
             lambda call: run(connection, call),
@@ -118,16 +122,31 @@ def read_raw(file: Path) -> bytes:
         fail(ConfigError([Problem(str(file), "", f"cannot be read: {error.strerror or error}")]))
 
 
-def _validated(connection: Connection, loaded: Any, raw: bytes, *, name: str, form: str) -> tuple[ScheduleDef, ...]:
-    """Return the definitions in ``raw``; when anything is wrong, all of it is printed and the command ends with 78."""
-    from supervisor.settings.schedule_files import Format, read_entries
+def read_files(file: Path) -> list[tuple[str, bytes]]:
+    """Return name and content of ``file``, or of each file of schedules in a directory, in the order of their names."""
+    if not file.is_dir():
+        return [("standard input" if str(file) == "-" else str(file), read_raw(file))]
+    inside = sorted(each for each in file.iterdir() if each.suffix in _SUFFIXES and not each.name.startswith("."))
+    if not inside or len(inside) > FILES_MAX:
+        what = f"holds {len(inside)} files of schedules" if inside else "holds no file of schedules"
+        remedy = f"up to {FILES_MAX} files that end in {', '.join(_SUFFIXES)} are read"
+        fail(ConfigError([Problem(str(file), "", what, remedy)]))
+    return [(str(each), read_raw(each)) for each in inside]
+
+
+def _validated(
+    connection: Connection, loaded: Any, read: list[tuple[str, bytes]], *, name: str, form: str
+) -> tuple[ScheduleDef, ...]:
+    """Return the definitions in ``read``; when anything is wrong, all of it is printed and the command ends with 78."""
+    from supervisor.settings.schedule_files import Format, read_all
     from supervisor.settings.schedules import validate_schedules
 
     known = known_jobs(connection, loaded, lambda text: click.echo(text, err=True))
     shown = "standard input" if name == "-" else name
-    entries = read_entries(raw, name=shown, form=None if form == "auto" else Format(form))
+    entries = read_all(read, form=None if form == "auto" else Format(form))
+    profiles = loaded.settings.profiles
     with progress("checking", len(entries.schedules)) as advance:
-        validated = validate_schedules(entries.schedules, known=known, where=shown, progress=advance)
+        validated = validate_schedules(entries.schedules, known=known, where=shown, progress=advance, profiles=profiles)
     problems = (*entries.problems, *validated.problems)
     if problems:
         for problem in problems:

@@ -175,6 +175,7 @@ def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) 
     """
     from supervisor.core.errors import ConfigError
     from supervisor.core.registry import registry
+    from supervisor.plugins.registry import prepare as prepare_plugins
     from supervisor.settings.complete import import_jobs
     from supervisor.store.published_jobs import published_registry
 
@@ -182,6 +183,7 @@ def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) 
         problems = import_jobs(loaded.settings.jobs, loaded.origins)
         if problems:
             raise ConfigError(problems)
+        prepare_plugins(loaded.settings, loaded.origins)
         return registry
     cards = run(connection, connection.sessions.read_jobs())
     published = published_registry(cards)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import moment, output_option, print_rows, print_value
 from supervisor.cli.schedule_asking import (
@@ -36,7 +37,7 @@ _all_option = click.option("--all", "everything", is_flag=True, help="Every sche
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("schedule_id", metavar="SCHEDULE")
 @click.argument("arguments", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--key", help="The same key within 24 h is the same run.  [default: a fresh one]")
@@ -124,7 +125,7 @@ def _trigger(
     raise TenureError(f"schedule {schedule!r} changes all the time; try again")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("ids", metavar="[SCHEDULE]...", nargs=-1)
 @_label_option
 @_all_option
@@ -189,7 +190,7 @@ def pause(
     return _code(rows)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("ids", metavar="[SCHEDULE]...", nargs=-1)
 @_label_option
 @_all_option
@@ -224,7 +225,7 @@ def resume(
     return _code(rows)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("ids", metavar="SCHEDULE...", nargs=-1, required=True)
 @click.option("--revision", type=click.IntRange(1), help="Only if it is at this revision.")
 @_yes_option

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from supervisor.cli.connection import connected
+from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options, fail
 from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, span
 from supervisor.cli.schedule_asking import INSTANT, find, run
+from supervisor.cli.schedule_hooks import kept_back, profile_sentences
 from supervisor.clock import SystemClock
 from supervisor.core.catchup import next_fire
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import ScheduleDef
 from supervisor.store.schedule_state import ScheduleState
 from supervisor.store.schedule_views import Inspection
+
+if TYPE_CHECKING:
+    from supervisor.settings.pipeline_settings import ProfileSettings
 
 NEXT_MAX = 10_000
 _COLUMNS = ("nominal", "local", "fire", "in")
@@ -28,7 +35,7 @@ _count_option = click.option(
 _from_option = click.option("--from", "from_ms", type=INSTANT, help="Count from this instant.  [default: now]")
 
 
-@click.command("next")
+@click.command("next", cls=Command)
 @click.argument("schedule_id", metavar="SCHEDULE")
 @_count_option
 @_from_option
@@ -63,7 +70,7 @@ def next_command(
     print_rows(rows, columns=_COLUMNS, output=output, empty=f"{schedule_id} {empty}")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("schedule_id", metavar="[SCHEDULE]", required=False)
 @click.option("--cron", help="An expression, instead of a schedule that exists.")
 @click.option("--every", help="An interval, instead of a schedule that exists.")
@@ -104,7 +111,9 @@ def preview(
         assert record is not None
         definitions = [record.definition()]
     elif file is not None:
-        definitions = [each for each in _from_file(file) if schedule_id in {None, each.id}]
+        definitions = [
+            each for each in _from_file(file, load_settings().settings.profiles) if schedule_id in {None, each.id}
+        ]
     else:
         definitions = [_unsaved(cron=cron, every=every, timezone=timezone)]
     now_ms = SystemClock().wall_ms()
@@ -115,7 +124,7 @@ def preview(
     print_rows(rows, columns=columns, output=output, empty="never due")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("subject", metavar="SCHEDULE|EXPRESSION")
 @click.option("--timezone", default=None, help="IANA zone of an expression.  [default: UTC]")
 @config_options
@@ -146,6 +155,9 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
                 )
                 others = sum(1 for seen in run(connection, due).seen if seen.schedule != subject)
     value = {"sentences": sentences(definition), "notes": lints(definition, now_ms=now_ms)}
+    if definition.id == subject:
+        value["sentences"] += profile_sentences(definition, load_settings().settings)
+        value["notes"] += kept_back(definition, now_ms=now_ms)
     if others:
         more = "at least " if others >= _SECOND_MAX else ""
         noun = "schedule is" if others == 1 else "schedules are"
@@ -206,22 +218,24 @@ def _unsaved(*, cron: str | None, every: str | None, timezone: str | None) -> Sc
     return definition
 
 
-def _from_file(file: Path) -> tuple[ScheduleDef, ...]:
+def _from_file(file: Path, profiles: Mapping[str, ProfileSettings]) -> tuple[ScheduleDef, ...]:
     from supervisor.cli.schedule_apply import read_raw
     from supervisor.settings.schedule_files import read_entries
 
     entries = read_entries(read_raw(file), name=str(file))
     if entries.problems:
         fail(ConfigError(entries.problems))
-    return _validated(entries.schedules, str(file))
+    return _validated(entries.schedules, str(file), profiles)
 
 
-def _validated(entries: Any, where: str) -> tuple[ScheduleDef, ...]:
+def _validated(
+    entries: Any, where: str, profiles: Mapping[str, ProfileSettings] = MappingProxyType({})
+) -> tuple[ScheduleDef, ...]:
     """Return the definitions in ``entries``, of whatever jobs they are: here only their times matter."""
     from supervisor.settings.schedules import validate_schedules
     from supervisor.store.published_jobs import AnyJob
 
-    validated = validate_schedules(entries, known=AnyJob(), where=where)
+    validated = validate_schedules(entries, known=AnyJob(), where=where, profiles=profiles)
     if validated.problems:
         fail(ConfigError(validated.problems))
     return validated.definitions

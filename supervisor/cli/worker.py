@@ -10,8 +10,10 @@ import click
 
 from supervisor.cli.commanding import chosen_replica, replicas, report_of, send
 from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command as CliCommand
+from supervisor.cli.help import Group
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import output_option, print_rows, span
+from supervisor.cli.output import list_options, output_option, print_rows, span
 from supervisor.cli.schedule_asking import confirm, run, who
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.store.commands import Command, Word, WorkerReport
@@ -21,7 +23,7 @@ RUNS_SHOWN = 3
 COLUMNS = ("replica", "slot", "pid", "state", "busy", "done", "memory", "age", "version", "runs")
 
 
-@click.group()
+@click.group(cls=Group)
 def worker() -> None:
     """List worker processes and control them, on any replica."""
 
@@ -29,7 +31,7 @@ def worker() -> None:
 @worker.command("list")
 @click.option("--replica", help="Only of this replica: its id or its name.")
 @config_options
-@output_option
+@list_options
 def worker_list(*, replica: str | None, output: str, load_settings: LoadSettings) -> int:
     """List the worker processes of all replicas, and what each of them runs.
 
@@ -172,7 +174,7 @@ def _add(name: str, act: Callable[..., int], text: str) -> None:
     command = click.option("--all", "everything", is_flag=True, help="All workers of the replica.")(command)
     command = click.option("--replica", help="Its id or its name.  [default: the only one there is]")(command)
     command = click.argument("target", metavar="[SLOT|SESSION]", required=False)(command)
-    worker.add_command(click.command(name, help=text)(command))
+    worker.add_command(click.command(name, cls=CliCommand, help=text)(command))
 
 
 _add(

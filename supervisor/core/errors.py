@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+_WORD_BEGIN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 EXIT_OK = 0
 EXIT_FAILED = 1  # forced stop or runtime failure
@@ -20,9 +23,26 @@ EXIT_CONFIG = 78
 
 
 class TenureError(Exception):
-    """Base of every error that Tenure raises on purpose."""
+    """Base of every error that Tenure raises on purpose.
+
+    ``code`` is a stable name for programs, made of the class's own; ``http_status`` what the API answers with.
+    """
 
     exit_code = EXIT_FAILED
+    http_status = 500
+    is_retryable = False
+    """Whether the same call may succeed a moment later, with nothing changed by anybody."""
+
+    ends_run = False
+    """Whether every further attempt of a run that ends with it would meet it again: then there is none."""
+
+    code = "tenure"
+
+    def __init_subclass__(cls) -> None:
+        """Name the class for programs: ``UnknownJobError`` is ``unknown_job``."""
+        super().__init_subclass__()
+        if "code" not in vars(cls):
+            cls.code = _WORD_BEGIN.sub("_", cls.__name__.removesuffix("Error")).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +90,26 @@ class CannotCreateError(TenureError):
 class UnknownJobError(TenureError):
     """A name that no imported module registered as a job."""
 
+    http_status = 404
+
 
 class ArgumentsError(TenureError):
     """The arguments do not fit the job's signature."""
+
+    http_status = 400
 
 
 class PayloadTooLargeError(TenureError):
     """An envelope or result exceeds its cap."""
 
+    http_status = 413
+
 
 class StoreUnavailableError(TenureError):
     """Redis did not answer: down, refusing, too slow, loading or read-only. Worth a retry."""
+
+    http_status = 503
+    is_retryable = True
 
 
 class NotReplicatedError(StoreUnavailableError):
@@ -97,10 +126,13 @@ class StoreRefusedError(TenureError):
     """Redis answered no: wrong password, missing ACL right, eviction, too old. A retry will not help."""
 
     exit_code = EXIT_CONFIG
+    http_status = 502
 
 
 class FencedError(TenureError):
     """A write carried a term that is not the one in Redis; another term was granted since."""
+
+    http_status = 409
 
     def __init__(self, *, operation: str, epoch: int, current_epoch: int) -> None:
         super().__init__(

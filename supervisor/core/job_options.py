@@ -51,7 +51,7 @@ class Options:
     delivery: str
     start_deadline: float | str | None
     unique: bool | str
-    concurrency: int | tuple[str, int] | None
+    concurrency: int | tuple[str, int] | tuple[str, int, str] | None
     rate: str | tuple[str, str] | None
 
     def fields(self) -> dict[str, Any]:
@@ -116,10 +116,17 @@ class Options:
             if not fields["unique"]:
                 raise ValueError("unique must not be empty: True for all arguments, or a pattern such as '{customer}'")
         if self.concurrency is not None:
-            pattern, most = self.concurrency if isinstance(self.concurrency, tuple) else ("", self.concurrency)
+            given = self.concurrency if isinstance(self.concurrency, tuple) else ("", self.concurrency)
+            pattern, most, policy = (*given, "queue", "queue")[:3]
+            if len(given) > 3 or policy not in {"queue", "replace"}:
+                raise ValueError(
+                    f"concurrency must be a number, (key, number) or (key, number, 'replace'), "
+                    f"got {self.concurrency!r}; a newer run that is left out, instead of waiting, is unique="
+                )
             if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= CONCURRENCY_MAX:
                 raise ValueError(f"concurrency must be 1 to {CONCURRENCY_MAX} runs, got {most!r}")
             fields |= {"concurrency": _pattern("concurrency", pattern), "concurrency_max": most}
+            fields |= {"concurrency_replaces": policy == "replace"}
         if self.rate is not None:
             pattern, text = self.rate if isinstance(self.rate, tuple) else ("", self.rate)
             count, per_ms = _rate(text)

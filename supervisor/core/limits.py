@@ -2,7 +2,7 @@
 
 A key is a pattern over the arguments of the run, such as ``{tenant}``, resolved when the run is packed. It belongs to
 its job: two jobs never share one. Limits travel in front of a run's envelope as a header that the scripts read:
-``[u<key>;c<max>:<key>;r<count>/<per_ms>:<key>]``, each part only where the limit is set.
+``[p<length>;u<key>;c<max>:<key>;x;r<count>/<per_ms>:<key>]``, each part only where there is one.
 
 Guarantees
     Equal arguments give equal keys, on every machine. A key is 1 to 128 characters of ``A-Z a-z 0-9 . _ : / @ -``,
@@ -41,17 +41,22 @@ class Limits:
     unique: str = ""
     concurrency: str = ""
     concurrency_max: int = 0
+    is_replacing: bool = False
     rate: str = ""
     rate_count: int = 0
     rate_per_ms: int = 0
 
-    def header(self) -> str:
-        """Return what stands in front of the envelope; empty where there is no limit."""
-        parts = []
+    def header(self, above: int = 0) -> str:
+        """Return what stands in front of the envelope; empty where there is no limit.
+
+        Args:
+            above: no limit, but it stands there too: how much of the run's id is that of the run which counts it.
+        """
+        parts = [f"p{above}"] if above else []
         if self.unique:
             parts.append(f"u{self.unique}")
         if self.concurrency:
-            parts.append(f"c{self.concurrency_max}:{self.concurrency}")
+            parts += [f"c{self.concurrency_max}:{self.concurrency}", *(["x"] if self.is_replacing else [])]
         if self.rate:
             parts.append(f"r{self.rate_count}/{self.rate_per_ms}:{self.rate}")
         return f"[{';'.join(parts)}]" if parts else ""
@@ -74,6 +79,7 @@ def limits_of(template: Template) -> Limits:
         unique=_key(template, template.unique) if template.unique else "",
         concurrency=_key(template, template.concurrency) if is_limited else "",
         concurrency_max=template.concurrency_max if is_limited else 0,
+        is_replacing=is_limited and template.concurrency_replaces,
         rate=_key(template, template.rate) if is_rated else "",
         rate_count=template.rate_count if is_rated else 0,
         rate_per_ms=template.rate_per_ms if is_rated else 0,

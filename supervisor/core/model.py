@@ -33,8 +33,9 @@ class Outcome(StrEnum):
     DEAD = "dead"  # given up, kept for inspection
     GIVEBACK = "giveback"  # not started: back to the head of the queue, nothing charged
     EXPIRED = "expired"  # not started in time: it ends, and nothing failed
-    REPLACED = "replaced"  # asked to stop in favour of a newer run of its schedule
+    REPLACED = "replaced"  # asked to stop in favour of a newer run, of its schedule or with its concurrency key
     CANCELLED = "cancelled"  # a person asked for its end
+    REJECTED = "rejected"  # a hook said no: nothing failed, and it is not tried again
 
 
 class Release(StrEnum):
@@ -65,9 +66,11 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unique: str = ""  # at most one unfinished run with this key; "*": all arguments make the key
     concurrency: str = ""  # at most ``concurrency_max`` runs with this key execute at once
     concurrency_max: int = 0  # 0: no limit
+    concurrency_replaces: bool = False  # where all slots are taken, the oldest run gives way to a newer one
     rate: str = ""  # at most ``rate_count`` runs with this key start within ``rate_per_ms``
     rate_count: int = 0  # 0: no limit
     rate_per_ms: int = 0
+    profile: str = ""  # whose hooks stand around it; empty: those of ``default``
 
     @property
     def soft_after_s(self) -> float:
@@ -115,6 +118,19 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     until_ms: int | None = None
 
 
+class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A bounded question that the leader asks about each due time; which of the fields count depends on the hook."""
+
+    hook: str
+    timezone: str = ""  # empty: the schedule's
+    exclude: tuple[Exclusion, ...] = ()
+    days: tuple[int, ...] = ()  # Monday is 0
+    count: int = 0
+    per_ms: int = 0
+    until_ms: int | None = None
+    reason: str = ""
+
+
 class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A schedule as Redis keeps it: enough to fire without importing any job.
 
@@ -132,7 +148,7 @@ class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     at_ms: int | None = None
     after_completion_ms: int | None = None
     when: tuple[When, ...] = ()
-    anchor: str = "epoch"  # epoch | start_at: where the grids of ``every`` begin
+    anchor: str = "epoch"  # epoch | start_at | first_seen | first_seen_hour: where the grids of ``every`` begin
     timezone: str = "UTC"
     dst_gap: str = "run"  # run | skip | shift
     dst_overlap: str = "first"  # first | last | both
@@ -160,6 +176,7 @@ class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     run_on_create: bool = False
     retain_completed_ms: int = 604_800_000
     renamed_from: str = ""
+    checks: tuple[Check, ...] = ()  # what may keep a due time from being fired
     # For people.
     labels: dict[str, str] = {}
     owner: str = ""

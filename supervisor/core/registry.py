@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ import msgspec
 from supervisor.core.errors import ArgumentsError, TenureError, UnknownJobError
 from supervisor.core.job_options import Options, placeholders
 from supervisor.core.model import Kind, Template
+from supervisor.core.policies import Given, Policies, given_of, profile_field, under
 from supervisor.core.resource import Resource
 from supervisor.core.retry import Retry
 from supervisor.core.signatures import Signature, kind_of, signature_of
@@ -49,6 +50,8 @@ class JobSpec:
     """Classes of middleware that do not stand around it."""
 
     signature: str = ""
+    given: Given = frozenset()
+    """Options that its ``@job`` said, and no profile replaces."""
 
     @property
     def name(self) -> str:
@@ -133,6 +136,7 @@ class JobSpec:
             signature=self.signature,
             required=[item.name for item in fields if item.required],
             optional=[item.name for item in fields if not item.required],
+            given=sorted(self.given),
         )
 
 
@@ -149,6 +153,7 @@ class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signature: str = ""
     required: list[str] = []
     optional: list[str] = []
+    given: list[str] = []
 
     def instantiate(self, args: Mapping[str, Any], **overrides: Any) -> Template:
         """Return the template of a run with ``args``, whose names are checked here and whose types by the worker.
@@ -178,6 +183,7 @@ class Registry:
     def __init__(self) -> None:
         self._jobs: dict[str, JobSpec] = {}
         self._by_function: dict[Callable[..., Any], JobSpec] = {}
+        self._policies: Policies = {}
 
     def add(self, spec: JobSpec) -> None:
         """Register ``spec``.
@@ -192,7 +198,18 @@ class Registry:
             )
         if known is not None:
             self._by_function.pop(known.function, None)
+        spec = self._following(spec)
         self._jobs[spec.name] = self._by_function[spec.function] = spec
+
+    def use(self, policies: Policies) -> None:
+        """Have every job, also those that come later, follow its profile."""
+        self._policies = policies
+        for spec in list(self._jobs.values()):
+            self._jobs[spec.name] = self._by_function[spec.function] = self._following(spec)
+
+    def _following(self, spec: JobSpec) -> JobSpec:
+        base = under(spec.base, spec.given, self._policies)
+        return spec if base is spec.base else replace(spec, base=base)
 
     def get(self, name: str) -> JobSpec:
         """Return the job called ``name``.
@@ -238,52 +255,51 @@ def job(
     name: str | None = None,
     *,
     queue: str = "default",
-    priority: str = "normal",
+    priority: str | None = None,
     retry: Retry | None = None,
-    timeout: float | str = 300.0,
+    timeout: float | str | None = None,
     soft_timeout: float | str | None = None,
     max_crashes: int = 3,
     result_ttl: float | str = 86_400.0,
     delivery: str = "at_least_once",
     start_deadline: float | str | None = None,
     unique: bool | str = False,
-    concurrency: int | tuple[str, int] | None = None,
+    concurrency: int | tuple[str, int] | tuple[str, int, str] | None = None,
     rate: str | tuple[str, str] | None = None,
     without: Iterable[type] = (),
+    profile: str = "default",
 ) -> Callable[[F], F]:
     """Register a function as a job; the function itself is returned unchanged, to be called in tests.
 
-    A coroutine function runs in an async pool, a plain function in a sync pool. A parameter annotated
-    ``Context`` receives the run's context, one annotated with a subclass of ``Resource`` that resource;
-    every other parameter is an argument. Durations are seconds, or texts such as ``"5m"``.
-
-    Limits hold for the whole cluster; with a key, such as ``"{customer}"``, for each value of it by itself.
+    A coroutine function runs in an async pool, a plain function in a sync pool; one that yields is a planner. A
+    parameter annotated ``Context`` or with a subclass of ``Resource`` receives that; every other one is an argument.
+    Durations are seconds, or texts such as ``"5m"``. Limits hold for the whole cluster, or for each value of a key.
 
     Args:
         name: the job's name; default ``module.function``. 1 to 128 of ``A-Z a-z 0-9 _ . : -``.
         queue: the queue its runs go to unless told otherwise.
-        priority: ``high``, ``normal`` or ``low``.
-        retry: when a failed run is tried again; default three attempts.
-        timeout: until the run is killed with its process; above 0.
-        soft_timeout: until the job is asked to stop by an exception; below ``timeout``.
-            Default: 90 % of ``timeout``, and at least 1 s before it (half of it when that is less).
+        priority: ``high``, ``normal`` or ``low``; default: the profile's, which is ``normal`` unless it says otherwise.
+        retry: when a failed run is tried again; default: the profile's, three attempts.
+        timeout: until the run is killed with its process; above 0. Default: the profile's, 300 seconds.
+        soft_timeout: until it is asked to stop by an exception. Default: 90 % of ``timeout``, at least 1 s before it.
         max_crashes: how many processes a run may take down before it is dead; at least 1.
         result_ttl: how long to keep a result that is not None, and the last progress; 0 keeps no result.
         delivery: ``at_least_once``, or ``at_most_once``: lost rather than run again.
         start_deadline: a run that did not begin so long after it could is not started; it ends expired.
         unique: at most one unfinished run with the same arguments (``True``) or the same key (a pattern).
-        concurrency: how many runs may execute at once; or (key, how many).
+        concurrency: how many runs may execute at once; or (key, how many); or (key, how many, ``replace``).
         rate: how many runs may start in a time: ``"100/m"``, ``"5/2h"``; or (key, rate).
         without: classes of middleware that do not stand around this job.
+        profile: the bundle of policies and hooks, from ``profiles:`` of the configuration, that it goes by.
 
     Raises:
         ValueError: an option is outside its range, or a key names no parameter of the function.
     """
     options = Options(
         queue=queue,
-        priority=priority,
+        priority="normal" if priority is None else priority,
         retry=retry,
-        timeout=timeout,
+        timeout=_DEFAULTS.timeout_s if timeout is None else timeout,
         soft_timeout=soft_timeout,
         max_crashes=max_crashes,
         result_ttl=result_ttl,
@@ -293,11 +309,12 @@ def job(
         concurrency=concurrency,
         rate=rate,
     )
-    return partial(_register, name, options.fields(), tuple(without))
+    given = given_of(priority=priority, retry=retry, timeout=timeout, start_deadline=start_deadline)
+    return partial(_register, name, options.fields() | {"profile": profile_field(profile)}, tuple(without), given)
 
 
-def _register(name: str | None, fields: dict[str, Any], without: tuple[type, ...], function: F) -> F:
-    registry.add(_spec(name, function, fields, without))
+def _register(name: str | None, fields: dict[str, Any], without: tuple[type, ...], given: Given, function: F) -> F:
+    registry.add(replace(_spec(name, function, fields, without), given=given))
     return function
 
 

@@ -22,9 +22,8 @@ def kind_of(job_name: str, function: Callable[..., Any]) -> Kind:
     """Return which pool runs ``function``; refuse what neither could."""
     if not inspect.isfunction(function):
         raise ValueError(f"job {job_name}: {function!r} is not a function defined with def or async def")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ValueError(f"job {job_name}: a function that yields does nothing when called; return instead")
-    return Kind.ASYNC if inspect.iscoroutinefunction(function) else Kind.SYNC
+    is_coroutine = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    return Kind.ASYNC if is_coroutine else Kind.SYNC
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def trigger_of(definition: ScheduleDef) -> Trigger:
         timezone=definition.timezone,
         dst_gap=definition.dst_gap,
         dst_overlap=definition.dst_overlap,
-        anchor_ms=definition.start_at_ms or 0 if definition.anchor == "start_at" else 0,
+        anchor_ms=0 if definition.anchor == "epoch" else definition.start_at_ms or 0,
         exclude=definition.exclude,
         start_ms=definition.start_at_ms,
         end_ms=definition.end_at_ms,

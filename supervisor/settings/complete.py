@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import os
-import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
@@ -26,11 +24,14 @@ import msgspec
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.registry import Registry, registry
+from supervisor.settings.hook_sources import problems_of
 from supervisor.settings.loader import Loaded, UnusableError, in_reading_order
 from supervisor.settings.models import Settings
 from supervisor.settings.nodes import DEFAULT_ORIGIN, format_path
+from supervisor.settings.profiles import policies_of
 from supervisor.settings.schedule_template import Fault, template_of
 from supervisor.settings.schedules import definition_of, faults_of_definition, owners
+from supervisor.settings.search_path import search_here
 
 
 def import_jobs(modules: Sequence[str], origins: Mapping[str, str] | None = None) -> list[Problem]:
@@ -40,10 +41,7 @@ def import_jobs(modules: Sequence[str], origins: Mapping[str, str] | None = None
         modules: their names.
         origins: where each setting was written, as in ``Loaded.origins``.
     """
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds texts
-        # A command installed as a script does not search the current directory, where users keep
-        # their jobs. Last, so that nothing in it replaces an installed module.
-        sys.path.append(os.getcwd())  # noqa: PTH109
+    search_here()
     problems: list[Problem] = []
     for index, module in enumerate(modules):
         path = format_path(("jobs", index))
@@ -92,13 +90,16 @@ def complete(loaded: Loaded, known: Registry = registry) -> tuple[ScheduleDef, .
     Raises:
         ConfigError: with everything about jobs, arguments and queues that does not fit.
     """
-    problems: list[Problem] = []
+    profiles = loaded.settings.profiles
+    known.use(policies_of(profiles))
+    problems = problems_of(loaded, known)
     definitions: list[ScheduleDef] = []
     for name, schedule in loaded.settings.schedules.items():
-        template, faults = template_of(name, schedule, known, has_secrets=_has_secrets(name, loaded))
+        secret = _has_secrets(name, loaded)
+        template, faults = template_of(name, schedule, known, has_secrets=secret, profiles=profiles)
         if template is not None:
             problems += _unserved_schedule(name, template, loaded)
-            definition = definition_of(name, schedule, template)
+            definition = definition_of(name, schedule, template, profiles)
             faults = faults_of_definition(definition)
             definitions.append(definition)
         problems += (_problem(name, fault, loaded) for fault in faults)
@@ -118,10 +119,12 @@ def with_late_problems(error: UnusableError, known: Registry = registry) -> Conf
         return error
     problems = import_jobs(loaded.settings.jobs, loaded.origins)
     schedules = {} if problems else loaded.settings.schedules
+    problems += [] if problems else problems_of(loaded, known)
     wrong = owners((problem.path for problem in error.problems), schedules)
     for name, schedule in schedules.items():
         if name not in wrong:
-            _, faults = template_of(name, schedule, known, has_secrets=_has_secrets(name, loaded))
+            secret = _has_secrets(name, loaded)
+            _, faults = template_of(name, schedule, known, has_secrets=secret, profiles=loaded.settings.profiles)
             problems += (_problem(name, fault, loaded) for fault in faults)
     known_paths = {problem.path for problem in error.problems}
     late = [problem for problem in problems if problem.path not in known_paths]

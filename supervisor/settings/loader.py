@@ -22,10 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.errors import ConfigError, Problem
+from supervisor.settings.deprecations import Notice, of_flags, of_variables, renamed
+from supervisor.settings.foreign import Conversion, FileLayers, Foreign, foreign_environment
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.models import Settings
 from supervisor.settings.nodes import DEFAULT_ORIGIN, Node, format_path, merge, wrap
-from supervisor.settings.overrides import apply_environment, apply_flags
+from supervisor.settings.overrides import apply_environment, apply_flags, is_setting, option_of
+from supervisor.settings.profiles import expanded
 from supervisor.settings.shape import Shape, settings_shape
 from supervisor.settings.validation import conform, validate
 from supervisor.settings.yaml_source import read_file
@@ -47,6 +50,12 @@ class Loaded:
     files: tuple[Path, ...]
     """Every file read, in the order of precedence."""
 
+    notices: tuple[Notice, ...] = ()
+    """Old names that were used."""
+
+    conversion: Conversion | None = None
+    """What files of another format became, before variables and flags."""
+
     def origin(self, *path: str | int) -> str:
         """Return where a setting was written, or the nearest section around it that was."""
         for length in range(len(path), 0, -1):
@@ -64,13 +73,16 @@ class UnusableError(ConfigError):
         self.partial = partial
 
 
-def load(*, files: Sequence[Path], environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+def load(
+    *, files: Sequence[Path], environ: Mapping[str, str], flags: Mapping[str, object], compat: str | None = None
+) -> Loaded:
     """Return the configuration.
 
     Args:
         files: YAML files, or directories whose ``*.yaml`` are read by name.
         environ: the environment; only ``TENURE_…`` variables are settings, all serve ``${env:…}``.
         flags: values by path, such as ``{"web.port": "8080"}``; texts are read like variables.
+        compat: the format of files that are not native: ``cloudforet``, or None unless a file says so itself.
 
     Raises:
         UnusableError: with every problem found.
@@ -78,7 +90,9 @@ def load(*, files: Sequence[Path], environ: Mapping[str, str], flags: Mapping[st
     shape = settings_shape()
     problems: list[Problem] = []
     found = discover(files, problems)
-    root = _read_files(found, shape, problems)
+    notices: list[Notice] = []
+    layers = _read_files(found, shape, problems, notices, Foreign(compat, environ, flags))
+    root, found = layers.root, layers.files
     if "workers" not in root.value:
         # Files name all pools or none. Variables and flags may adjust the default ones by id.
         defaults = Settings().model_dump(mode="json", by_alias=True, include={"workers"})
@@ -89,12 +103,18 @@ def load(*, files: Sequence[Path], environ: Mapping[str, str], flags: Mapping[st
     problems += more
     root, more = interpolate(root, shape, environ)
     problems += more
+    root = expanded(root, shape)
     settings, more = validate(root, shape, [problem.path for problem in problems if problem.path])
     problems += more
     loaded = None
     if settings is not None:
         references = {path: node.source for path, node in root.walk() if node.source is not None}
-        loaded = Loaded(settings.with_references(references), _origins(root), found)
+        notices += of_variables(name for name, value in environ.items() if is_setting(name, value))
+        notices += of_flags({key: option_of(key, value) for key, value in flags.items()})
+        settings = settings.with_references(references, deprecated=len(notices))
+        loaded = Loaded(settings, _origins(root), found, tuple(notices), layers.conversion)
+    if layers.conversion is not None:
+        problems = [layers.conversion.original(problem) for problem in problems]
     if problems or loaded is None:
         raise UnusableError(in_reading_order(problems, found), loaded)
     return loaded
@@ -130,17 +150,25 @@ def _yaml_files(directory: Path) -> list[Path]:
     return sorted(entry for entry in entries if not entry.name.startswith(".") and not entry.is_dir())
 
 
-def _read_files(files: Sequence[Path], shape: Shape, problems: list[Problem]) -> Node:
-    root = Node({}, DEFAULT_ORIGIN)
-    for file in files:
-        parsed = read_file(file)
-        problems += parsed.problems
-        if parsed.root is None:
-            continue
-        layer, more = conform(parsed.root, shape)
+def _read_files(
+    files: tuple[Path, ...], shape: Shape, problems: list[Problem], notices: list[Notice], foreign: Foreign
+) -> FileLayers:
+    parsed = [] if foreign.compat else [read_file(file) for file in files]
+    converted = foreign.convert(files, [each.root for each in parsed], problems)
+    if converted is None:
+        problems += [problem for each in parsed for problem in each.problems]
+        native, root = [each.root for each in parsed if each.root is not None], Node({}, DEFAULT_ORIGIN)
+    else:
+        problems += converted.problems
+        native, root = list(converted.native), converted.root
+    for document in native:
+        layer, more = conform(renamed(document, shape, notices, problems), shape)
         problems += more
         root = merge(root, layer, shape) or root
-    return root
+    if converted is None:
+        return FileLayers(root, files)
+    root, said = converted.with_own_jobs(root), (*converted.notices, *foreign.notices())
+    return FileLayers(foreign_environment(root, foreign.environ), converted.files, Conversion(root, said))
 
 
 def in_reading_order(problems: Sequence[Problem], files: Sequence[Path]) -> list[Problem]:

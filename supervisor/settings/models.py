@@ -24,10 +24,18 @@ from pydantic import (
     model_serializer,
 )
 
+from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
+from supervisor.settings.cloudforet_settings import CloudforetSettings
 from supervisor.settings.durations import Seconds
+from supervisor.settings.event_settings import EventSettings
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
+from supervisor.settings.metrics_settings import MetricsSettings
+from supervisor.settings.pipeline_settings import Profiles, Webhooks, default_profiles
+from supervisor.settings.plugin_settings import PLUGINS_MAX, PluginName, PluginSettings
+from supervisor.settings.queue_settings import QueueSettings
 from supervisor.settings.schedule_settings import SchedulerSettings, ScheduleSettings
-from supervisor.settings.section import NAME, ModuleName, Path, PoolName, QueueName, ScheduleId, Section
+from supervisor.settings.section import NAME, FeatureName, ModuleName, Path, PoolName, QueueName, ScheduleId, Section
+from supervisor.settings.web_settings import WebSettings
 
 CONCURRENCY_MAX = 200
 PREFETCH_MAX = 64
@@ -131,8 +139,9 @@ class ElectionSettings(Section):
     participate: bool = True
     """``false``: this replica only works. It never leads, and shows as no candidate."""
 
-    presence: bool = False
-    """Notice the death of a leader's process by the end of its connection, long before its lease ends."""
+    presence: bool | None = None
+    """Notice the death of a leader's process by the end of its connection, long before its lease ends. Unset: as
+    the feature FastCrashDetection says, which is off by default."""
 
     presence_poll_s: Seconds = Field(default=0.5, ge=0.1, le=60)
     """Time between two looks of a standby at whether the leader's connection is there."""
@@ -184,22 +193,6 @@ class PoolSettings(Section):
     """Replace a process about so long after its start. Unset: never."""
 
 
-class QueueSettings(Section):
-    """What queues keep, and how worker sessions are judged. Must be equal on all replicas."""
-
-    session_lease_s: Seconds = Field(default=15.0, ge=1, le=600)
-    """How long a worker process of a vanished replica keeps its runs."""
-
-    beat_period_s: Seconds = Field(default=3.0, ge=0.2, le=60)
-    """Time between two session beats; at most a third of session_lease."""
-
-    history: int = Field(default=10_000, ge=0, le=1_000_000)
-    """How many finished runs each queue remembers."""
-
-    dead: int = Field(default=10_000, ge=1, le=1_000_000)
-    """How many dead runs each queue keeps."""
-
-
 class SupervisionSettings(Section):
     """How children are started, watched and stopped."""
 
@@ -218,16 +211,6 @@ class SupervisionSettings(Section):
     stop_timeout_s: Seconds | None = Field(default=None, ge=1)
     """How long what started the tree waits before it kills it: ``terminationGracePeriodSeconds``, docker's
     stop timeout. Set it beside those, and a grace that does not fit is refused. Unset: not checked."""
-
-
-class WebSettings(Section):
-    """The HTTP endpoint: health, metrics, status."""
-
-    host: str = "127.0.0.1"
-    """Address to bind. ``0.0.0.0`` in a container."""
-
-    port: int = Field(default=8080, ge=0, le=65535)
-    """Port to bind; 0 lets the kernel choose, and the log says which."""
 
 
 class LogSettings(Section):
@@ -276,6 +259,15 @@ class Settings(Section):
     jobs: tuple[ModuleName, ...] = Field(default=(), max_length=1000)
     """Modules to import at start; their ``@job`` functions become runnable."""
 
+    plugins: dict[PluginName, PluginSettings] = Field(default_factory=dict, max_length=PLUGINS_MAX)
+    """Plugins by name, run by the jobs ``plugin.run`` and ``plugin.plan``. See docs/plugins.md."""
+
+    profiles: Profiles = Field(default_factory=default_profiles)
+    """Policies and hooks by name; a job or a schedule picks one by ``profile``. See docs/pipeline.md."""
+
+    webhooks: Webhooks = Field(default_factory=dict)
+    """Hooks that are asked over HTTP, by name."""
+
     schedules: dict[ScheduleId, ScheduleSettings] = Field(default_factory=dict, max_length=100_000)
     """Schedules by id."""
 
@@ -289,21 +281,47 @@ class Settings(Section):
     """How children are started, watched and stopped."""
 
     web: WebSettings = WebSettings()
-    """The HTTP endpoint: health, metrics, status."""
+    """The HTTP endpoint: health, metrics, status, events, the API."""
+
+    events: EventSettings = EventSettings()
+    """What happened that people wait to be told: who leads, what failed. See docs/events.md."""
 
     log: LogSettings = LogSettings()
     """What the log looks like."""
 
+    cloudforet: CloudforetSettings = CloudforetSettings()
+    """For services that came from Cloudforet: where their classes are, their token, their queues."""
+
+    features: dict[FeatureName, bool] = Field(default_factory=dict, max_length=100)
+    """Features to switch on or off by name, such as ``{FastCrashDetection: true}``; AllAlpha and AllBeta stand for
+    those of a stage. ``tenure run --help`` lists them."""
+
+    metrics: MetricsSettings = MetricsSettings()
+    """Which metrics there are, and how many series they may have."""
+
     _references: dict[Path, str] = PrivateAttr(default_factory=dict)
+    _deprecated: int = PrivateAttr(default=0)
 
     @property
     def references(self) -> Mapping[Path, str]:
         """The settings whose value came from ``${file:…}`` or ``${env:…}``: path to the text as written."""
         return dict(self._references)
 
-    def with_references(self, references: Mapping[Path, str]) -> Settings:
+    @property
+    def deprecated(self) -> int:
+        """How many old names were used to write these settings."""
+        return self._deprecated
+
+    @property
+    def has_presence(self) -> bool:
+        """Whether leaders show that they live by a connection, and standbys look at it."""
+        presence = self.election.presence
+        return is_enabled(FAST_CRASH_DETECTION, self.features) if presence is None else presence
+
+    def with_references(self, references: Mapping[Path, str], *, deprecated: int = 0) -> Settings:
         """Return these settings, knowing which of their values must never be shown."""
         copy = self.model_copy()
+        copy._deprecated = deprecated  # noqa: SLF001 - as below
         copy._references = dict(references)  # noqa: SLF001 - a copy of our own class
         return copy
 

@@ -16,13 +16,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from supervisor.core.errors import Problem
+from supervisor.settings.deprecations import flag_path, variable_path
 from supervisor.settings.nodes import Node, at, format_path, merge, parse_path, wrap
 from supervisor.settings.shape import Shape, ShapeKind
 from supervisor.settings.validation import conform
 from supervisor.settings.yaml_source import parse_text
 
 PREFIX = "TENURE_"
-_OTHERS = frozenset({"TENURE_CONFIG", "TENURE_RUN_ID", "TENURE_ATTEMPT", "TENURE_SCHEDULE", "TENURE_NOMINAL"})
+_OTHERS = frozenset(
+    {
+        "TENURE_CONFIG",
+        "TENURE_COMPAT",
+        "TENURE_MODULE_PATH",
+        "TENURE_RUN_ID",
+        "TENURE_ATTEMPT",
+        "TENURE_SCHEDULE",
+        "TENURE_NOMINAL",
+    }
+)
 """No settings, but ours: where the configuration is, and what ``shell.command`` tells its command."""
 
 _JOBS_PREFIX = "TENURE_JOBS_"
@@ -69,7 +80,7 @@ def apply_environment(base: Node, shape: Shape, environ: Mapping[str, str]) -> t
     for name in sorted(environ):
         if not is_setting(name, environ[name]):
             continue
-        path = _variable_path(name, base, shape)
+        path = variable_path(name) or _variable_path(name, base, shape)
         if path is None:
             problems.append(_unknown_variable(name, shape))
         else:
@@ -83,15 +94,20 @@ def apply_flags(base: Node, shape: Shape, flags: Mapping[str, object]) -> tuple[
     problems: list[Problem] = []
     overrides: list[Override] = []
     for key, given in flags.items():
-        origin = given.option if isinstance(given, Flag) else f"--set {key}"
+        origin = option_of(key, given)
         value = given.value if isinstance(given, Flag) else given
-        path = parse_path(key)
+        path = flag_path(key) or parse_path(key)
         if path is None or not _exists(path, shape):
             problems.append(_unknown_flag(origin, key, shape))
         else:
             overrides.append(Override(path, origin, value))
     root, more = _apply(base, shape, overrides)
     return root, [*problems, *more]
+
+
+def option_of(key: str, given: object) -> str:
+    """Return the option that gave a value, as problems name it."""
+    return given.option if isinstance(given, Flag) else f"--set {key}"
 
 
 def _apply(base: Node, shape: Shape, overrides: list[Override]) -> tuple[Node, list[Problem]]:

@@ -30,8 +30,10 @@ Durations: 250ms, 15s, 5m, 2h, 7d and sums such as 1h30m. Keys that start with x
 Secrets: ${file:/run/secrets/redis} and ${env:REDIS_PASSWORD} work in every value and are never printed; $${ is a
 literal ${. `tenure config validate` lists every problem, `tenure config show --sources` what is in effect and why.
 """
-_EXAMPLE_ID = "token-cleanup"
-_EXAMPLE: Mapping[str, Any] = {"job": "identity.token_cleanup", "every": "10m", "args": {"batch": 500}}
+_EXAMPLES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "schedules": ("token-cleanup", {"job": "identity.token_cleanup", "every": "10m", "args": {"batch": 500}}),
+    "plugins": ("aws-ec2", {"module": "acme.aws:AwsEc2", "options": {"regions": ["eu-1"]}}),
+}
 _EXAMPLE_CRON = '# cron: "30 2 * * *"  # instead of every'
 _BOUNDS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
 
@@ -42,16 +44,9 @@ def default_file() -> str:
     blocks = [_comment(paragraph) for paragraph in _HEADER.split("\n\n")]
     for key, shape in settings_shape().children.items():
         blocks.append(list(_entry(key, shape, defaults[key])))
-    blocks.append([f"# {line}".rstrip() for line in _example()])
-    return "\n".join("\n".join(block) + "\n" for block in _joined(blocks))
-
-
-def _joined(blocks: list[list[str]]) -> list[list[str]]:
-    """Keep the example of a schedule with the schedules."""
-    *rest, example = blocks
-    place = next(index for index, block in enumerate(rest) if block[-1].startswith("schedules:"))
-    rest[place] = [*rest[place], *example]
-    return rest
+        if key in _EXAMPLES:
+            blocks[-1] += [f"# {line}".rstrip() for line in _example(key)]
+    return "\n".join("\n".join(block) + "\n" for block in blocks)
 
 
 def _entry(key: str, shape: Shape, default: Any, indent: str = "") -> Iterator[str]:
@@ -77,20 +72,21 @@ def _table_entry(name: str, shape: Shape, values: Mapping[str, Any], indent: str
             yield f"{indent}  {key}: {inline_yaml(values[key])}"
 
 
-def _example() -> Iterator[str]:
-    shape = settings_shape().children["schedules"].item
+def _example(table: str) -> Iterator[str]:
+    shape = settings_shape().children[table].item
     assert shape is not None
-    yield "schedules:"
-    yield f"  {_EXAMPLE_ID}:"
+    name, values = _EXAMPLES[table]
+    yield f"{table}:"
+    yield f"  {name}:"
     for key, child in shape.children.items():
-        if key == "cron":
+        if (table, key) == ("schedules", "cron"):
             yield from _comment(_explanation(child), "    ")
             yield f"    {_EXAMPLE_CRON}"
             continue
         default = child.info.get_default(call_default_factory=True) if child.info is not None else None
         if child.is_duration and default is not None:
             default = format_duration(default)
-        yield from _entry(key, child, _EXAMPLE.get(key, default), "    ")
+        yield from _entry(key, child, values.get(key, default), "    ")
 
 
 def _explanation(shape: Shape) -> str:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from supervisor.core import features
 from supervisor.core.restart import NS
 from supervisor.core.shutdown import BOUND_AFTER_GRACE_NS
+from supervisor.settings.cloudforet_rules import bridge_violations
 from supervisor.settings.durations import format_duration
 from supervisor.settings.masking import EMBEDDED, MASK
 from supervisor.settings.models import Durability, RedisSettings, Settings
+from supervisor.settings.pipeline_rules import faults_of_pipeline
+from supervisor.settings.plugin_settings import broken_rules
 from supervisor.settings.redis_url import RedisUrlError, Topology, parse_redis_url
 from supervisor.settings.schedule_rules import faults_of_set
 from supervisor.settings.violation import Violation
@@ -30,7 +34,11 @@ def violations(settings: Settings) -> Iterator[Violation]:
     yield from _pools(settings)
     yield from _supervision(settings)
     yield from _jobs(settings)
+    yield from bridge_violations(settings)
+    yield from _features(settings)
+    yield from faults_of_pipeline(settings)
     yield from faults_of_set(settings.schedules)
+    yield from broken_rules(settings.plugins)
 
 
 def _election(settings: Settings) -> Iterator[Violation]:
@@ -58,7 +66,7 @@ def _election(settings: Settings) -> Iterator[Violation]:
             f"({format_duration(election.renew_period_s)})",
             "shorten it: a renewal must end before the next is due",
         )
-    if election.presence and 2 * election.presence_poll_s > election.lease_duration_s + _EPSILON:
+    if settings.has_presence and 2 * election.presence_poll_s > election.lease_duration_s + _EPSILON:
         yield Violation(
             (("election", "presence_poll"), ("election", lease)),
             f"{format_duration(election.presence_poll_s)} is more than half of lease_duration "
@@ -162,6 +170,11 @@ def _supervision(settings: Settings) -> Iterator[Violation]:
             f"{format_duration(BOUND_AFTER_GRACE_NS / NS)}, which is {format_duration(needed_s)}",
             "jobs would be killed in the middle; shorten grace, or let the tree be waited for longer",
         )
+
+
+def _features(settings: Settings) -> Iterator[Violation]:
+    for fault in features.faults(settings.features):
+        yield Violation((("features", fault.name),), fault.message, fault.remedy)
 
 
 def _jobs(settings: Settings) -> Iterator[Violation]:

@@ -18,6 +18,7 @@ from enum import Enum, auto
 from supervisor.core.errors import Problem
 from supervisor.settings.loader import Loaded
 from supervisor.settings.models import PoolSettings, Settings, WorkerKind
+from supervisor.settings.section import Section
 
 NAMED_MAX = 20
 """At most so many changed settings are told by name."""
@@ -33,6 +34,7 @@ class Effect(Enum):
     SCHEDULER = auto()  # the scheduler process is started afresh
     PARENT = auto()  # the parent judges children by it from now on
     POOLS = auto()  # every worker process is replaced, its successor first
+    WEB = auto()  # the web child is started afresh, as after any reload
     LOG = auto()  # every process writes its log by it
     POOL = auto()  # one pool follows; see POOL_EFFECTS
 
@@ -54,6 +56,9 @@ EFFECTS = {
     "election": Effect.RESTART,
     "workers": Effect.POOL,
     "jobs": Effect.POOLS,
+    "plugins": Effect.POOLS,
+    "profiles": Effect.POOLS,  # and what they change of schedules is compared with these
+    "webhooks": Effect.POOLS,
     "schedules": Effect.SCHEDULES,
     "scheduler": Effect.SCHEDULER,
     "queues": Effect.RESTART,
@@ -62,10 +67,28 @@ EFFECTS = {
     "supervision.backoff_max": Effect.PARENT,
     "supervision.stop_timeout": Effect.PARENT,
     "supervision.hang_timeout": Effect.POOLS,  # and the parent: workers keep their waits for Redis below it
-    "web": Effect.RESTART,
+    "web.host": Effect.RESTART,
+    "web.port": Effect.RESTART,
+    "web.tokens_file": Effect.WEB,
+    "web.reads": Effect.WEB,
+    "web.tls_cert_file": Effect.WEB,
+    "web.tls_key_file": Effect.WEB,
+    "web.grpc_port": Effect.WEB,
+    "events.runs": Effect.POOLS,
+    "events.kept": Effect.WEB,
+    "events.webhook_url": Effect.WEB,
+    "events.webhook_token": Effect.WEB,
+    "events.webhook_level": Effect.WEB,
+    "events.webhook_timeout": Effect.WEB,
+    "features": Effect.RESTART,
+    "metrics": Effect.RESTART,
     "log.level": Effect.LOG,
     "log.format": Effect.LOG,
     "log.file": Effect.RESTART,
+    "cloudforet.packages": Effect.POOLS,
+    "cloudforet.token": Effect.POOLS,
+    "cloudforet.queues": Effect.RESTART,  # the agent fills queues from lists, and is not replaced
+    "cloudforet.config": Effect.POOLS,
 }
 """By setting, or by section where all of its settings have the same effect."""
 
@@ -145,7 +168,7 @@ def _changed(running: Settings, wanted: Settings) -> Iterator[Path]:
         before, after = getattr(running, name), getattr(wanted, name)
         if before == after:
             continue
-        if name in EFFECTS and name in {"version", "cluster", "replica", "data_dir", "workers", "jobs", "schedules"}:
+        if not isinstance(after, Section):
             yield (name,)
             continue
         assert isinstance(after, type(before)), info

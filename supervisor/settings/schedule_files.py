@@ -10,7 +10,8 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -91,6 +92,21 @@ def read_entries(raw: bytes, *, name: str, form: Format | None = None) -> Entrie
         except (msgspec.DecodeError, RecursionError) as error:
             return Entries({}, (Problem(name, "", f"is not JSON: {error}"),))
     return _yaml(raw, name)
+
+
+def read_all(files: Sequence[tuple[str, bytes]], *, form: Format | None = None) -> Entries:
+    """Return the schedules of several files, each with its name; an id that two of them hold is a problem."""
+    schedules: list[Mapping[str, Any]] = []
+    problems: list[Problem] = []
+    holder: dict[str, str] = {}
+    for name, raw in files:
+        entries = read_entries(raw, name=name, form=form)
+        problems += entries.problems
+        twice = [each for each in entries.schedules if each in holder]
+        problems += [Problem(name, each, f"is in {holder[each]} as well", "keep one of them") for each in twice]
+        holder.update(dict.fromkeys(entries.schedules, name))
+        schedules.insert(0, entries.schedules)  # a ChainMap is walked from its last mapping on
+    return Entries(ChainMap(*schedules) if len(schedules) > 1 else (schedules or [{}])[0], tuple(problems))  # type: ignore[arg-type]
 
 
 def _yaml(raw: bytes, name: str) -> Entries:

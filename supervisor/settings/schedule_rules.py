@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from supervisor.core.cron import CronError, compile_cron
 from supervisor.core.cron_fields import interval_of, split_zone
+from supervisor.core.model import Exclusion
 from supervisor.core.zones import UnknownZoneError, zone
 from supervisor.settings.durations import parse_duration
 from supervisor.settings.instants import is_date, parse_day, parse_instant
@@ -52,7 +53,7 @@ def faults_of(name: str, schedule: ScheduleSettings) -> list[Violation]:
     _order(path, schedule, bounds, timezone, faults)
     for index, item in enumerate(schedule.exclude):
         _exclusion((*path, "exclude", index), item, timezone, name, faults)
-    if schedule.buffer_limit is not None and schedule.overlap != "buffer_all":
+    if schedule.buffer_limit is not None and schedule.overlap not in {"buffer_all", None}:
         faults.add((*path, "buffer_limit"), f"has no effect on overlap: {schedule.overlap}", "use overlap: buffer_all")
     return faults
 
@@ -104,11 +105,13 @@ def _triggers(path: Path, schedule: ScheduleSettings, timezone: str, seed: str, 
             faults.add((*place, "timezone"), "is for cron only", "remove it")
         if own is not None:
             _trigger(place, when, own, seed, faults)
-    if schedule.anchor == "start_at":
-        if schedule.start_at is None:
+    if schedule.anchor != "epoch":
+        if schedule.anchor == "start_at" and schedule.start_at is None:
             faults.add((*path, "anchor"), "is start_at, which is not set", "set start_at, or remove anchor")
         elif not has_grid:
             faults.add((*path, "anchor"), "has no effect without every", "remove it")
+        elif schedule.anchor != "start_at" and schedule.start_at is not None:
+            faults.add((*path, "anchor"), f"is {schedule.anchor}, and start_at says another", "remove one of them")
 
 
 def _named(entry: ScheduleSettings | WhenSettings) -> list[str]:
@@ -195,6 +198,29 @@ def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faul
             faults.add(path, "has only one end", "give both from and until; or use start_at, end_at")
         elif edges[0] is not None and edges[1] is not None and edges[0][0] >= edges[1][1]:
             faults.add((*path, "until"), f"{item.until} lies before from, {item.from_}", "swap them")
+
+
+def exclusion_faults(path: Path, item: ExcludeSettings, timezone: str, seed: str = "") -> list[Violation]:
+    """Return what is wrong with one stretch of time that is left out.
+
+    Args:
+        path: where it was written.
+        item: the stretch.
+        timezone: in which it is read.
+        seed: for ``H`` in an expression.
+    """
+    faults = _Faults()
+    _exclusion(path, item, timezone, seed, faults)
+    return faults
+
+
+def exclusion_of(item: ExcludeSettings, timezone: str) -> Exclusion:
+    """Return one stretch of time that is left out as Redis keeps it. It must have no faults."""
+    if item.cron is not None:
+        return Exclusion(cron=item.cron.strip())
+    from_text = item.date or item.from_ or ""
+    until_text = item.date or item.until or ""
+    return Exclusion(from_ms=edge_of(from_text, timezone)[0], until_ms=edge_of(until_text, timezone)[1])
 
 
 def _edge(path: Path, text: str, timezone: str, faults: _Faults, *, is_day: bool = False) -> tuple[int, int] | None:

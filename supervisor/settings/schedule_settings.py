@@ -9,6 +9,7 @@ from pydantic import Field, GetJsonSchemaHandler, StringConstraints, model_valid
 from pydantic_core import CoreSchema
 
 from supervisor.settings.durations import Seconds
+from supervisor.settings.pipeline_settings import ProfileName
 from supervisor.settings.section import SCHEDULE_ID, QueueName, Section
 
 _DAY_S = 86_400.0
@@ -85,14 +86,18 @@ class ScheduleSettings(Section):
     job: str
     """Name of a job that a module listed under ``jobs`` registers."""
 
+    profile: ProfileName | None = None
+    """Policies and hooks, of those under ``profiles``; default: the job's."""
+
     every_s: Seconds | None = Field(default=None, ge=0.1, le=_LONG_S)
     """Interval. Anchored to 1970-01-01T00:00Z, so it neither drifts nor restarts its phase."""
 
     phase_s: Seconds = Field(default=0.0, ge=0, le=_LONG_S)
     """Shifts the grid of ``every``: 1h with phase 5m is five past each hour."""
 
-    anchor: Literal["epoch", "start_at"] = "epoch"
-    """Where the grid of ``every`` begins."""
+    anchor: Literal["epoch", "start_at", "first_seen", "first_seen_hour"] = "epoch"
+    """Where the grid of ``every`` begins. ``first_seen``: when the cluster first saw this schedule, which Redis keeps;
+    ``first_seen_hour``: at the full hour before that."""
 
     cron: Text | None = None
     """Five fields: minute hour day-of-month month day-of-week; or six, with seconds in front. See docs/schedules.md."""
@@ -133,8 +138,8 @@ class ScheduleSettings(Section):
     jitter_mode: Literal["fixed", "per_fire"] = "fixed"
     """``fixed``: always by the same part; ``per_fire``: by another for each due time."""
 
-    overlap: Literal["skip", "allow", "buffer_one", "buffer_all", "cancel_other", "terminate_other"] = "skip"
-    """What a due run does while an earlier one of the same schedule is unfinished."""
+    overlap: Literal["skip", "allow", "buffer_one", "buffer_all", "cancel_other", "terminate_other"] | None = None
+    """What a due run does while an earlier one of the same schedule is unfinished; default: the profile's, ``skip``."""
 
     max_running: int = Field(default=1, ge=1, le=100_000)
     """How many unfinished runs it takes for ``overlap`` to act."""
@@ -145,8 +150,8 @@ class ScheduleSettings(Section):
     cancel_grace_s: Seconds = Field(default=30.0, ge=0, le=3600)
     """How long ``overlap: cancel_other`` waits for the run it asked to stop before it is killed."""
 
-    missed: Literal["latest", "earliest", "all", "skip"] = "latest"
-    """Which of several due times that passed while nobody led are run."""
+    missed: Literal["latest", "earliest", "all", "skip"] | None = None
+    """Which of several due times that passed while nobody led are run; default: the profile's, ``latest``."""
 
     catchup_window_s: Seconds | None = Field(default=None, ge=0, le=_LONG_S)
     """Due times older than this are not run any more; default: without limit."""
@@ -155,7 +160,7 @@ class ScheduleSettings(Section):
     """At most this many at once with ``missed: all``, the newest."""
 
     start_deadline_s: Seconds | None = Field(default=None, ge=0.1, le=_LONG_S)
-    """A worker does not start a run later than this after its due time; it then ends expired."""
+    """A worker does not start a run later than this after its due time, but ends it expired; default: the profile's."""
 
     paused: bool = False
     """Defined, but not due until somebody resumes it."""

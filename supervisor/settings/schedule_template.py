@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import msgspec
 
 from supervisor.core import templating
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
+from supervisor.core.policies import DEFAULT_PROFILE, profile_field, said
 from supervisor.core.registry import JobSpec, Registry
 from supervisor.core.retry import Retry
+from supervisor.settings.pipeline_settings import ProfileSettings
+from supervisor.settings.profiles import profile_of, template_fields, unknown_profile
 from supervisor.settings.schedule_rules import zone_of
 from supervisor.settings.schedule_settings import ScheduleSettings
 from supervisor.settings.section import Path
@@ -28,7 +33,12 @@ class Fault(NamedTuple):
 
 
 def template_of(
-    name: str, schedule: ScheduleSettings, known: Registry, *, has_secrets: bool = False
+    name: str,
+    schedule: ScheduleSettings,
+    known: Registry,
+    *,
+    has_secrets: bool = False,
+    profiles: Mapping[str, ProfileSettings] = MappingProxyType({}),
 ) -> tuple[Template | None, list[Fault]]:
     """Return what a run of ``schedule`` needs, or None and why there is no such run.
 
@@ -37,18 +47,19 @@ def template_of(
         schedule: as people wrote it.
         known: the jobs.
         has_secrets: its arguments hold values that no message may show.
+        profiles: of the configuration.
     """
     if schedule.job not in known:
         return None, [Fault(("job",), *_unknown_job(schedule.job, known))]
     spec = known.get(schedule.job)
-    faults = _placeholder_faults(schedule, has_secrets=has_secrets)
+    faults = _placeholder_faults(schedule, has_secrets=has_secrets) + _profile_faults(schedule, spec, profiles)
     if schedule.retries and spec.at_most_once:
         remedy = "remove it, or let the job be delivered at least once"
         faults.append(Fault(("retries",), f"{schedule.retries} cannot be: job {spec.name} runs at most once", remedy))
     if faults:
         return None, faults
     try:
-        template = _template(name, schedule, spec)
+        template = _template(name, schedule, spec, profiles)
         size = len(msgspec.json.encode(template)) + _ENVELOPE_BYTES
     except (ArgumentsError, msgspec.EncodeError) as error:
         return None, [Fault(("args",), *_arguments_message(spec, error, has_secrets=has_secrets))]
@@ -67,25 +78,51 @@ def _placeholder_faults(schedule: ScheduleSettings, *, has_secrets: bool) -> lis
     return [Fault(("args", *fault.path), fault.message, fault.remedy) for fault in found]
 
 
-def _template(name: str, schedule: ScheduleSettings, spec: JobSpec) -> Template:
+def _profile_faults(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]) -> list[Fault]:
+    """Return what does not fit the profile: that there is none of its name, and what it makes of other settings."""
+    name = schedule.profile or spec.base.profile or DEFAULT_PROFILE
+    if name != DEFAULT_PROFILE and name not in profiles:
+        if schedule.profile is None:
+            return []  # it is the job's, and told with the jobs
+        return [Fault(("profile",), *unknown_profile(name, profiles))]
+    profile, found = profile_of(profiles, name), []
+    if schedule.buffer_limit is not None and (schedule.overlap or profile.overlap) != "buffer_all":
+        message = f"has no effect on overlap: {schedule.overlap or profile.overlap}"
+        found.append(Fault(("buffer_limit",), message, "use overlap: buffer_all"))
+    return found
+
+
+def _template(
+    name: str, schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]
+) -> Template:
+    picked = _picked(schedule, spec, profiles)
     filled = schedule.args
     if templating.needs_rendering(filled):
         # The signature is asked about what a run will get; what is kept has the placeholders.
         filled = templating.sample(filled, schedule=name, timezone=zone_of(schedule))
+    retry = picked.get("retry")
     template = spec.template(
         filled,
         queue=schedule.queue,
-        priority=None if schedule.priority is None else PRIORITIES[schedule.priority],
-        timeout_s=schedule.timeout_s,
-        retry=None if schedule.retries is None else _retry(spec.retry, schedule.retries),
+        priority=picked.get("priority") if schedule.priority is None else PRIORITIES[schedule.priority],
+        timeout_s=picked.get("timeout_s") if schedule.timeout_s is None else schedule.timeout_s,
+        retry=retry if schedule.retries is None else _retry(retry or spec.retry, schedule.retries),
     )
     soft_s = template.soft_timeout_s
     return msgspec.structs.replace(
         template,
+        profile=profile_field(schedule.profile or spec.base.profile),
         args=dict(schedule.args),
         # The schedule may shorten the hard timeout below the job's soft one: derive that anew.
         soft_timeout_s=None if soft_s is not None and soft_s > template.timeout_s else soft_s,
     )
+
+
+def _picked(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]) -> dict[str, Any]:
+    """Return what the profile that the schedule picks says, where the job says nothing. A job follows its own."""
+    if schedule.profile is None:
+        return {}
+    return said(template_fields(profile_of(profiles, schedule.profile)), spec.base, spec.given)
 
 
 def _retry(of_job: Retry, retries: int) -> Retry:

@@ -21,15 +21,19 @@ import msgspec
 from supervisor.core.cron_fields import interval_of, split_zone
 from supervisor.core.errors import Problem
 from supervisor.core.exclusions import OverExcludedError
-from supervisor.core.model import PAYLOAD_BYTES_MAX, Exclusion, ScheduleDef, Template, When
+from supervisor.core.first_seen import ANCHORS
+from supervisor.core.model import PAYLOAD_BYTES_MAX, ScheduleDef, Template, When
 from supervisor.core.registry import Registry, registry
 from supervisor.core.triggers import after_completion_ms, trigger_of
+from supervisor.settings.check_settings import checks_of
 from supervisor.settings.durations import parse_duration
 from supervisor.settings.instants import parse_instant
 from supervisor.settings.models import Settings
 from supervisor.settings.nodes import Node, format_path, wrap
-from supervisor.settings.schedule_rules import edge_of, zone_of
-from supervisor.settings.schedule_settings import ExcludeSettings, ScheduleSettings, WhenSettings
+from supervisor.settings.pipeline_settings import ProfileSettings
+from supervisor.settings.profiles import profile_of
+from supervisor.settings.schedule_rules import exclusion_of, zone_of
+from supervisor.settings.schedule_settings import ScheduleSettings, WhenSettings
 from supervisor.settings.schedule_template import Fault, template_of
 from supervisor.settings.shape import settings_shape
 from supervisor.settings.validation import conform, validate
@@ -37,6 +41,7 @@ from supervisor.settings.validation import conform, validate
 CHUNK = 1000
 """Entries that are validated together."""
 
+_NO_PROFILES: Mapping[str, ProfileSettings] = {}
 _REFERENCE_MS = 1_767_225_600_000  # 2026, from where exclusions must leave a due time
 _INFINITE_MS = 1 << 62
 _STEP = re.compile(r"[.\[]")
@@ -56,6 +61,7 @@ def validate_schedules(
     known: Registry = registry,
     where: str = "input",
     progress: Callable[[int], None] | None = None,
+    profiles: Mapping[str, ProfileSettings] = _NO_PROFILES,
 ) -> Validated:
     """Return the definitions of ``entries`` and everything that is wrong with them.
 
@@ -64,6 +70,7 @@ def validate_schedules(
         known: the jobs.
         where: the origin of plain data, for problems: a file, ``--set``, ``POST /api/v1/schedules``.
         progress: called with the number of entries done so far, after each thousand.
+        profiles: of the configuration.
     """
     definitions: list[ScheduleDef] = []
     problems: list[Problem] = []
@@ -71,7 +78,7 @@ def validate_schedules(
     done = 0
     while chunk := list(islice(names, CHUNK)):
         nodes = {name: _node(entries[name], where) for name in chunk}
-        found, wrong = _validate_chunk(nodes, where, known)
+        found, wrong = _validate_chunk(nodes, where, known, profiles)
         definitions += found
         problems += wrong
         done += len(chunk)
@@ -81,15 +88,20 @@ def validate_schedules(
     return Validated(tuple(definitions), tuple(problems))
 
 
-def definition_of(name: str, schedule: ScheduleSettings, template: Template) -> ScheduleDef:
+def definition_of(
+    name: str, schedule: ScheduleSettings, template: Template, profiles: Mapping[str, ProfileSettings] = _NO_PROFILES
+) -> ScheduleDef:
     """Return ``schedule`` as Redis keeps it. It must have passed ``schedule_rules.faults_of``.
 
     Args:
         name: id of the schedule.
         schedule: as people wrote it.
-        template: what its runs need.
+        template: what its runs need; it names the profile.
+        profiles: whose policies hold where the schedule says nothing, and whose checks are asked.
     """
     timezone = zone_of(schedule)
+    profile = profile_of(profiles, template.profile)
+    deadline_s = profile.start_deadline_s if schedule.start_deadline_s is None else schedule.start_deadline_s
     own, *others = [*_own(schedule)] or [When()]
     return ScheduleDef(
         id=name,
@@ -104,20 +116,20 @@ def definition_of(name: str, schedule: ScheduleSettings, template: Template) -> 
         timezone=timezone,
         dst_gap=schedule.dst_gap,
         dst_overlap=schedule.dst_overlap,
-        exclude=tuple(_exclusion(item, timezone) for item in schedule.exclude),
+        exclude=tuple(exclusion_of(item, timezone) for item in schedule.exclude),
         start_at_ms=_instant(schedule.start_at, timezone),
         end_at_ms=_instant(schedule.end_at, timezone),
         jitter_ms=_ms(schedule.jitter_s),
         jitter_mode=schedule.jitter_mode,
         max_runs=schedule.max_runs,
-        overlap=schedule.overlap,
+        overlap=schedule.overlap or profile.overlap,
         max_running=schedule.max_running,
         buffer_limit=schedule.buffer_limit,
         cancel_grace_ms=_ms(schedule.cancel_grace_s),
-        missed=schedule.missed,
+        missed=schedule.missed or profile.missed,
         catchup_window_ms=_optional_ms(schedule.catchup_window_s),
         max_catchup=schedule.max_catchup,
-        start_deadline_ms=_optional_ms(schedule.start_deadline_s),
+        start_deadline_ms=_optional_ms(deadline_s),
         paused=schedule.paused,
         pause_reason=schedule.pause_reason,
         on_resume=schedule.on_resume,
@@ -126,6 +138,7 @@ def definition_of(name: str, schedule: ScheduleSettings, template: Template) -> 
         run_on_create=schedule.run_on_create,
         retain_completed_ms=_ms(schedule.retain_completed_s),
         renamed_from=schedule.renamed_from or "",
+        checks=checks_of(profile.hooks, timezone),
         labels=schedule.labels,
         owner=schedule.owner,
         description=schedule.description,
@@ -163,7 +176,9 @@ def _never_due(definition: ScheduleDef) -> Fault | None:
     return Fault(("end_at",), "leaves no due time", "move start_at and end_at apart")
 
 
-def _validate_chunk(nodes: Mapping[str, Node], where: str, known: Registry) -> tuple[list[ScheduleDef], list[Problem]]:
+def _validate_chunk(
+    nodes: Mapping[str, Node], where: str, known: Registry, profiles: Mapping[str, ProfileSettings]
+) -> tuple[list[ScheduleDef], list[Problem]]:
     shape = settings_shape()
     tree = Node({"schedules": Node(dict(nodes), where)}, where)
     tree, problems = conform(tree, shape)
@@ -174,10 +189,13 @@ def _validate_chunk(nodes: Mapping[str, Node], where: str, known: Registry) -> t
     for name, schedule in (settings or Settings()).schedules.items():
         if name in wrong:
             continue
-        template, faults = template_of(name, schedule, known)
+        template, faults = template_of(name, schedule, known, profiles=profiles)
         if template is not None:
-            definition = definition_of(name, schedule, template)
+            definition = definition_of(name, schedule, template, profiles)
             faults = faults_of_definition(definition)
+            if definition.anchor in ANCHORS:
+                message = f"is {definition.anchor}, which is for schedules of the configuration"
+                faults.append(Fault(("anchor",), message, "use anchor: start_at with start_at"))
             definitions += [] if faults else [definition]
         problems += (_problem(fault, name, nodes[name]) for fault in faults)
     return definitions, _in_order(problems, nodes)
@@ -256,14 +274,6 @@ def _cron(expression: str, *, phase_ms: int, timezone: str) -> When:
     if interval is not None:
         return When(every_ms=_ms(parse_duration(interval)), phase_ms=phase_ms)
     return When(cron=expression.strip(), timezone=timezone)
-
-
-def _exclusion(item: ExcludeSettings, timezone: str) -> Exclusion:
-    if item.cron is not None:
-        return Exclusion(cron=item.cron.strip())
-    from_text = item.date or item.from_ or ""
-    until_text = item.date or item.until or ""
-    return Exclusion(from_ms=edge_of(from_text, timezone)[0], until_ms=edge_of(until_text, timezone)[1])
 
 
 def _instant(text: str | None, timezone: str) -> int | None:

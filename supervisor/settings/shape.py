@@ -82,7 +82,8 @@ def _of(annotation: Any, info: FieldInfo | None) -> Shape:
     if origin is dict:
         item = _of(get_args(annotation)[1], None)
         is_table = item.kind is ShapeKind.SECTION
-        return Shape(ShapeKind.TABLE if is_table else ShapeKind.FREE, item=item if is_table else None, info=info)
+        is_known = is_table or item.is_secret  # a message about a secret quotes nothing
+        return Shape(ShapeKind.TABLE if is_table else ShapeKind.FREE, item=item if is_known else None, info=info)
     if origin is tuple:
         return Shape(ShapeKind.LIST, item=_of(get_args(annotation)[0], None), info=info)
     if origin is Literal:

@@ -21,6 +21,7 @@ from supervisor.settings.durations import format_duration
 from supervisor.settings.masking import mask_url
 from supervisor.settings.models import Settings
 from supervisor.settings.nodes import Node, format_path, without
+from supervisor.settings.plugin_settings import REFERENCE
 from supervisor.settings.relations import violations
 from supervisor.settings.scalars import resolve
 from supervisor.settings.section import MODULE, NAME, SCHEDULE_ID, Path
@@ -34,6 +35,7 @@ _PATTERNS = {
     NAME: ("must be 1 to 64 of letters, digits and . _ -, starting with a letter or digit", ""),
     SCHEDULE_ID: ("must be 1 to 200 of letters, digits and . _ : / -", ""),
     MODULE: ("must be the name of a module", "write package.module, not a path"),
+    REFERENCE: ("must name something in a module", "write package.module:Name"),
 }
 _EXPECTED = {
     ShapeKind.SECTION: "a mapping of settings",

@@ -12,6 +12,7 @@ Guarantees
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ BYTES_MAX = 8 * 1024 * 1024
 NODES_MAX = 200_000
 DEPTH_MAX = 64
 _ECHO_MAX = 60
+
+Tolerates = Callable[[tuple[str | int, ...]], bool]
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STRING_TAG = "tag:yaml.org,2002:str"
@@ -50,8 +53,8 @@ class Parsed:
     problems: tuple[Problem, ...]
 
 
-def read_file(path: Path) -> Parsed:
-    """Read one configuration file."""
+def read_file(path: Path, tolerates: Tolerates | None = None) -> Parsed:
+    """Read one configuration file; for ``tolerates`` see ``parse_text``."""
     name = str(path)
     try:
         with path.open("rb") as file:
@@ -66,22 +69,25 @@ def read_file(path: Path) -> Parsed:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         return Parsed(None, (Problem(f"{name}:{line}", "", "is not UTF-8", "save the file as UTF-8"),))
-    parsed = parse_text(text, lambda line: f"{name}:{line}")
+    parsed = parse_text(text, lambda line: f"{name}:{line}", tolerates=tolerates)
     if parsed.root is not None and not isinstance(parsed.root.value, dict):
         problem = Problem(parsed.root.origin, "", "the top level must be a mapping", "write key: value lines")
         return Parsed(None, (*parsed.problems, problem))
     return parsed
 
 
-def parse_text(text: str, origin: Callable[[int], str], under: tuple[str, ...] = ()) -> Parsed:
+def parse_text(
+    text: str, origin: Callable[[int], str], under: tuple[str, ...] = (), *, tolerates: Tolerates | None = None
+) -> Parsed:
     """Read YAML from ``text``.
 
     Args:
         text: the whole of it.
         origin: names the place of a line, counted from 1.
         under: the path of the setting that the text is the value of; problems name it.
+        tolerates: where an ambiguous scalar means what YAML 1.1 says, for files that were written for a reader of that.
     """
-    builder = _Builder(text, origin, under)
+    builder = _Builder(text, origin, under, tolerates)
     try:
         root = builder.document()
     except _StopReadingError as stop:
@@ -101,10 +107,18 @@ def _syntax_problem(error: yaml.YAMLError, text: str, origin: Callable[[int], st
     lines = text.split("\n")
     line_text = lines[mark.line] if mark.line < len(lines) else ""
     indent = line_text[: len(line_text) - len(line_text.lstrip())]
-    remedy = (
-        "indent with spaces, not tabs" if "\t" in indent or line_text[mark.column : mark.column + 1] == "\t" else ""
-    )
+    at = line_text[mark.column : mark.column + 1]
+    remedy = "indent with spaces, not tabs" if "\t" in indent or at == "\t" else ""
+    if "*" in line_text[max(0, mark.column - 1) : mark.column + 1]:
+        remedy = "quote it: a * that begins a value is an alias to YAML"
     return Problem(f"{origin(mark.line + 1)}:{mark.column + 1}", "", f"is not YAML: {what}", remedy)
+
+
+def _old_meaning(text: str) -> str | int | float | bool:
+    """Return what a plain scalar is to a reader of YAML 1.1; what JSON cannot carry stays a text."""
+    value = yaml.safe_load(text)
+    is_plain = isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_plain and -(2**63) <= value < 2**63 else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +131,10 @@ class _Anchored:
 class _Builder:
     """One pass over the events of one text."""
 
-    def __init__(self, text: str, origin: Callable[[int], str], under: tuple[str, ...]) -> None:
+    def __init__(
+        self, text: str, origin: Callable[[int], str], under: tuple[str, ...], tolerates: Tolerates | None = None
+    ) -> None:
+        self._tolerates = tolerates
         self.problems: list[Problem] = []
         self._text = text
         self._origin = origin
@@ -201,6 +218,8 @@ class _Builder:
         if not is_plain:
             return Node(event.value, origin)
         value = resolve(event.value)
+        if isinstance(value, Trap) and self._tolerates is not None and self._tolerates(path):
+            return Node(_old_meaning(event.value), origin)
         if isinstance(value, Trap):
             self._complain(event, path, f"{self._echo(event.value, path)} {value.reason}", value.remedy)
             return Node(None, origin)

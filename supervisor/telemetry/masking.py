@@ -7,7 +7,8 @@ secrets in ``SecretStr``. It cannot know a secret that a job logs under an innoc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -55,8 +56,28 @@ def is_secret_name(name: str) -> bool:
     return words[-1] in _LAST or not _ANYWHERE.isdisjoint(words) or any(pair in _PAIRS for pair in pairwise(words))
 
 
+_hidden: tuple[str, ...] = ()
+
+
+@contextmanager
+def hiding(values: tuple[str, ...]) -> Iterator[None]:
+    """Mask these texts too, wherever they stand, until the end of what is inside: one run at a time knows secrets.
+
+    For a process that executes one run at a time; the longest text first.
+    """
+    global _hidden  # noqa: PLW0603 - what a process must not print is one per process
+    before, _hidden = _hidden, values
+    try:
+        yield
+    finally:
+        _hidden = before
+
+
 def mask_text(text: str) -> str:
-    """Return ``text`` without URL user information, bearer tokens and ``password=…`` values."""
+    """Return ``text`` without URL user information, bearer tokens, ``password=…`` values and what is hidden now."""
+    for value in _hidden:
+        if value in text:
+            text = text.replace(value, MASK)
     if _HINT.search(text) is None:
         return text
     text = _USERINFO.sub(lambda found: f"{found['scheme'] or found['other']}{MASK}@", text)

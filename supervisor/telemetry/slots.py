@@ -30,12 +30,9 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.registry import Collector
 
 from supervisor.telemetry.merge import SlotFiles
+from supervisor.telemetry.series import Enabled, admitted
 from supervisor.telemetry.values import FILES, SlotValue, file_key
 
-SERIES_MAX = 1000
-"""Label combinations that one process keeps of a metric; further ones count as ``other``."""
-
-OTHER = "other"
 _UNREADABLE = (struct.error, RuntimeError, ValueError, IndexError)  # ValueError: not UTF-8, not JSON
 
 
@@ -51,34 +48,20 @@ class _Store:
 _store = _Store()
 
 
-def _bounded(metric: MetricWrapperBase, labelvalues: tuple[object, ...], labelkwargs: dict[str, object]) -> bool:
-    """Return whether one more use of these labels keeps ``metric`` within its limit."""
-    known = metric._metrics  # noqa: SLF001 - the client offers no count of its series
-    if len(known) < SERIES_MAX:
-        return True
-    names = metric._labelnames  # noqa: SLF001 - nor its label names
-    key = tuple(str(labelkwargs[name]) for name in names) if labelkwargs else tuple(map(str, labelvalues))
-    return key in known
-
-
 class Counter(prometheus_client.Counter):
     """A counter with a limit on its series."""
 
     def labels(self, *labelvalues: object, **labelkwargs: object) -> Counter:
-        """Return the series of these labels, or the one of ``other`` once there are too many."""
-        if _bounded(self, labelvalues, labelkwargs):
-            return super().labels(*labelvalues, **labelkwargs)
-        return super().labels(*[OTHER] * len(self._labelnames))
+        """Return the series of these labels, or the one that stands for them (telemetry/series.py)."""
+        return super().labels(*admitted(self, labelvalues, labelkwargs))
 
 
 class Histogram(prometheus_client.Histogram):
     """A histogram with a limit on its series."""
 
     def labels(self, *labelvalues: object, **labelkwargs: object) -> Histogram:
-        """Return the series of these labels, or the one of ``other`` once there are too many."""
-        if _bounded(self, labelvalues, labelkwargs):
-            return super().labels(*labelvalues, **labelkwargs)
-        return super().labels(*[OTHER] * len(self._labelnames))
+        """Return the series of these labels, or the one that stands for them (telemetry/series.py)."""
+        return super().labels(*admitted(self, labelvalues, labelkwargs))
 
     @property
     def bounds(self) -> tuple[float, ...]:
@@ -93,7 +76,14 @@ class Histogram(prometheus_client.Histogram):
         self._sum.inc(total)
 
 
-Gauge = prometheus_client.Gauge
+class Gauge(prometheus_client.Gauge):
+    """A gauge with a limit on its series."""
+
+    def labels(self, *labelvalues: object, **labelkwargs: object) -> Gauge:
+        """Return the series of these labels, or the one that stands for them (telemetry/series.py)."""
+        return super().labels(*admitted(self, labelvalues, labelkwargs))
+
+
 _STORED_KINDS = (
     prometheus_client.Counter,
     prometheus_client.Gauge,
@@ -181,13 +171,13 @@ def exposition(directory: Path | str | None = None, collectors: Iterable[Collect
     registry = CollectorRegistry(auto_describe=False)
     if directory is None:
         for metric in _store.metrics:
-            registry.register(metric)
+            registry.register(Enabled(metric))
     else:
         if _store.files is None or _store.files.directory != Path(directory):
             _store.files = SlotFiles(Path(directory))
-        registry.register(_store.files)
+        registry.register(Enabled(_store.files))
     for collector in collectors:
-        registry.register(collector)
+        registry.register(Enabled(collector))
     return prometheus_client.generate_latest(registry)
 
 

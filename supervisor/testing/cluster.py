@@ -15,20 +15,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
+import msgspec
+
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.policies import profile_field
 from supervisor.core.registry import registry
 from supervisor.roles.agent.standing import Timing
 from supervisor.roles.scheduler.planner import Scheduler
 from supervisor.settings.durations import parse_duration
-from supervisor.settings.models import ElectionSettings, RedisSettings
-from supervisor.settings.nodes import format_path
+from supervisor.settings.models import ElectionSettings, RedisSettings, Settings
+from supervisor.settings.nodes import format_path, wrap
+from supervisor.settings.pipeline_settings import ProfileSettings
+from supervisor.settings.profiles import expanded
 from supervisor.settings.schedule_rules import faults_of
 from supervisor.settings.schedule_settings import ScheduleSettings
 from supervisor.settings.schedule_template import template_of
 from supervisor.settings.schedules import definition_of
+from supervisor.settings.shape import settings_shape
 from supervisor.store.keys import Keys
 from supervisor.store.leases import Leases
 from supervisor.store.producer import Producer
@@ -81,6 +87,7 @@ class Cluster:
         lease: str = "5s",
         start: str | datetime = DEFAULT_START,
         seed: int = 0,
+        profiles: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Boot the replicas.
 
@@ -91,6 +98,7 @@ class Cluster:
                 days is quick with ``"5m"`` and one replica.
             start: when the test begins, with its time zone.
             seed: another course of small delays.
+            profiles: by name, as in the configuration; hooks other than checks are not asked.
         """
         begin = datetime.fromisoformat(start) if isinstance(start, str) else start
         assert begin.tzinfo is not None, "start needs a time zone"
@@ -98,7 +106,8 @@ class Cluster:
         self._lease_s = parse_duration(lease)
         self._exits = ExitStack()
         self._exits.enter_context(driven_time(self._world.server_time_s))
-        definitions = tuple(_definition(name, dict(entry)) for name, entry in (schedules or {}).items())
+        known = _profiles(profiles or {})
+        definitions = tuple(_definition(name, dict(entry), known) for name, entry in (schedules or {}).items())
         self._clock = ReplicaClock(self._world)
         self._replicas = {
             name: Replica(
@@ -316,15 +325,24 @@ def _timing(lease_s: float) -> Timing:
     )
 
 
-def _definition(name: str, entry: dict[str, Any]) -> ScheduleDef:
+def _profiles(profiles: Mapping[str, Mapping[str, Any]]) -> Mapping[str, ProfileSettings]:
+    """Read profiles as people write them; what a named one leaves out comes from ``default``."""
+    root = expanded(wrap({"profiles": profiles}, "profiles of the test"), settings_shape())
+    return Settings.model_validate_json(msgspec.json.encode(root.plain())).profiles
+
+
+def _definition(
+    name: str, entry: dict[str, Any], profiles: Mapping[str, ProfileSettings] = MappingProxyType({})
+) -> ScheduleDef:
     """Read a schedule as people write it. A job that no imported module registers may be fired, but not run."""
     settings = ScheduleSettings.model_validate(entry)
     found = [f"{format_path(fault.paths[0])}: {fault.message}; {fault.remedy}" for fault in faults_of(name, settings)]
     if settings.job in registry:
-        template, faults = template_of(name, settings, registry)
+        template, faults = template_of(name, settings, registry, profiles=profiles)
         found += [f"{format_path(('schedules', name, *fault.path))}: {fault.message}" for fault in faults]
     else:
-        template = Template(job=settings.job, kind=Kind.SYNC, queue=settings.queue or "default", args=settings.args)
+        queue, profile = settings.queue or "default", profile_field(settings.profile or "")
+        template = Template(job=settings.job, kind=Kind.SYNC, queue=queue, args=settings.args, profile=profile)
     if found or template is None:
         raise ValueError("\n".join(found))
-    return definition_of(name, settings, template)
+    return definition_of(name, settings, template, profiles)

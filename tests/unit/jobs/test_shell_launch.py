@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.shell.launch import CommandRefusedError, Launch, inherited_environment, prepare
+from supervisor.process.launch import CommandRefusedError, Launch, inherited_environment, prepare
 
 
 def launch(command: list[str] | str, **options: Any) -> Launch:

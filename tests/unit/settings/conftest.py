@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.settings.loader import Loaded, load
+from tests.unit.settings.cloudforet_desk import CloudforetDesk
 
 
 class Desk:
@@ -69,3 +70,9 @@ def problems_of(desk: Desk) -> Callable[[str], list[str]]:
         return desk.lines()
 
     return problems
+
+
+@pytest.fixture
+def cloudforet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CloudforetDesk:
+    """A directory for files in Cloudforet's format."""
+    return CloudforetDesk(tmp_path, monkeypatch)

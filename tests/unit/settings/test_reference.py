@@ -33,7 +33,7 @@ def test_every_setting_appears_under_a_comment() -> None:
     lines = [line.removeprefix("# ") for line in text.splitlines()]
     shape = settings_shape()
     keys = [path[-1] for path in shape.paths()]
-    for table in ("workers", "schedules"):
+    for table in ("workers", "schedules", "plugins"):
         item = shape.children[table].item
         assert item is not None
         keys += list(item.children)

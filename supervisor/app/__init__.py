@@ -1,0 +1,212 @@
+"""The composition root: settings in, a running tree out. The only module that knows every concrete class.
+
+Each step at start is done before anything of the next exists, so that a refusal leaves nothing half started:
+import jobs, complete the schedules, make the data directory, bind HTTP, check Redis in a throw-away child, fork.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from supervisor.app.announcing import announce, limit_metrics, warn_of_old_names
+from supervisor.app.tree import EMBEDDED, Tree, configure_logs, inflight_entries, slot_names, specs
+from supervisor.clock import SystemClock
+from supervisor.core.board import Header
+from supervisor.core.errors import (
+    EXIT_CONFIG,
+    EXIT_OK,
+    ConfigError,
+    Problem,
+)
+from supervisor.core.model import ScheduleDef
+from supervisor.core.registry import registry
+from supervisor.core.reload import Ending
+from supervisor.embedded.valkey import EmbeddedServer
+from supervisor.plugins import registry as plugins
+from supervisor.process import nameplate
+from supervisor.process.linux import thread_count
+from supervisor.process.listening import bind
+from supervisor.process.nameplate import NameplateHolder
+from supervisor.process.parent import Limits, Parent
+from supervisor.process.reloading import CHECK_NS, CHECK_NS_PER_SCHEDULE, Reloading
+from supervisor.process.scoreboard import allocate
+from supervisor.process.systemd import Notifier
+from supervisor.process.throwaway import run_in_child
+from supervisor.roles.preload import preload
+from supervisor.settings.complete import complete, import_jobs
+from supervisor.settings.deprecations import Notice
+from supervisor.settings.handover import Handover
+from supervisor.settings.loader import Loaded
+from supervisor.settings.models import Settings
+from supervisor.settings.reload_check import ConfigCheck
+from supervisor.settings.web_check import web_problems
+from supervisor.store.preflight import report
+from supervisor.telemetry import event_table, events, logs, metrics
+from supervisor.telemetry.lines import open_log_file
+from supervisor.version import __version__
+
+PREFLIGHT_TIMEOUT_S = 15.0
+
+
+def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
+    """Run this replica until it is told to stop, and return the exit code.
+
+    Args:
+        loaded: the configuration.
+        load: reads it again, for a reload; raises ConfigError. None: it never changes.
+
+    Raises:
+        ConfigError: jobs or schedules do not fit, or Redis refuses to serve (exit 78).
+        CannotBindError: the HTTP address is taken (exit 69).
+        CannotCreateError: the data directory cannot be made or written, or no server can be embedded (exit 73).
+    """
+    settings = loaded.settings
+    replica = _replica_id(settings)
+    board_header: list[Header] = []  # once there is a board
+    file = open_log_file(settings.log.file, lambda: board_header[0].log_reopens if board_header else 0)
+    configure_logs(settings, replica, role="supervisor", file=file)
+    definitions = prepare_jobs(loaded)
+    server = embedded_server(settings)
+    if server is not None:
+        server.prepare()
+    place, lock = nameplate.claim(Path(settings.data_dir), metrics.prepare)
+    redis_url = resolve_redis_url(settings)
+    listener = _listen(settings)
+    if server is None:
+        _preflight(loaded, redis_url)
+    limit_metrics(loaded)
+    names = slot_names(settings)
+    announce(loaded, definitions, names, _log)
+    tree = Tree(
+        settings=settings,
+        definitions=definitions,
+        replica=replica,
+        redis_url=redis_url,
+        server=server,
+        listener=listener,
+        names=names,
+        board=allocate(slots=len(names), inflight=inflight_entries(settings)),
+        handover=Handover(),
+        mailbox=events.Mailbox(),
+    )
+    events.attach(tree.mailbox.write_fd, replica=replica, role="supervisor")
+    board_header.append(tree.board.header)
+    holder = NameplateHolder(place, replica=replica, cluster=settings.cluster, version=__version__, log=_log)
+    holder.publish(Ending())
+    code = _parent(tree, load or (lambda: loaded), holder.publish, told=loaded.notices).run()
+    holder.ended(code)
+    os.close(lock)
+    return code
+
+
+def prepare_jobs(loaded: Loaded) -> tuple[ScheduleDef, ...]:
+    """Import the configured jobs and return the schedules that run them.
+
+    Raises:
+        ConfigError: with every problem of jobs and schedules.
+    """
+    problems = [*import_jobs(loaded.settings.jobs, loaded.origins), *web_problems(loaded)]
+    if problems:
+        raise ConfigError(problems)
+    plugins.prepare(loaded.settings, loaded.origins)
+    definitions = complete(loaded, registry)  # it imports hooks
+    if (count := thread_count() - 1) > 0:
+        # Python may not know one that a library or _thread started; a fork copies its locks all the same.
+        names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+        which = ", ".join(names[:5]) or "unnamed"
+        message = f"importing the modules under jobs and of hooks started {count} thread(s): {which}"
+        remedy = "a process with threads cannot be forked safely; start them when a job first runs"
+        raise ConfigError([Problem(loaded.origin("jobs"), "jobs", message, remedy)])
+    plugins.check_schedules(definitions, loaded)
+    return definitions
+
+
+def embedded_server(settings: Settings) -> EmbeddedServer | None:
+    """Return the embedded server, or None when the settings name a Redis of their own.
+
+    Raises:
+        CannotCreateError: the socket's path is too long.
+    """
+    if settings.redis.url.get_secret_value() != EMBEDDED:
+        return None
+    return EmbeddedServer(Path(settings.data_dir), fsync=settings.redis.fsync.value)
+
+
+def resolve_redis_url(settings: Settings) -> str:
+    """Return where Redis is, with the embedded server's socket in place of ``embedded``."""
+    server = embedded_server(settings)
+    return settings.redis.url.get_secret_value() if server is None else server.url
+
+
+def _parent(
+    tree: Tree, load: Callable[[], Loaded], publish: Callable[[Ending], None], *, told: Sequence[Notice]
+) -> Parent:
+    def prepare(loaded: Loaded) -> tuple[ScheduleDef, ...]:
+        warn_of_old_names(loaded, _log, told=told)  # those that this reload brought
+        return prepare_jobs(loaded)
+
+    slots = specs(tree)
+    assert tuple(slot.name for slot in slots) == tree.names
+    preload()
+    supervision = tree.settings.supervision
+    notify = Notifier.from_environment(os.environ, pid=os.getpid())
+    reloading = Reloading(
+        ConfigCheck(
+            settings=tree.settings,
+            definitions=tree.definitions,
+            runs_at_once_max=inflight_entries(tree.settings) - 1,
+            handover=tree.handover,
+            load=load,
+            prepare=prepare,
+        ),
+        tree.board.header,
+        SystemClock(),
+        notify=notify,
+        log=_log,
+        follow=lambda plan: logs.retune(level=plan.log_level, format=plan.log_format),
+        publish=publish,
+        check_ns=CHECK_NS + len(tree.definitions) * CHECK_NS_PER_SCHEDULE,
+    )
+    return Parent(
+        slots,
+        tree.board,
+        SystemClock(),
+        limits=Limits(grace_s=supervision.grace_s, backoff_max_s=supervision.backoff_max_s),
+        notify=notify,
+        log=_log,
+        reloading=reloading,
+        processes={name: pool.processes for name, pool in tree.settings.workers.items()},
+    )
+
+
+def _replica_id(settings: Settings) -> str:
+    name = settings.replica or re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:50].lstrip("-._") or "replica"
+    return f"{name}.{secrets.token_hex(3)}"
+
+
+def _listen(settings: Settings) -> socket.socket:
+    listener = bind(settings.web.host, settings.web.port)
+    _log("http_listening", address=f"{settings.web.host}:{listener.getsockname()[1]}")
+    return listener
+
+
+def _preflight(loaded: Loaded, redis_url: str) -> None:
+    """Ask Redis, in a child, whether it can serve; a Redis that is down is no reason not to start."""
+    code = run_in_child(lambda: report(redis_url, loaded.settings, loaded.origin), timeout_s=PREFLIGHT_TIMEOUT_S)
+    if code == EXIT_CONFIG:
+        raise SystemExit(EXIT_CONFIG)  # the child has said why
+    if code != EXIT_OK:
+        _log("redis_not_ready", level="warning", consequence="starting unready; the children retry")
+
+
+def _log(event: str, /, *, level: str = "info", **fields: object) -> None:
+    getattr(structlog.get_logger(), level)(event, **fields)
+    event_table.tell(event, fields, level=level)

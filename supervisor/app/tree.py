@@ -1,0 +1,199 @@
+"""The tree that a replica runs: its slots, and what every child of it is given."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from supervisor.clock import SystemClock
+from supervisor.compat.cloudforet import place as cloudforet
+from supervisor.core.board import Board
+from supervisor.core.errors import (
+    ConfigError,
+)
+from supervisor.core.model import ScheduleDef
+from supervisor.core.registry import registry
+from supervisor.core.restart import Group
+from supervisor.embedded.valkey import EmbeddedServer
+from supervisor.plugins import registry as plugins
+from supervisor.process.child import watch_faults
+from supervisor.process.parent import Launch, SlotSpec
+from supervisor.roles import agent, scheduler, web
+from supervisor.roles.seat import Seat
+from supervisor.roles.worker import entry as worker
+from supervisor.settings.complete import import_jobs
+from supervisor.settings.handover import Handover
+from supervisor.settings.models import CONCURRENCY_MAX, PREFETCH_MAX, Settings, WorkerKind
+from supervisor.settings.profiles import policies_of
+from supervisor.telemetry import events, logs, metrics
+from supervisor.telemetry.lines import FileSink, open_log_file, take_stderr
+
+EMBEDDED = "embedded"
+
+
+SCHEDULER_HANG_S = 2.0
+
+
+AGENT_HANG_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Everything that the children of one tree share. Immutable once built.
+
+    A child that is started after a reload puts the new configuration in its place, in its own copy.
+    """
+
+    settings: Settings
+    definitions: tuple[ScheduleDef, ...]
+    replica: str
+    redis_url: str
+    server: EmbeddedServer | None
+    listener: socket.socket
+    names: tuple[str, ...]
+    board: Board
+    handover: Handover
+    mailbox: events.Mailbox
+    config_epoch: int = 0
+
+    def spec(self, name: str, group: Group, main: _Main, *, pool: str | None = None, **limits: Any) -> SlotSpec:
+        """Return the slot ``name``, whose child runs ``main`` on a seat of its own."""
+
+        def run(launch: Launch) -> int:
+            tree = self._now(is_worker=pool is not None)
+            tree.configure_logs(role=name)
+            metrics.claim_slot(name)
+            events.attach(tree.mailbox.write_fd, replica=tree.replica, role=name, runs=tree.settings.events.runs.value)
+            if pool is not None and tree.config_epoch:
+                if problems := import_jobs(tree.settings.jobs):
+                    raise ConfigError(problems)  # the check could import them; what was there for it is gone
+                plugins.prepare(tree.settings, {})
+                registry.use(policies_of(tree.settings.profiles))
+            code = main(tree.seat(name, launch, pool), tree)
+            events.flush(is_last=True)
+            return code
+
+        boot_s = self.settings.supervision.boot_timeout_s
+        keep = (
+            *self.handover.descriptors,
+            *self.mailbox.descriptors,
+            *((self.listener.fileno(),) if name == "web" else ()),
+        )
+        return SlotSpec(
+            name=name, role=group.value, run=run, group=group, pool=pool, boot_timeout_s=boot_s, keep_fds=keep, **limits
+        )
+
+    def _now(self, *, is_worker: bool) -> Tree:
+        """Return the tree with the configuration that a child started now has to use."""
+        header = self.board.header
+        number = header.worker_epoch if is_worker else header.config_epoch
+        if number == 0:
+            return self
+        settings = self.handover.settings(number, with_schedules=not is_worker)
+        definitions = () if is_worker else self.handover.definitions(number)
+        return replace(self, settings=settings, definitions=definitions, config_epoch=number)
+
+    def configure_logs(self, *, role: str) -> None:
+        """Set up logging for a child; with a log file, all that it writes to standard error goes there."""
+        header = self.board.header
+        file = open_log_file(self.settings.log.file, lambda: header.log_reopens, on_open=_take_stderr)
+        configure_logs(self.settings, self.replica, role=role, file=file)
+
+    def seat(self, name: str, launch: Launch, pool: str | None) -> Seat:
+        """Return the place of one child in the tree."""
+        return Seat(
+            settings=self.settings,
+            replica=self.replica,
+            name=name,
+            slot=launch.slot,
+            generation=launch.generation,
+            board=self.board,
+            slot_names=self.names,
+            parent_pid=launch.parent_pid,
+            clock=SystemClock(),
+            redis_url=self.redis_url,
+            pool=pool,
+            listener=self.listener if name == "web" else None,
+            handover=self.handover,
+            mailbox=self.mailbox,
+            config_epoch=self.config_epoch,
+        )
+
+
+_Main = Callable[[Seat, Tree], int]
+
+
+def specs(tree: Tree) -> list[SlotSpec]:
+    """Return every slot, in the order in which they are started."""
+    supervision = tree.settings.supervision
+    hang_s = supervision.hang_timeout_s
+    specs = []
+    if tree.server is not None:
+        specs.append(_embedded_spec(tree, tree.server))
+    specs.append(tree.spec("agent", Group.AGENT, _run_agent, hang_timeout_s=AGENT_HANG_S))
+    specs.append(tree.spec("scheduler", Group.SCHEDULER, _run_scheduler, hang_timeout_s=SCHEDULER_HANG_S))
+    specs.append(tree.spec("web", Group.WEB, _run_web, hang_timeout_s=hang_s))
+    for pool, name in _worker_rows(tree.settings):
+        specs.append(tree.spec(name, Group.WORKER, _run_worker, pool=pool, hang_timeout_s=hang_s))
+    return specs
+
+
+def _embedded_spec(tree: Tree, server: EmbeddedServer) -> SlotSpec:
+    def run(_: Launch) -> int:
+        tree.configure_logs(role=EMBEDDED)
+        server.exec_locked()
+
+    boot_s = tree.settings.supervision.boot_timeout_s
+    return SlotSpec(
+        name=EMBEDDED, role=EMBEDDED, run=run, group=Group.EMBEDDED, boot_timeout_s=boot_s, is_ready=server.is_ready
+    )
+
+
+def _run_agent(seat: Seat, tree: Tree) -> int:
+    return agent.main(seat, tree.definitions)
+
+
+def _run_scheduler(seat: Seat, tree: Tree) -> int:
+    return scheduler.main(seat, tree.definitions)
+
+
+def _run_web(seat: Seat, _tree: Tree) -> int:
+    return web.main(seat)
+
+
+def _run_worker(seat: Seat, _tree: Tree) -> int:
+    cloudforet.configure(seat.settings.cloudforet)
+    return worker.main(seat)
+
+
+def slot_names(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the slots, in the order of their rows on the board."""
+    first = (EMBEDDED,) if settings.redis.url.get_secret_value() == EMBEDDED else ()
+    return (*first, "agent", "scheduler", "web", *(name for _, name in _worker_rows(settings)))
+
+
+def _worker_rows(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield pool and name of every worker row: fixed for the life of the tree, with room to grow and to replace."""
+    for pool, each in settings.workers.items():
+        for index in range(2 * each.processes + 2):
+            yield pool, f"worker-{pool}-{index}"
+
+
+def inflight_entries(settings: Settings) -> int:
+    """Return how many runs a worker can note: as many as its pool may ever be told to run at once, by a reload."""
+    kinds = {pool.kind for pool in settings.workers.values()}
+    return (CONCURRENCY_MAX if WorkerKind.ASYNC in kinds else PREFETCH_MAX) + 1
+
+
+def _take_stderr(descriptor: int) -> None:
+    """Send stacks, and what libraries and jobs write to standard error, to the log file too."""
+    take_stderr(descriptor)
+    watch_faults()
+
+
+def configure_logs(settings: Settings, replica: str, *, role: str, file: FileSink | None) -> None:
+    """Set up logging for this process, as the settings say."""
+    log = settings.log
+    logs.configure(level=log.level, format=log.format, cluster=settings.cluster, replica=replica, role=role, file=file)

@@ -1,0 +1,44 @@
+"""The settings of the HTTP endpoint, and of what the web child serves beside it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from supervisor.settings.section import Section
+
+
+class Reads(StrEnum):
+    """Who may read what is not health."""
+
+    AUTO = "auto"
+    OPEN = "open"
+    TOKEN = "token"  # noqa: S105 - a word, no token
+
+
+class WebSettings(Section):
+    """The HTTP endpoint: health, metrics, status, events, the API."""
+
+    host: str = "127.0.0.1"
+    """Address to bind. ``0.0.0.0`` in a container."""
+
+    port: int = Field(default=8080, ge=0, le=65535)
+    """Port to bind; 0 lets the kernel choose, and the log says which."""
+
+    tokens_file: str | None = Field(default=None, min_length=1)
+    """Who may do what: a line for each token, ``NAME sha256:DIGEST read,operate,admin``. Unset: nobody changes
+    anything through HTTP. Read anew by a reload."""
+
+    reads: Reads = Reads.AUTO
+    """``token``: all but health and /version asks for a token with ``read``; ``open``: nothing does; ``auto``: asked
+    for where there is a tokens_file and the address is not loopback."""
+
+    tls_cert_file: str | None = Field(default=None, min_length=1)
+    """Serve HTTPS with this certificate, in PEM with its chain. Read again when the file changes. Unset: HTTP."""
+
+    tls_key_file: str | None = Field(default=None, min_length=1)
+    """Key of the certificate, in PEM."""
+
+    grpc_port: int | None = Field(default=None, ge=0, le=65535)
+    """Serve grpc.health.v1.Health on this port of the same address; needs ``pip install tenure[grpc]``. Unset: off."""

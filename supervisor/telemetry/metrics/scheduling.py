@@ -1,0 +1,45 @@
+"""Metrics of schedules: what fired, how late, and what did not."""
+
+from __future__ import annotations
+
+from supervisor.telemetry.slots import Counter, Gauge, Histogram
+
+FIRES = Counter(
+    "tenure_fires_total",
+    "Due times handled by the scheduler, by result (fired, skipped, buffered, dropped, replaced, missed, completed, "
+    "held, dup, stale, paused, skewed). Alarm on any skewed: a clock is wrong; and on dropped: a buffer is full.",
+    ["code"],
+)
+SCHEDULE_LATENESS_SECONDS = Histogram(
+    "tenure_schedule_lateness_seconds",
+    "How long after its due time a run was enqueued. Alarm above the election's lease duration.",
+    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 300),
+)
+MISSED = Counter(
+    "tenure_schedule_missed_total",
+    "Due times that passed without a run, by reason: policy, window or cap (catchup_window, max_catchup), joined by +; "
+    "or the check that kept it back.",
+    ["reason"],
+)
+SCHEDULES = Gauge(
+    "tenure_schedules",
+    "Schedules that the scheduler of this replica plans for; 0 on a standby.",
+    multiprocess_mode="mostrecent",
+)
+SCHEDULES_OVERDUE = Gauge(
+    "tenure_schedules_overdue",
+    "Schedules that were to be looked at more than a minute ago, as the leader last saw. Above 0 during catch-up; "
+    "alarm when it lasts.",
+    multiprocess_mode="mostrecent",
+)
+SCHEDULES_PAUSED = Gauge(
+    "tenure_schedules_paused",
+    "Schedules that are paused, by a person or after failures, as the leader last saw: defined, and not fired.",
+    multiprocess_mode="mostrecent",
+)
+CONFIG_SCHEDULES_IN_PLACE = Gauge(
+    "tenure_config_schedules_in_place",
+    "1 when the schedules of this replica's configuration are in place, 0 when they were refused because of a clash "
+    "with dynamic ones; told by a leader. Alarm on 0: the former configuration keeps running.",
+    multiprocess_mode="mostrecent",
+)

@@ -1,0 +1,140 @@
+"""What a user's test starts: a replica on a free port, and a program that embeds the command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import supervisor
+from supervisor.testing import start_server
+from supervisor.testing.servers import RunningServer, ServerNotReadyError
+from tests.e2e.servers import Server
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+SERVICE = Path(__file__).parent / "embedding_service.py"
+JOBS = {"jobs": ["jobs.shell"], "workers": {"cpu": {"kind": "sync", "processes": 1, "queues": ["default", "shell"]}}}
+
+
+def runs(server: RunningServer) -> list[dict[str, Any]]:
+    """Return the runs that have ended."""
+    done = server.command("runs", "list", "--config", "tenure.yaml", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def wait_for_run(server: RunningServer, job: str) -> dict[str, Any]:
+    """Return a run of ``job`` that ended well."""
+    found: dict[str, Any] = wait_until(
+        lambda: next((each for each in runs(server) if each["job"] == job and each["outcome"] == "ok"), None),
+        what=f"a run of {job}",
+    )
+    return found
+
+
+def test_a_server_is_ready_inside_of_the_block_and_gone_after_it() -> None:
+    """The embedded server, a free port, clients of every kind, and nothing left behind."""
+    with start_server(JOBS) as server:
+        assert server.get("/readyz")[0] == 200
+        family = psutil.Process(server.process.pid).children(recursive=True)
+        assert family
+        producer = supervisor.connect(server.redis_url)
+        producer.enqueue("shell.command", {"command": ["true"]})
+        producer.close()
+        wait_for_run(server, "shell.command")
+        assert server.command("doctor", "--config", "tenure.yaml").returncode == 0
+        assert server.log("startup")[0]["changed"]["web.port"] == 0
+        directory = server.directory
+
+    assert server.process.returncode == 0
+    assert not directory.exists()
+    assert not psutil.wait_procs(family, timeout=10)[1]
+
+
+def test_two_servers_share_a_given_redis(server: Server) -> None:
+    """One leads, the other stands by: a test of a hand-over needs no more."""
+    with start_server(JOBS, redis_url=server.url) as one, start_server(JOBS, redis_url=server.url) as two:
+        assert one.address != two.address
+        shown = json.loads(two.command("status", "--config", "tenure.yaml", "-o", "json").stdout)
+        assert len(shown["replicas"]) == 2
+
+
+def test_a_server_that_cannot_start_says_why() -> None:
+    """The problem of the configuration is in the failure, not in a file that is gone."""
+    with (
+        pytest.raises(ServerNotReadyError, match=r"(?s)ended with exit code 78.*did you mean port\?"),
+        start_server({"web": {"prot": 1}}),
+    ):
+        pass
+
+
+def test_a_program_that_embeds_the_command_brings_what_it_has_through_a_reload() -> None:
+    """``python my_service.py run``: what it handed over is there after the start and after a reload, unlisted."""
+    schedules: dict[str, Any] = {
+        "own": {"job": "mine.report", "every": "1s", "args": {"who": "ada"}},
+        "plugin": {"job": "plugin.plan", "every": "1s", "args": {"plugin": "hello"}},
+        "closed": {"job": "mine.report", "every": "1s", "args": {"who": "nobody"}, "profile": "held"},
+    }
+    profiles = {"held": {"hooks": {"enabled": ["sundays"]}}}
+    program = (sys.executable, str(SERVICE))
+    with start_server({"schedules": schedules, "profiles": profiles}, program=program) as server:
+        wait_for_run(server, "mine.report")
+        wait_until(lambda: any(each["outcome"] == "rejected" for each in runs(server)), what="a veto of the hook")
+        wait_for_run(server, "plugin.run")
+        assert "mine.report" in server.command("job", "list", "--config", "tenure.yaml").stdout
+
+        text = (
+            server.config.read_text().replace("ada", "eve").replace("schedules:", "queues: {history: 9000}\nschedules:")
+        )
+        server.config.write_text(text.replace("queues: {history: 9000}\n", "supervision: {grace: 19s}\n"))
+        done = server.command("reload", "--config", "tenure.yaml")
+        assert done.returncode == 0, done.stderr
+
+        wait_until(
+            lambda: any(each["job"] == "mine.report" and "eve" in json.dumps(each) for each in shown(server)),
+            what="a run with the new argument",
+        )
+        wait_until(lambda: later(server, "plugin.run"), what="a run of the plugin after the reload")
+        stray = server.command("run", "now")
+        assert stray.returncode == 2
+        assert stray.stderr.startswith("Usage: embedding_service.py run [OPTIONS]")
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"), [((signal.SIGTERM,), 0), ((signal.SIGQUIT,), 1)], ids=["drain", "at-once"]
+)
+def test_no_line_of_the_log_is_lost_or_cut_when_the_tree_goes(signals: tuple[signal.Signals, ...], code: int) -> None:
+    """Whatever the way out, os._exit included: each line is one write, and the last one says how it ended."""
+    with start_server(JOBS) as server:
+        for number in signals:
+            server.process.send_signal(number)
+        assert server.process.wait(60) == code
+        text = server.log_text()
+
+    assert text.endswith("\n")
+    entries = [json.loads(line) for line in text.splitlines()]
+    assert (entries[-1]["event"], entries[-1]["code"]) == ("tree_stopped", code)
+
+
+def shown(server: RunningServer) -> list[dict[str, Any]]:
+    """Return the latest runs of the schedule, as ``runs show`` tells them."""
+    found = []
+    for each in [each for each in runs(server) if each["job"] == "mine.report"][:3]:
+        done = server.command("runs", "show", each["run"], "--config", "tenure.yaml", "-o", "json")
+        found.append(json.loads(done.stdout) | {"job": each["job"]})
+    return found
+
+
+def later(server: RunningServer, job: str) -> bool:
+    """Return whether a run of ``job`` ended after the reload."""
+    reloaded = server.log("reload_done")
+    ended = [entry["ts"] for entry in server.log("run_finished") if entry["job"] == job]
+    return bool(reloaded and ended and max(ended) > reloaded[-1]["ts"])

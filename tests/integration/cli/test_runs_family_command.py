@@ -1,0 +1,82 @@
+"""What ``tenure runs show`` tells of the runs below a run and of its steps, and ``job run``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from supervisor.core.model import Outcome
+from supervisor.core.registry import Registry
+from supervisor.store.steps import StepCalls
+from tests.integration.cli.conftest import Desk, Result
+from tests.integration.store.making import World, envelope
+from tests.integration.store.test_store_tallies import child, end, follow
+
+pytestmark = pytest.mark.server
+S = "r.1/worker-io-0/1"
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def world(desk: Desk) -> World:
+    """A run with three children, of which one finished and one is dead."""
+    world = desk.world
+    world.open(S)
+    world.enqueue(envelope("p"))
+    world.fetch(S)
+    children = [child("p", key) for key in "abc"]
+    world.turn(S, acks=[end("p", Outcome.OK, *children, counts={"pages": 1}, then=[follow("p/then")])])
+    world.fetch(S)
+    errors = [["quota", "password=hunter2"]]
+    world.turn(S, acks=[end("p/a", counts={"made": 3}), end("p/b", Outcome.DEAD, errors=errors)])
+    return world
+
+
+def test_a_run_is_shown_with_the_sums_of_all_below_it(world: World, invoke: Invoke) -> None:
+    """How many are left, how the others ended, what they counted, why they failed; no secret of theirs."""
+    assert world.state("p/c") == "running"
+    shown = json.loads(invoke("runs", "show", "p", "-o", "json").out)["below"]
+    assert shown == {
+        "total": 3,
+        "remaining": 1,
+        "ok": 1,
+        "dead": 1,
+        "counts": {"made": 3, "pages": 1},
+        "errors": 1,
+        "first_errors": [{"run": "p/b", "code": "quota", "message": "password=***"}],
+        "then": ["p/then"],
+    }
+    record = json.loads(invoke("runs", "show", "p/c", "-o", "json").out)
+    assert (record["parent"], "limits" in record, "below" in record) == ("p", False, False)
+
+
+def test_a_run_is_shown_with_its_steps(world: World, invoke: Invoke) -> None:
+    """Which are done, which failed and why, in their order."""
+    calls = StepCalls(world.keys, run_id="p/c", queue="default", fence=f"{S}|1|", born="0")
+    first = b'{"status":"done","number":1,"attempt":1,"ended_ms":1000,"duration_ms":7,"result":{"token":"s3cret"}}'
+    second = b'{"status":"failed","number":2,"attempt":1,"error":"ValueError: no"}'
+    assert world.run(calls.write("fetch", first, ttl_ms=60_000)) == 1
+    assert world.run(calls.write("charge", second, ttl_ms=60_000)) == 1
+    steps = json.loads(invoke("runs", "show", "p/c", "-o", "json").out)["steps"]
+    assert [(step["step"], step["status"]) for step in steps] == [("fetch", "done"), ("charge", "failed")]
+    assert (steps[0]["duration_ms"], steps[0]["result"], steps[1]["error"]) == (7, {"token": "***"}, "ValueError: no")
+
+
+def test_job_run_enqueues_as_enqueue_does(world: World, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two words for one thing: a run of either is the same but for its id and time."""
+    monkeypatch.setattr("supervisor.app.registry", Registry())  # this process may have imported jobs for other tests
+    for run_id, words in {
+        "one": ("job", "run", "mail.send", "--param", "to=kim", "--queue", "default", "--id", "one"),
+        "two": ("enqueue", "mail.send", "to=kim", "--queue", "default", "--id", "two"),
+    }.items():
+        done = invoke(*words)
+        assert (done.out.strip(), done.err) == (run_id, "")
+    found = [
+        (view.state, view.queue, view.envelope.template)
+        for view in (world.run(world.queues.show(run_id)) for run_id in ("one", "two"))
+    ]
+    assert found[0] == found[1]
+    refused = invoke("job", "run", "mail.send", "--param", "to")
+    assert (refused.code, "is not NAME=VALUE" in refused.err) == (2, True)

@@ -1,0 +1,72 @@
+"""What the web child cannot do is said before anything starts."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.settings import web_check
+from supervisor.settings.loader import Loaded
+from supervisor.settings.models import Settings
+from supervisor.settings.web_check import web_problems
+
+
+def problems(**settings: Any) -> list[str]:
+    """Return what is wrong with settings."""
+    origins = {"web.tokens_file": "tenure.yaml:3", "web.grpc_port": "tenure.yaml:4"}
+    return [str(problem) for problem in web_problems(Loaded(Settings.model_validate(settings), origins, ()))]
+
+
+def test_the_defaults_ask_for_nothing() -> None:
+    """No file, no extra."""
+    assert problems() == []
+
+
+def test_a_file_of_tokens_is_read_before_it_is_needed(tmp_path: Path) -> None:
+    """Each of its faults with its line, at the place of the setting."""
+    path = tmp_path / "tokens"
+    path.write_text("one\nfour words are here\n")
+    first, second = problems(web={"tokens_file": str(path)})
+
+    assert first.startswith(f"tenure.yaml:3: web.tokens_file: {path}:1: has 1 words")
+    assert f"{path}:2: has 4 words" in second
+
+
+def test_grpc_without_its_extra_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra is optional; asking for it is not."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(web_check, "find_spec", lambda name: None if name.startswith("grpc") else real(name))
+
+    assert problems(web={"grpc_port": 9000}) == [
+        "tenure.yaml:4: web.grpc_port: asks for gRPC, which is not installed; pip install tenure[grpc]"
+    ]
+    assert problems() == []
+
+
+def test_one_port_cannot_be_two() -> None:
+    """HTTP has it first."""
+    (problem,) = problems(web={"grpc_port": 8080, "port": 8080})
+    assert "is the port of HTTP too" in problem
+
+
+def test_a_certificate_needs_its_key_and_both_must_be_some(tmp_path: Path) -> None:
+    """A pair that does not serve is refused before the port is bound."""
+    (alone,) = problems(web={"tls_cert_file": "cert.pem"})
+    assert "web.tls_cert_file: stands alone" in alone
+    rubbish = tmp_path / "rubbish.pem"
+    rubbish.write_text("no PEM")
+    (broken,) = problems(web={"tls_cert_file": str(rubbish), "tls_key_file": str(rubbish)})
+    assert "web.tls_cert_file: cannot be used with its key" in broken
+    (absent,) = problems(web={"tls_cert_file": "/absent/c", "tls_key_file": "/absent/k"})
+    assert "No such file" in absent
+
+
+@pytest.mark.parametrize("url", ["hook", "ftp://h/x", "https://", "http://h:99999/", "http://[::1/"])
+def test_a_webhook_is_an_address_of_http_and_is_not_repeated(url: str) -> None:
+    """It may hold a token."""
+    (problem,) = problems(events={"webhook_url": f"{url}?token=hunter2"})
+    assert "events.webhook_url: is no address of HTTP" in problem
+    assert "hunter2" not in problem

@@ -1,0 +1,180 @@
+"""The recorder: what it writes where, and what it does when there is no room."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from supervisor.core.events import Event
+from supervisor.telemetry import event_table, events, logs
+from supervisor.telemetry.events import MESSAGE_BYTES_MAX, Mailbox, Recorder
+from supervisor.telemetry.metrics import EVENTS_DROPPED
+
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.usefixtures("logging_restored")
+
+
+@pytest.fixture
+def mailbox() -> Iterator[Mailbox]:
+    """A pipe as the tree has it."""
+    made = Mailbox()
+    yield made
+    events.attach(None, replica="", role="")
+    for descriptor in made.descriptors:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def recorder(mailbox: Mailbox, still_clock: Any) -> Recorder:
+    """A process that records into it."""
+    return events.attach(mailbox.write_fd, replica="r1", role="agent", clock=still_clock)
+
+
+def arrived(mailbox: Mailbox) -> list[Event]:
+    """Return what lies in the mailbox."""
+    try:
+        text = os.read(mailbox.read_fd, 1 << 20)
+    except BlockingIOError:
+        return []
+    return [msgspec.json.decode(line, type=Event) for line in text.splitlines()]
+
+
+def dropped() -> float:
+    """Return how many events the recorder dropped so far."""
+    return float(EVENTS_DROPPED.labels(sink="recorder")._value.get())
+
+
+@pytest.mark.usefixtures("recorder")
+def test_an_event_says_what_happened_to_what_and_where(mailbox: Mailbox) -> None:
+    """A person who reads it elsewhere needs to know whom it came from."""
+    events.record("fire_rejected", "hook quota said no", subject="nightly", level="warning", hook="quota")
+
+    (event,) = arrived(mailbox)
+    assert (event.reason, event.subject, event.note, event.level) == (
+        "fire_rejected", "nightly", "hook quota said no", "warning",
+    )  # fmt: skip
+    assert (event.replica, event.role, event.fields, event.count) == ("r1", "agent", {"hook": "quota"}, 1)
+    assert event.first_ms == event.last_ms == 1_795_178_096_007
+
+
+@pytest.mark.usefixtures("recorder")
+def test_an_event_is_a_line_of_the_log_unless_there_is_one(mailbox: Mailbox) -> None:
+    """The log is the first sink; a decision that is logged already is not told twice."""
+    stream = io.BytesIO()
+    logs.configure(level="info", format="json", cluster="c", replica="r", role="t", stream=stream)
+
+    events.record("plugin_stopped", "idle", subject="mailer", event="odd", level="info")
+    events.record("leader_lost", is_logged=True)
+
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["event"], line["subject"], line["note"], line["event_"]) == ("plugin_stopped", "mailer", "idle", "odd")
+    assert len(arrived(mailbox)) == 2
+
+
+@pytest.mark.usefixtures("recorder")
+def test_no_secret_and_nothing_large_travels(mailbox: Mailbox) -> None:
+    """Notes come from errors, and errors hold what they hold."""
+    events.record(
+        "run_failed", "password=hunter2 " + "x" * 9000, token="hunter2", many=["a", "b"], deep={"pwd": "hunter2"}
+    )
+
+    (event,) = arrived(mailbox)
+    assert "hunter2" not in msgspec.json.encode(event).decode()
+    assert len(event.note) == events.NOTE_CHARS_MAX
+    assert event.fields["many"] == "a, b"
+
+
+@pytest.mark.usefixtures("recorder")
+def test_a_message_is_one_write_that_a_pipe_takes_whole(mailbox: Mailbox) -> None:
+    """Beyond PIPE_BUF, messages of two processes could mix."""
+    fields = {f"field{number}": "é" * 500 for number in range(50)}
+    events.record("run_failed", "é" * 5000, **fields)
+
+    text = os.read(mailbox.read_fd, 1 << 20)
+    assert len(text) <= MESSAGE_BYTES_MAX
+    assert msgspec.json.decode(text, type=Event).fields == {"cut": True}
+
+
+def test_a_full_mailbox_costs_the_event_and_is_counted(mailbox: Mailbox, recorder: Recorder, still_clock: Any) -> None:
+    """The web child may hang; nobody waits for it."""
+    while True:
+        try:
+            os.write(mailbox.write_fd, b"x" * 4096)
+        except BlockingIOError:
+            break
+    before = dropped()
+    for number in range(3):
+        events.record("run_failed", subject=str(number))
+    still_clock.elapsed += 1
+    recorder.flush()
+
+    assert dropped() - before == 3
+
+
+def test_what_was_counted_is_told_with_a_beat(mailbox: Mailbox, recorder: Recorder, still_clock: Any) -> None:
+    """Every process flushes with its beats."""
+    for _ in range(5):
+        events.record("run_failed")
+    assert [event.count for event in arrived(mailbox)] == [1]
+
+    still_clock.elapsed += 5_000_000_000
+    events.flush()
+    assert [event.count for event in arrived(mailbox)] == [5]
+
+
+def test_a_fork_starts_counting_anew(mailbox: Mailbox, recorder: Recorder) -> None:
+    """What the parent counted is the parent's to tell, and a lock that a lost thread held is no lock."""
+    events.record("child_died", subject="web")
+    events.record("child_died", subject="web")
+    recorder._lock.acquire()
+    pid = os.fork()
+    if pid == 0:
+        events.record("child_died", subject="web")
+        events.flush(is_last=True)
+        os._exit(0)
+    recorder._lock.release()
+    os.waitpid(pid, 0)
+
+    assert [event.count for event in arrived(mailbox)] == [1, 1]
+
+
+def test_a_turn_that_is_taken_costs_the_event_not_the_caller(mailbox: Mailbox, recorder: Recorder) -> None:
+    """A signal handler that records while its own thread does would wait for ever."""
+    recorder._lock.acquire()
+    events.record("run_failed")
+    recorder._lock.release()
+    events.flush()
+
+    assert arrived(mailbox) == []
+
+
+@pytest.mark.usefixtures("recorder")
+@pytest.mark.parametrize("decision", event_table.DECISIONS)
+def test_every_decision_that_is_an_event_is_told_whatever_its_fields(mailbox: Mailbox, decision: str) -> None:
+    """A field that a version lacks is a question mark, never an error in the middle of an election."""
+    event_table.tell(decision, {"reason": "because", "note": "n", "level": "x", "subject": "s"}, level="warning")
+
+    (event,) = arrived(mailbox)
+    assert event.reason == event_table.DECISIONS[decision].reason
+
+
+@pytest.mark.usefixtures("recorder")
+def test_what_was_to_happen_is_no_event(mailbox: Mailbox) -> None:
+    """A worker that was retired did not die, and most lines of the log are no events."""
+    event_table.tell("child_exited", {"slot": "worker-io-0"}, level="info")
+    event_table.tell("run_finished", {}, level="info")
+
+    assert arrived(mailbox) == []
+
+
+def test_the_page_lists_every_decision() -> None:
+    """docs/events.md is what people write their filters from."""
+    page = (ROOT / "docs/events.md").read_text(encoding="utf-8")
+    assert not [told.reason for told in event_table.DECISIONS.values() if f"`{told.reason}`" not in page]
