@@ -5,11 +5,14 @@ BIN := $(VENV)/bin
 SEEDS ?= 1000
 SECONDS ?= 60
 RUNS ?= 20000
+LEAVES ?= 10000
 PYTEST_WORKERS ?= 2
 CONFIG ?= config/demo
+IMAGE ?= tenure
+BUILDER ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check unit sim sim-mutants model e2e e2e-systemd e2e-container chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers cron-scan deploy-check clean
+.PHONY: help run test check unit sim sim-mutants model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -62,6 +65,9 @@ e2e-systemd: $(VENV)/.dev  ## Boot a real systemd and hold the unit against its 
 e2e-container: $(VENV)/.dev  ## Build and run the image; needs root, podman, runc, mmdebstrap
 	$(BIN)/python -m tests.machines container
 
+init-check: $(VENV)/.dev  ## Do what tenure init says, from a wheel, in an empty directory and environment; needs a package index
+	$(BIN)/python -m tests.machines init
+
 chaos: $(VENV)/.dev  ## Kill, pause and restart everything at random: make chaos SECONDS=120
 	$(BIN)/python -m tests.e2e.chaos --seconds $(SECONDS)
 
@@ -91,6 +97,9 @@ bench-supervision: $(VENV)/.dev $(VENV)/peers/bin/gunicorn  ## Measure the proce
 	$(BIN)/python -m bench.supervision_peers $(VENV)/peers/bin
 	$(BIN)/python -m bench.supervision $(if $(ROWS),--rows $(ROWS))
 
+chaos-fan-out: $(VENV)/.dev  ## Kill workers at random under a tree of ten thousand runs; its counters must be exact: make chaos-fan-out LEAVES=10000
+	$(BIN)/python -m tests.e2e.chaos_fan_out --leaves $(LEAVES)
+
 cron-scan: $(VENV)/.dev  ## Compare the cron engine with brute force in every time zone, 2024 to 2030 (minutes)
 	$(BIN)/python -m tests.cron_scan
 
@@ -98,13 +107,41 @@ $(VENV)/.deploy: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group deploy
 	@touch $@
 
-deploy-check: $(VENV)/.deploy  ## Render deploy/kustomize and test the alert rules; needs kubectl >= 1.27 and promtool
+deploy-check: $(VENV)/.deploy  ## Render kustomize and chart, validate them, test the alert rules; needs kubectl >= 1.27 and promtool
 	@command -v kubectl >/dev/null && command -v promtool >/dev/null || { echo "deploy-check needs kubectl (>= 1.27) and promtool in PATH; install them, or run make test, which checks the files without them" >&2; exit 2; }
-	@for each in base overlays/dev overlays/production overlays/split-roles; do \
+	@for each in base overlays/dev overlays/production overlays/replicas-dev overlays/split-roles; do \
 		kubectl kustomize deploy/kustomize/$$each > $(VENV)/rendered.yaml \
 		&& $(BIN)/kubernetes-validate --strict --quiet -k 1.33 $(VENV)/rendered.yaml && echo "$$each: valid" || exit 1; done
+	@for each in deploy/helm/examples/*.yaml; do \
+		$(BIN)/python tests/integration/deploy/charting.py render $$each > $(VENV)/rendered.yaml 2> $(VENV)/rendered.log || { cat $(VENV)/rendered.log; exit 1; }; \
+		$(BIN)/kubernetes-validate --strict --quiet -k 1.33 $(VENV)/rendered.yaml && echo "$$each: valid" || exit 1; done
 	promtool check rules deploy/prometheus/tenure.rules.yaml
 	promtool test rules deploy/prometheus/tenure.tests.yaml
+
+$(VENV)/.release: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
+	@touch $@
+
+dist: $(VENV)/.release  ## Build wheel and sdist into dist/, and check that the version is a release's: make dist TAG=v0.1.0
+	$(if $(TAG),$(BIN)/python -m tests.releasing $(TAG))
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
+sbom: dist  ## Write dist/tenure.cdx.json: what an installation of the wheel brings, as CycloneDX
+	rm -rf $(VENV)/sbom && $(PYTHON) -m venv --without-pip $(VENV)/sbom
+	$(BIN)/python -m pip --python $(VENV)/sbom/bin/python install --quiet --disable-pip-version-check dist/*.whl
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o dist/tenure.cdx.json $(VENV)/sbom/bin/python
+
+chart: $(VENV)/.dev  ## Package the chart into dist/
+	mkdir -p dist
+	$(BIN)/python tests/integration/deploy/charting.py package dist
+
+image:  ## Build the image with docker or podman: make image IMAGE=tenure:0.1.0 BUILDER=podman
+	$(BUILDER) build --tag $(IMAGE) .
+
+checksums: sbom chart  ## Write dist/SHA256SUMS over everything that is released as a file
+	rm -f dist/SHA256SUMS
+	sums=$$(cd dist && sha256sum -- *) && printf '%s\n' "$$sums" > dist/SHA256SUMS && cat dist/SHA256SUMS
 
 clean:  ## Remove the virtual environment, caches and the demo's data
 	rm -rf $(VENV) .tenure .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

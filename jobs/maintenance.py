@@ -64,6 +64,8 @@ def trim_history(ctx: Context, *, dead_days: float | None = None) -> TrimResult:
             history=producer.limits.history,
             dead_cap=producer.limits.dead,
             dead_before_ms=max(0, before_ms),
+            dead_age_ms=round(1000 * (producer.limits.dead_age_s or 0)),
+            history_age_ms=round(1000 * (producer.limits.history_age_s or 0)),
         )
         for _ in range(CALLS_MAX):
             if ctx.remaining_s() < RESERVE_S:

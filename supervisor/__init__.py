@@ -12,17 +12,21 @@ if TYPE_CHECKING:
     from supervisor.core.registry import job
     from supervisor.core.resource import Resource
     from supervisor.core.retry import Retry
+    from supervisor.plugins.contract import Plugin
     from supervisor.roles.worker.context import Context
     from supervisor.roles.worker.middleware import Middleware
+    from supervisor.store.caching import cached
     from supervisor.store.producer import connect, enqueue
 
-__all__ = ["Context", "Middleware", "Resource", "Retry", "connect", "enqueue", "job"]
+__all__ = ["Context", "Middleware", "Plugin", "Resource", "Retry", "cached", "connect", "enqueue", "job"]
 
 _MODULES = {
     "Context": "supervisor.roles.worker.context",
     "Middleware": "supervisor.roles.worker.middleware",
+    "Plugin": "supervisor.plugins.contract",
     "Resource": "supervisor.core.resource",
     "Retry": "supervisor.core.retry",
+    "cached": "supervisor.store.caching",
     "connect": "supervisor.store.producer",
     "enqueue": "supervisor.store.producer",
     "job": "supervisor.core.registry",

@@ -131,7 +131,7 @@ class Sentinels:
 
         def is_whole() -> bool:
             for sentinel in self.sentinels:
-                facts = fields(sentinel.ask("SENTINEL", "MASTER", MASTER))
+                facts = self.facts(sentinel)
                 if facts["num-other-sentinels"] != "2" or int(facts["num-slaves"]) < replicas:
                     return False
                 if facts["flags"] != "master":
@@ -166,9 +166,27 @@ class Sentinels:
 
         wait_until(lambda: answers() == 1, what="the sentinels to agree")
 
+    def settle(self) -> Node:
+        """Return the master, once no sentinel is in the middle of a fail-over or about to begin one."""
+
+        def calm() -> Node | None:
+            if any(self.facts(each)["flags"] != "master" for each in self.sentinels):
+                return None
+            named = {each.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1] for each in self.sentinels}
+            master = self.named()
+            return master if named == {b"%d" % master.port} and master.is_role(b"master") else None
+
+        found: Node = wait_until(calm, what="every sentinel to watch the same healthy master")
+        return found
+
+    @staticmethod
+    def facts(sentinel: Node) -> dict[str, str]:
+        """Return what a sentinel knows of the master."""
+        return fields(sentinel.ask("SENTINEL", "MASTER", MASTER))
+
     def revive(self) -> None:
         """Bring back what a test killed, as replicas, without the ten seconds that sentinels take for it."""
-        master = self.master()
+        master = self.settle()
         for node in self.nodes:
             if node.process.poll() is not None:
                 node.start()

@@ -33,6 +33,7 @@ from supervisor.process.signals import Received
 from supervisor.process.slots import Launch, Limits, Log, SlotSpec
 from supervisor.process.systemd import Notifier
 from supervisor.process.tree import plant
+from supervisor.telemetry import events
 
 __all__ = ["Launch", "Limits", "Parent", "SlotSpec"]
 
@@ -286,6 +287,7 @@ class Parent:
         self._notify.ready(self._status())
 
     def _report(self, now_ns: int) -> None:
+        events.flush()
         if self._tree.is_ready or self._stop.is_asked:
             self._notify.status(self._status())
         self._notify.tick(now_ns, is_ready=self._tree.is_ready, is_stopping=self._stop.is_asked)

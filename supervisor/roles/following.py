@@ -1,8 +1,8 @@
 """How a process that lives follows its configuration: it looks at one word of the board, with each of its beats.
 
 Guarantees
-    A look costs less than a microsecond when nothing changed. The log file is opened anew when that was
-    asked for, and the log is written as the configuration in effect says.
+    A look costs about a microsecond when nothing changed. The log file is opened anew when that was
+    asked for, the log is written as the configuration in effect says, and events that were counted are told.
 
 Does not guarantee
     That other settings follow: for those the parent replaces processes. The scheduler and the agent take
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from supervisor.roles.seat import Seat
 from supervisor.settings.handover import HandoverError
-from supervisor.telemetry import logs
+from supervisor.telemetry import events, logs
 
 
 class Following:
@@ -28,6 +28,7 @@ class Following:
     def look(self) -> int:
         """Follow what every process follows; return the number of a configuration that is new here, else 0."""
         logs.look()
+        events.flush()
         epoch = self._header.config_epoch
         if epoch == self._epoch or self._handover is None:
             return 0

@@ -10,6 +10,7 @@ from supervisor.core.board import Board, Row
 from supervisor.core.inflight import InflightTable
 from supervisor.settings.handover import Handover
 from supervisor.settings.models import Settings
+from supervisor.telemetry.events import Mailbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Seat:
     redis_url: str  # resolved: the embedded server's unix socket stands here as unix://…
     pool: str | None = None
     listener: socket.socket | None = None
+    mailbox: Mailbox | None = None  # where events of the tree arrive; the web child empties it
     handover: Handover | None = None  # where configurations come from while the tree runs
     config_epoch: int = 0  # the one that ``settings`` are of
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.machines.roots import python_base
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "localhost/tenure-proof"
+PROJECT_IMAGE = "localhost/tenure-project-proof"
 NAME = "tenure-proof"
 PORT = 18099
 JOBS = """
@@ -108,6 +110,7 @@ def prove(proof: Proof) -> None:
             _runs_without_privileges(proof, container)
             _survives_its_workers(proof, container)
             _stops(proof, container)
+            _carries_a_project(proof, container, extra)
         finally:
             container.remove()
 
@@ -122,10 +125,14 @@ def _base_image() -> None:
 
 
 def _build() -> None:
+    _build_image(IMAGE, ROOT)
+
+
+def _build_image(tag: str, context: Path, *options: str) -> None:
     shared = [path for path in ("/etc/ssl/certs", "/etc/pip.conf") if Path(path).exists()]
     mounts = [f"--volume={path}:{path}:ro" for path in shared]
     how = ["--isolation=chroot", "--pull=never", "--network=host", "--format=docker"]
-    run(["podman", "build", *how, *mounts, "--tag", IMAGE, str(ROOT)])
+    run(["podman", "build", *how, *mounts, *options, "--tag", tag, str(context)])
 
 
 def _is_ready() -> bool:
@@ -218,3 +225,28 @@ def _start_busy(container: Container, *options: str) -> None:
 def _running(container: Container) -> int:
     counts = json.loads(container.inside("tenure", "queue", "list", "-o", "json"))
     return sum(int(queue["running"]) for queue in counts)
+
+
+def _carries_a_project(proof: Proof, container: Container, directory: Path) -> None:
+    """Build the image of a new project on ours, and let it run its jobs."""
+    run(
+        [
+            sys.executable,
+            "-c",
+            f"import os; os.chdir({str(directory)!r}); from supervisor.cli.main import main; main(['init', 'demo'])",
+        ]
+    )
+    _build_image(PROJECT_IMAGE, directory / "demo", f"--build-arg=TENURE_IMAGE={IMAGE}")
+    container.remove()
+    hardening = [
+        "--read-only",
+        "--tmpfs=/tmp",
+        "--cap-drop=all",
+        "--ulimit=nofile=4096:4096",
+        "--ulimit=nproc=4096:4096",
+    ]
+    where = ["--network=host", f"--env=TENURE_WEB__PORT={PORT}"]
+    container.engine("run", "--pull=never", "--detach", f"--name={NAME}", *hardening, *where, PROJECT_IMAGE)
+    wait_for(lambda: container.log("run_finished"), what="a run of the project's jobs")
+    seen = {str(each["job"]) for each in container.log("run_finished")}
+    proof.check("the image of a new project runs its jobs", any(each.startswith("demo.") for each in seen), seen)

@@ -17,7 +17,9 @@ from supervisor.core.lease import MS
 from supervisor.core.registry import Registry
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.commands import CommandDuty
+from supervisor.roles.agent.ingest import Ingest
 from supervisor.roles.agent.reaper import Reaper
+from supervisor.roles.agent.retention import Retention
 from supervisor.roles.agent.unwanted import Unwanted
 from supervisor.roles.agent.watch import SessionWatch
 from supervisor.roles.steps import Report
@@ -54,6 +56,8 @@ class Duties:
         reaper: Reaper,
         unwanted: Unwanted,
         commands: CommandDuty | None = None,
+        ingest: Ingest | None = None,
+        retention: Retention | None = None,
         registry: Registry,
         beat_period_ns: int,
         session_lease_ns: int,
@@ -88,6 +92,10 @@ class Duties:
         if commands is not None:
             self._obeying = _Duty("commands", self._obey, commands.period_ns)
             self._duties.append(self._obeying)
+        if ingest is not None:
+            self._duties.append(_Duty("ingest", ingest.look, ingest.period_ns))
+        if retention is not None:
+            self._duties.append(_Duty("retention", retention.look, retention.period_ns))
 
     def next_ns(self) -> int:
         """Return when the next duty is due."""

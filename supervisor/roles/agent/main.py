@@ -28,9 +28,11 @@ from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.driver import ElectorThread, elector_rng
 from supervisor.roles.agent.duties import Duties
+from supervisor.roles.agent.ingest import Ingest
 from supervisor.roles.agent.presence import PresenceThread
 from supervisor.roles.agent.reaper import Reaper
 from supervisor.roles.agent.reporting import AgentReport
+from supervisor.roles.agent.retention import Retention
 from supervisor.roles.agent.standing import NoPresence, Standing, Timing
 from supervisor.roles.agent.tree import Tree
 from supervisor.roles.agent.unwanted import Unwanted, exclusive_slots
@@ -40,6 +42,7 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.wakeup import Wakeup
 from supervisor.settings.complete import schedules_digest
 from supervisor.settings.handover import HandoverError
+from supervisor.store.bridges import Bridges
 from supervisor.store.client import Store
 from supervisor.store.commands import Commands
 from supervisor.store.keys import Keys
@@ -88,14 +91,7 @@ class Agent:
             clock=seat.clock,
             workers=workers,
             sessions=sessions,
-            reaper=Reaper(
-                run=self._run_call,
-                sessions=sessions,
-                queues=Queues(keys),
-                dead_cap=queues.dead,
-                history=queues.history,
-                report=self._report,
-            ),
+            reaper=self._reaper(keys),
             unwanted=Unwanted(
                 run=self._run_call,
                 queues=Queues(keys),
@@ -116,6 +112,8 @@ class Agent:
                 wake_parent=self._wake_parent,
                 report=self._report,
             ),
+            ingest=self._ingest(keys),
+            retention=Retention.of(run=self._run_call, queues=Queues(keys), limits=queues),
             registry=registry,
             beat_period_ns=int(queues.beat_period_s * 1e9),
             session_lease_ns=int(queues.session_lease_s * 1e9),
@@ -230,10 +228,32 @@ class Agent:
     def _presence(self, keys: Keys) -> PresenceThread | None:
         """Return what shows that this replica lives, if that is asked for."""
         seat = self._seat
-        if not seat.settings.election.presence:
+        if not seat.settings.has_presence:
             return None
         store = self._connect("presence", CALL_TIMEOUT_S, follow=seat.board)
         return PresenceThread(store, keys, seat.clock)
+
+    def _reaper(self, keys: Keys) -> Reaper:
+        """Return what gives runs of dead workers back."""
+        limits = self._seat.settings.queues
+        return Reaper(
+            run=self._run_call,
+            sessions=Sessions(keys),
+            queues=Queues(keys),
+            dead_cap=limits.dead,
+            history=limits.history,
+            report=self._report,
+        )
+
+    def _ingest(self, keys: Keys) -> Ingest | None:
+        """Return what takes messages out of lists of SpaceONE's, if that is asked for."""
+        channels = self._seat.settings.cloudforet.ingested()
+        if not channels:
+            return None
+        bridges, clock = Bridges(keys), self._clock
+        return Ingest(
+            run=self._run_call, bridges=bridges, channels=channels, registry=registry, clock=clock, report=self._report
+        )
 
     def _started_ms(self) -> int:
         """Return when the tree started, by the wall clock: an agent that was replaced makes it no younger."""
@@ -245,7 +265,7 @@ class Agent:
         seat = self._seat
         election = seat.settings.election
         return Standing(
-            leases=Leases(keys, has_presence=election.presence),
+            leases=Leases(keys, has_presence=seat.settings.has_presence),
             presence=presence or NoPresence(),
             on_data_loss=election.on_data_loss,
             board=seat.board,

@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from supervisor.telemetry import event_table
 from supervisor.telemetry.metrics import (
     ELECTION_CAMPAIGNS,
     ELECTION_CANDIDATES,
@@ -40,6 +41,8 @@ _LEVELS = {
     "renewal_withheld": "warning",
     "name_used_twice": "warning",
     "clock_skewed": "warning",
+    "ingest_refused": "warning",
+    "messages_set_aside": "warning",
     "clock_skew_resigned": "warning",
 }
 _RENEWED = {"renewed", "reclaimed"}
@@ -64,7 +67,9 @@ class AgentReport:
             ELECTION_TWINS.set(fields["count"])
         else:
             self._count(event, fields)
-            getattr(self._log, _LEVELS.get(event, "info"))(event, **fields)
+            level = _LEVELS.get(event, "info")
+            getattr(self._log, level)(event, **fields)
+            event_table.tell(event, fields, level=level)
 
     def _answer(self, *, operation: str, result: str, seconds: float, mode: str) -> None:
         if self._is_away:

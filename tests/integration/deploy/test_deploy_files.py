@@ -31,7 +31,7 @@ def pod() -> dict[str, Any]:
     return spec
 
 
-@pytest.mark.parametrize("file", ["base/tenure.yaml", "overlays/dev/tenure.yaml"])
+@pytest.mark.parametrize("file", ["base/tenure.yaml", "overlays/dev/tenure.yaml", "overlays/replicas-dev/tenure.yaml"])
 def test_the_configuration_of_the_replicas_loads(file: str, tmp_path: Path) -> None:
     """A file that the first pod refuses helps nobody."""
     secret = tmp_path / "redis-password"

@@ -11,7 +11,7 @@ from jobs.maintenance import QueueInvariantError, trim_history, verify_queues
 from supervisor import Context
 from supervisor.clock import SystemClock
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.settings.models import QueueSettings
+from supervisor.settings.queue_settings import QueueSettings
 from supervisor.store import producer
 from supervisor.store.queue_reads import QueueReads
 from supervisor.store.queues import Queues

@@ -22,11 +22,18 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def sentinels(directory: Path) -> Iterator[Sentinels]:
+def deployed(directory: Path) -> Iterator[Sentinels]:
     """A master with two replicas under three sentinels; each test may use up one master."""
     deployment = Sentinels(directory, replicas=2)
     yield deployment
     deployment.close()
+
+
+@pytest.fixture
+def sentinels(deployed: Sentinels) -> Sentinels:
+    """The same, whole again: no test begins in the middle of the fail-over that an earlier one began."""
+    deployed.revive()
+    return deployed
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,6 @@ def test_the_master_is_found_and_children_follow(sentinels: Sentinels, replica: 
 
 def test_a_killed_master_is_replaced_and_epochs_grow(sentinels: Sentinels, both: Replica) -> None:
     """The elector finds the promoted replica by itself, the children by the board; nobody is restarted."""
-    sentinels.revive()
     replica = both
     term = replica.campaign()
     replica.enqueue("before")
@@ -95,7 +94,6 @@ def in_step(sentinels: Sentinels) -> bool:
 
 def test_a_deposed_master_that_goes_on_serving_is_left(sentinels: Sentinels, both: Replica) -> None:
     """It was cut off or stopped, and its clients with it; what it accepts will be lost."""
-    sentinels.revive()
     replica, clock = both, both.clock
     term = replica.campaign()
     replica.enqueue("a")

@@ -1,0 +1,74 @@
+"""One command, one image: a replica does everything, only schedules, only works, or only serves HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.servers import Server
+from tests.e2e.trees import Tree
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+JOBS = """
+from supervisor import job
+
+
+@job("roles.tick")
+async def tick() -> None:
+    pass
+"""
+CONFIG = """
+cluster: roles
+web: {{port: 0}}
+log: {{format: json}}
+redis: {{url: "{url}"}}
+jobs: [roles_jobs]
+schedules:
+  tick: {{job: roles.tick, every: 500ms, overlap: allow}}
+"""
+NO_WORKERS = {"TENURE_WORKERS": "{}"}
+NO_TERM = {"TENURE_ELECTION__PARTICIPATE": "false"}
+
+
+@pytest.fixture
+def replica(start: Callable[..., Tree], short_directory: Path, server: Server) -> Callable[..., Tree]:
+    """Start a replica that is told by its environment what it does."""
+    (short_directory / "roles_jobs.py").write_text(JOBS)
+    (short_directory / "tenure.yaml").write_text(CONFIG.format(url=server.url))
+
+    def starter(name: str, environ: dict[str, str]) -> Tree:
+        tree = start(name, "--set", f"replica={name}", "--data-dir", f"data-{name}", environ=environ)
+        tree.wait_for("tree_ready")
+        return tree
+
+    return starter
+
+
+def children(tree: Tree) -> set[str]:
+    """Return the slots that were started, without the numbers of workers."""
+    return {str(each["slot"]).partition("-")[0] for each in tree.events("child_started")}
+
+
+def test_a_replica_does_everything_by_default(replica: Callable[..., Tree]) -> None:
+    """One tree fires and executes."""
+    tree = replica("all", {})
+
+    assert {"agent", "scheduler", "web", "worker"} <= children(tree)
+    tree.wait_for("run_finished", job="roles.tick")
+
+
+def test_roles_apart_start_only_their_children_and_work_together(replica: Callable[..., Tree]) -> None:
+    """The scheduler fires what the worker executes; who only serves does neither."""
+    scheduler = replica("scheduler", NO_WORKERS)
+    worker = replica("worker", NO_TERM)
+    api = replica("api", {**NO_WORKERS, **NO_TERM})
+
+    worker.wait_for("run_finished", job="roles.tick")
+    scheduler.wait_for("leader_acquired")
+    assert "worker" not in children(scheduler) | children(api)
+    assert not worker.events("leader_acquired") + api.events("leader_acquired")
+    assert not scheduler.events("run_finished")
+    assert api.get("/livez")[0] == 200

@@ -1,0 +1,56 @@
+"""Values of Cloudforet's charts in ours: taken as they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.deploy.rendering import DEPLOY, EXAMPLES, environ, of_kind, render
+
+
+def test_values_of_cloudforet_are_taken_as_they_are() -> None:
+    """Flat switches, names and sections of theirs; the mount of the host's time zone is left out."""
+    docs = render(EXAMPLES["cloudforet"])
+    found = of_kind(docs, "Deployment")
+    worker = found["identity-worker"]["spec"]["template"]["spec"]
+    given = of_kind(docs, "ConfigMap")["identity-scheduler-config"]["data"]["30-application-scheduler.yaml"]
+
+    assert set(found) == {"identity-scheduler", "identity-worker"}
+    assert found["identity-worker"]["spec"]["replicas"] == 3
+    assert worker["containers"][0]["image"] == "example.org/identity:2.0.1"
+    assert worker["containers"][0]["args"] == ["run"]
+    assert environ(worker)["TENURE_COMPAT"] == "cloudforet"
+    assert environ(worker)["TENURE_CONFIG"] == "/etc/tenure/00-tenure.yaml:/etc/tenure/30-application-worker.yaml"
+    assert yaml.safe_load(given) == EXAMPLES["cloudforet"]["application_scheduler"]
+    assert {"name": "log-volume", "mountPath": "/var/log/spaceone"} in worker["containers"][0]["volumeMounts"]
+    assert "TENURE_WORKERS" not in environ(found["identity-scheduler"]["spec"]["template"]["spec"])
+    flat = render({**EXAMPLES["cloudforet"], "scheduler": False})
+    assert set(of_kind(flat, "Deployment")) == {"identity-worker"}
+
+
+@pytest.mark.parametrize("file", ["identity-values.yaml", "inventory-values.yaml"])
+def test_real_values_of_cloudforet_give_configurations_that_load(file: str, tmp_path: Path) -> None:
+    """The files of two of its services, unchanged, but for the values that say what they are and what is wanted."""
+    values = yaml.safe_load((Path(__file__).parents[2] / "data/cloudforet" / file).read_text())
+    docs = render({**values, "mode": "split", "compat": "cloudforet", "scheduler": True, "worker": True})
+    maps, deployments = of_kind(docs, "ConfigMap"), of_kind(docs, "Deployment")
+    assert len(deployments) == 2
+    for name, deployment in deployments.items():
+        told = environ(deployment["spec"]["template"]["spec"])
+        (directory := tmp_path / name).mkdir()
+        for path, text in maps[f"{name}-config"]["data"].items():
+            (directory / path).write_text(text)
+        told["TENURE_CONFIG"] = told["TENURE_CONFIG"].replace("/etc/tenure", str(directory))
+        done = subprocess.run(
+            [sys.executable, "-m", "supervisor", "config", "validate", "--no-jobs"],
+            env={**os.environ, **told, "PYTHONPATH": str(DEPLOY.parent)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr

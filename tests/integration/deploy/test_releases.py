@@ -1,0 +1,116 @@
+"""Versions agree everywhere, and the workflows run nothing that a person cannot run."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.version import Version
+
+from supervisor.version import __version__
+from tests.releasing import chart_version, refusal
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yaml"))
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def jobs(workflow: Path) -> dict[str, dict[str, Any]]:
+    """Return the jobs of a workflow by name."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load(workflow.read_text())["jobs"]
+    return found
+
+
+def steps(workflow: Path) -> list[dict[str, Any]]:
+    """Return the steps of all jobs of a workflow."""
+    return [step for job in jobs(workflow).values() for step in job.get("steps", ())]
+
+
+@pytest.mark.parametrize(
+    ("version", "of_chart"),
+    [
+        ("1.2.3", "1.2.3"),
+        ("1.2.3.dev1", "1.2.3-dev.1"),
+        ("1.2.3rc1", "1.2.3-rc.1"),
+        ("1.2.3.1", "1.2.3+hotfix.1"),
+        ("0.10.0", "0.10.0"),
+    ],
+)
+def test_a_version_is_pep_440_and_gives_one_of_the_chart(version: str, of_chart: str) -> None:
+    """The first is read by pip, the second by Helm; pip must not write ours in another way."""
+    assert str(Version(version)) == version
+    assert chart_version(version) == of_chart
+    assert refusal(f"v{version}", version) is None
+
+
+@pytest.mark.parametrize(
+    "version", ["", "1.2", "1.2.3dev1", "1.2.3-rc1", "01.2.3", "1.2.3.0", "1.2.3rc0", "1.2.3a1", "1.2.3.dev1+local", "v1.2.3", "1.2.3\n"]
+)  # fmt: skip
+def test_another_version_is_not_released(version: str) -> None:
+    """Spellings that mean the same to pip are two files to a person."""
+    assert "is no version of ours" in str(refusal(f"v{version}", version))
+
+
+def test_versions_are_in_the_order_of_their_making() -> None:
+    """Development before candidates, candidates before the release, its repair after it."""
+    order = ["1.2.2", "1.2.3.dev1", "1.2.3.dev2", "1.2.3rc1", "1.2.3rc2", "1.2.3", "1.2.3.1", "1.2.4.dev1"]
+
+    assert all(Version(earlier) < Version(later) for earlier, later in itertools.pairwise(order))
+
+
+@pytest.mark.parametrize("tag", ["v9.9.9", __version__, f"v{__version__}.1", ""])
+def test_a_tag_that_is_not_the_version_is_not_released(tag: str) -> None:
+    """Otherwise the wheel of a release has another version than its name."""
+    assert f"supervisor/version.py says {__version__}" in str(refusal(tag, __version__))
+
+
+def test_every_place_has_the_version_of_one_file() -> None:
+    """supervisor/version.py; whoever releases changes it and the chart, and this names what was forgotten."""
+    assert chart_version(__version__)
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"] == {
+        "path": "supervisor/version.py"
+    }
+    chart = yaml.safe_load((ROOT / "deploy/helm/tenure/Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (chart_version(__version__), __version__)
+    written = [ROOT / "Dockerfile", *(ROOT / "deploy/kustomize").rglob("*.yaml"), ROOT / "deploy/compose.yaml"]
+    pinned = {each for path in written for each in re.findall(r"\btenure:(\d[\w.]*)", path.read_text())}
+    assert pinned <= {__version__}
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_has_the_least_rights_and_pinned_actions(workflow: Path) -> None:
+    """A token that may write is given to the one job that needs it, and never left in the checkout."""
+    whole = yaml.safe_load(workflow.read_text())
+
+    assert whole["permissions"] == {"contents": "read"}
+    for step in steps(workflow):
+        if "uses" in step:
+            assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+(\.\d+)*", step["uses"]), step["uses"]
+        if step.get("uses", "").startswith("actions/checkout@"):
+            assert step["with"]["persist-credentials"] is False
+    assert all("timeout-minutes" in job for job in jobs(workflow).values() if "steps" in job)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_runs_targets_that_exist_and_takes_nothing_from_outside_into_a_shell(workflow: Path) -> None:
+    """What fails there can be repeated at home; a branch name must not become a command."""
+    commands = [step["run"] for step in steps(workflow) if "run" in step]
+    targets = [each.split()[1] for each in commands if each.startswith("make ")]
+
+    assert targets
+    assert all("${{" not in each for each in commands)
+    for target in targets:
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
+
+
+def test_every_python_that_is_promised_is_tested() -> None:
+    """The classifiers are what people choose by."""
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    promised = [each.rpartition(" ")[2] for each in classifiers if re.search(r"Python :: 3\.\d+$", each)]
+
+    assert jobs(ROOT / ".github/workflows/test.yaml")["test"]["strategy"]["matrix"]["python"] == promised
