@@ -85,7 +85,13 @@ class ApiChanges:
         body, job = await _body(request, EnqueueBody), request.match_info["job"]
         try:
             put = await self._producer.put_async(
-                job, body.args, queue=body.queue, priority=body.priority, delay=body.delay, run_id=body.run_id
+                job,
+                body.args,
+                queue=body.queue,
+                priority=body.priority,
+                delay=body.delay,
+                run_id=body.run_id,
+                traceparent=request.headers.get("traceparent"),
             )
         except UnknownJobError as error:
             raise not_found("job", job) from error

@@ -21,7 +21,7 @@ from supervisor.core.health import Endpoint
 from supervisor.roles.seat import Seat
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.answers import ASKER, HEADERS, error_response, json_response, wants_json
-from supervisor.roles.web.configz import masked_settings
+from supervisor.roles.web.configz import flags, masked_settings, with_sources
 from supervisor.roles.web.guard import SCOPE, Guard, needs
 from supervisor.roles.web.metrics import Scrape
 from supervisor.roles.web.overview import Overviews
@@ -43,7 +43,8 @@ _INDEX = {
     "/check": "readyz in one word: SERVING or NOT_SERVING",
     "/metrics": "for Prometheus",
     "/statusz": "children, leader, queues, what is due next; ?format=json",
-    "/configz": "settings in effect, without secrets",
+    "/configz": "settings in effect, without secrets; ?sources: and where each comes from",
+    "/flagz": "the same as flags",
     "/version": "what runs",
     EVENTS_PATH: "what happened, as JSON or as a stream of server-sent events",
     "/api/v1/openapi.json": "the API",
@@ -118,9 +119,15 @@ class Pages:
         return json_response(shown) if wants_json(request) else web.Response(text=status_text(shown))
 
     @needs(Scope.READ)
-    async def configz(self, _request: web.Request) -> web.Response:
-        """The settings in effect."""
-        return json_response(masked_settings(self._seat.settings))
+    async def configz(self, request: web.Request) -> web.Response:
+        """The settings in effect, and where they come from if that is asked."""
+        show = with_sources if "sources" in request.query else masked_settings
+        return json_response(show(self._seat.settings))
+
+    @needs(Scope.READ)
+    async def flagz(self, _request: web.Request) -> web.Response:
+        """The settings in effect, as flags."""
+        return web.Response(text=flags(self._seat.settings))
 
     async def version(self, _request: web.Request) -> web.Response:
         """What runs."""
@@ -149,7 +156,7 @@ def application(pages: Pages, routes: Iterable[web.RouteDef] = ()) -> web.Applic
     for endpoint in Endpoint:
         app.router.add_get(f"/{endpoint.title}", pages.health(endpoint))
         app.router.add_get(f"/{endpoint.title}/{{check}}", pages.health(endpoint))
-    for name in ("check", "metrics", "statusz", "configz", "version"):
+    for name in ("check", "metrics", "statusz", "configz", "flagz", "version"):
         app.router.add_get(f"/{name}", getattr(pages, name))
     app.router.add_get("/", pages.index)
     app.router.add_routes(routes)

@@ -22,7 +22,7 @@ from aiohttp import web
 from supervisor.core.board import ChildState
 from supervisor.roles.following import Following
 from supervisor.roles.seat import Seat
-from supervisor.roles.web import api
+from supervisor.roles.web import api, debug
 from supervisor.roles.web.certificate import Certificate
 from supervisor.roles.web.event_office import EventOffice
 from supervisor.roles.web.gate import REQUEST_S, Gate
@@ -60,8 +60,9 @@ async def _serve(seat: Seat) -> int:
     overviews = Overviews(reader, seat.clock)
     pages = Pages(seat, overviews)
     office = EventOffice(seat, reader.store)
+    routes = [*api.routes(seat, reader.store, overviews, office.pages), *debug.routes(seat, reader.store)]
     runner = web.AppRunner(
-        application(pages, api.routes(seat, reader.store, overviews, office.pages)),
+        application(pages, routes),
         access_log=None,
         handle_signals=False,
         max_line_size=LINE_BYTES_MAX,

@@ -13,9 +13,12 @@ from supervisor.telemetry import metrics, slots
 
 
 @pytest.fixture(autouse=True)
-def _no_rules_left_behind() -> Iterator[None]:
+def _nothing_left_behind() -> Iterator[None]:
+    """No rules, and no counts in files that another test prepared in this process."""
+    metrics.forget()
     yield
     metrics.limit()
+    metrics.forget()
 
 
 def counter(*labels: str, name: str = "tenure_seen_total") -> slots.Counter:

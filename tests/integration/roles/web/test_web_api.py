@@ -20,6 +20,7 @@ from supervisor.settings.models import Settings
 from supervisor.settings.token_file import Scope
 from supervisor.store.client import Store
 from supervisor.store.keys import Keys
+from supervisor.store.queues import Queues
 from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.schedule_views import Views
 from supervisor.store.sessions import Sessions
@@ -63,9 +64,9 @@ def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path) -> Any
     return tree
 
 
-def ask(tree: Any, method: str, path: str, token: str | None = None, body: Any = None) -> tuple[int, Any]:
-    """Send one request as the holder of a token; return status and JSON."""
-    headers = {} if token is None else {"Authorization": f"Bearer {token.upper()}"}
+def ask(tree: Any, method: str, path: str, token: str | None = None, body: Any = None, **given: str) -> tuple[int, Any]:
+    """Send one request as the holder of a token, with further headers; return status and JSON."""
+    headers = given if token is None else {"Authorization": f"Bearer {token.upper()}", **given}
     connection = http.client.HTTPConnection("127.0.0.1", tree.port, timeout=20)
     try:
         text = body if isinstance(body, bytes | None) else json.dumps(body)
@@ -83,7 +84,7 @@ def filled(path: str) -> str:
 
 
 OPEN = ("/livez", "/readyz", "/healthz", "/check", "/version", "/")
-READS = ("/metrics", "/statusz", "/configz", f"{PATH}/openapi.json")
+READS = ("/metrics", "/statusz", "/configz", "/flagz", f"{PATH}/openapi.json")
 MATRIX = [
     *((("GET", path), None) for path in OPEN),
     *((("GET", path), Scope.READ) for path in READS),
@@ -139,6 +140,17 @@ def test_a_run_is_enqueued_once_under_its_id(api: Any) -> None:
     assert {"queue": "default", "later": 1}.items() <= ask(api, "GET", f"{PATH}/queues", "reader")[1]["queues"][
         0
     ].items()
+
+
+def test_a_run_is_in_the_trace_of_the_request_that_asked_for_it(api: Any, store: Store) -> None:
+    """By the header that services pass on; a malformed one is no reason to refuse the run."""
+    path, trace = f"{PATH}/jobs/mail.send/runs", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+    assert ask(api, "POST", path, "driver", {"run_id": "traced"}, traceparent=trace)[0] == 201
+    assert ask(api, "POST", path, "driver", {"run_id": "bare"}, traceparent="no")[0] == 201
+
+    traced, bare = (store.run(Queues(KEYS).show(run_id)) for run_id in ("traced", "bare"))
+    assert (traced.envelope.traceparent, bare.envelope.traceparent) == (trace, "")
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,17 @@ def test_configz_and_version_are_json_and_hold_no_secret(web: Any) -> None:
     assert json.loads(web.ask("/version")[2])["name"] == "tenure"
 
 
+def test_flagz_is_text_and_holds_no_secret(web: Any) -> None:
+    """The same as /configz, as somebody would write it on a command line."""
+    code, headers, body = web.ask("/flagz")
+
+    assert (code, headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "--cluster=c1\n" in body
+    assert "--redis-password=***\n" in body
+    assert "hunter2" not in body
+
+
 def test_the_front_page_lists_the_paths(web: Any) -> None:
     """In text for curl, with links for a browser, and without anything that a browser would run."""
     assert web.ask("/")[2].startswith("/livez")

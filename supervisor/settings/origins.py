@@ -1,0 +1,19 @@
+"""Where settings were written, as they carry it with them: paths and places, never values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+ORIGINS_MAX = 10_000
+"""A copy goes to every process: of schedules only where each begins, and of very many not all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """All are equal: where a setting was written is no part of what it is."""
+
+    by_path: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Path of a setting to file:line, variable or flag; what is absent has its default, or was left out."""
+
+    left_out: int = field(default=0, compare=False)
