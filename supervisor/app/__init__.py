@@ -28,7 +28,7 @@ from supervisor.core.errors import (
 )
 from supervisor.core.model import ScheduleDef
 from supervisor.core.registry import registry
-from supervisor.core.reload import Ending
+from supervisor.core.reload import Ending, Plan
 from supervisor.embedded.valkey import EmbeddedServer
 from supervisor.plugins import registry as plugins
 from supervisor.process import nameplate
@@ -51,6 +51,7 @@ from supervisor.settings.web_check import web_problems
 from supervisor.store.preflight import report
 from supervisor.telemetry import event_table, events, logs, metrics
 from supervisor.telemetry.lines import open_log_file
+from supervisor.telemetry.log_rules import LogRules
 from supervisor.version import __version__
 
 PREFLIGHT_TIMEOUT_S = 15.0
@@ -73,7 +74,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     board_header: list[Header] = []  # once there is a board
     file = open_log_file(settings.log.file, lambda: board_header[0].log_reopens if board_header else 0)
     configure_logs(settings, replica, role="supervisor", file=file)
-    definitions = prepare_jobs(loaded)
+    definitions = prepare_to_fork(loaded)
     server = embedded_server(settings)
     if server is not None:
         server.prepare()
@@ -117,7 +118,18 @@ def prepare_jobs(loaded: Loaded) -> tuple[ScheduleDef, ...]:
     if problems:
         raise ConfigError(problems)
     plugins.prepare(loaded.settings, loaded.origins)
-    definitions = complete(loaded, registry)  # it imports hooks
+    definitions = complete(loaded, registry)
+    plugins.check_schedules(definitions, loaded)
+    return definitions
+
+
+def prepare_to_fork(loaded: Loaded) -> tuple[ScheduleDef, ...]:
+    """Do what ``prepare_jobs`` does, for a process that forks others.
+
+    Raises:
+        ConfigError: also when threads run, which whatever was imported must have started.
+    """
+    definitions = prepare_jobs(loaded)
     if (count := thread_count() - 1) > 0:
         # Python may not know one that a library or _thread started; a fork copies its locks all the same.
         names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
@@ -125,7 +137,6 @@ def prepare_jobs(loaded: Loaded) -> tuple[ScheduleDef, ...]:
         message = f"importing the modules under jobs and of hooks started {count} thread(s): {which}"
         remedy = "a process with threads cannot be forked safely; start them when a job first runs"
         raise ConfigError([Problem(loaded.origin("jobs"), "jobs", message, remedy)])
-    plugins.check_schedules(definitions, loaded)
     return definitions
 
 
@@ -151,7 +162,7 @@ def _parent(
 ) -> Parent:
     def prepare(loaded: Loaded) -> tuple[ScheduleDef, ...]:
         warn_of_old_names(loaded, _log, told=told)  # those that this reload brought
-        return prepare_jobs(loaded)
+        return prepare_to_fork(loaded)
 
     slots = specs(tree)
     assert tuple(slot.name for slot in slots) == tree.names
@@ -171,7 +182,7 @@ def _parent(
         SystemClock(),
         notify=notify,
         log=_log,
-        follow=lambda plan: logs.retune(level=plan.log_level, format=plan.log_format),
+        follow=_follow,
         publish=publish,
         check_ns=CHECK_NS + len(tree.definitions) * CHECK_NS_PER_SCHEDULE,
     )
@@ -185,6 +196,11 @@ def _parent(
         reloading=reloading,
         processes={name: pool.processes for name, pool in tree.settings.workers.items()},
     )
+
+
+def _follow(plan: Plan) -> None:
+    rules = LogRules.of(mask=plan.log_mask, exclude=plan.log_exclude)
+    logs.retune(level=plan.log_level, format=plan.log_format, rules=rules)
 
 
 def _replica_id(settings: Settings) -> str:

@@ -29,6 +29,7 @@ from supervisor.settings.models import CONCURRENCY_MAX, PREFETCH_MAX, Settings, 
 from supervisor.settings.profiles import policies_of
 from supervisor.telemetry import events, logs, metrics
 from supervisor.telemetry.lines import FileSink, open_log_file, take_stderr
+from supervisor.telemetry.log_rules import LogRules
 
 EMBEDDED = "embedded"
 
@@ -196,4 +197,13 @@ def _take_stderr(descriptor: int) -> None:
 def configure_logs(settings: Settings, replica: str, *, role: str, file: FileSink | None) -> None:
     """Set up logging for this process, as the settings say."""
     log = settings.log
-    logs.configure(level=log.level, format=log.format, cluster=settings.cluster, replica=replica, role=role, file=file)
+    rules = LogRules.of(mask=log.mask, exclude=log.exclude)
+    logs.configure(
+        level=log.level,
+        format=log.format,
+        cluster=settings.cluster,
+        replica=replica,
+        role=role,
+        file=file,
+        rules=rules,
+    )

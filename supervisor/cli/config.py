@@ -228,6 +228,8 @@ def default() -> None:
 def write_config(settings: Settings, target: str) -> None:
     """Write the complete configuration to a file, replacing it in one step, or to standard output for ``-``.
 
+    What is no plain file, as ``/dev/stdout``, is written to, and stays what it is.
+
     Raises:
         CannotCreateError: the file cannot be written.
     """
@@ -240,9 +242,14 @@ def _write(text: str, target: str) -> None:
     if target == STANDARD_OUTPUT:
         click.echo(text, nl=False)
         return
+    if not target:
+        raise CannotCreateError("cannot write the configuration to a file without a name; name one, or - to print it")
     path = Path(target)
     try:
-        _replace(path, text)
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8")  # a device, a pipe, what a link leads to: not ours to replace
+        else:
+            _replace(path, text)
     except OSError as error:
         _cannot_write(path, error)
 

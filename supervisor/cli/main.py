@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
 import threading
@@ -15,6 +17,8 @@ from supervisor.cli.help import CONTEXT, Group
 from supervisor.cli.options import print_problems
 from supervisor.core.errors import EXIT_FAILED, ConfigError, TenureError
 from supervisor.version import __version__
+
+_OUTPUT_IS_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class LazyGroup(Group):
@@ -119,6 +123,8 @@ def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Ca
         prog_name: how messages call the program.
         before: what a program that embeds the command has to do first.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")  # a terminal that has no … gets a ? instead of nothing at all
     try:
         if before is not None:
             before()
@@ -137,6 +143,11 @@ def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Ca
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output left; there is nobody to tell
         sys.exit(EXIT_FAILED)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _OUTPUT_IS_LOST:
+            raise
+        click.echo(f"tenure: cannot write its output: {error.strerror}", err=True)
+        os._exit(EXIT_FAILED)  # what was not written would be tried again at the end of the interpreter
     _leave(code if isinstance(code, int) else 0)
 
 

@@ -135,7 +135,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     from rich.table import Table
 
     # A pipe has no width; without one, long ids would be cut at 80 columns.
-    width = None if sys.stdout.isatty() else 240
+    width = None if sys.stdout is not None and sys.stdout.isatty() else 240
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(column.replace("_", " ").upper(), overflow="fold")

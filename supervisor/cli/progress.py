@@ -10,7 +10,7 @@ from contextlib import contextmanager
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show how far ``what`` is; yield the function that is told how many of ``total`` are done."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _done: None
         return
     from rich.console import Console

@@ -86,7 +86,7 @@ def run(
     if plugins:
         _register(plugins)
     loaded = load_settings(flags=flags, with_jobs=True)
-    if write_config_to:
+    if write_config_to is not None:
         from supervisor.cli.config import write_config
 
         write_config(loaded.settings, write_config_to)

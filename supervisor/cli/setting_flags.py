@@ -86,8 +86,9 @@ def _flag(name: str, value: str | None, path: str, words: Iterator[str]) -> Flag
 def flag_paths() -> dict[str, str]:
     """Return the path of each setting that has a flag, by the flag."""
     from supervisor.settings.nodes import format_path
+    from supervisor.settings.overrides import flag_of
 
-    return {f"--{'-'.join(path).replace('_', '-')}": format_path(path) for path, _ in _leaves()}
+    return {flag_of(path): format_path(path) for path, _ in _leaves()}
 
 
 @cache
@@ -115,6 +116,7 @@ def flag_rows() -> list[dict[str, str]]:
     """Return every such flag with its default and what it means, for people to look through."""
     from supervisor.settings.deprecations import OLD_FLAGS
     from supervisor.settings.models import Settings
+    from supervisor.settings.overrides import flag_of
     from supervisor.settings.render import inline_yaml, public_view
 
     defaults = public_view(Settings())
@@ -124,8 +126,7 @@ def flag_rows() -> list[dict[str, str]]:
         for step in path:
             value = value[step]
         meaning = " ".join(((shape.info.description if shape.info else "") or "").replace("``", "").split())
-        flag = f"--{'-'.join(path).replace('_', '-')}"
-        rows.append({"flag": flag, "section": path[0], "default": inline_yaml(value), "meaning": meaning})
+        rows.append({"flag": flag_of(path), "section": path[0], "default": inline_yaml(value), "meaning": meaning})
     for flag, old in OLD_FLAGS.items():
         meaning = f"Old name of the flag of {old.new}; refused from {old.removed_in} on."
         rows.append({"flag": flag, "section": "deprecated", "default": "", "meaning": meaning})

@@ -214,7 +214,8 @@ def read_answer(hook: str, point: str, answer: Any) -> Veto | None:
 
 def plain_reason(text: str) -> str:
     """Return a reason as one short line."""
-    return _CONTROL.sub(" ", text).strip()[:REASON_CHARS_MAX] or "no reason given"
+    line = _CONTROL.sub(" ", text).encode("utf-8", "replace").decode()  # a file's name may hold halves of characters
+    return line.strip()[:REASON_CHARS_MAX] or "no reason given"
 
 
 def delay_of(value: Any) -> float:

@@ -57,6 +57,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     log_level: str = ""
     log_format: str = ""
+    log_mask: dict[str, tuple[str, ...]] = {}
+    log_exclude: tuple[str, ...] = ()
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,8 @@ from supervisor.plugins.secrecy import Masker
 from supervisor.telemetry import events
 
 CLOSE_S = 0.8
+"""How long it may take to end programs that nobody needs, all of them together."""
+
 READY_MAX = 64
 """So many combinations of options are remembered of each plugin."""
 
@@ -65,6 +67,10 @@ class _Live:
     ready: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
     """Digest of options and secrets to the metadata that ``init`` gave."""
 
+    def patience_s(self, *, among: int) -> float:
+        """Return how long it may take to end twice, by the end of its input and by SIGTERM, as one of ``among``."""
+        return min(self.registered.settings.stop_timeout_s, CLOSE_S / 2 / among)
+
 
 class PluginHost(Resource):
     """Every plugin that this process has needed; a resource of the jobs that run them."""
@@ -86,17 +92,21 @@ class PluginHost(Resource):
     def ping(self) -> None:
         """Stop the programs that no run has needed for long, and forget those that ended."""
         now_ns = self._clock.elapsed_ns()
+        idle = []
         for name, live in list(self._live.items()):
             idle_ns = now_ns - live.used_ns
             if not live.instance.is_alive:
                 self._forget(name, "it ended by itself", level="warning")
             elif live.registered.is_isolated and idle_ns >= live.registered.settings.idle_stop_s * 1e9:
-                self._forget(name, "nobody needed it")
+                idle.append(name)
+        for name in idle:
+            # The worker does nothing else meanwhile, and one that does nothing for long is taken for hung.
+            self._forget(name, "nobody needed it", among=len(idle))
 
     def close(self) -> None:
         """End them all, within about a second: the process leaves."""
         for live in self._live.values():
-            live.instance.stop(min(live.registered.settings.stop_timeout_s, CLOSE_S / 2 / len(self._live)))
+            live.instance.stop(live.patience_s(among=len(self._live)))
         self._live.clear()
 
     def running(self) -> dict[str, str]:
@@ -182,9 +192,9 @@ class PluginHost(Resource):
         if self._live.get(name) is live:
             del self._live[name]
 
-    def _forget(self, name: str, why: str, *, level: str = "info") -> None:
+    def _forget(self, name: str, why: str, *, level: str = "info", among: int = 1) -> None:
         live = self._live.pop(name)
-        live.instance.stop()
+        live.instance.stop(live.patience_s(among=among))
         self._tell("plugin_stopped", why, subject=name, level=level, version=live.instance.version)
 
 

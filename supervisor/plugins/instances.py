@@ -36,9 +36,11 @@ from supervisor.plugins.wire import (
     shown,
 )
 from supervisor.process.launch import CommandRefusedError, Launch, prepare
+from supervisor.roles.worker.context import Interrupted, SoftTimeout
 from supervisor.settings.plugin_settings import PluginSettings
 
 FOREVER_NS = 1 << 62
+OURS = (GeneratorExit, SoftTimeout, Interrupted)  # how a worker ends a call
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 _MIB = 1024 * 1024
 
@@ -64,7 +66,9 @@ class Instance(Protocol):
         """Return if it can work."""
         ...
 
-    def call(self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS) -> Results:
+    def call(
+        self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS, killed_ns: int | None = None
+    ) -> Results:
         """Yield the results of one call; to be closed."""
         ...
 
@@ -117,9 +121,11 @@ class InProcess:
         with self._blamed("verify"):
             self._plugin.verify(options, secrets)
 
-    def call(self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS) -> Results:
-        """Yield the results of one call. ``until_ns`` is the job's own timeout here."""
-        del until_ns
+    def call(
+        self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS, killed_ns: int | None = None
+    ) -> Results:
+        """Yield the results of one call. How long that may take is the job's own timeout here."""
+        del until_ns, killed_ns
         with self._cleaned():
             value = getattr(self._plugin, method)(*params.values())
             if method == "tasks" and isinstance(value, list | tuple):
@@ -144,20 +150,34 @@ class InProcess:
     def _blamed(self, phase: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - whatever a plugin raises, it says that it cannot be used
-            text = self._mask(f"{type(error).__name__}: {error}")[:MESSAGE_CHARS_MAX]
+        except OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a plugin raises, it says that it cannot be used
+            text = self._shown(error)
             raise PluginUnusableError(f"plugin {self._name} failed in {phase}: {text}", phase=phase) from None
 
     @contextmanager
     def _cleaned(self) -> Iterator[None]:
-        """Let an error of the plugin through as it is, unless it or what led to it holds a secret."""
+        """Let an error of the plugin through as it is, unless it holds a secret or would end this process."""
         try:
             yield
-        except Exception as error:
-            whole = "".join(traceback.format_exception(error))  # as the run's record will keep it, with its causes
-            if self._mask(whole) == whole:
+        except OURS:
+            raise
+        except BaseException as error:
+            if isinstance(error, Exception) and self._is_harmless(error):
                 raise
-            raise PluginError(self._mask(f"{type(error).__name__}: {error}")[:MESSAGE_CHARS_MAX]) from None
+            raise PluginError(self._shown(error)) from None
+
+    def _is_harmless(self, error: Exception) -> bool:
+        """Return whether it can be shown as the run's record keeps it: with its text, its notes and its causes."""
+        try:
+            whole = f"{error}{''.join(traceback.format_exception(error))}"
+        except Exception:  # noqa: BLE001 - its __str__ failed, and would fail whoever reports it
+            return False
+        return self._mask(whole) == whole
+
+    def _shown(self, error: BaseException) -> str:
+        return self._mask("".join(traceback.format_exception_only(error)).strip())[:MESSAGE_CHARS_MAX]
 
 
 class Isolated:
@@ -215,7 +235,9 @@ class Isolated:
         """Return if it can work."""
         self._ask("verify", {"options": options, "secrets": secrets}, "verify", self._settings.init_timeout_s)
 
-    def call(self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS) -> Results:
+    def call(
+        self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS, killed_ns: int | None = None
+    ) -> Results:
         """Yield the results of one call; to be closed, which ends the program if the call is not over.
 
         Raises:
@@ -239,7 +261,12 @@ class Isolated:
             raise PluginError(self._shown(f"in {method}: {error}")) from None
         finally:
             if not is_over:
-                self._program.interrupt(patience_s=self._settings.stop_timeout_s)
+                self._program.interrupt(patience_s=self._patience_s(killed_ns))
+
+    def _patience_s(self, killed_ns: int | None) -> float:
+        """Return how long the program may take to end: half of what is left, so that the run can still say why."""
+        left_ns = FOREVER_NS if killed_ns is None else max(0, killed_ns - self._clock.elapsed_ns())
+        return min(self._settings.stop_timeout_s, left_ns / 2e9)
 
     def _answers(self, method: str, params: dict[str, Any], until_ns: int) -> Iterator[Item | Done | Failed]:
         unread = self._program.unread_line()

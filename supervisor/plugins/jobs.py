@@ -63,7 +63,7 @@ def run(
             clean=Masker(ready.secrets.values()),
         )
         params = {"options": ready.options, "secrets": ready.secrets, "task": task or {}}
-        with closing(ready.instance.call(method, params)) as found:
+        with closing(ready.instance.call(method, params, killed_ns=ctx.deadline_ns)) as found:
             for result in found:
                 results.take(result)
         summary = results.summary()
@@ -100,7 +100,7 @@ def plan(
     with _called(ctx, host, plugin, options or {}, method) as ready:
         params = {"options": ready.options, "secrets": ready.secrets}
         queue = ready.registered.settings.queue
-        with closing(ready.instance.call("tasks", params)) as found:
+        with closing(ready.instance.call("tasks", params, killed_ns=ctx.deadline_ns)) as found:
             for task in found:
                 _check_task(plugin, task, ready.secrets.values())
                 args: dict[str, Any] = {"plugin": plugin, "task": dict(task)}

@@ -132,7 +132,8 @@ class Standing:
         if not is_unusable and (settings.fail_after == 0 or failures < settings.fail_after):
             self._runner.run(self._calls.write(record))
             return
-        left_s = (known.until_ms - self._clock.wall_ms()) / 1000
+        # No longer than when it was noted: the clock of this machine may be behind that of Redis.
+        left_s = (known.until_ms - max(known.at_ms, self._clock.wall_ms())) / 1000
         is_again = known.state == PluginState.ERROR and left_s > 0  # another attempt of a run that failed before
         errors = max(1, known.errors) if is_again else known.errors + 1
         for_s = left_s if is_again else min(SUSPENDED_S_MAX, settings.retry_after_s * 2 ** min(errors - 1, 20))

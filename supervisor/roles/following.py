@@ -14,6 +14,7 @@ from __future__ import annotations
 from supervisor.roles.seat import Seat
 from supervisor.settings.handover import HandoverError
 from supervisor.telemetry import events, logs
+from supervisor.telemetry.log_rules import LogRules
 
 
 class Following:
@@ -39,5 +40,6 @@ class Following:
             return 0  # already the one after the next: the word says so at the next look
         if log != self._log:
             self._log = log
-            logs.retune(level=log.level, format=log.format)
+            rules = LogRules.of(mask=log.mask, exclude=log.exclude)
+            logs.retune(level=log.level, format=log.format, rules=rules)
         return epoch

@@ -18,7 +18,7 @@ from pathlib import Path
 from supervisor.core.errors import Problem
 from supervisor.settings.cloudforet_classes import Sources
 from supervisor.settings.cloudforet_queues import read_queues, read_redis, read_workers
-from supervisor.settings.cloudforet_report import Report
+from supervisor.settings.cloudforet_report import Report, shown
 from supervisor.settings.cloudforet_rest import (
     read_config,
     read_log,
@@ -29,6 +29,7 @@ from supervisor.settings.cloudforet_rest import (
 )
 from supervisor.settings.cloudforet_schedules import Around, read_schedules
 from supervisor.settings.cloudforet_source import Layers, read_document
+from supervisor.settings.foreign import FORMATS, KEY
 from supervisor.settings.nodes import Node
 from supervisor.settings.shape import settings_shape
 
@@ -79,6 +80,7 @@ def convert(
             native.append(Node({key: node for key, node in document.value.items() if key != "compat"}, document.origin))
             layers.files.append(file)
         else:
+            _check_format(document, report)
             layers.add(document, file)
     has_redis = has_redis or any(len(each.nearest(("redis", "url"))[0]) > 1 for each in native)
     root = _native(layers.root, environ, directories, report, has_redis=has_redis)
@@ -89,6 +91,12 @@ def convert(
     return Converted(
         root, tuple(native), tuple(dict.fromkeys(layers.files)), tuple(report.problems), tuple(report.notices)
     )
+
+
+def _check_format(document: Node, report: Report) -> None:
+    said = document.child(KEY)
+    if said is not None and said.value not in FORMATS:
+        report.problem(said, (KEY,), f"is not a known format, got {shown(said)}", f"write {', '.join(FORMATS)}")
 
 
 def is_native(document: Node) -> bool:

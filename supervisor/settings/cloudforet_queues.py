@@ -29,6 +29,7 @@ _TLS = {"ssl_ca_certs": "tls_ca_file", "ssl_certfile": "tls_cert_file", "ssl_key
 _TIMEOUTS = {"socket_timeout": "command_timeout", "socket_connect_timeout": "connect_timeout"}
 _WORKER_KEYS = ("backend", "queue", "pool")
 _NAME = re.compile(NAME)
+_DIGITS = re.compile(r"[0-9]{1,5}\Z", re.ASCII)
 _PORT_MAX = 65_535
 
 
@@ -36,9 +37,9 @@ def read_queues(queues: Node, report: Report) -> tuple[Node, dict[str, Node]]:
     """Return the native ``cloudforet.queues``, and the entries by name."""
     found: dict[str, Node] = {}
     listed: dict[str, Any] = {}
-    for name, entry in entries_of(queues, ("QUEUES",), report):
+    for name, given in entries_of(queues, ("QUEUES",), report):
         path: Path = ("QUEUES", name)
-        found[name] = entry
+        found[name] = entry = _numbered(given, path, report)
         if not _NAME.match(name):
             message = "must be 1 to 64 of letters, digits and . _ -, starting with a letter or digit"
             report.problem(entry, path, message, "rename it")
@@ -53,6 +54,19 @@ def read_queues(queues: Node, report: Report) -> tuple[Node, dict[str, Node]]:
             settings["bridge"] = bridge
         listed[name] = Node({key: node for key, node in settings.items() if node is not None}, entry.origin)
     return Node(listed, queues.origin), found
+
+
+def _numbered(entry: Node, path: Path, report: Report) -> Node:
+    """Return an entry with numbers where text said them: redis-py took either."""
+    kept = dict(entry.value)
+    for key in ("port", "db"):
+        node = entry.child(key)
+        if node is not None and isinstance(node.value, str) and _DIGITS.match(node.value):
+            report.notice(
+                f"{node.origin}: {'.'.join((*map(str, path), key))}: {node.value!r} is text; read as a number"
+            )
+            kept[key] = Node(int(node.value), node.origin)
+    return Node(kept, entry.origin)
 
 
 def _channel(entry: Node, path: Path, report: Report) -> Node | None:

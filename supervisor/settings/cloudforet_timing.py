@@ -15,6 +15,7 @@ from supervisor.settings.cloudforet_classes import Found, Timing
 from supervisor.settings.cloudforet_report import Report, shown
 from supervisor.settings.cloudforet_values import (
     HOURS_WITHOUT_UNIT_MAX,
+    INTERVAL_S_MIN,
     Interval,
     Minute,
     read_interval,
@@ -97,13 +98,16 @@ class Reader:
 
     def _fitting(self, kind: Timing) -> Timing | None:
         """Return ``kind`` unless the entry says what such a schedule cannot take."""
-        wrong = [key for key in ("interval", "minute", "rule") if self._given(key) and key not in _KEYS[kind]]
         own = self._found.takes
-        wrong = [key for key in wrong if own is None or key not in own]
+        taken = _KEYS[kind] if own is None else own  # a class with a constructor of its own dies of what that lacks
+        wrong = [key for key in ("interval", "minute", "rule") if self._given(key) and key not in taken]
         for key in wrong:
-            interval = self._given("interval")
+            interval = self._given("interval") if key != "interval" else None
             seen = f" (interval is {interval.value} seconds)" if kind is Timing.INTERVAL and interval else ""
-            self._complain(self._given(key), key, f"not accepted by {_NAMES[kind]}", f"remove it{seen}")
+            message = f"not accepted by {_NAMES[kind]}"
+            if key in _KEYS[kind]:
+                message = f"the constructor of the class does not take it ({self._found.where})"
+            self._complain(self._given(key), key, message, f"remove it{seen}")
         return None if wrong else kind
 
     def _guessed(self) -> Timing | None:
@@ -173,8 +177,12 @@ class Reader:
         if interval is None:
             self._complain(self._entry, "interval", "is missing: the class takes it", "add interval: 60 (seconds)")
             return None
-        every = format_duration(float(interval.number))
         place = self._value("interval") or self._entry
+        if interval.number < INTERVAL_S_MIN:
+            message = f"must be at least {INTERVAL_S_MIN} seconds, got {shown(place)}"
+            self._complain(place, "interval", message, "write how many seconds, e.g. 30")
+            return None
+        every = format_duration(float(interval.number))
         settings = {"every": Node(every, place.origin)}
         return Trigger(self._phased(settings, "first_seen"), self._options(interval))
 

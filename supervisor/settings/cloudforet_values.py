@@ -14,6 +14,7 @@ from supervisor.settings.section import Path
 HOURS_WITHOUT_UNIT_MAX = 168
 """More hours than a week has are not believed beside a ``minute``: somebody meant seconds."""
 
+INTERVAL_S_MIN = Decimal("0.1")
 INTERVAL_MAX = 10 * 366 * 86_400
 MINUTES_MAX = 59
 _MINUTE = re.compile(r":([0-5][0-9])\Z")

@@ -33,6 +33,9 @@ from supervisor.settings.schedule_template import Fault, template_of
 from supervisor.settings.schedules import definition_of, faults_of_definition, owners
 from supervisor.settings.search_path import search_here
 
+EXTRAS = {"opentelemetry": "otel"}
+"""Which of our extras brings what a module that ships with us may need."""
+
 
 def import_jobs(modules: Sequence[str], origins: Mapping[str, str] | None = None) -> list[Problem]:
     """Import the modules listed under ``jobs``, and return what keeps any of them from being used.
@@ -68,7 +71,9 @@ def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         if module == error.name or module.startswith(f"{error.name}."):
             return f"there is no module {module}", "install it, or start where it lies; the name is package.module"
-        return f"module {module} needs {error.name}, which is not installed", "install it"
+        extra = EXTRAS.get(error.name.partition(".")[0])
+        remedy = f"pip install tenure[{extra}]" if extra else "install it"
+        return f"module {module} needs {error.name}, which is not installed", remedy
     what = " ".join(str(error).split())[:300]
     text = f"module {module} cannot be imported: {type(error).__name__}{f': {what}' if what else ''}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
@@ -77,7 +82,9 @@ def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
 
 
 def _registers(module: ModuleType) -> bool:
-    """Return whether a job is defined in the module or below it, or lies in its namespace."""
+    """Return whether a job is defined in the module or below it, or lies in its namespace; a middleware will do too."""
+    if any(getattr(type(value), "__tenure_middleware__", False) for value in vars(module).values()):
+        return True
     inside = f"{module.__name__}."
     held = {id(value) for value in vars(module).values()}
     specs = (registry.get(name) for name in registry.names())

@@ -27,6 +27,7 @@ from supervisor.settings.foreign import Conversion, FileLayers, Foreign, foreign
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.models import Settings
 from supervisor.settings.nodes import DEFAULT_ORIGIN, Node, format_path, merge, wrap
+from supervisor.settings.origins import ORIGINS_MAX, Origins
 from supervisor.settings.overrides import apply_environment, apply_flags, is_setting, option_of
 from supervisor.settings.profiles import expanded
 from supervisor.settings.shape import Shape, settings_shape
@@ -111,8 +112,9 @@ def load(
         references = {path: node.source for path, node in root.walk() if node.source is not None}
         notices += of_variables(name for name, value in environ.items() if is_setting(name, value))
         notices += of_flags({key: option_of(key, value) for key, value in flags.items()})
-        settings = settings.with_references(references, deprecated=len(notices))
-        loaded = Loaded(settings, _origins(root), found, tuple(notices), layers.conversion)
+        origins = _origins(root)
+        settings = settings.with_references(references, deprecated=len(notices), origins=_carried(root, origins))
+        loaded = Loaded(settings, origins, found, tuple(notices), layers.conversion)
     if layers.conversion is not None:
         problems = [layers.conversion.original(problem) for problem in problems]
     if problems or loaded is None:
@@ -181,6 +183,15 @@ def in_reading_order(problems: Sequence[Problem], files: Sequence[Path]) -> list
         return order.get(name, len(order)), line
 
     return sorted(problems, key=place)
+
+
+def _carried(root: Node, origins: Mapping[str, str]) -> Origins:
+    """Return the origins that go with the settings: those outside schedules first, then where each schedule begins."""
+    schedules = root.child("schedules")
+    begun = [format_path(("schedules", name)) for name in schedules.value] if schedules is not None else []
+    paths = [*(path for path in origins if not path.startswith("schedules")), *begun]
+    kept = {path: origins[path] for path in paths[:ORIGINS_MAX] if path in origins}
+    return Origins(kept, left_out=len(paths) - len(paths[:ORIGINS_MAX]))
 
 
 def _origins(root: Node) -> dict[str, str]:

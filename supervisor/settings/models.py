@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import (
     Field,
@@ -28,8 +28,10 @@ from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
 from supervisor.settings.cloudforet_settings import CloudforetSettings
 from supervisor.settings.durations import Seconds
 from supervisor.settings.event_settings import EventSettings
+from supervisor.settings.log_settings import LogSettings
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
 from supervisor.settings.metrics_settings import MetricsSettings
+from supervisor.settings.origins import Origins
 from supervisor.settings.pipeline_settings import Profiles, Webhooks, default_profiles
 from supervisor.settings.plugin_settings import PLUGINS_MAX, PluginName, PluginSettings
 from supervisor.settings.queue_settings import QueueSettings
@@ -213,19 +215,6 @@ class SupervisionSettings(Section):
     stop timeout. Set it beside those, and a grace that does not fit is refused. Unset: not checked."""
 
 
-class LogSettings(Section):
-    """What the log looks like."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least level that is written."""
-
-    format: Literal["auto", "json", "console"] = "auto"
-    """``auto``: readable on a terminal, JSON lines otherwise."""
-
-    file: str | None = Field(default=None, min_length=1)
-    """Append to this file instead of standard error. SIGUSR1 opens it anew after a rotation."""
-
-
 class Settings(Section):
     """The whole configuration."""
 
@@ -301,6 +290,7 @@ class Settings(Section):
 
     _references: dict[Path, str] = PrivateAttr(default_factory=dict)
     _deprecated: int = PrivateAttr(default=0)
+    _origins: Origins = PrivateAttr(default_factory=Origins)
 
     @property
     def references(self) -> Mapping[Path, str]:
@@ -313,14 +303,22 @@ class Settings(Section):
         return self._deprecated
 
     @property
+    def origins(self) -> Origins:
+        """Where they were written."""
+        return self._origins
+
+    @property
     def has_presence(self) -> bool:
         """Whether leaders show that they live by a connection, and standbys look at it."""
         presence = self.election.presence
         return is_enabled(FAST_CRASH_DETECTION, self.features) if presence is None else presence
 
-    def with_references(self, references: Mapping[Path, str], *, deprecated: int = 0) -> Settings:
-        """Return these settings, knowing which of their values must never be shown."""
+    def with_references(
+        self, references: Mapping[Path, str], *, deprecated: int = 0, origins: Origins | None = None
+    ) -> Settings:
+        """Return these settings, knowing which of their values must never be shown, and where they were written."""
         copy = self.model_copy()
+        copy._origins = origins or Origins()  # noqa: SLF001 - as below
         copy._deprecated = deprecated  # noqa: SLF001 - as below
         copy._references = dict(references)  # noqa: SLF001 - a copy of our own class
         return copy

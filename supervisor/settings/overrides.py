@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from supervisor.core.errors import Problem
@@ -103,6 +103,11 @@ def apply_flags(base: Node, shape: Shape, flags: Mapping[str, object]) -> tuple[
             overrides.append(Override(path, origin, value))
     root, more = _apply(base, shape, overrides)
     return root, [*problems, *more]
+
+
+def flag_of(path: Sequence[str]) -> str:
+    """Return the flag of a setting that has one: ``--election-lease-duration``."""
+    return f"--{'-'.join(path).replace('_', '-')}"
 
 
 def option_of(key: str, given: object) -> str:

@@ -67,7 +67,8 @@ class PluginSettings(Section):
     """How long ``init`` and ``verify`` may take, each. Of a class of this program only the run's timeout is a bound."""
 
     stop_timeout_s: Seconds = Field(default=1.0, ge=0, le=10)
-    """How long the program may take to end when it is asked to; then its process group is killed."""
+    """How long the program may take to end when it is asked to in the middle of a call, or by its successor; then
+    its process group is killed. One that nobody needs any more, or whose worker leaves, gets no more than 0.4 s."""
 
     line_kib_max: int = Field(default=1024, ge=1, le=65_536)
     """Longest line that the program may write."""

@@ -141,6 +141,8 @@ def _plan(found: Difference, settings: Settings) -> Plan:
         ),
         log_level=log.level,
         log_format=log.format,
+        log_mask=log.mask,
+        log_exclude=log.exclude,
     )
 
 

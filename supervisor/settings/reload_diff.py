@@ -74,6 +74,7 @@ EFFECTS = {
     "web.tls_cert_file": Effect.WEB,
     "web.tls_key_file": Effect.WEB,
     "web.grpc_port": Effect.WEB,
+    "web.debug": Effect.WEB,
     "events.runs": Effect.POOLS,
     "events.kept": Effect.WEB,
     "events.webhook_url": Effect.WEB,
@@ -85,6 +86,8 @@ EFFECTS = {
     "log.level": Effect.LOG,
     "log.format": Effect.LOG,
     "log.file": Effect.RESTART,
+    "log.mask": Effect.LOG,
+    "log.exclude": Effect.LOG,
     "cloudforet.packages": Effect.POOLS,
     "cloudforet.token": Effect.POOLS,
     "cloudforet.queues": Effect.RESTART,  # the agent fills queues from lists, and is not replaced

@@ -60,7 +60,7 @@ def sources(loaded: Loaded) -> dict[str, dict[str, Any]]:
     """Return value and origin of each setting by its path."""
     return {
         format_path(path): {"value": value, "origin": loaded.origins.get(format_path(path), DEFAULT_ORIGIN)}
-        for path, value in _leaves(public_view(loaded.settings), ())
+        for path, value in leaves(public_view(loaded.settings))
     }
 
 
@@ -73,10 +73,11 @@ def sources_text(loaded: Loaded) -> str:
     return "".join(lines)
 
 
-def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield what is no mapping, or an empty one, with its path."""
     if isinstance(value, dict) and value:
         for key, child in value.items():
-            yield from _leaves(child, (*path, key))
+            yield from leaves(child, (*path, key))
     else:
         yield path, value
 

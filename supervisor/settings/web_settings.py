@@ -42,3 +42,6 @@ class WebSettings(Section):
 
     grpc_port: int | None = Field(default=None, ge=0, le=65535)
     """Serve grpc.health.v1.Health on this port of the same address; needs ``pip install tenure[grpc]``. Unset: off."""
+
+    debug: bool = False
+    """Serve /debug/stacks, for tokens with ``admin``: where threads and tasks are just now."""

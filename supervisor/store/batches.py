@@ -88,6 +88,7 @@ class BatchStream:
         entropy: Callable[[int], bytes],
         on_new: Callable[[int], None],
         each: Each | None,
+        traceparent: str = "",
     ) -> None:
         self.queues = queues
         self._stencil = stencil
@@ -98,6 +99,7 @@ class BatchStream:
         self._entropy = entropy
         self._on_new = on_new
         self._each = each
+        self._traceparent = traceparent
         self._pulled: list[Args] = []
         self._next: Batch | None = None
         self._is_over = False
@@ -123,7 +125,7 @@ class BatchStream:
             return
         batch, size = Batch(nonce=self._entropy(16).hex()), 0
         wall_ms = self._wall_ms()
-        tail = self._stencil.tail(wall_ms, self._delay_ms)
+        tail = self._stencil.tail(wall_ms, self._delay_ms, self._traceparent)
         queue = self._stencil.template.queue
         fresh = [] if self._run_id else fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES * len(self._pulled)))
         try:

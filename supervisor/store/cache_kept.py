@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import threading
 from collections.abc import Callable, Generator
 from hashlib import blake2b
 from typing import Any, NamedTuple, get_type_hints
@@ -27,6 +28,7 @@ PAUSE_S, PAUSE_S_MAX = 0.01, 0.25  # between two questions whether another proce
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 _KEY = re.compile(r"[!-~]{1,200}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\{(\w+)\}", re.ASCII)
+_MARK = re.compile(r"(?<=\})([^{}])[^{}]*(?=\{)")
 _NONCE_BYTES = 12
 _CLOCK = SystemClock()
 _STORE_ERRORS = (StoreUnavailableError, StoreRefusedError)
@@ -59,8 +61,10 @@ class Kept:
         self.function = function
         self.name = name or f"{function.__module__}.{function.__qualname__}".replace("<locals>.", "")
         self.ttl_s, self.wait_s, self.scope = ttl_s, wait_s, scope
-        self.local = LocalCache(ENTRIES_MAX)
+        self.local = LocalCache(ENTRIES_MAX, threading.Lock())
         self._pattern = key
+        marks = set(_MARK.findall(key))
+        self._escaped = re.compile(f"[%{re.escape(''.join(sorted(marks)))}]") if marks else None
         self._signature = inspect.signature(function)
         self._decoder: msgspec.json.Decoder[Any] | None = None
         self._calls: tuple[Any, CacheCalls] | None = None
@@ -78,8 +82,13 @@ class Kept:
         """
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        key = _PLACEHOLDER.sub(lambda found: _key_text(bound.arguments[found[1]]), self._pattern) or "-"
+        key = _PLACEHOLDER.sub(lambda found: self._text(bound.arguments[found[1]]), self._pattern) or "-"
         return key if _KEY.fullmatch(key) else f"#{blake2b(key.encode(), digest_size=16).hexdigest()}"
+
+    def _text(self, value: Any) -> str:
+        """Return an argument as it stands in a key: what parts it from the next one does not occur in it."""
+        text = _key_text(value)
+        return text if self._escaped is None else self._escaped.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
     def decode(self, data: bytes) -> Any:
         """Return the value in ``data``, as the annotation of the function has it.

@@ -29,6 +29,10 @@ class EnqueueOptions(TypedDict, total=False):
     run_id: str | None
     """Its identity; a run that exists under it is left alone. Default: a fresh UUIDv7."""
 
+    traceparent: str | None
+    """The trace it belongs to, as the header of that name has it (W3C); a malformed one is dropped. Default: that of
+    OpenTelemetry's current span, if there is one."""
+
 
 class SpawnOptions(TypedDict, total=False):
     """What a job may say of a run that it spawns."""
@@ -44,15 +48,19 @@ class SpawnOptions(TypedDict, total=False):
     delay: float | str | None
     """Before it may start, counted from when its parent is acknowledged."""
 
+    traceparent: str | None
+    """As of any run; default: OpenTelemetry's current span, else the trace of the run that spawns it."""
+
 
 class ManyOptions(TypedDict, total=False):
     """What a caller may say of many runs at once."""
 
     queue: str | None
-    """As of one run, and so are ``priority`` and ``delay``."""
+    """As of one run, and so are ``priority``, ``delay`` and ``traceparent``."""
 
     priority: str | None
     delay: float | str | None
+    traceparent: str | None
     run_id: Callable[[Args], str] | None
     """Makes the identity of a run from its arguments, so that a call that is repeated enqueues none twice."""
 

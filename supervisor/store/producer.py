@@ -38,6 +38,7 @@ from supervisor.store.resolver import Signpost
 from supervisor.store.scripts import Argument, Call
 from supervisor.store.sessions import Sessions
 from supervisor.store.stencil import Stencil, Stencils
+from supervisor.store.tracing import traceparent_of
 
 TRIES = 2  # a connection that died while idle fails once; the second try has a fresh one
 AGAIN_NS_MAX = 300 * 1_000_000_000  # Redis remembers a nonce for ten minutes; a machine may sleep between two tries
@@ -121,7 +122,7 @@ class Producer:
         Args:
             job: the job's name or function.
             many: arguments; any number, of which at most a thousand are held in memory.
-            **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``each``; see ``ManyOptions``.
+            **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``each``, ``traceparent``; see ``ManyOptions``.
 
         Raises:
             PartlyEnqueuedError: it stopped before the end, and says where; its cause says why.
@@ -144,6 +145,7 @@ class Producer:
         delay: float | str | None = None,
         run_id: Callable[[Args], str] | None = None,
         each: Each | None = None,
+        traceparent: str | None = None,
     ) -> BatchStream:
         stencil = self._stencils.of(job, queue=queue, priority=priority)
         return BatchStream(
@@ -156,6 +158,7 @@ class Producer:
             entropy=self._entropy,
             on_new=lambda new: self._on_enqueued(stencil.template, new),
             each=each,
+            traceparent=traceparent_of(traceparent),
         )
 
     def _count(self, stencil: Stencil, enqueued: list[Enqueued]) -> Enqueued:
@@ -192,12 +195,13 @@ class Producer:
         priority: str | None = None,
         delay: float | str | None = None,
         run_id: str | None = None,
+        traceparent: str | None = None,
     ) -> tuple[Stencil, Call[list[Enqueued]]]:
         delay_ms = delay_to_ms(delay)
         stencil = self._stencils.of(job, queue=queue, priority=priority)
         wall_ms, drawn = self._clock.wall_ms(), self._entropy(16 + ENTROPY_BYTES)
         name = fresh_run_ids(wall_ms, drawn[16:])[0] if run_id is None else check_run_id(run_id)
-        data = stencil.pack(name, args, stencil.tail(wall_ms, delay_ms))
+        data = stencil.pack(name, args, stencil.tail(wall_ms, delay_ms, traceparent_of(traceparent)))
         runs: list[Argument] = [name, stencil.template.queue, delay_ms, data]
         return stencil, self._queues.enqueue_flat(nonce=drawn[:16].hex(), ids=[name], runs=runs)
 
@@ -310,7 +314,7 @@ def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOpti
     Args:
         job: the job's name, or the function that ``@job`` registered.
         args: its arguments by name; JSON values, with all else at most 64 KiB.
-        **options: ``queue``, ``priority``, ``delay``, ``run_id``; see ``EnqueueOptions``.
+        **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``traceparent``; see ``EnqueueOptions``.
 
     Raises:
         NoRedisError: nothing says where Redis is.

@@ -48,12 +48,19 @@ class Stencil:
         self._head = f"{KIND_LETTER[base.kind]}{base.priority}".encode()
         self._start_deadline_ms = None if base.start_deadline_s is None else round(1000 * base.start_deadline_s)
 
-    def tail(self, wall_ms: int, delay_ms: int) -> bytes:
-        """Return the end of every envelope that is packed at one moment: when that was, and when it must begin."""
+    def tail(self, wall_ms: int, delay_ms: int, traceparent: str = "") -> bytes:
+        """Return the end of every envelope that is packed at one moment: when that was, and when it must begin.
+
+        Args:
+            wall_ms: the moment.
+            delay_ms: before it may start.
+            traceparent: the trace it belongs to, checked; empty: none.
+        """
         late = self._start_deadline_ms
+        trace = b',"traceparent":"%b"' % traceparent.encode() if traceparent else b""
         if late is None:
-            return b'},"enqueued_ms":%d}' % wall_ms
-        return b'},"enqueued_ms":%d,"not_after_ms":%d}' % (wall_ms, wall_ms + delay_ms + late)
+            return b'},"enqueued_ms":%d%b}' % (wall_ms, trace)
+        return b'},"enqueued_ms":%d,"not_after_ms":%d%b}' % (wall_ms, wall_ms + delay_ms + late, trace)
 
     def pack(self, run_id: str, args: Args, tail: bytes) -> bytes:
         """Return what lies in the queue for a run.

@@ -25,6 +25,7 @@ from structlog.contextvars import merge_contextvars
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.telemetry.lines import FileSink, NoSink, Sink, open_sink
+from supervisor.telemetry.log_rules import NO_RULES, LogRules
 from supervisor.telemetry.masking import mask, mask_entry
 from supervisor.telemetry.render import (
     Event,
@@ -54,6 +55,7 @@ class _Output:
     cluster: str
     replica: str
     role: str
+    rules: LogRules
 
     def msg(self, line: bytes) -> None:
         """Write a rendered line; structlog calls this under the name of each level."""
@@ -63,6 +65,9 @@ class _Output:
 
     def process(self, _logger: Any, level: str, event: MutableMapping[str, Any]) -> bytes:
         """Render one event: the last, and but for the context the only, processor."""
+        if self.rules.drops(event.get("event"), level):
+            raise structlog.DropEvent
+        also = self.rules.names_for(event.get("job"))
         self.sink.look()  # before the line is made: what it finds stands in it
         fields: Event = {
             "ts": format_ts(self.clock.wall_ms()),
@@ -79,7 +84,7 @@ class _Output:
         if exc_info:
             event.update(self._exception(sys.exc_info() if exc_info is True else exc_info))
         for name, value in event.items():
-            fields[f"{name}_" if name in _RESERVED else name] = mask_entry(name, value)
+            fields[f"{name}_" if name in _RESERVED else name] = mask_entry(name, value, also=also)
         if self.sink.dropped:
             fields["lines_dropped"] = self.sink.dropped
         if self.sink.problem:
@@ -119,7 +124,7 @@ class _Last:
 
     def __init__(self) -> None:
         self.sink: Sink = NoSink()
-        self.install: Callable[[str, str], None] | None = None
+        self.install: Callable[[str, str, LogRules], None] | None = None
 
     def replace(self, sink: Sink) -> None:
         before, self.sink = self.sink, sink
@@ -145,6 +150,7 @@ def configure(
     stream: IO[Any] | int | None = None,
     file: FileSink | None = None,
     clock: Clock | None = None,
+    rules: LogRules = NO_RULES,
 ) -> None:
     """Set up logging for this process. Call it again in a child, with the child's role.
 
@@ -157,12 +163,13 @@ def configure(
         stream: where to write; a stream, a descriptor, or None for standard error.
         file: where to write instead.
         clock: what time it is; None for the machine's.
+        rules: what is left out.
     """
     sink, is_terminal = (file, False) if file is not None else open_sink(sys.stderr if stream is None else stream)
     _last.replace(sink)
     coloured = is_terminal and not os.environ.get("NO_COLOR")
 
-    def install(level: str, format_: str) -> None:
+    def install(level: str, format_: str, rules: LogRules) -> None:
         is_console = format_ == "console" or (format_ == "auto" and is_terminal)
         output = _Output(
             sink=sink,
@@ -172,6 +179,7 @@ def configure(
             cluster=cluster,
             replica=replica,
             role=role,
+            rules=rules,
         )
         structlog.configure(
             processors=[merge_contextvars, merge_run, output.process],
@@ -183,13 +191,13 @@ def configure(
         _route_stdlib(LEVELS[level])
 
     _last.install = install
-    install(level, format)
+    install(level, format, rules)
 
 
-def retune(*, level: str, format: str) -> None:  # noqa: A002 - the setting's own name
-    """Write from now on what is of ``level`` or above, in ``format``, to where this process writes already."""
+def retune(*, level: str, format: str, rules: LogRules = NO_RULES) -> None:  # noqa: A002 - the setting's own name
+    """Write from now on what is of ``level`` or above, in ``format``, by ``rules``, to where this process writes."""
     if _last.install is not None:
-        _last.install(level, format)
+        _last.install(level, format, rules)
 
 
 def _route_stdlib(level: int) -> None:

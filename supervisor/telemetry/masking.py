@@ -21,6 +21,7 @@ ITEMS_MAX = 100
 DEPTH_MAX = 6
 """Deeper values are masked whole: nothing worth reading nests further."""
 
+_NO_NAMES: frozenset[str] = frozenset()
 _ANYWHERE = frozenset(
     {"password", "passwd", "pwd", "passphrase", "secret", "secrets", "authorization", "cookie", "apikey"}
     | {"credential", "credentials"}
@@ -86,8 +87,8 @@ def mask_text(text: str) -> str:
     return _ASSIGNED.sub(rf"\g<name>{MASK}", text)
 
 
-def mask(value: Any, *, depth: int = 0) -> Any:
-    """Return ``value`` with secrets masked, through mappings and sequences."""
+def mask(value: Any, *, depth: int = 0, also: frozenset[str] = _NO_NAMES) -> Any:
+    """Return ``value`` with secrets masked, through mappings and sequences; ``also`` are further names."""
     if isinstance(value, str):
         return mask_text(value)
     if value is None or isinstance(value, bool | int | float):
@@ -95,15 +96,19 @@ def mask(value: Any, *, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         if depth >= DEPTH_MAX:
             return MASK
-        return {str(key): mask_entry(str(key), item, depth=depth + 1) for key, item in value.items()}
+        return {str(key): mask_entry(str(key), item, depth=depth + 1, also=also) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return MASK if depth >= DEPTH_MAX else [mask(item, depth=depth + 1) for item in islice(value, ITEMS_MAX)]
+        if depth >= DEPTH_MAX:
+            return MASK
+        return [mask(item, depth=depth + 1, also=also) for item in islice(value, ITEMS_MAX)]
     # Anything else shows itself as text, because an encoder would walk its fields past this mask.
     return mask(value.value, depth=depth) if isinstance(value, Enum) else mask_text(str(value))
 
 
-def mask_entry(name: str, value: Any, *, depth: int = 0) -> Any:
-    """Return what may be printed of ``value``, which stands under ``name``."""
+def mask_entry(name: str, value: Any, *, depth: int = 0, also: frozenset[str] = _NO_NAMES) -> Any:
+    """Return what may be printed of ``value``, which stands under ``name``; nothing, if that is among ``also``."""
+    if name in also and value is not None:
+        return MASK
     if is_secret_name(name) and value is not None and not isinstance(value, bool) and value != "":
         return MASK
-    return mask(value, depth=depth)
+    return mask(value, depth=depth, also=also)

@@ -11,15 +11,28 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from supervisor.core.trace_context import trace_id_of
+
 _RUN: ContextVar[Mapping[str, Any] | None] = ContextVar("tenure_run", default=None)
 
 
-def run_fields(*, run: str, job: str, schedule: str | None = None, attempt: int = 1) -> dict[str, Any]:
+def run_fields(
+    *, run: str, job: str, schedule: str | None = None, attempt: int = 1, traceparent: str = ""
+) -> dict[str, Any]:
     """Return the fields that name a run on a line of the log."""
     fields = {"run": run, "job": job, "attempt": attempt}
     if schedule is not None:
         fields["schedule"] = schedule
+    if traceparent and (trace_id := trace_id_of(traceparent)):
+        fields["trace_id"] = trace_id
     return fields
+
+
+def enter_trace(traceparent: str) -> None:
+    """Say that the run which is executed right now belongs to this trace."""
+    fields = _RUN.get()
+    if fields is not None:
+        _RUN.set({**fields, "trace_id": trace_id_of(traceparent)})
 
 
 def enter_run(fields: Mapping[str, Any] | None) -> None:

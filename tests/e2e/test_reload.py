@@ -17,11 +17,16 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 JOBS = """
 import os, time
+import structlog
 from supervisor import job
 
 @job()
 async def tick():
     pass
+
+@job()
+async def told():
+    structlog.get_logger().info("told", to="somebody", sum=5)
 
 @job()
 def slow():
@@ -132,6 +137,42 @@ def test_a_running_tree_follows_its_file_or_refuses_it(world: World) -> None:
     assert world.tree.wait() == 0
     code, said = world.tenure("reload")
     assert (code, "no tree runs on data_dir" in said) == (1, True)
+
+
+def test_sources_follow_a_reload(world: World) -> None:
+    """/configz?sources names the line of each setting in effect, also of one that a reload brought."""
+
+    def level() -> str:
+        return str(json.loads(world.tree.get("/configz?sources")[1])["sources"]["log.level"])
+
+    assert level() == "default"
+    world.config["log"]["level"] = "debug"
+    world.write()
+    line = (world.directory / "tenure.yaml").read_text().splitlines().index("  level: debug") + 1
+    code, said = world.tenure("reload")
+    assert (code, "applied: log.level" in said) == (0, True), said
+    wait_until(lambda: len(world.tree.events("web_ready")) == 2, what="the web child that the reload started")
+    assert level() == f"tenure.yaml:{line}"
+
+
+def test_the_rules_of_the_log_follow_a_reload(world: World) -> None:
+    """Workers mask what a job logs under the names that are set, and no process writes what is excluded."""
+
+    def told() -> set[str]:
+        world.tenure("enqueue", "own.told")
+        return {str(line["to"]) for line in world.tree.events("told")}
+
+    wait_until(told, what="the first line")
+    world.config["log"] |= {"mask": {"own.told": ["to"]}, "exclude": ["request_accepted"]}
+    world.write()
+    code, said = world.tenure("reload")
+    assert (code, "applied: log.mask, log.exclude" in said) == (0, True), said
+    assert wait_until(lambda: told() if len(told()) > 1 else None, what="a masked line") == {"somebody", "***"}
+
+    accepted = len(world.tree.events("request_accepted"))
+    assert world.tenure("worker", "stacks", "worker-io-0")[0] == 0
+    world.tree.wait_for("command_taken", word="stacks")
+    assert len(world.tree.events("request_accepted")) == accepted
 
 
 def test_workers_are_listed_quieted_and_replaced_by_name(world: World) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from tests.canary import show_nothing_secret
+from tests.log_lines import follow_the_schema
 from tests.waiting import WAIT_S_MAX, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -140,7 +141,9 @@ class Tree:
         self.process.wait(30)
         psutil.wait_procs(self._left, timeout=10)
         if self.log_path.exists():  # a test may end it twice
-            show_nothing_secret(self.log_path.read_bytes(), where=f"the log of {self.name}")
+            written = self.log_path.read_bytes()
+            show_nothing_secret(written, where=f"the log of {self.name}")
+            follow_the_schema(written, where=f"the log of {self.name}")
 
 
 def end_all(trees: Sequence[Tree]) -> None:

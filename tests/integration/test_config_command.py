@@ -165,6 +165,73 @@ def test_a_configuration_that_cannot_be_written_is_exit_code_73(tenure: Tenure) 
     assert "cannot write the configuration to no/such/dir/x.yaml: No such file or directory" in result.stderr
 
 
+def test_what_is_no_plain_file_is_written_to_and_not_replaced(tenure: Tenure, tmp_path: Path) -> None:
+    """/dev/stdout is a link, and a named pipe somebody's: root would lose them to a file."""
+    link, pipe = tmp_path / "link.yaml", tmp_path / "pipe"
+    link.symlink_to("aim.yaml")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for target in (link, pipe):
+            done = tenure("config", "show", "--set", "web.port=9", "--write-config-to", str(target))
+            assert done.returncode == 0, done.stderr
+        told = os.read(reader, 65_536).decode()
+    finally:
+        os.close(reader)
+
+    assert (link.is_symlink(), pipe.is_fifo()) == (True, True)
+    assert told == (tmp_path / "aim.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(told)["web"]["port"] == 9
+
+
+def test_a_file_without_a_name_is_refused_and_starts_nothing(tenure: Tenure, tmp_path: Path) -> None:
+    """A variable of a script that is empty must not turn "write and exit" into a running tree."""
+    done = tenure("run", "--write-config-to", "", TENURE_REDIS__URL="redis://127.0.0.1:1/0")
+
+    assert (done.returncode, done.stdout) == (73, "")
+    assert done.stderr.startswith("tenure: cannot write the configuration to a file without a name; name one")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("version",), ("config", "flags"), ("config", "default")])
+def test_output_that_cannot_be_written_is_one_clear_line(words: tuple[str, ...]) -> None:
+    """A full disk is no defect of the command: no traceback, and an exit code that a script sees."""
+    told = subprocess.run(
+        ["/bin/sh", "-c", f'"$0" -m supervisor {" ".join(words)} >/dev/full', sys.executable],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert told.returncode == 1
+    assert told.stderr.splitlines()[-1] == "tenure: cannot write its output: No space left on device"
+    assert "Traceback" not in told.stderr
+
+
+def test_output_that_the_terminal_cannot_show_is_replaced(tenure: Tenure) -> None:
+    """Meanings have dashes and dots that a terminal of the last century has not."""
+    told = tenure("config", "flags", "election", PYTHONIOENCODING="ascii")
+
+    assert told.returncode == 0, told.stderr
+    assert "--election-lease-duration" in told.stdout
+
+
+def test_a_table_for_nobody_is_no_error() -> None:
+    """A service manager that starts commands with their standard output closed."""
+    told = subprocess.run(
+        ["/bin/sh", "-c", '"$0" -m supervisor config flags >&-', sys.executable],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (told.returncode, "Traceback" in told.stderr) == (0, False)
+
+
 def test_the_default_file_and_the_schema_are_printed(tenure: Tenure) -> None:
     """Both work without any configuration."""
     assert tenure("config", "default").stdout == (ROOT / "config/tenure.yaml").read_text(encoding="utf-8")

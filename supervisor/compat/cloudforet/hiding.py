@@ -24,7 +24,8 @@ from supervisor.telemetry.masking import MASK, is_secret_name
 REFERENCE = {"tenure_reference": "cloudforet.token"}
 SECRET_CHARS_MIN = 4
 METADATA_CHARS_MIN = 8  # of what may be a secret and may be a word: masking `info` would spoil every line
-SECRETS_MAX = 1000
+SECRETS_MAX = 30_000  # more than a payload can hold, so that none is left out
+VALUES_MAX = 200_000  # of one task; ends what contains itself
 DEPTH_MAX = 32
 _HARMLESS = frozenset(
     {"x_domain_id", "x_workspace_id", "domain_id", "traceparent", "peer", "service", "resource", "verb"}
@@ -59,11 +60,15 @@ def resolved(task: Any) -> Any:
     return _replace(task, REFERENCE, token)
 
 
-def masked(task: Any) -> Any:
+def masked(task: Any, depth: int = 0) -> Any:
     """Return what may be shown of ``task``: metadata without values, nothing under a secret name."""
+    if isinstance(task, Mapping | list) and depth >= DEPTH_MAX:
+        return MASK
     if isinstance(task, Mapping):
-        return {str(key): MASK if _is_hidden(str(key), value) else masked(value) for key, value in task.items()}
-    return [masked(item) for item in task] if isinstance(task, list) else task
+        return {
+            str(key): MASK if _is_hidden(str(key), value) else masked(value, depth + 1) for key, value in task.items()
+        }
+    return [masked(item, depth + 1) for item in task] if isinstance(task, list) else task
 
 
 def _is_hidden(key: str, value: Any) -> bool:
@@ -85,7 +90,7 @@ class Hidden:
     @classmethod
     def of_task(cls, task: Any) -> Hidden:
         """Return those of one task message, and those of the configuration."""
-        return cls(_usable([*cls.of_settings().values, *_secrets(task, least=0, depth=0)]))
+        return cls(_usable([*cls.of_settings().values, *_secrets(task)]))
 
     def scrub(self, text: str) -> str:
         """Return ``text`` without them."""
@@ -105,7 +110,10 @@ class Hidden:
                 self.scrub(str(key)): MASK if _is_hidden(str(key), item) else self.scrubbed(item, depth + 1)
                 for key, item in value.items()
             }
-        return [self.scrubbed(item, depth + 1) for item in value] if isinstance(value, list | tuple) else value
+        if isinstance(value, list | tuple):
+            return [self.scrubbed(item, depth + 1) for item in value]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return MASK if is_number and str(value) in self.values else value
 
 
 def _usable(values: Iterable[str]) -> tuple[str, ...]:
@@ -115,18 +123,21 @@ def _usable(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda value: (-len(value), value))[:SECRETS_MAX])
 
 
-def _secrets(value: Any, *, least: int, depth: int) -> Iterator[str]:
-    """Yield what is to be hidden of ``value``: texts of at least ``least`` characters; 0: none but what is inside."""
-    if depth >= DEPTH_MAX:
-        return
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _secrets(item, least=_least(str(key), least), depth=depth + 1)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _secrets(item, least=least, depth=depth + 1)
-    elif least and isinstance(value, str | int | float) and not isinstance(value, bool) and len(str(value)) >= least:
-        yield str(value)
+def _secrets(task: Any) -> Iterator[str]:
+    """Yield what is to be hidden of ``task``, however deep: without recursion, which ends before a message does."""
+    left: list[tuple[Any, int]] = [(task, 0)]
+    for _ in range(VALUES_MAX):
+        if not left:
+            return
+        value, least = left.pop()
+        if isinstance(value, Mapping):
+            left += [(item, _least(str(key), least)) for key, item in value.items()]
+        elif isinstance(value, list | tuple):
+            left += [(item, least) for item in value]
+        elif (
+            least and isinstance(value, str | int | float) and not isinstance(value, bool) and len(str(value)) >= least
+        ):
+            yield str(value)
 
 
 def _least(name: str, around: int) -> int:

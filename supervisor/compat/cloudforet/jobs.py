@@ -9,12 +9,12 @@ import inspect
 from typing import Any
 
 from supervisor.compat.cloudforet import bridges, place, planning, stages
+from supervisor.compat.cloudforet.guard import guarded
 from supervisor.compat.cloudforet.hiding import Hidden, resolved
 from supervisor.compat.cloudforet.names import resolve
 from supervisor.compat.cloudforet.schema import TaskError, check, parse
 from supervisor.core.registry import job
 from supervisor.roles.worker.context import Context
-from supervisor.telemetry import masking
 
 
 @job("cloudforet.plan", timeout="10m")
@@ -27,7 +27,7 @@ def plan(ctx: Context, backend: str, queue: str, options: dict[str, Any] | None 
         queue: where its tasks go.
         options: arguments of its constructor, besides the queue.
     """
-    with place.running(ctx), masking.hiding(Hidden.of_settings().values):
+    with guarded(ctx, Hidden.of_settings()):
         return dict(planning.plan(ctx, backend, queue, options or {}))
 
 
@@ -55,16 +55,17 @@ def stp(ctx: Context, task: dict[str, Any] | None = None, message: str | None = 
         message: its text, as it came out of a list of SpaceONE's.
     """
     # A message from elsewhere holds no reference of ours, and must not be able to ask for what one stands for.
-    found = parse(message) if message is not None else check(task)
-    whole = found if message is not None else resolved(found)
-    with place.running(ctx), masking.hiding(Hidden.of_task(whole).values):
-        return stages.as_result(found, stages.execute(whole, ctx))
+    whole = parse(message) if message is not None else check(resolved(task))
+    hidden = Hidden.of_task(whole)
+    with guarded(ctx, hidden):
+        kept: dict[str, Any] = hidden.scrubbed(stages.as_result(whole, stages.execute(whole, ctx)))
+        return kept
 
 
 @job("cloudforet.emit")
 def emit(ctx: Context, task: dict[str, Any], queue: str) -> None:
     """Push one task message to the list from which SpaceONE's workers take the tasks of ``queue``."""
-    bridges.emit(ctx, resolved(check(task)), queue)
+    bridges.emit(ctx, check(resolved(task)), queue)
 
 
 @job("cloudforet.run", timeout="2h")
@@ -76,7 +77,8 @@ def run(ctx: Context, handler: str, options: dict[str, Any] | None = None) -> An
         handler: ``module.name``.
         options: arguments of the class's constructor.
     """
-    found: Any = resolve(handler)
-    with place.running(ctx), masking.hiding(Hidden.of_settings().values):
+    hidden = Hidden.of_settings()
+    with guarded(ctx, hidden):
+        found: Any = resolve(handler)
         call: Any = found(**options or {}).run if isinstance(found, type) else found
-        return call(ctx) if inspect.signature(call).parameters else call()
+        return hidden.scrubbed(call(ctx) if inspect.signature(call).parameters else call())

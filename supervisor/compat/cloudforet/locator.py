@@ -77,6 +77,22 @@ class Locator:
         return _make(found, {"config": given}, kwargs, self.transaction)
 
 
+def class_of(part: str, name: str) -> type:
+    """Return the class that a task message names: one of a configured package, not all that its module imported.
+
+    Raises:
+        LocatorError: no configured package has it.
+    """
+    found = _find(part, name)
+    packages = place.settings().packages
+    if isinstance(found, type) and any(f"{found.__module__}.".startswith(f"{package}.") for package in packages):
+        return found
+    raise LocatorError(
+        f"{name} is no class of cloudforet.packages ({', '.join(packages)}), and a task may call no other; "
+        f"add the package that defines it, or correct the name"
+    )
+
+
 def _find(part: str, name_or_object: Any) -> Any:
     if not isinstance(name_or_object, str):
         return name_or_object

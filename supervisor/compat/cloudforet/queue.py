@@ -9,6 +9,7 @@ from typing import Any
 from supervisor.compat.cloudforet import place, taking
 from supervisor.compat.cloudforet.hiding import with_references
 from supervisor.compat.cloudforet.schema import check, parse
+from supervisor.compat.cloudforet.traces import traceparent_of
 from supervisor.settings.cloudforet_settings import Bridge
 from supervisor.store.producer import current
 
@@ -70,5 +71,5 @@ def _put(name: str, task: Mapping[str, Any]) -> str:
     context = place.context()
     if context is not None:
         place.note_put()
-        return context.spawn(job, arguments_of(name, task), queue=queue)
-    return current().enqueue(job, arguments_of(name, task), queue=queue)
+        return context.spawn(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))
+    return current().enqueue(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))

@@ -2,7 +2,8 @@
 
 Guarantees
     What Cloudforet's producer accepts is accepted, and what it rejects is rejected.
-    A problem names the place and what stands there, never a value of ``metadata`` or of ``params``.
+    A problem names the place and what stands there, never a value of ``metadata`` or of ``params``, nor a text where
+    none belongs: one that stands for an object may be all of it, encoded twice.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ VERSIONS = ("v1",)
 LOCATORS = ("SERVICE", "MANAGER")
 _STAGE = {"locator": str, "name": str, "metadata": dict, "method": str, "params": dict}
 _WORDS = {dict: "an object", list: "an array", str: "a string", bool: "a truth value", type(None): "null"}
-_HIDDEN = {"metadata", "params"}
 
 
 class TaskError(TenureError):
@@ -61,7 +61,7 @@ def parse(message: str | bytes) -> dict[str, Any]:
 def problems_of(task: Any) -> Iterator[str]:
     """Yield what is wrong with ``task``: place, rule and what stands there."""
     if not isinstance(task, Mapping):
-        yield f"it must be an object, got {_shown(task)}"
+        yield f"it must be an object, got {_kind(task)}"
         return
     for key in ("name", "executionEngine"):
         if key in task and not isinstance(task[key], str):
@@ -73,7 +73,7 @@ def problems_of(task: Any) -> Iterator[str]:
         return
     stages = task["stages"]
     if not isinstance(stages, list):
-        yield f"stages must be an array, got {_shown(stages)}"
+        yield f"stages must be an array, got {_kind(stages)}"
         return
     if len(stages) > STAGES_MAX:
         yield f"stages has {len(stages)} items, the limit is {STAGES_MAX}; split the task"
@@ -84,7 +84,7 @@ def problems_of(task: Any) -> Iterator[str]:
 
 def _stage_problems(place: str, stage: Any) -> Iterator[str]:
     if not isinstance(stage, Mapping):
-        yield f"{place} must be an object, got {_shown(stage)}"
+        yield f"{place} must be an object, got {_kind(stage)}"
         return
     for key, kind in _STAGE.items():
         if key not in stage:
@@ -92,15 +92,18 @@ def _stage_problems(place: str, stage: Any) -> Iterator[str]:
             continue
         value = stage[key]
         if not isinstance(value, kind):
-            got = _WORDS.get(type(value), "a number") if key in _HIDDEN else _shown(value)
+            got = _shown(value) if kind is str else _kind(value)
             yield f"{place}.{key} must be {_WORDS[kind]}, got {got}"
         elif key == "locator" and value not in LOCATORS:
             yield f"{place}.locator must be one of {', '.join(LOCATORS)}, got {_shown(value)}"
 
 
 def _shown(value: Any) -> str:
+    """Return a value where one of a few words belongs."""
     if isinstance(value, str):
         return repr(value if len(value) <= TEXT_CHARS_MAX else f"{value[:TEXT_CHARS_MAX]}…")
-    if isinstance(value, bool | int | float):
-        return f"{value!r}"[:TEXT_CHARS_MAX]
-    return _WORDS.get(type(value), type(value).__name__)
+    return repr(value)[:TEXT_CHARS_MAX] if isinstance(value, int | float) else _kind(value)
+
+
+def _kind(value: Any) -> str:
+    return "a number" if type(value) in {int, float} else _WORDS.get(type(value), type(value).__name__)

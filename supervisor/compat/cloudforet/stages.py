@@ -17,9 +17,10 @@ from typing import Any
 
 import msgspec
 
-from supervisor.compat.cloudforet import place
+from supervisor.compat.cloudforet import place, traces
+from supervisor.compat.cloudforet.guard import CONTROL, without_secrets
 from supervisor.compat.cloudforet.hiding import Hidden
-from supervisor.compat.cloudforet.locator import Locator, LocatorError
+from supervisor.compat.cloudforet.locator import Locator, LocatorError, class_of
 from supervisor.compat.cloudforet.transaction import Transaction, entered
 from supervisor.core.errors import TenureError
 from supervisor.roles.worker.context import Context
@@ -50,12 +51,6 @@ class StageFailedError(TenureError):
         self.ends_run = ends_run
 
 
-class _Failure(Exception):  # noqa: N818 - it stands for the error of a stage, and is never told by its own name
-    """The error of a stage, without the secrets of its task."""
-
-    ends_run = False
-
-
 def execute(task: Mapping[str, Any], context: Context) -> list[StageRecord]:
     """Execute the stages of ``task``, whose references are resolved, and return what became of each.
 
@@ -63,12 +58,13 @@ def execute(task: Mapping[str, Any], context: Context) -> list[StageRecord]:
         StageFailedError: one failed. How each ended is in the steps of the run.
     """
     stages = task["stages"]
+    traces.follow(task, context)
     hidden = Hidden.of_task(task)
     stops = bool(task.get("stop_on_failure", True))
     records: list[StageRecord] = []
     failures: list[tuple[int, Exception]] = []
     for number, stage in enumerate(stages):
-        name = _name(stage)
+        name = hidden.scrub(_name(stage))
         if failures and stops:
             records.append(StageRecord(stage=name, status="skipped"))
             continue
@@ -123,13 +119,25 @@ def _call(stage: Mapping[str, Any], hidden: Hidden) -> Any:
     """Call what a stage names and return what may be kept of its result.
 
     Raises:
-        _Failure: whatever it raised, without the secrets of the task.
+        ScrubbedError: whatever it raised, without the secrets of the task.
     """
     try:
         with entered(Transaction(stage["metadata"])):
-            return _kept(_method(stage)(**stage["params"]), hidden)
-    except Exception as error:  # noqa: BLE001 - any code may stand in a service
-        raise _without_secrets(error, hidden) from None
+            return _kept(_returned(_method(stage), stage["params"]), hidden)
+    except CONTROL:
+        raise
+    except BaseException as error:  # noqa: BLE001 - any code may stand in a service, and sys.exit(text) is an error too
+        raise without_secrets(error, hidden) from None
+
+
+def _returned(method: Callable[..., Any], params: Mapping[str, Any]) -> Any:
+    """Return what ``method`` returns; ``sys.exit(0)`` says that it is done, as in any job."""
+    try:
+        return method(**params)
+    except SystemExit as left:
+        if left.code is None or left.code == 0:
+            return None
+        raise
 
 
 def _method(stage: Mapping[str, Any]) -> Callable[..., Any]:
@@ -137,25 +145,14 @@ def _method(stage: Mapping[str, Any]) -> Callable[..., Any]:
     for word in (name, stage["method"]):
         if not word.isidentifier() or word.startswith("_"):
             raise LocatorError(f"{word[:80]!r} is no name of a class or method that a task may call")
+    found = class_of(stage["locator"].lower(), name)
     is_service = stage["locator"] == "SERVICE"
-    caller = locator.get_service(name, dict(stage["metadata"])) if is_service else locator.get_manager(name)
+    caller = locator.get_service(found, dict(stage["metadata"])) if is_service else locator.get_manager(found)
     method = getattr(caller, stage["method"], None)
     if not callable(method):
         raise LocatorError(f"{name} has no method {stage['method']!r}")
-    found: Callable[..., Any] = method
-    return found
-
-
-def _without_secrets(error: Exception, hidden: Hidden) -> _Failure:
-    """Return ``error`` as it may be told. Its stack is kept, which shows lines of code and no values."""
-    name = type(error).__name__
-    try:
-        text = hidden.scrub(str(error))
-    except Exception:  # noqa: BLE001 - an error that cannot be printed is one all the same
-        text = "it cannot be printed"
-    failure = _Failure(text if text.startswith(name) else f"{name}: {text}")
-    failure.ends_run = getattr(error, "ends_run", False)
-    return failure.with_traceback(error.__traceback__)
+    called: Callable[..., Any] = method
+    return called
 
 
 def _kept(value: Any, hidden: Hidden) -> Any:

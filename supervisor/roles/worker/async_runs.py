@@ -183,7 +183,13 @@ class AsyncRuns:
         fetched = execution.fetched
         envelope = fetched.envelope
         enter_run(
-            run_fields(run=envelope.id, job=execution.spec.name, schedule=envelope.schedule, attempt=fetched.attempt)
+            run_fields(
+                run=envelope.id,
+                job=execution.spec.name,
+                schedule=envelope.schedule,
+                attempt=fetched.attempt,
+                traceparent=envelope.traceparent,
+            )
         )
         try:
             value = await execution.function(**execution.arguments)

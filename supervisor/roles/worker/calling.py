@@ -15,8 +15,10 @@ Does not guarantee
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,12 +29,15 @@ from supervisor.core.model import Kind
 from supervisor.core.registry import JobSpec
 from supervisor.roles.worker import passage
 from supervisor.roles.worker.context import Context
-from supervisor.roles.worker.middleware import Middleware, chain
+from supervisor.roles.worker.failure import is_clean_exit
+from supervisor.roles.worker.middleware import Middleware, chain, closing
 from supervisor.roles.worker.passage import Passage
 from supervisor.roles.worker.pipeline import Hooks, Pipeline
 from supervisor.roles.worker.planning import is_planner, spawn_all, spawn_all_async
 from supervisor.roles.worker.progress import Progress, Runner
 from supervisor.roles.worker.resources import Resources
+
+GRACE_S = 0.1  # for a middleware that takes all of its time to close
 
 log = structlog.get_logger("tenure.job")
 
@@ -117,14 +122,28 @@ class Calling:
 
     def close(self, within_s: float) -> None:
         """Close what the jobs of a sync pool opened, the last first; returns after about ``within_s`` at the latest."""
+        until_ns = self._clock.elapsed_ns() + round(within_s * 1e9)
         self.resources.close(within_s)
+        self._close_middleware(until_ns)
 
     async def close_async(self, within_s: float) -> None:
         """Send the last progress, and close what the jobs of an async pool opened."""
+        until_ns = self._clock.elapsed_ns() + round(within_s * 1e9)
         await self.progress.close_async(within_s)
         if self._pipeline is not None:
             await self._pipeline.close_async(within_s)
         await self.resources.close_async(within_s)
+        if closing():
+            left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9)
+            with suppress(TimeoutError):  # jobs may have left every thread of the loop busy
+                await asyncio.wait_for(asyncio.to_thread(self._close_middleware, until_ns), left_s + GRACE_S)
+
+    def _close_middleware(self, until_ns: int) -> None:
+        for item in closing():
+            try:
+                item.close(max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9))
+            except Exception as error:  # noqa: BLE001 - the others are to be closed all the same
+                log.warning("middleware_unclosed", middleware=type(item).__qualname__, error=repr(error))
 
     def _plan(self, spec: JobSpec, profile: str) -> _Plan:
         key = (spec.base.job, profile) if profile else spec.base.job
@@ -231,7 +250,7 @@ class Calling:
 
 def is_success(error: BaseException) -> bool:
     """Return whether a job that ended with ``error`` did what it was for: ``sys.exit(0)`` is how scripts say so."""
-    return isinstance(error, SystemExit) and error.code in {None, 0}
+    return is_clean_exit(error)
 
 
 def _itself(spec: JobSpec, context: Context) -> dict[str, Context]:

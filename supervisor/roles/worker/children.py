@@ -28,6 +28,7 @@ from supervisor.core.registry import Registry
 from supervisor.roles.worker.leavings import FOLLOW_WHEN
 from supervisor.store.codec import Packed, pack
 from supervisor.store.queues import CHILDREN_BYTES_MAX, CHILDREN_MAX, Child
+from supervisor.store.tracing import traceparent_of
 
 KEY = re.compile(r"[!-+\-./0-9:-{}~]{1,200}", re.ASCII)
 RUN_ID_MAX = 255
@@ -73,9 +74,12 @@ class Children:
         queue: str | None = None,
         priority: str | None = None,
         delay: float | str | None = None,
+        traceparent: str | None = None,
     ) -> str:
         """Add a child and return its id; see ``Context.spawn``."""
-        envelope = self._envelope(job, args, self._id(key), "child", queue=queue, priority=priority)
+        envelope = self._envelope(
+            job, args, self._id(key), "child", queue=queue, priority=priority, traceparent=traceparent
+        )
         self._add(envelope, delay_to_ms(delay))
         return envelope.id
 
@@ -89,13 +93,14 @@ class Children:
         queue: str | None = None,
         priority: str | None = None,
         delay: float | str | None = None,
+        traceparent: str | None = None,
     ) -> str:
         """Add a run that starts when all children have ended, and return its id; see ``Context.then``."""
         if when not in FOLLOW_WHEN:
             raise ValueError(f"when must be one of {', '.join(FOLLOW_WHEN)}, got {when!r}")
         number = len(self._follow)
         run_id = self._id(key if key is not None else "then" if number == 0 else f"then-{number}")
-        envelope = self._envelope(job, args, run_id, "then", queue=queue, priority=priority)
+        envelope = self._envelope(job, args, run_id, "then", queue=queue, priority=priority, traceparent=traceparent)
         packed = self._packed(envelope)
         if run_id in self._by_id or run_id in self._follow:
             raise SpawnError(f"run {self._parent} spawned two different children under {run_id}; give each its own key")
@@ -119,6 +124,7 @@ class Children:
         *,
         queue: str | None,
         priority: str | None,
+        traceparent: str | None,
     ) -> Envelope:
         if self._is_closed:
             raise SpawnError(f"run {self._parent} has ended: what it spawns now would belong to nobody")
@@ -133,6 +139,7 @@ class Children:
             nominal_ms=self._nominal_ms,
             cause=cause,
             parent=self._parent,
+            traceparent=traceparent_of(traceparent),
         )
 
     def take(self) -> tuple[Child, ...]:
@@ -152,8 +159,9 @@ class Children:
     def _add(self, envelope: Envelope, delay_ms: int) -> None:
         known = self._by_id.get(envelope.id)
         if known is not None:
-            same = msgspec.structs.replace(envelope, enqueued_ms=known[1].enqueued_ms)
-            if same == known[1] and delay_ms == known[0].delay_ms:
+            before = known[1]
+            same = msgspec.structs.replace(envelope, enqueued_ms=before.enqueued_ms, traceparent=before.traceparent)
+            if same == before and delay_ms == known[0].delay_ms:
                 return
             raise SpawnError(
                 f"run {self._parent} spawned two different children under {envelope.id}; give each a key of its own"

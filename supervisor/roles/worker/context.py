@@ -11,19 +11,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, ClassVar, Protocol, Unpack
+from typing import Any, ClassVar, Protocol, TypeVar, Unpack
 
 import structlog
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core import registry as jobs
 from supervisor.core.model import Kind
+from supervisor.core.trace_context import trace_id_of
 from supervisor.roles.worker.children import Children
 from supervisor.roles.worker.leavings import Leavings
 from supervisor.roles.worker.stepping import Steps
 from supervisor.store.enqueueing import EnqueueOptions, JobRef, SpawnOptions
 from supervisor.store.progress import ProgressItem, pack_progress
+from supervisor.store.tracing import current_traceparent
 
+T = TypeVar("T", EnqueueOptions, SpawnOptions)
 PROGRESS_TTL_S_MIN = 60.0  # so that people see the end of a run that keeps no result
 
 
@@ -83,6 +86,13 @@ class Context:
 
     parent: str = ""
     """Id of the run that spawned this one; empty for all others."""
+
+    queue: str = ""
+    """Where it came from."""
+
+    traceparent: str = ""
+    """The trace it belongs to (W3C), to hand to services that the job calls; empty: none. Runs that it enqueues or
+    spawns inherit it. With tracing installed it is the span of this attempt."""
 
     kind: Kind = Kind.SYNC
     deadline_ns: int | None = None
@@ -145,6 +155,8 @@ class Context:
         fields = {"run": self.run_id, "job": self.job, "attempt": self.attempt}
         if self.schedule is not None:
             fields["schedule"] = self.schedule
+        if self.traceparent:
+            fields["trace_id"] = trace_id_of(self.traceparent)
         return structlog.get_logger("tenure.job").bind(**fields)
 
     def raise_if_cancelled(self) -> None:
@@ -209,13 +221,13 @@ class Context:
         """
         if self.kind is Kind.ASYNC:
             raise RuntimeError(f"job {self.job} is a coroutine: write `await context.enqueue_async(...)`")
-        return self._producer().enqueue(job, args, **options)
+        return self._producer().enqueue(job, args, **self._traced(options))
 
     async def enqueue_async(
         self, job: JobRef, args: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]
     ) -> str:
         """Enqueue another run, as ``supervisor.enqueue`` does, without blocking, and return its id."""
-        return await self._producer().enqueue_async(job, args, **options)
+        return await self._producer().enqueue_async(job, args, **self._traced(options))
 
     def spawn(self, job: JobRef, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]) -> str:
         """Enqueue another run when, and only if, this one finishes; return its id.
@@ -235,7 +247,7 @@ class Context:
             PayloadTooLargeError: the child is over 64 KiB, or all together are over 4 MiB.
             SpawnError: over 1,000 children, a key that another child has, or the run has ended.
         """
-        return self._children().spawn(job, args, **options)
+        return self._children().spawn(job, args, **self._traced(options))
 
     def then(
         self,
@@ -260,7 +272,7 @@ class Context:
         Raises:
             SpawnError: over ten, a key that another has, or the run has ended; and what ``spawn`` raises.
         """
-        return self._children().then(job, args, when=when, **options)
+        return self._children().then(job, args, when=when, **self._traced(options))
 
     def count(self, name: str | None = None, number: int = 1, /, **numbers: int) -> None:
         """Count what this run does: ``count("created")``, ``count(created=3, updated=1)``. A parent has the sums.
@@ -301,6 +313,12 @@ class Context:
     async def step_async(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Do what ``step`` does in a coroutine job; ``function`` may be a coroutine function."""
         return await self._steps().step_async(name, function, args, kwargs)
+
+    def _traced(self, options: T) -> T:
+        """Return the options of another run, in the trace of this one unless they or a span say which."""
+        if self.traceparent and options.get("traceparent") is None:
+            options["traceparent"] = current_traceparent() or self.traceparent
+        return options
 
     def _steps(self) -> Steps:
         self._leavings().has_steps = True

@@ -19,6 +19,7 @@ import structlog
 
 from supervisor.core.folding import Fold
 from supervisor.core.model import Outcome
+from supervisor.core.trace_context import trace_id_of
 from supervisor.store.queues import FetchedRun
 from supervisor.telemetry import events, metrics
 
@@ -187,4 +188,6 @@ def identity(fetched: FetchedRun) -> dict[str, Any]:
     fields = {"run": envelope.id, "job": envelope.template.job, "attempt": fetched.attempt, "queue": fetched.queue}
     if envelope.schedule is not None:
         fields["schedule"] = envelope.schedule
+    if envelope.traceparent and (trace_id := trace_id_of(envelope.traceparent)):
+        fields["trace_id"] = trace_id
     return fields

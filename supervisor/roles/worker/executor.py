@@ -27,11 +27,12 @@ from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.hooks import UnknownProfileError, VetoedError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.core.registry import JobSpec, Registry
+from supervisor.core.trace_context import checked
 from supervisor.roles.worker.calling import Calling
 from supervisor.roles.worker.children import Children
 from supervisor.roles.worker.context import Context, Enqueuer
 from supervisor.roles.worker.ends import Ends, identity
-from supervisor.roles.worker.failure import Failure, describe
+from supervisor.roles.worker.failure import Failure, describe, is_clean_exit
 from supervisor.roles.worker.leavings import Leavings
 from supervisor.roles.worker.planning import is_planner
 from supervisor.roles.worker.refusals import Refusals
@@ -154,6 +155,8 @@ class Executor:
             schedule=envelope.schedule,
             nominal_ms=envelope.nominal_ms,
             parent=envelope.parent,
+            queue=fetched.queue,
+            traceparent=checked(envelope.traceparent) if envelope.traceparent else "",
             kind=self._kind,
             clock=self._clock,
             producer=self._producer,
@@ -215,7 +218,7 @@ class Executor:
 
         ``sys.exit`` is how many a script's ``main`` says that it is done, so its code decides as a process's would.
         """
-        if isinstance(error, SystemExit) and error.code in {None, 0}:
+        if is_clean_exit(error):
             return self.succeed(execution, None)
         return self.fail(execution, error)
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from supervisor.telemetry.masking import mask_text
+
 MESSAGE_BYTES_MAX = 1024
 TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one error stays under 4 KiB
 NOTE_CHARS_MAX = 200
@@ -32,8 +34,15 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
         return found
 
 
+def is_clean_exit(error: BaseException) -> bool:
+    """Return whether ``error`` is ``sys.exit()`` or ``sys.exit(0)``, which say that a job is done."""
+    return isinstance(error, SystemExit) and (
+        error.code is None or error.code == 0
+    )  # a code may be anything, a list too
+
+
 def describe(error: BaseException, *, worker: str, skip_frames: int = 1) -> Failure:
-    """Return what to keep of ``error``.
+    """Return what to keep of ``error``; credentials in its text are masked before it is cut.
 
     Args:
         error: what the job raised.
@@ -51,9 +60,9 @@ def describe(error: BaseException, *, worker: str, skip_frames: int = 1) -> Fail
         message = message.removeprefix(f"{prefix}: ") if message != prefix else ""
     return Failure(
         type=name,
-        message=_head(message, MESSAGE_BYTES_MAX),
+        message=_head(mask_text(message), MESSAGE_BYTES_MAX),
         worker=worker,
-        traceback=_tail("".join(rendered.format()), TRACEBACK_BYTES_MAX),
+        traceback=_tail(mask_text("".join(rendered.format())), TRACEBACK_BYTES_MAX),
     )
 
 

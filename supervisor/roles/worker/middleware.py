@@ -38,6 +38,12 @@ class Middleware:
         """Run a coroutine job: ``await call()`` is the rest of the chain."""
         return await call()
 
+    def close(self, within_s: float) -> None:
+        """Say what is left to say: called when the worker leaves, after its last job. In a thread of its own or not.
+
+        To return after about ``within_s`` seconds at the latest: the process ends then.
+        """
+
     def install(self) -> Self:
         """Put this around every job of the program, inside of those installed before, and return it.
 
@@ -68,6 +74,11 @@ def _check(kind: type[Middleware], origin: str) -> None:
             raise ValueError(f"middleware {origin}: {name} yields, so it would never call the job; return call()")
     if inspect.iscoroutinefunction(kind.around):
         raise ValueError(f"middleware {origin}: around is called for plain jobs, define it with def; see around_async")
+
+
+def closing() -> tuple[Middleware, ...]:
+    """Return those that want to know when the worker leaves, the innermost first."""
+    return tuple(item for item in reversed(_installed) if type(item).close is not Middleware.close)
 
 
 def chain(kind: Kind, without: Iterable[type] = ()) -> tuple[Middleware, ...]:

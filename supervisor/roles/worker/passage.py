@@ -27,6 +27,7 @@ import structlog
 from supervisor.clock import Clock
 from supervisor.core.hooks import ASKED, HookAnswerError, Point, Veto, VetoedError, plain_reason, read_answer
 from supervisor.roles.worker.context import Context, Interrupted, SoftTimeout
+from supervisor.roles.worker.failure import is_clean_exit
 from supervisor.roles.worker.pipeline import Asked, HookFailedError, Hooks, Pipeline, describe
 from supervisor.telemetry import events
 from supervisor.telemetry.metrics import HOOK_ANSWERS, HOOK_SECONDS
@@ -77,7 +78,7 @@ class Passage:
             log.warning("hooks_cut_off", run=self._context.run_id, error=repr(failure))
 
     def _enter_and_call(self, call: Callable[[], Any]) -> Any:
-        self._undo()  # what an execution that was cut off may have left
+        self._undo(is_last=False)  # what an execution that was cut off may have left
         for point in ASKED:
             for asked in self._hooks.at[point]:
                 self._ask(asked, point)
@@ -100,14 +101,14 @@ class Passage:
         method = asked.method(Point.DISPATCH.value)
         return asyncio.run(method(self._context)) if inspect.iscoroutinefunction(method) else method(self._context)
 
-    def _undo(self) -> None:
+    def _undo(self, *, is_last: bool = True) -> None:
         while self._reserved:
             asked = self._reserved.pop()
             started_ns = self._clock.elapsed_ns()
             try:
                 self._pipeline.call(asked, UNRESERVE, self._context)
             except BaseException as error:  # noqa: BLE001 - one more timeout, or a stop, must not skip the others
-                _report(asked, UNRESERVE, error)
+                self._undone(asked, error, is_last=is_last)
             self._measure(asked, UNRESERVE, started_ns)
 
     def _undo_and_tell(self, error: BaseException | None) -> None:
@@ -135,7 +136,7 @@ class Passage:
         return value
 
     async def _enter_and_call_async(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        await self._undo_async()
+        await self._undo_async(is_last=False)
         for point in ASKED:
             for asked in self._hooks.at[point]:
                 await self._ask_async(asked, point)
@@ -160,14 +161,14 @@ class Passage:
             return await method(self._context)
         return await asyncio.to_thread(method, self._context)
 
-    async def _undo_async(self) -> None:
+    async def _undo_async(self, *, is_last: bool = True) -> None:
         while self._reserved:
             asked = self._reserved.pop()
             started_ns = self._clock.elapsed_ns()
             try:
                 await self._pipeline.call_async(asked, UNRESERVE, self._context)
             except BaseException as error:  # noqa: BLE001 - one more cancellation must not skip the others
-                _report(asked, UNRESERVE, error)
+                self._undone(asked, error, is_last=is_last)
             self._measure(asked, UNRESERVE, started_ns)
 
     async def _leave_async(self, error: BaseException | None) -> None:
@@ -183,6 +184,13 @@ class Passage:
             self._measure(asked, Point.AFTER.value, started_ns)
 
     # What both share -----------------------------------------------------------------------------
+
+    def _undone(self, asked: Asked, error: BaseException, *, is_last: bool) -> None:
+        """Tell of an ``unreserve`` that failed. What asks for the end of an attempt that has yet to begin ends it."""
+        _report(asked, UNRESERVE, error)
+        if not is_last and not isinstance(error, Exception):
+            self._reserved.append(asked)  # undone with the others, on the way out
+            raise error
 
     def _asking(self, asked: Asked, point: Point) -> int:
         if point is Point.RESERVE:
@@ -221,7 +229,7 @@ def _report(asked: Asked, point: str, error: BaseException) -> None:
 
 def _outcome(error: BaseException | None) -> tuple[str, str]:
     """Return how an attempt ended, as hooks are told it, and why: ok, failed, rejected, deferred or stopped."""
-    if error is None or (isinstance(error, SystemExit) and error.code in {None, 0}):
+    if error is None or is_clean_exit(error):
         return "ok", ""
     if isinstance(error, VetoedError):
         return "rejected" if error.veto.delay_s is None else "deferred", str(error)

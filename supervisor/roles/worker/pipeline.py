@@ -8,7 +8,8 @@ Guarantees
     failed is asked again after 1 s, doubled up to 30 s. No attempt is charged.
 
 Does not guarantee
-    That a method which does not return is ended: its thread is given up, and so is its place among the threads.
+    That a method which does not return is ended: its thread is given up, and so is its place among the threads. A
+    coroutine method that swallows its cancellation holds its run until the run's own timeout, which kills the process.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Asked:
             assert self.hook.make is not None
             try:
                 self.target = self.hook.make(self.config)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise HookFailedError(f"cannot be built: {describe(error)}") from error
         found: Callable[..., Any] = getattr(self.target, name)
         return found
@@ -168,11 +169,16 @@ class Pipeline:
             async with asyncio.timeout(asked.timeout_s):
                 if inspect.iscoroutinefunction(method):
                     return await method(*args)
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._pool(), partial(copy_context().run, method, *args))
+                called = partial(copy_context().run, partial(_here, method, args, asked.timeout_s))
+                return await asyncio.get_running_loop().run_in_executor(self._pool(), called)
         except TimeoutError:
             raise HookFailedError(f"did not answer within {asked.timeout_s:g} s") from None
-        except Exception as error:
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise _failure(error) from error  # nobody cancelled the run: it is the hook's own
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise _failure(error) from error
 
     def _pool(self) -> ThreadPoolExecutor:
@@ -216,17 +222,26 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _failure(error: Exception) -> HookFailedError:
+def _failure(error: BaseException) -> HookFailedError:
     return error if isinstance(error, HookFailedError) else HookFailedError(describe(error))
 
 
 def _here(method: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -> Any:
-    """Call ``method`` in a thread; a coroutine function in a loop of its own."""
-    if not inspect.iscoroutinefunction(method):
-        return method(*args)
+    """Call ``method`` in a thread; a coroutine function in a loop of its own.
 
-    async def bounded() -> Any:
-        async with asyncio.timeout(timeout_s):
-            return await method(*args)
+    Raises:
+        HookFailedError: it raised, whatever that was: ``SystemExit`` would end the run as if its job had said so.
+    """
+    try:
+        return (
+            method(*args) if not inspect.iscoroutinefunction(method) else asyncio.run(_bounded(method, args, timeout_s))
+        )
+    except TimeoutError:
+        raise
+    except BaseException as error:
+        raise _failure(error) from error
 
-    return asyncio.run(bounded())
+
+async def _bounded(method: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -> Any:
+    async with asyncio.timeout(timeout_s):
+        return await method(*args)

@@ -247,9 +247,16 @@ class SyncPool:
     def _execute(self, execution: Execution, *, is_fast: bool) -> Ack | None:
         """Call the job; None when it was cut off by a stop."""
         executor, fetched = self._at.executor, execution.fetched
-        run_id = fetched.envelope.id
+        envelope = fetched.envelope
+        run_id = envelope.id
         enter_run(
-            run_fields(run=run_id, job=execution.spec.name, schedule=fetched.envelope.schedule, attempt=fetched.attempt)
+            run_fields(
+                run=run_id,
+                job=execution.spec.name,
+                schedule=envelope.schedule,
+                attempt=fetched.attempt,
+                traceparent=envelope.traceparent,
+            )
         )
         executor.begin(execution)
         self._presence.started(run_id, execution.hard_ns, execution.started_ns)

@@ -31,7 +31,12 @@ PAUSE_S = 0.1
 
 CONNECTIONS_MAX = 50
 _SUCCESS = range(200, 300)
-_HEADERS = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": f"tenure/{__version__}"}
+_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",  # what an answer unpacks to would have no limit
+    "User-Agent": f"tenure/{__version__}",
+}
 
 
 class WebhookError(Exception):

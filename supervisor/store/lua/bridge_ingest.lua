@@ -17,7 +17,7 @@
 --           limits
 --
 -- Returns  how many were moved, how many of them were set aside, how many are left
-local ASIDE_MAX = 100
+local ASIDE_MAX, ASIDE_MS = 100, 604800000 -- seven days: it may hold secrets
 if not_whole(2, 3) or tonumber(ARGV[2]) < 1 or not is_head(ARGV[4] .. '{') and not is_head(ARGV[4]) then
   return refuse('most, bytes_max and before')
 end
@@ -61,6 +61,7 @@ for _, message in ipairs(messages) do
   if #message > tonumber(ARGV[3]) then
     redis.call('RPUSH', aside, message)
     redis.call('LTRIM', aside, -ASIDE_MAX, -1)
+    redis.call('PEXPIRE', aside, ASIDE_MS)
   end
 end
 redis.call('HSET', counted, queue, whole(number + #messages))

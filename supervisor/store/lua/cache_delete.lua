@@ -4,7 +4,10 @@
 --       lease          string, expires: the nonce of who computes it; `-` is nobody's
 --
 -- Returns  1 there was one, 0 there was none
-if redis.call('EXISTS', KEYS[2]) == 1 then
-  redis.call('SET', KEYS[2], '-', 'PX', math.max(redis.call('PTTL', KEYS[2]), 1))
-end
-return redis.call('DEL', KEYS[1])
+--
+-- Who computes for longer than its lease is not known here any more, so a lease of nobody stays: whatever it brings within
+-- ten minutes from now is not kept. It keeps nobody from computing.
+local LATE_MS = 600000
+local gone = redis.call('DEL', KEYS[1]) -- first: it is allowed when memory is full, and with it the rest
+redis.call('SET', KEYS[2], '-', 'PX', LATE_MS)
+return gone

@@ -75,6 +75,9 @@ local function carry(id, data)
   if unique and redis.call('HGET', KEYS[1] .. 'limit:u', unique) == queue .. ' ' .. id then
     redis.call('HSET', KEYS[1] .. 'limit:u', unique, target .. ' ' .. id)
   end
+  if of.is_replacing and redis.pcall('HGET', KEYS[1] .. 'limit:n', of.concurrency) == queue .. ' ' .. id then
+    redis.pcall('HSET', KEYS[1] .. 'limit:n', of.concurrency, target .. ' ' .. id) -- the newest, wherever it waits
+  end
   live_moved(id)
 end
 

@@ -105,7 +105,7 @@ def answer(number: int, method: str, params: dict) -> None:
         run(number, params)
 
 
-if FAULT == "deaf":
+if FAULT in {"deaf", "stays"}:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if FAULT in {"forks", "deaf"} and os.fork() == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -117,5 +117,5 @@ if FAULT == "noisy":
 for text in sys.stdin:
     request = json.loads(text)
     answer(request["id"], request["method"], request["params"])
-if FAULT == "deaf":
+if FAULT in {"deaf", "stays"}:
     for_ever()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from supervisor.compat.cloudforet import jobs, place, queue
+from supervisor.compat.cloudforet.guard import ScrubbedError
 from supervisor.compat.cloudforet.hiding import REFERENCE
 from supervisor.compat.cloudforet.names import NotImportableError
 from supervisor.compat.cloudforet.planning import DIRECT_MAX, TASKS_MAX, PlanError, plan
@@ -26,6 +28,8 @@ from tests.canary import CANARY
 from tests.integration.servers import Server
 
 CLASSES = """
+import sys
+
 from supervisor.compat.cloudforet import HourlyScheduler, config
 
 made = []
@@ -39,6 +43,16 @@ class Planned(HourlyScheduler):
 class Broken(HourlyScheduler):
     def create_task(self):
         raise RuntimeError(f"cannot list domains with {config.get_global('TOKEN')}")
+
+
+class Leaving(HourlyScheduler):
+    def create_task(self):
+        sys.exit(f"no domains for {config.get_global('TOKEN')}")
+
+
+class Lonely(HourlyScheduler):
+    def create_task(self):
+        return {"stages": []}
 
 
 class Endless(HourlyScheduler):
@@ -56,6 +70,21 @@ class NoScheduler:
     def __init__(self, queue):
         pass
 """
+HANDLERS = """
+from supervisor.compat.cloudforet import config
+
+
+def fail():
+    raise RuntimeError(f"no use of {config.get_global('TOKEN')}")
+
+
+def tell():
+    return {"it is": config.get_global("TOKEN")}
+
+
+def miss():
+    return {}["nothing"]
+"""
 STAGE = {"locator": "SERVICE", "name": "A", "metadata": {"token": CANARY}, "method": "m", "params": {}}
 
 
@@ -68,7 +97,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]
     bridged = CloudforetQueueSettings(channel="theirs", bridge=Bridge.EMIT)
     place.configure(
         CloudforetSettings(
-            packages=("old_plans", "old_gone", "old_handlers", "nowhere"),
+            packages=("old_plans", "old_gone", "old_handlers", "old_tellers", "nowhere"),
             token=SecretStr(CANARY),
             queues={"out_q": bridged},
         )
@@ -109,6 +138,14 @@ def test_each_task_is_a_run_of_its_queue_and_the_token_a_reference(made: list[An
     assert task["executionEngine"] == "Other"
     assert second.template.args == {"task": {"stages": []}}
     assert CANARY not in str([first, second])
+
+
+def test_a_task_that_names_its_trace_is_a_run_of_it(made: list[Any]) -> None:
+    """By ``traceparent`` in its metadata, as their services write it; else it is in the trace of the plan."""
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    made += [{"stages": [{**STAGE, "metadata": {"traceparent": trace}}]}, {"stages": []}]
+
+    assert [each.traceparent for each in planned("Planned")] == [trace, ""]
 
 
 def test_a_queue_with_their_workers_gets_its_tasks_by_way_of_a_run_that_pushes(made: list[Any]) -> None:
@@ -158,6 +195,53 @@ def test_a_plan_that_fails_is_told_without_the_token(made: list[Any]) -> None:
         plan(context(), "old_plans.Broken", "q", {"interval": 1})
     assert CANARY not in f"{caught.value.__cause__}"
     assert not caught.value.ends_run
+
+
+def test_a_scheduler_that_leaves_the_process_has_failed_without_the_token(made: list[Any]) -> None:
+    """``sys.exit`` in ``create_task`` is an error like any other, in the record as in the log."""
+    assert made == []
+    with pytest.raises(PlanError, match=r"Leaving\.create_task failed: SystemExit: no domains for \*\*\*") as caught:
+        jobs.plan(context(), "old_plans.Leaving", "q", {"interval": 1})
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_one_task_that_is_no_list_is_told_as_such(made: list[Any]) -> None:
+    """A mapping has keys to walk through, and none of them is a task."""
+    assert made == []
+    with pytest.raises(PlanError, match="it must return a list of tasks, and returned one dict"):
+        planned("Lonely")
+
+
+def test_tasks_that_cannot_become_runs_hold_up_no_other(made: list[Any]) -> None:
+    """Too large, too deep, no JSON, in any number: the first hundred are kept with their reasons, all are counted."""
+    deep: list[Any] = []
+    for _ in range(450):
+        deep = [deep]
+    odd = [{**STAGE, "params": {"n": each}} for each in ("x" * 70_000, deep, "\ud800")]
+    made += [{"stages": [{**STAGE, "locator": "X", "params": {"n": deep}}]}, *({"stages": [each]} for each in odd)]
+    made += [{"stages": []}, *({"stages": 5} for _ in range(1500))]
+    run = context()
+
+    assert plan(run, "old_plans.Planned", "q", {"interval": 1})["refused"] >= 1502
+    found = children(run)
+    reasons = str([each.template.args for each in found if each.template.job == "cloudforet.refused"])
+    assert "bytes, the limit is 61440; store the data elsewhere" in reasons
+    assert "it is no JSON: UnicodeEncodeError" in reasons
+    assert {"stages": []} in [each.template.args.get("task") for each in found]
+    assert len(found) <= 110
+    assert CANARY not in str(found)
+
+
+def test_a_handler_that_fails_is_told_without_the_token(made: list[Any], tmp_path: Path) -> None:
+    """Its result too; and an error that shows nothing stays what it was."""
+    assert made == []
+    (tmp_path / "old_tellers.py").write_text(HANDLERS)
+    with pytest.raises(ScrubbedError, match=r"RuntimeError: no use of \*\*\*") as caught:
+        jobs.run(context(), "old_tellers.fail")
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+    assert jobs.run(context(), "old_tellers.tell") == {"it is": "***"}
+    with pytest.raises(KeyError):
+        jobs.run(context(), "old_tellers.miss")
 
 
 def test_what_is_no_scheduler_is_not_tried_again(made: list[Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import traceback
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -13,15 +15,20 @@ from pydantic import SecretStr
 
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet import jobs, place
+from supervisor.compat.cloudforet.schema import TaskError
 from supervisor.compat.cloudforet.stages import StageFailedError, execute
 from supervisor.roles.worker.context import Context
 from supervisor.roles.worker.stepping import Steps
 from supervisor.settings.cloudforet_settings import CloudforetSettings
 from supervisor.store.steps import Step
+from supervisor.telemetry.run_context import bind_run, current_run
 from tests.canary import CANARY
 
 SERVICE = """
-from supervisor.compat.cloudforet import BaseService, queue
+import sys
+from subprocess import Popen
+
+from supervisor.compat.cloudforet import BaseService, Locator, queue
 
 done = []
 broken = set()
@@ -55,6 +62,11 @@ class Work(BaseService):
 
     def odd(self, params):
         return object()
+
+    def leave(self, params):
+        done.append("leave")
+        self.transaction.add_rollback(done.append, "undo leave")
+        sys.exit(f"no use of {self.metadata['token']}" if params else 0)
 
     def put(self, params):
         done.append("put")
@@ -108,6 +120,22 @@ def test_stages_run_in_order_with_a_record_of_each(work: Any) -> None:
     assert all(each.duration_s >= 0 for each in records)
 
 
+def test_a_run_without_a_trace_follows_that_of_its_task(work: Any) -> None:
+    """What came out of a list of theirs: the first stage that has one says it, and a malformed one is none."""
+    good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    traced = {"token": CANARY, "traceparent": good}
+    mixed = {"stages": [stage("three", metadata={"traceparent": "no"}), stage("three", metadata=traced)]}
+    bare, of_a_trace = context(), context()
+    of_a_trace.traceparent = other = good.replace("4bf9", "5bf9")
+
+    with bind_run(run="r", job="cloudforet.stp"):
+        execute(mixed, bare)
+        assert (current_run() or {})["trace_id"] == good[3:35]
+    execute(mixed, of_a_trace)
+
+    assert (bare.traceparent, of_a_trace.traceparent) == (good, other)
+
+
 def test_the_first_failure_stops_a_task_that_does_not_say_otherwise(work: Any) -> None:
     """The error names the stage and quotes no secret; what the failed stage did is taken back, what was done stays."""
     work.broken.add("two")
@@ -155,6 +183,47 @@ def test_what_is_not_there_is_not_looked_for_again(work: Any, changes: dict[str,
         execute({"stages": [{**stage("one"), **changes}]}, context())
     assert reason in str(caught.value)
     assert caught.value.ends_run
+
+
+def test_leaving_the_process_is_an_error_of_its_stage_and_tells_no_secret(work: Any) -> None:
+    """``sys.exit(text)`` of a script that became a service: the next stage is tried, and the token is not shown."""
+    leaving = stage("leave", params={"params": ["now"]})
+    with pytest.raises(StageFailedError, match=r"\(Work\.leave\) failed: SystemExit: no use of \*\*\*") as caught:
+        execute({"stages": [leaving, stage("three")], "stop_on_failure": False}, context())
+    assert work.done == ["leave", "undo leave", "three"]
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_stage_that_exits_with_nothing_to_say_is_done(work: Any) -> None:
+    """As any job that calls ``sys.exit()``; the stages after it are executed."""
+    records = execute(task("leave", "three"), context())
+    assert [each.status for each in records] == ["done", "done"]
+    assert work.done == ["leave", "three"]
+
+
+@pytest.mark.parametrize("name", ["Popen", "Locator", "BaseService", "queue", "sys"])
+def test_a_task_calls_no_class_that_its_module_only_imported(work: Any, name: str) -> None:
+    """Whoever writes to a list may call services, and not whatever those are made with."""
+    assert work.done == []
+    with pytest.raises(StageFailedError, match=f"{name} is no class of cloudforet.packages") as caught:
+        execute({"stages": [stage("get_info", name=name)]}, context())
+    assert caught.value.ends_run
+
+
+def test_a_message_that_was_encoded_twice_is_refused_without_its_content(work: Any) -> None:
+    """Its text is all of it, metadata included."""
+    assert work.done == []
+    with pytest.raises(TaskError, match="it must be an object, got a string") as caught:
+        jobs.stp(context(), message=json.dumps(json.dumps(task("one"))))
+    assert CANARY not in str(caught.value)
+
+
+def test_what_is_kept_of_a_task_shows_no_secret_wherever_its_producer_put_it(work: Any) -> None:
+    """In its name, and as a number."""
+    found = jobs.stp(context(), message=json.dumps(task("one", "three", name=f"of {CANARY}", executionEngine=CANARY)))
+    assert (found["name"], found["executionEngine"]) == ("of ***", "***")
+    assert CANARY not in str(found)
+    assert work.done == ["one", "three"]
 
 
 class Memory:

@@ -170,6 +170,17 @@ def soft_timeout(after_s: float = 0.5) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def test_a_program_that_does_not_end_is_killed_before_its_worker_would_be(desk: Desk) -> None:
+    """However patient it is to be ended: else the run would be a crash that says nothing, and its neighbours too."""
+    desk.faulty("deaf", stop_timeout_s=10.0)
+    context = desk.context(remaining_s=8.0)
+
+    with soft_timeout(), pytest.raises(Context.SoftTimeout):
+        jobs.run(context, desk.host, plugin="faulty")
+    assert context.remaining_s() > 0
+    assert desk.record("faulty").failures == 1
+
+
 class Hanging(Plugin):
     """A class that hangs where nobody expects it."""
 

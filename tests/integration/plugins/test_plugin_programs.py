@@ -52,6 +52,21 @@ def test_a_program_that_nobody_needs_is_stopped_and_started_again_when_needed(de
     assert desk.told[1] == ("plugin_stopped", "nobody needed it")
 
 
+def test_programs_that_do_not_end_hold_their_worker_up_for_a_moment_only(desk: Desk) -> None:
+    """A worker that waits for all of them in turn would be killed as hung, for no fault of a run."""
+    names = ["one", "two", "three"]
+    for name in names:
+        desk.faulty("stays", name, idle_stop_s=60.0, stop_timeout_s=10.0)
+        desk.run(name)
+    desk.clock.ahead_s = 61
+    before_ns = desk.clock.elapsed_ns()
+    desk.host.ping()
+
+    assert desk.host.running() == {}
+    assert (desk.clock.elapsed_ns() - before_ns) / 1e9 < 15.0  # the default of `supervisor.hang_timeout`
+    assert desk.told[-3:] == [("plugin_stopped", "nobody needed it")] * 3
+
+
 def test_a_program_that_died_while_idle_is_started_again_without_a_failure(desk: Desk) -> None:
     """The machine's memory killer is no fault of the next run."""
     desk.configure("words", **WORDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from typing import Any
 
@@ -42,27 +43,54 @@ def test_a_task_that_holds_a_secret_is_refused_however_it_is_written(desk: Desk,
     assert context.children is None
 
 
+class SpeechlessError(Exception):
+    """An error that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError(self.args[0])
+
+
 class Telling(Plugin):
-    """A class whose errors have a cause that tells."""
+    """A class that tells its secret in errors of all kinds."""
 
     name = "telling"
 
+    def verify(self, options: dict[str, Any], secrets: dict[str, str]) -> None:
+        if options.get("in") == "verify":
+            self.run(options, secrets, {})
+
     def run(self, options: dict[str, Any], secrets: dict[str, str], task: dict[str, Any]) -> None:
         """Fail because of the secret."""
-        try:
-            {}[secrets["key"]]
-        except KeyError as error:
-            raise RuntimeError("not found") from error
+        key = secrets["key"]
+        if options["how"] == "cause":
+            try:
+                {}[key]
+            except KeyError as error:
+                raise RuntimeError("not found") from error
+        if options["how"] == "note":
+            noted = ValueError("not found")
+            noted.add_note(key)
+            raise noted
+        if options["how"] == "several":
+            raise ExceptionGroup("not found", [ValueError(key)])
+        if options["how"] == "speechless":
+            raise SpeechlessError(key)
+        sys.exit(f"no such key: {key}")
 
 
-def test_the_cause_of_an_error_shows_no_secret_either(desk: Desk) -> None:
-    """The record of a failed run holds the whole traceback, with what led to it."""
+@pytest.mark.parametrize("place", ["verify", "run"])
+@pytest.mark.parametrize("how", ["cause", "note", "several", "speechless", "exit"])
+def test_no_error_of_a_class_shows_a_secret(desk: Desk, how: str, place: str) -> None:
+    """The record of a failed run holds the whole traceback, with notes and causes; and it is the plugin's failure."""
     desk.registry.register(Telling)
-    desk.configure("telling", secrets={"key": KEY})
+    desk.configure("telling", secrets={"key": KEY}, options={"how": how, "in": place})
 
-    with pytest.raises(PluginError, match="RuntimeError: not found") as caught:
+    with pytest.raises(PluginError) as caught:
         desk.run("telling")
-    assert CANARY not in "".join(traceback.format_exception(caught.value))
+    record = desk.record("telling")
+    assert record.failures == 1
+    for text in (record.reason, *traceback.format_exception(caught.value)):
+        assert CANARY not in text
 
 
 def test_a_program_that_ended_is_not_waited_for_while_another_holds_its_pipes(desk: Desk) -> None:

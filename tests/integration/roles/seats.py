@@ -18,7 +18,8 @@ from supervisor.clock import SystemClock
 from supervisor.core.board import Board, Phase, SlotState, board_words
 from supervisor.core.model import ScheduleDef, Template
 from supervisor.roles.seat import Seat
-from supervisor.settings.models import ElectionSettings, LogSettings, Settings
+from supervisor.settings.log_settings import LogSettings
+from supervisor.settings.models import ElectionSettings, Settings
 from supervisor.settings.queue_settings import QueueSettings
 from tests.integration.servers import wait_until
 

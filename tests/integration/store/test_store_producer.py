@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 import supervisor
 from supervisor import job
@@ -74,6 +75,34 @@ def test_a_caller_may_override_queue_priority_and_delay(server: Server, subject:
 
     view = queued(server, run_id)
     assert (run_id, view.state, view.queue, view.envelope.template.priority) == ("mine", "later", "bulk", 2)
+
+
+def test_a_run_carries_the_trace_that_its_producer_names(server: Server, subject: Producer) -> None:
+    """As a header of a request has it; a malformed one costs the trace, and never the run."""
+    given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    named = supervisor.enqueue("mail", {"to": "a@b"}, traceparent=given)
+    malformed = supervisor.enqueue("mail", {"to": "a@b"}, traceparent=f"{given}-more")
+    none = supervisor.enqueue("mail", {"to": "a@b"})
+    many: list[str] = []
+    producer = supervisor.connect()
+    producer.enqueue_many(
+        "mail", [{"to": "a@b"}] * 2, traceparent=given, each=lambda batch: many.extend(one.run_id for one in batch)
+    )
+
+    assert [queued(server, run_id).envelope.traceparent for run_id in (named, malformed, none)] == [given, "", ""]
+    assert {queued(server, run_id).envelope.traceparent for run_id in many} == {given}
+
+
+def test_a_run_joins_the_trace_of_the_span_that_is_current(server: Server, subject: Producer) -> None:
+    """OpenTelemetry's, in a program that uses it; what the caller names himself comes first, and empty is none."""
+    given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with TracerProvider().get_tracer("test").start_as_current_span("order") as order:
+        context = order.get_span_context()
+        ids = [supervisor.enqueue("mail", {"to": "a@b"}, traceparent=each) for each in (None, given, "")]
+
+    current, named, none = (queued(server, run_id).envelope.traceparent for run_id in ids)
+    assert current.startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
+    assert (named, none) == (given, "")
 
 
 async def test_the_asynchronous_way_does_the_same(server: Server, subject: Producer) -> None:

@@ -203,3 +203,37 @@ def test_a_persons_request_is_not_overwritten(world: World) -> None:
     world.fetch(S)
     assert [each.is_cancelled for each in asked(world)] == [True]
     assert world.fetch(S, acks=[ended("old", Outcome.CANCELLED)]) == ["new"]
+
+
+def test_the_newest_is_still_the_newest_in_another_queue_and_is_forgotten_with_its_end(world: World) -> None:
+    """A move changes where a run waits, not which one is wanted; nothing of a key stays when its runs have ended."""
+    world.open(S)
+    world.enqueue(run("a"), run("b"))
+    part = "ready:a:1"
+    while world.run(QueueControl(world.keys).move("default", "other", part)).seen:
+        pass
+    taken = world.turn(S, want=5, queues=["other"]).runs
+    assert [each.envelope.id for each in taken] == ["b"]
+    world.turn(S, acks=[Ack(run_id="b", queue="other", attempt=1, outcome=Outcome.OK)])
+    assert not world.raw.exists(f"{world.keys.prefix}limit:n")
+
+
+def test_one_that_waited_for_its_rate_is_no_newer_when_it_comes_back(world: World) -> None:
+    """The last of many requests is the one that must be carried out, however fast they came."""
+    rate = {"rate": "k", "rate_count": 1, "rate_per_ms": 60_000}
+    world.open(S)
+    world.enqueue(run("first", **rate))
+    assert world.fetch(S) == ["first"]
+    world.turn(S, acks=[ended("first", Outcome.OK)])
+    world.enqueue(run("a", **rate))
+    assert (world.fetch(S), world.state("a")) == ([], "later")
+    world.enqueue(run("b", **rate))
+    world.make_due("a")
+    assert world.fetch(S) == []
+    assert (place(world, "a"), world.state("b")) == ("replaced", "later")
+    world.raw.delete(f"{world.keys.prefix}limit:r:tests.noop:k")
+    world.make_due("b")
+    (begun,) = world.turn(S, want=5).runs
+    assert (begun.envelope.id, begun.attempt, begun.crashes, begun.interrupts) == ("b", 1, 0, 0)
+    world.turn(S, acks=[ended("b", Outcome.OK)])
+    assert world.fsck() == []

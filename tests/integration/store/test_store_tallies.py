@@ -235,3 +235,39 @@ def test_nothing_stays_when_the_tally_is_forgotten(world: World) -> None:
     world.turn(S, acks=[end("p/b", counts={"made": 1})])
     names = {key.decode().removeprefix(world.keys.prefix) for key in world.raw.keys("*")}
     assert not {name for name in names if name.startswith("tally:") or name.endswith(":limits")}
+
+
+def test_what_waits_for_success_is_kept_as_long_as_the_dead_can_be_requeued(world: World) -> None:
+    """Somebody mends the cause after a long weekend, and the clean-up is still owed."""
+    begin(world, child("p", "a"), then=[follow("p/then", "success")])
+    world.fetch(S)
+    world.turn(S, acks=[end("p/a", Outcome.DEAD)])
+    assert sums(world) == (1, 0, {"dead": 1})
+    assert world.raw.pttl(world.keys.tally("p")) > 80 * 86_400_000
+    world.run(QueueControl(world.keys).requeue("default", ["p/a"]))
+    world.fetch(S)
+    world.turn(S, acks=[end("p/a")])
+    assert world.fetch(S) == ["p/then"]
+    assert 0 < world.raw.pttl(world.keys.tally("p")) <= 60_000
+
+
+def test_a_sum_that_no_server_can_hold_does_not_keep_the_end_back(world: World) -> None:
+    """What is counted may be bytes; the clean-up starts whatever they come to."""
+    begin(world, child("p", "a"), child("p", "b"), then=[follow("p/then")])
+    world.raw.hset(world.keys.tally("p"), "c:bytes", 2**63 - 1)
+    world.fetch(S)
+    world.turn(S, acks=[end(f"p/{key}", counts={"bytes": 10**15, "made": 1}) for key in "ab"])
+    assert sums(world) == (2, 0, {"ok": 2})
+    assert tally(world).counts == {"bytes": 2**63 - 1, "made": 2}
+    assert world.fetch(S) == ["p/then"]
+
+
+def test_what_follows_and_is_refused_takes_no_history_away(world: World) -> None:
+    """A queue may be told to remember more than it does by itself."""
+    world.enqueue(envelope("other", unique="k"))
+    begin(world, child("p", "a"), then=[follow("p/then", unique="k")])
+    world.raw.rpush(world.keys.queue("default").hist, *(["x|ok|1||1|1|tests.noop|"] * 10_200))
+    assert world.fetch(S, history=20_000) == ["p/a"]
+    world.turn(S, acks=[end("p/a")], history=20_000)
+    assert world.state("p/then") == "finished"
+    assert world.raw.llen(world.keys.queue("default").hist) > 10_200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -96,6 +97,7 @@ def test_what_cannot_be_used_ends_the_command_with_one_line(
 ) -> None:
     """No traceback, and an exit code that says whose fault it is."""
     monkeypatch.setattr(sys, "argv", ["my_service.py"])
+    monkeypatch.setattr("threading.enumerate", lambda: [threading.main_thread()])  # others are other tests' threads
     with pytest.raises(SystemExit) as raised:
         main(["version"], **brings())
 

@@ -78,6 +78,18 @@ def test_what_metadata_says_under_other_names_is_hidden_if_it_is_long() -> None:
     assert text == "info: *** of ipv4:10.0.0.1"
 
 
+def test_secrets_are_found_however_many_there_are_and_however_deep() -> None:
+    """A message may nest as far as its parser allows, and hold thousands of longer texts beside the token."""
+    deep: Any = {"token": "s-1234567"}
+    for _ in range(400):
+        deep = [deep]
+    many = {f"k{n}": f"a long text with number {n}" for n in range(5000)}
+    hidden = Hidden.of_task({"stages": [{"metadata": {**many, "token": "short-1", "pin": 10203040}, "params": deep}]})
+    assert hidden.scrub(f"s-1234567 short-1 {CANARY}") == "*** *** ***"
+    assert hidden.scrubbed({"n": 10203040, "m": 7}) == {"n": "***", "m": 7}
+    assert "s-1234567" not in str(masked({"stages": [deep]}))
+
+
 def test_values_lose_what_stands_under_secret_names() -> None:
     """The result of a stage may be what it was given."""
     shown = Hidden.of_task(TASK).scrubbed({"got": [CANARY], "password": "other", "n": 1, "note": f"x{CANARY}y"})

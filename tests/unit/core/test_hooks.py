@@ -121,6 +121,13 @@ def test_none_lets_the_run_go_on() -> None:
     assert read_answer("budget", "filter", None) is None
 
 
+def test_a_reason_can_always_be_written_down() -> None:
+    """It may name a file whose name is no text, and it goes to the history, to Redis and to a webhook."""
+    veto = read_answer("budget", "filter", "no room\nfor caf\udce9")
+    assert veto is not None
+    assert veto.reason == "no room for caf?"
+
+
 @pytest.mark.parametrize(
     "answer", [True, False, 0, {}, ("x",), ("x", 0), ("x", -1), ("x", "soon"), ("x", float("nan"))]
 )

@@ -12,6 +12,7 @@ from supervisor.roles import following
 from supervisor.roles.following import Following
 from supervisor.settings.handover import Brief, Handover
 from supervisor.settings.models import Settings
+from supervisor.telemetry.log_rules import LogRules
 
 
 class World:
@@ -21,7 +22,13 @@ class World:
         self.handover = handover
         self.header = SimpleNamespace(config_epoch=0)
         self.retuned: list[tuple[str, str]] = []
-        monkeypatch.setattr(following.logs, "retune", lambda **log: self.retuned.append((log["level"], log["format"])))
+        self.rules: list[LogRules] = []
+
+        def retune(*, level: str, format: str, rules: LogRules) -> None:  # noqa: A002 - as it is named
+            self.retuned.append((level, format))
+            self.rules.append(rules)
+
+        monkeypatch.setattr(following.logs, "retune", retune)
         seat: Any = SimpleNamespace(
             board=SimpleNamespace(header=self.header), handover=handover, config_epoch=0, settings=Settings()
         )
@@ -65,6 +72,14 @@ def test_the_log_follows_by_itself(world: World) -> None:
     world.following.look()
 
     assert world.retuned == [("debug", "auto"), ("debug", "json")]
+
+
+def test_the_rules_of_the_log_follow_too(world: World) -> None:
+    """What must not be read any more is masked without a restart."""
+    world.publish(1, log={"mask": {"*": ["to"]}, "exclude": ["noise"]})
+    world.following.look()
+
+    assert world.rules == [LogRules.of(mask={"*": ["to"]}, exclude=["noise"])]
 
 
 def test_one_that_was_overtaken_is_left_out(world: World) -> None:

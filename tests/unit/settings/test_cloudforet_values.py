@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.settings.cloudforet_desk import QUEUES, CloudforetDesk, due, notices
+from tests.unit.settings.cloudforet_desk import QUEUES, CloudforetDesk, due, native, notices
 
 START = datetime(2025, 1, 1, 10, 20, tzinfo=UTC)
 START_MS = int(START.timestamp() * 1000)
@@ -59,6 +59,7 @@ def test_a_timing_is_what_the_original_made_of_it(
         ("interval: true", "application.yaml:6: SCHEDULERS.s.interval: must be a number, got true; write how many seconds"),
         ("interval: 0", "application.yaml:6: SCHEDULERS.s.interval: must be above 0 and at most 316224000, got 0; python-core would run for ever"),
         ("interval: -5", "application.yaml:6: SCHEDULERS.s.interval: must be above 0 and at most 316224000, got -5"),
+        ("interval: 0.01", "application.yaml:6: SCHEDULERS.s.interval: must be at least 0.1 seconds, got 0.01; write how many seconds"),
         ("interval: soon", "application.yaml:6: SCHEDULERS.s.interval: must be a number, got 'soon'; write 30, or 30s with a unit"),
         ("interval: 1.5\nminute: ':00'", "application.yaml:6: SCHEDULERS.s.interval: must be whole hours, got 1.5"),
         ("rule: * * * * *", "application.yaml:6:12: is not YAML: did not find expected alphabetic or numeric character; quote it:"),
@@ -99,6 +100,39 @@ def test_x8_a_queue_that_nobody_defined_is_a_problem_of_the_file(cloudforet: Clo
         "application.yaml:2: SCHEDULERS.s.queue: 'qq' is not in QUEUES; did you mean q?",
         "application.yaml:3: WORKERS.w.queue: 'other' is not in QUEUES; QUEUES has q",
     ]
+
+
+def test_numbers_that_redis_py_took_as_text_are_numbers(cloudforet: CloudforetDesk) -> None:
+    """A file that ran there runs here, and is told of it."""
+    queues = QUEUES.replace("6379", "'6380'").replace("channel", "db: '2', channel")
+    loaded = cloudforet.loads(f"{queues}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 5}}}}\n")
+    assert native(loaded, "redis")["url"] == "redis://redis:6380/2"
+    assert "application.yaml:1: QUEUES.q.port: '6380' is text; read as a number" in notices(loaded)
+
+
+def test_a_file_that_says_to_be_of_another_format_is_not_read_as_this_one(cloudforet: CloudforetDesk) -> None:
+    """The option says one thing and the file another: that is named, and not guessed."""
+    assert cloudforet.problems(
+        f"compat: airflow\n{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 5}}}}\n"
+    ) == ["application.yaml:1: compat: is not a known format, got 'airflow'; write cloudforet"]
+
+
+@pytest.mark.parametrize("key", ["rule: '*/5 * * * *'", "interval: 5"])
+def test_timing_that_the_class_does_not_take_is_a_problem_of_the_file(cloudforet: CloudforetDesk, key: str) -> None:
+    """Each plan would have died of a TypeError: the class sets its own timing, and its constructor says so."""
+    cloudforet.write(
+        "pkg/mod.py",
+        "from spaceone.core.scheduler import CronScheduler\n"
+        "class Fixed(CronScheduler):\n"
+        "    def __init__(self, queue):\n"
+        "        super().__init__(queue, '* * * * *')\n",
+    )
+    (problem,) = cloudforet.problems(
+        f"{QUEUES}SCHEDULERS:\n  s:\n    backend: pkg.mod.Fixed\n    queue: q\n    {key}\n"
+    )
+    said = "the constructor of the class does not take it" if "rule" in key else "not accepted by a cron schedule"
+    assert problem.startswith(f"application.yaml:6: SCHEDULERS.s.{key.partition(':')[0]}: {said}")
+    assert problem.endswith("; remove it")
 
 
 def test_what_is_missing_or_too_much_is_one_report(cloudforet: CloudforetDesk) -> None:

@@ -13,6 +13,7 @@ import pytest
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.registry import Registry, job, registry
+from supervisor.roles.worker import middleware
 from supervisor.settings.complete import complete, import_jobs, schedules_digest, with_late_problems
 from supervisor.settings.loader import UnusableError
 
@@ -56,6 +57,27 @@ def complaints(desk: Any, known: Registry) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         complete(desk.load(), known)
     return [str(problem).replace(f"{desk.directory}/", "") for problem in caught.value.problems]
+
+
+def test_a_module_of_middleware_needs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``jobs.tracing`` is listed like any other."""
+    monkeypatch.setattr(middleware, "_installed", [])
+    monkeypatch.delitem(sys.modules, "jobs.tracing", raising=False)
+
+    assert import_jobs(["jobs.tracing"]) == []
+    assert [type(item).__name__ for item in middleware._installed] == ["RunTracing"]
+
+
+def test_a_module_whose_extra_is_not_installed_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra is optional; asking for it is not."""
+    monkeypatch.setattr(middleware, "_installed", [])
+    for name in ("jobs.tracing", "supervisor.roles.worker.tracing"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+
+    (problem,) = import_jobs(["jobs.tracing"])
+    assert problem.message == "module jobs.tracing needs opentelemetry, which is not installed"
+    assert problem.remedy == "pip install tenure[otel]"
 
 
 def test_a_schedule_becomes_a_definition_with_everything_a_run_needs(desk: Any, known: Registry) -> None:

@@ -12,9 +12,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from supervisor.settings.loader import load
+from supervisor.settings.log_settings import LogSettings
 from supervisor.settings.models import (
     ElectionSettings,
-    LogSettings,
     PoolSettings,
     RedisSettings,
     Settings,

@@ -52,6 +52,19 @@ def test_it_packs_what_the_codec_packs(
     assert data[: data.index(b"{")] == pack(expected).data[: data.index(b"{")]
 
 
+@pytest.mark.parametrize("start_deadline_s", [None, 5.0])
+def test_a_trace_is_packed_as_the_codec_packs_it(start_deadline_s: float | None) -> None:
+    """Byte for byte, and without one there is no trace of it."""
+    traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    template = Template(job="j", kind=Kind.ASYNC, start_deadline_s=start_deadline_s)
+    late = None if start_deadline_s is None else 6_200
+    expected = Envelope(id="r", template=template, enqueued_ms=1_000, not_after_ms=late, traceparent=traceparent)
+    subject = stencil(template)
+
+    assert subject.pack("r", {}, subject.tail(1_000, 200, traceparent)) == pack(expected).data
+    assert b"traceparent" not in subject.pack("r", {}, subject.tail(1_000, 200))
+
+
 def test_defaults_are_under_what_the_caller_gives() -> None:
     """They are there for the keys of limits."""
     subject = stencil(Template(job="j", kind=Kind.SYNC, args={"a": 1, "b": 2}))

@@ -262,7 +262,7 @@ local function decide(open, ids, skip, most, is_suspect)
     return nil
   end
   local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, older = {}, yield = {}, blocked = {},
-    over = {}, spared = {}, seen = 0 }
+    over = {}, spared = {}, known = {}, seen = 0 }
   for n, id in ipairs(ids) do
     if #plan.given == most or t.keys <= 0 then
       break
@@ -287,6 +287,10 @@ local function decide(open, ids, skip, most, is_suspect)
         plan.early[#plan.early + 1] = whole(due)
         plan.early[#plan.early + 1] = id
         plan.spared[#plan.spared + 1] = of.concurrency
+        if of.is_replacing and of.max == 1 and not att[n] then
+          plan.known[#plan.known + 1] = id -- charged with nothing: when it comes back it is no newer than now
+          plan.known[#plan.known + 1] = '0,0,0'
+        end
       end
     end
     if not data[n] and not skip[n] then
@@ -349,6 +353,9 @@ local function write_limits(queue, list, plan, is_suspect)
   end
   if #plan.early > 0 then
     redis.call('ZADD', q(queue, 'later'), unpack(plan.early))
+    if #plan.known > 0 then
+      redis.call('HSET', q(queue, 'att'), unpack(plan.known))
+    end
     t.due_at[queue] = nil
     for _, key in ipairs(plan.spared) do
       tell_waiting(key) -- it may have been brought back for a slot that it does not take now

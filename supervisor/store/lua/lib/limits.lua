@@ -245,13 +245,16 @@ local function tally_error(id, run, code, message)
   end
 end
 
--- Start what waits for the end of all runs below a run. One that cannot be started stays where it is.
+-- Start what waits for the end of all runs below a run. One that cannot be started stays where it is, and the tally with
+-- it as long as one of the dead can be requeued.
+local FOLLOW_HISTORY = 1000000 -- no queue remembers more; its own turns trim to what it does
 local function tally_follow(key, count, above)
-  local sums = redis.call('HMGET', key, 'total', 'ok', 'duplicate')
+  local sums, is_waiting = redis.call('HMGET', key, 'total', 'ok', 'duplicate', 'dead'), false
   local is_success = tonumber(sums[1]) == (tonumber(sums[2] or 0) or 0) + (tonumber(sums[3] or 0) or 0)
   for n = 1, count do
     local line = redis.call('HGET', key, 'then:' .. whole(n))
     local when, wait, queue, id, data = string.match(line or '', '^(%l+) (%d+) (%S+) (%S+) (.*)$')
+    is_waiting = is_waiting or data and when ~= 'complete' and not is_success
     if data and (when == 'complete' or is_success) then
       if above then -- it is counted where the run that it follows is
         data = string.sub(data, 1, 2) .. '[p' .. whole(#above) .. (string.byte(data, 3) == 91
@@ -271,13 +274,16 @@ local function tally_follow(key, count, above)
         end
         count_add(queue, 'in', 1)
       elseif holder then
-        refuse_twin(queue, id, data, holder, 10000, now_ms())
+        refuse_twin(queue, id, data, holder, FOLLOW_HISTORY, now_ms())
       end
       if above and (is_new or holder) then
         tally_add(above, 'total', 1)
         tally_add(above, is_new and 'left' or 'duplicate', 1)
       end
     end
+  end
+  if is_waiting and (tonumber(sums[4] or 0) or 0) > 0 then
+    redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
   end
 end
 
@@ -295,7 +301,7 @@ local function tally_write(of)
       name = 'c:other'
     end
     if n ~= 0 then
-      redis.call('HINCRBY', key, name, whole(n))
+      redis.pcall('HINCRBY', key, name, whole(n)) -- a sum over 2^63 stays as it is, and must not keep the rest back
     end
   end
   local told = tonumber(redis.call('HGET', key, 'told') or 0) or 0

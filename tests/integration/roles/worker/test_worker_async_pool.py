@@ -111,6 +111,7 @@ async def test_a_job_that_returns_when_it_is_cancelled_has_finished(shop: Worksh
     "error",
     [
         SystemExit(3),
+        SystemExit(["a list"]),
         KeyboardInterrupt(),
         GeneratorExit(),
         BaseException("bare"),

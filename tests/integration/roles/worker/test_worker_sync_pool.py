@@ -61,11 +61,12 @@ def test_a_failed_run_is_tried_again_until_it_succeeds(sync_shop: Workshop) -> N
     ("ending", "error"),
     [
         (lambda: sys.exit(3), "SystemExit"),
+        (lambda: sys.exit(["a list"]), "SystemExit"),  # type: ignore[arg-type]
         (lambda: (_ for _ in ()).throw(KeyboardInterrupt()), "KeyboardInterrupt"),
         (lambda: (_ for _ in ()).throw(BaseException("bare")), "BaseException"),
         ([].pop, "IndexError"),
     ],
-    ids=["exit", "interrupt", "base", "plain"],
+    ids=["exit", "exit with a list", "interrupt", "base", "plain"],
 )
 def test_whatever_a_job_raises_ends_its_own_run_only(
     sync_shop: Workshop, ending: Callable[[], Any], error: str

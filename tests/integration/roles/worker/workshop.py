@@ -17,7 +17,8 @@ from supervisor.process.scoreboard import allocate
 from supervisor.roles.seat import Seat
 from supervisor.roles.worker.async_pool import AsyncPool
 from supervisor.roles.worker.workplace import Workplace, furnish
-from supervisor.settings.models import PoolSettings, Settings, WorkerKind
+from supervisor.settings.models import PoolSettings, RedisSettings, Settings, WorkerKind
+from supervisor.store.producer import Producer
 from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
@@ -122,6 +123,15 @@ class Workshop:
     def workplace(self, slot: int = 0, producer: Any = None) -> Workplace:
         """Return one worker's workplace; jitter is always its largest."""
         return furnish(self.seat(slot), self.registry, producer, uniform=lambda: 0.999)
+
+    def producer(self) -> Producer:
+        """Return one that enqueues where the workers fetch."""
+        return Producer(
+            RedisSettings(),
+            cluster=self.server.keys.cluster,
+            open_store=self.server.store,
+            open_async_store=self.server.async_store,
+        )
 
     def enqueue(self, job: str, /, delay_ms: int = 0, **args: Any) -> str:
         """Enqueue a run of a registered job."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
+from pathlib import Path
 
 import pytest
 
-from supervisor.roles.web.configz import masked_settings, where
+from supervisor.cli.setting_flags import flag_paths
+from supervisor.roles.web.configz import flags, masked_settings, where, with_sources
+from supervisor.settings.loader import load
 from supervisor.settings.models import Settings
+from supervisor.settings.origins import ORIGINS_MAX
 
 SECRET = "hunter2"
 
@@ -72,3 +77,74 @@ def test_every_feature_is_shown_with_its_state() -> None:
     assert masked_settings(Settings())["features"] == {"FastCrashDetection": False}
     settings = Settings.model_validate({"features": {"AllBeta": True}})
     assert masked_settings(settings)["features"] == {"FastCrashDetection": True}
+
+
+def test_flags_are_the_settings_sorted_and_without_secrets() -> None:
+    """Those that the command line takes, each with its value in effect; what is under a chosen name by ``--set``."""
+    settings = Settings.model_validate(
+        {
+            "redis": {"url": f"redis://app:{SECRET}@redis.example:6380/1", "password": SECRET},
+            "events": {"webhook_url": f"https://hooks.example/{SECRET}"},
+            "election": {"lease_duration": "7s"},
+            "schedules": {"sync": {"job": "http.request", "every": "5m", "args": {"innocent": SECRET}}},
+        }
+    )
+
+    shown = flags(settings)
+
+    lines = dict(line.split("=", 1) for line in shown.splitlines() if not line.startswith("--set="))
+    assert SECRET not in shown
+    assert "schedules" not in shown
+    assert sorted(lines) == list(lines) == sorted(flag_paths())
+    assert lines["--election-lease-duration"] == "7s"
+    assert (lines["--redis-url"], lines["--redis-password"]) == ("redis://***@redis.example:6380/1", "***")
+    assert "--set=workers.cpu.queues=[default, shell]\n" in shown
+
+
+def test_each_value_has_its_source(tmp_path: Path) -> None:
+    """File and line, variable, flag or default; also after the settings were handed to another process."""
+    file = tmp_path / "t.yaml"
+    file.write_text(
+        "workers: {io: {kind: async, queues: [default]}}\nlog:\n  level: debug\nredis:\n  password: ${env:PW}\n  url: redis://host\n"
+        "schedules:\n  sync: {job: http.request, every: 5m, args: {innocent: 1}}\n"
+    )
+    environ = {"PW": SECRET, "TENURE_WEB__HOST": "::1"}
+    loaded = load(files=[file], environ=environ, flags={"redis.username": SECRET})
+    carried = pickle.loads(pickle.dumps(loaded.settings))
+
+    shown = with_sources(carried)
+
+    found = shown.pop("sources")
+    assert SECRET not in json.dumps(found)
+    assert shown.pop("sources_left_out") == 0
+    assert shown == masked_settings(loaded.settings)
+    assert found["log.level"] == f"{file}:3"
+    assert found["redis.password"] == f"{file}:5"
+    assert found["web.host"] == "TENURE_WEB__HOST"
+    assert found["redis.username"] == "--set redis.username"
+    assert found["web.port"] == "default"
+    assert found["workers.io.queues"] == f"{file}:1"
+    assert found["schedules.sync"] == f"{file}:8"
+    assert not any("args" in path for path in found)
+
+
+def test_sources_of_very_many_schedules_are_not_all_carried(tmp_path: Path) -> None:
+    """Every process has a copy of them; the settings come first, and what is left out is counted."""
+    file = tmp_path / "t.yaml"
+    entries = "".join(f"  s{n}: {{job: j, every: 5m}}\n" for n in range(ORIGINS_MAX + 10))
+    file.write_text(f"schedules:\n{entries}log:\n  level: debug\n")
+
+    origins = load(files=[file], environ={}, flags={}).settings.origins
+
+    assert len(origins.by_path) == ORIGINS_MAX
+    assert origins.by_path["log.level"].startswith(str(file))
+    assert origins.left_out == 10 + len([path for path in origins.by_path if not path.startswith("schedules")])
+
+
+def test_where_a_value_was_written_is_no_part_of_it(tmp_path: Path) -> None:
+    """The same settings from another line are the same settings: nothing follows from that."""
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("cluster: c1\n")
+    second.write_text("# a comment\ncluster: c1\n")
+
+    assert load(files=[first], environ={}, flags={}).settings == load(files=[second], environ={}, flags={}).settings

@@ -30,6 +30,9 @@ def context(run_id: str = "plan@1000", nominal_ms: int | None = 1000) -> Context
     return Context(run_id=run_id, job="plan", nominal_ms=nominal_ms, schedule="plan")
 
 
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
 def children_of(ctx: Context) -> Children:
     """Return what ``ctx`` spawned."""
     assert ctx.children is not None
@@ -48,6 +51,21 @@ def test_a_child_is_a_run_of_its_job_that_knows_where_it_comes_from() -> None:
     template = child.template
     assert (template.job, template.kind, template.queue, template.priority) == ("children.part", Kind.SYNC, "parts", 2)
     assert (template.args, template.timeout_s, template.retry.attempts) == ({"number": 3}, 7.0, 2)
+
+
+def test_a_child_is_in_the_trace_of_its_parent() -> None:
+    """Whether it is spawned or follows; a trace that the job names comes first."""
+    other = TRACE.replace("4bf9", "5bf9")
+    ctx = context()
+    ctx.spawn("children.other", key="bare")
+    ctx.traceparent = TRACE
+    ctx.spawn("children.other", key="spawned")
+    ctx.spawn("children.other", key="spawned")  # the same child
+    ctx.spawn("children.other", key="named", traceparent=other)
+    ctx.then("children.other")
+
+    assert [child.traceparent for child in children_of(ctx).envelopes] == ["", TRACE, other]
+    assert [child.traceparent for child in children_of(ctx).following] == [TRACE]
 
 
 def test_what_is_sent_is_what_was_spawned() -> None:

@@ -1,12 +1,19 @@
-"""What is refused as middleware."""
+"""What is refused as middleware, and how it hears of the end."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from supervisor import Context, Middleware
+from supervisor.core.model import Kind
+from supervisor.roles.worker import middleware
+from supervisor.roles.worker.calling import Calling
+
+told: list[str] = []
 
 
 def _yields(self: Any, context: Context, call: Any) -> Any:
@@ -28,3 +35,26 @@ def test_middleware_that_would_never_call_the_job_is_refused(method: str, functi
     """Written like a context manager it returns a generator: every run would be recorded as ok, and none executed."""
     with pytest.raises(ValueError, match=rf"middleware .*:Wrong: {method} "):
         type("Wrong", (Middleware,), {method: function})().install()
+
+
+class Leaver(Middleware):
+    """Has something left to say."""
+
+    def close(self, within_s: float) -> None:
+        assert 0 <= within_s <= 1
+        told.append("closed")
+        raise OSError("nobody listens")
+
+
+def test_a_middleware_is_told_when_the_worker_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, whatever it raises."""
+    monkeypatch.setattr(middleware, "_installed", [])
+    told.clear()
+    Leaver().install()
+
+    with capture_logs() as logs:
+        Calling(kind=Kind.SYNC).close(1.0)
+        asyncio.run(Calling(kind=Kind.ASYNC).close_async(1.0))
+
+    assert told == ["closed", "closed"]
+    assert [(entry["event"], entry["middleware"]) for entry in logs] == [("middleware_unclosed", "Leaver")] * 2

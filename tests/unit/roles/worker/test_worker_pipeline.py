@@ -24,7 +24,14 @@ from supervisor.settings.models import Settings
 from tests.unit.roles.worker.executor_stage import StillClock
 
 CODE = """
+import asyncio
+
 trace, answers, released = [], {}, None
+
+async def cut_off(point):
+    if answers.pop(("cut off", point), None):
+        asyncio.current_task().cancel()
+        await asyncio.Event().wait()
 
 def say(hook, point, *args):
     trace.append(" ".join([point, hook, *args]))
@@ -54,8 +61,8 @@ class Third:
     def unreserve(self, context): return say("third", "unreserve")
 
 class Swift:
-    async def reserve(self, context): return say("first", "reserve")
-    async def unreserve(self, context): return say("first", "unreserve")
+    async def reserve(self, context): say("first", "reserve"); await cut_off("reserve")
+    async def unreserve(self, context): say("first", "unreserve"); await cut_off("unreserve")
 
 class Elsewhere:
     def dispatch(self, context): return say("elsewhere", "dispatch", str(context.arguments)) or 42
@@ -166,11 +173,36 @@ def test_a_reservation_that_failed_is_undone_too(way: Way, hooks: Any) -> None:
 
 def test_a_reservation_that_is_cut_off_is_undone_too(hooks: Any) -> None:
     """A soft timeout may come between the taking and the answer."""
-    hooks.answers["reserve", "first"] = asyncio.CancelledError()
+    hooks.answers["cut off", "reserve"] = True
 
     with pytest.raises(asyncio.CancelledError):
         Way(Kind.ASYNC, enabled=["tspies:Swift"]).run(fails)
     assert hooks.trace == ["reserve first", "unreserve first"]
+
+
+def test_a_stop_that_comes_while_an_earlier_attempt_is_undone_ends_this_one(hooks: Any) -> None:
+    """Else a run that a person cancels would be executed all the same."""
+    hooks.answers["cut off", "unreserve"] = True
+
+    with pytest.raises(asyncio.CancelledError):
+        Way(Kind.ASYNC, enabled=["tspies:Swift"]).run(fails, may_have_left=True)
+    assert hooks.trace == ["unreserve first", "unreserve first"]
+
+
+NO_ERRORS = [SystemExit(0), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]
+
+
+@pytest.mark.parametrize("error", NO_ERRORS, ids=repr)
+@pytest.mark.parametrize("hook", ["first", "second"])
+def test_whatever_a_hook_raises_is_its_failure_and_never_the_end_of_the_job(
+    way: Way, hooks: Any, hook: str, error: BaseException
+) -> None:
+    """A library's ``sys.exit(0)`` would else be taken for a job that has finished, without having begun."""
+    hooks.answers["filter", hook] = error
+
+    with pytest.raises(VetoedError) as caught:
+        way.run(fails)
+    assert (caught.value.veto.is_failure, caught.value.veto.reason[:10]) == (True, type(error).__name__[:10])
 
 
 def test_after_a_crash_the_next_attempt_begins_with_undoing(way: Way, hooks: Any) -> None:

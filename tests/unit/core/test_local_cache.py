@@ -1,0 +1,56 @@
+"""The cache of one process: what goes first, and that threads may share it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from supervisor.core.local_cache import LocalCache
+
+THREADS, ROUNDS, KEYS, ENTRIES_MAX = 4, 2000, 16, 8
+
+
+@pytest.fixture
+def hurried() -> Iterator[None]:
+    """Let threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_the_least_recently_used_goes_first_and_nothing_outlives_its_time() -> None:
+    """So that what is asked for all the time stays."""
+    cache = LocalCache(2, threading.Lock())
+    cache.put("a", b"1", 10)
+    cache.put("b", b"2", 10)
+    assert cache.get("a", 9) == b"1"
+    cache.put("c", b"3", 10)
+    assert (cache.get("b", 9), cache.get("a", 9), cache.get("a", 10), len(cache)) == (None, b"1", None, 1)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_threads_that_share_it_never_see_it_half_changed() -> None:
+    """A cached function that is called in threads must not fail because of its cache."""
+    cache, failures = LocalCache(ENTRIES_MAX, threading.Lock()), []
+
+    def use(number: int) -> None:
+        try:
+            for turn in range(ROUNDS):
+                cache.put(f"k{(7 * turn + number) % KEYS}", b"x", 1)
+                cache.get(f"k{(3 * turn + number) % KEYS}", 0)
+                if turn % 10 == 0:
+                    cache.delete_matching("k1*")
+        except Exception as error:  # noqa: BLE001 - any would reach a caller
+            failures.append(repr(error))
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(cache) <= ENTRIES_MAX
