@@ -187,7 +187,9 @@ class Pipeline:
         return self._threads
 
     async def close_async(self, within_s: float) -> None:
-        """Close the connections that webhooks kept; returns after ``within_s`` at the latest."""
+        """Close the connections that webhooks kept, and let threads go; returns after ``within_s`` at the latest."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
         if not self._webhooks:
             return
         with suppress(TimeoutError):

@@ -103,6 +103,7 @@ def invoke(
     """Run the command here; it ends as a process would, by SystemExit."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("supervisor.cli.main._leave", sys.exit)  # threads of other tests are no reason to end all
 
     def run(*arguments: str, stdin: str = "") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
