@@ -8,6 +8,8 @@ Guarantees
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +21,10 @@ SHOWN_MAX = 5
 
 class SourceConflictError(ValueError):
     """The source lists domains that another source owns. Nothing was written."""
+
+
+class TooManyDisabledError(ValueError):
+    """The source no longer lists more domains than one sync may disable. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,47 @@ class Changes:
     updated: int = 0
     enabled: int = 0
     unchanged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How many of the enabled domains of a source one sync may disable: a count, or a share of them."""
+
+    count: int | None = None
+    percent: float = 100.0
+
+    @classmethod
+    def parse(cls, value: str | int) -> Bound:
+        """Return what ``value`` says: a count such as ``25``, or a share such as ``10%``.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return cls(count=value)
+        share = re.fullmatch(r"(\d{1,3}(?:\.\d{1,3})?) ?%", value.strip()) if isinstance(value, str) else None
+        if share is None or float(share[1]) > 100:
+            raise ValueError(f"max_disabled must be a count from 0 on, or a share from 0% to 100%, got {value!r}")
+        return cls(percent=float(share[1]))
+
+    def allowed(self, enabled: int) -> int:
+        """Return how many of ``enabled`` domains it allows; a share is rounded up, so that one of few may go."""
+        return self.count if self.count is not None else math.ceil(enabled * self.percent / 100)
+
+    def refuse(self, source: str, changes: Changes, known: Sequence[KnownDomain]) -> None:
+        """Refuse changes that disable more than it allows.
+
+        Raises:
+            TooManyDisabledError: says how many, and how to let it pass.
+        """
+        enabled = sum(domain.source == source and domain.state == ENABLED for domain in known)
+        allowed, gone = self.allowed(enabled), len(changes.vanished)
+        if gone > allowed:
+            bound = str(allowed) if self.count is not None else f"{self.percent:g}% ({allowed})"
+            raise TooManyDisabledError(
+                f"source {source} no longer lists {gone} of its {enabled} enabled domains, and max_disabled allows "
+                f"{bound}; nothing was changed. If they are meant to go, run it once with max_disabled: {gone}"
+            )
 
 
 def decide(source: str, upstream: Sequence[UpstreamDomain], known: Sequence[KnownDomain]) -> Changes:

@@ -4,7 +4,8 @@ Guarantees
     One transaction, alone among syncs: readers see the list before or after, never a mixture,
     and a run that is cut off anywhere leaves nothing. Running it again changes nothing more.
     Domains that the source no longer lists are disabled, never deleted; those that come back
-    are enabled. What somebody disabled by hand stays disabled.
+    are enabled. What somebody disabled by hand stays disabled. A list that would disable more than
+    a share of them is refused: it is rather half a list than half of the tenants gone.
 
 Does not guarantee
     Which of two concurrent runs writes last, if the upstream changed between their readings.
@@ -17,13 +18,15 @@ from typing import TypedDict
 
 from sqlalchemy import Connection, delete, or_, select, update
 
-from jobs.identity.changes import Changes, KnownDomain, decide
+from jobs.identity.changes import Bound, Changes, KnownDomain, decide
 from jobs.identity.database import DEFAULT, alone, open_database
 from jobs.identity.models import DISABLED, SOURCE_CHARS, domains, endpoints
 from jobs.identity.source import SourceRefusedError, UpstreamDomain, load, source_label
 from jobs.identity.upserts import batches, upsert
 from jobs.references import resolve
 from supervisor import Context, job
+
+MAX_DISABLED = "10%"
 
 
 class SyncResult(TypedDict):
@@ -48,6 +51,7 @@ def domain_sync(
     source_name: str | None = None,
     ca_file: str | None = None,
     allow_empty: bool = False,
+    max_disabled: str | int = MAX_DISABLED,
 ) -> SyncResult:
     """Read ``source`` and make the table agree with it.
 
@@ -58,26 +62,35 @@ def domain_sync(
         source_token: ``env:NAME`` or ``file:/path`` of a bearer token for the source.
         source_name: who owns the domains; default: the source, without its query.
         ca_file: PEM file of the authorities to trust; default: those of the system.
-        allow_empty: whether a source that lists nothing is believed.
+        allow_empty: whether a source that lists nothing is believed; ``max_disabled`` does not apply to it.
+        max_disabled: how many domains one sync may disable: a count, or a share of the source's enabled domains
+            in percent, rounded up.
 
     Raises:
         SourceRefusedError: the source cannot be read or believed.
+        TooManyDisabledError: it no longer lists more domains than ``max_disabled``.
         SourceConflictError: it lists a domain that another source owns.
     """
+    bound = Bound.parse(max_disabled)
     owner = source_name or source_label(source)
     if len(owner) > SOURCE_CHARS:
         raise SourceRefusedError(f"source_name must have at most {SOURCE_CHARS} characters, it has {len(owner)}")
     token = resolve("source_token", source_token) if source_token is not None else None
     upstream = load(source, token=token, ca_file=ca_file, allow_empty=allow_empty)
     with open_database(database) as engine, alone(engine) as connection:
-        result = sync(connection, owner, upstream, now_ms=ctx.clock.wall_ms())
+        result = sync(connection, owner, upstream, now_ms=ctx.clock.wall_ms(), bound=bound)
     ctx.log.info("domains_synced", source=owner, **result)
     return result
 
 
-def sync(connection: Connection, source: str, upstream: Sequence[UpstreamDomain], *, now_ms: int) -> SyncResult:
+def sync(
+    connection: Connection, source: str, upstream: Sequence[UpstreamDomain], *, now_ms: int, bound: Bound
+) -> SyncResult:
     """Do what ``domain_sync`` promises, within the transaction of ``connection``."""
-    changes = decide(source, upstream, _known(connection, source, upstream))
+    known = _known(connection, source, upstream)
+    changes = decide(source, upstream, known)
+    if upstream:  # an empty list came this far only because the caller believes it
+        bound.refuse(source, changes, known)
     _write(connection, source, changes, now_ms)
     for batch in batches([domain.id for domain in upstream]):
         connection.execute(update(domains).where(domains.c.id.in_(batch)).values(last_seen=now_ms))

@@ -3,7 +3,7 @@
 Guarantees
     Nothing is handed on that is malformed, lists an id or a name twice, is larger than the
     limits, or (unless that is allowed) lists nothing: an upstream that fails must never read
-    as one whose domains are all gone.
+    as one whose domains are all gone. A list in pages is read to its end or refused.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ from __future__ import annotations
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from jobs.identity.models import ID_CHARS, NAME_CHARS, SOURCE_CHARS, TENANT_CHARS, URL_CHARS
+from jobs.identity.pages import PAGES_MAX, PageError, Paging, next_address, origin, paging_of
 
 SOURCE_BYTES_MAX = 32 * 1024 * 1024
 DOMAINS_MAX = 100_000
 ENDPOINTS_MAX = 100  # of one domain
 SHOWN_MAX = 5
+PARTIAL = 206
 READ_TIMEOUT_S = 30.0
 
 
@@ -45,22 +48,81 @@ class _Document(msgspec.Struct):
     domains: list[UpstreamDomain]
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    data: bytes
+    headers: Mapping[str, str]
+    url: str | None  # None: a file
+
+
 def load(source: str, *, token: str | None, ca_file: str | None, allow_empty: bool) -> list[UpstreamDomain]:
-    """Return the domains that ``source``, an http(s) URL or the path of a file, lists.
+    """Return the domains that ``source``, an http(s) URL or the path of a file, lists on all of its pages.
 
     Raises:
         SourceRefusedError: says what is wrong with it.
     """
     label = source_label(source)
-    data = _fetch(source, label, token=token, ca_file=ca_file) if _is_url(source) else _read(Path(source))
-    if len(data) > SOURCE_BYTES_MAX:
-        raise SourceRefusedError(f"source {label} is larger than {SOURCE_BYTES_MAX} bytes; split it")
-    domains = parse(data, label)
+    if _is_url(source):
+        opener = _opener(ca_file)
+
+        def read(address: str) -> _Answer:
+            is_ours = address == source or origin(address) == origin(source)
+            return _fetch(opener, address, label, token=token if is_ours else None)
+    else:
+
+        def read(address: str) -> _Answer:
+            return _Answer(_read(Path(address)), {}, None)
+
+    domains = _all_pages(source, label, read)
+    _refuse_problems(domains, label)
     if not domains and not allow_empty:
         raise SourceRefusedError(
             f"source {label} lists no domain, which would disable all of them; if that is meant, set allow_empty"
         )
     return domains
+
+
+def _all_pages(source: str, label: str, read: Callable[[str], _Answer]) -> list[UpstreamDomain]:
+    domains: list[UpstreamDomain] = []
+    size = 0
+    address: str | None = source
+    asked: set[str] = set()
+    while address is not None:
+        if address in asked or len(asked) == PAGES_MAX:
+            raise SourceRefusedError(
+                f"source {label} has no last page: {len(asked)} were read, and there is a next one"
+            )
+        asked.add(address)
+        answer = read(address)
+        size += len(answer.data)
+        if size > SOURCE_BYTES_MAX:
+            raise SourceRefusedError(f"source {label} is larger than {SOURCE_BYTES_MAX} bytes; split it")
+        listed, rest = _page(answer.data, label)
+        domains += listed
+        address = _next(answer, paging_of(rest, answer.headers), label, listed=len(domains), read=len(asked))
+    return domains
+
+
+def _next(answer: _Answer, paging: Paging, label: str, *, listed: int, read: int) -> str | None:
+    """Return the address of the next page; refuse a last one that says there is more."""
+    if answer.url is not None and paging.next is not None:
+        try:
+            return next_address(answer.url, paging.next)
+        except PageError as error:
+            raise SourceRefusedError(f"source {label}: {error}; nothing was changed") from None
+    why = paging.more
+    if paging.next is not None:
+        why = "it names a next page, and a file has none"
+    elif paging.items > listed:
+        why = f"it says that there are {paging.items} and lists {listed}"
+    elif paging.pages > read:
+        why = f"it says that there are {paging.pages} pages, and {read} was read"
+    if why is not None:
+        raise SourceRefusedError(
+            f"source {label} is not the whole list: {why}. Only the address of a next page is followed (next, or a "
+            f"Link header); let the source list all domains at once, or name the next page"
+        )
+    return None
 
 
 def source_label(source: str) -> str:
@@ -75,24 +137,34 @@ def source_label(source: str) -> str:
 
 
 def parse(data: bytes, label: str) -> list[UpstreamDomain]:
-    """Return the domains of a document: ``{"domains": […]}`` or the bare list.
+    """Return the domains of one document: ``{"domains": […]}`` or the bare list.
 
     Raises:
         SourceRefusedError: says where it is malformed.
     """
+    domains, _ = _page(data, label)
+    _refuse_problems(domains, label)
+    return domains
+
+
+def _page(data: bytes, label: str) -> tuple[list[UpstreamDomain], dict[str, Any]]:
+    """Return the domains of one document, and what it says beside them."""
     is_list = data.lstrip()[:1] == b"["
     try:
         if is_list:
-            domains = msgspec.json.decode(data, type=list[UpstreamDomain])
-        else:
-            domains = msgspec.json.decode(data, type=_Document).domains
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return msgspec.json.decode(data, type=list[UpstreamDomain]), {}
+        domains = msgspec.json.decode(data, type=_Document).domains
+        rest = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        return domains, {key: msgspec.json.decode(raw) for key, raw in rest.items() if key != "domains"}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SourceRefusedError(f"source {label} is no list of domains: {error}") from None
+
+
+def _refuse_problems(domains: Sequence[UpstreamDomain], label: str) -> None:
     problems = _problems(domains)
     if problems:
         more = f" and {len(problems) - SHOWN_MAX} more" if len(problems) > SHOWN_MAX else ""
         raise SourceRefusedError(f"source {label}: {'; '.join(problems[:SHOWN_MAX])}{more}")
-    return domains
 
 
 def _problems(domains: Sequence[UpstreamDomain]) -> list[str]:
@@ -173,21 +245,25 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _fetch(url: str, label: str, *, token: str | None, ca_file: str | None) -> bytes:
+def _fetch(opener: urllib.request.OpenerDirector, url: str, label: str, *, token: str | None) -> _Answer:
     headers = {"Accept": "application/json", "User-Agent": "tenure"}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was checked
     if token is not None:
         request.add_unredirected_header("Authorization", f"Bearer {token}")  # for this server, not where it points
     try:
-        with _opener(ca_file).open(request, timeout=READ_TIMEOUT_S) as response:
-            data: bytes = response.read(SOURCE_BYTES_MAX + 1)
-            return data
+        with opener.open(request, timeout=READ_TIMEOUT_S) as response:
+            told = {name.lower(): value for name, value in response.headers.items()}
+            answer = _Answer(response.read(SOURCE_BYTES_MAX + 1), told, response.url)
+            is_partial = response.status == PARTIAL
     except urllib.error.HTTPError as error:
         error.close()
         raise SourceRefusedError(f"source {label} answered {error.code}") from None
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise SourceRefusedError(f"source {label} cannot be fetched: {reason}") from None
+    if is_partial:
+        raise SourceRefusedError(f"source {label} answered {PARTIAL}: not the whole list")
+    return answer
 
 
 def _opener(ca_file: str | None) -> urllib.request.OpenerDirector:

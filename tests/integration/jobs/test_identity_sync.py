@@ -15,7 +15,7 @@ from sqlalchemy import Engine, create_engine, insert, select, update
 from sqlalchemy.pool import StaticPool
 
 from jobs.identity import domain_sync
-from jobs.identity.changes import SourceConflictError
+from jobs.identity.changes import Bound, SourceConflictError, TooManyDisabledError
 from jobs.identity.domain_sync import sync
 from jobs.identity.models import DISABLED, ENABLED, domains, endpoints, metadata, tokens
 from jobs.identity.source import SourceRefusedError, UpstreamDomain
@@ -96,7 +96,7 @@ def test_more_domains_than_a_batch_holds(ctx: Context, database: str, engine: En
 
     first = domain_sync(ctx, database=database, source=listing(source, *names, endpoints=["http://1/", "http://2/"]))
     again = domain_sync(ctx, database=database, source=listing(source, *names, endpoints=["http://2/"]))
-    fewer = domain_sync(ctx, database=database, source=listing(source, *names[:5]))
+    fewer = domain_sync(ctx, database=database, source=listing(source, *names[:5]), max_disabled="100%")
 
     assert (first["created"], first["endpoints_added"]) == (1100, 2200)
     assert (again["unchanged"], again["endpoints_removed"]) == (1100, 1100)
@@ -142,6 +142,26 @@ def test_an_empty_source_is_believed_when_asked_for(
 
     assert result["disabled"] == 2
     assert table(engine, "state") == [(DISABLED,), (DISABLED,)]
+
+
+def test_a_sync_disables_no_more_than_its_share(ctx: Context, engine: Engine, database: str, tmp_path: Path) -> None:
+    """A first page, or half a list, must not disable the other tenants; an empty list has a switch of its own."""
+    source = tmp_path / "source.json"
+    names = [f"D{number:03}" for number in range(500)]
+
+    def synced(listed: int, **arguments: Any) -> int:
+        return domain_sync(ctx, database=database, source=listing(source, *names[:listed]), **arguments)["disabled"]
+
+    synced(500)
+    before = table(engine, *UNCHANGING, "vanished")
+    for listed, arguments, bound in ((1, {}, "10% (50)"), (449, {}, "10% (50)"), (499, {"max_disabled": 0}, "0")):
+        with pytest.raises(TooManyDisabledError) as refused:
+            synced(listed, **arguments)
+        assert f"{500 - listed} of its 500 enabled domains, and max_disabled allows {bound};" in str(refused.value)
+        assert table(engine, *UNCHANGING, "vanished") == before
+    assert synced(450) == 50
+    assert synced(5, max_disabled=445) == 445
+    assert synced(0, allow_empty=True) == 5
 
 
 def test_sources_do_not_touch_each_others_domains(ctx: Context, database: str, engine: Engine, tmp_path: Path) -> None:
@@ -232,12 +252,12 @@ def test_a_second_sync_of_the_same_list_changes_nothing(history: list[list[Upstr
     metadata.create_all(engine)
     with engine.begin() as connection:
         for moment, upstream in enumerate(history):
-            sync(connection, "s", upstream, now_ms=moment)
+            sync(connection, "s", upstream, now_ms=moment, bound=Bound())
         columns = [domains.c[name] for name in (*UNCHANGING, "vanished")]
         before = connection.execute(select(*columns).order_by(domains.c.id)).all()
         ends = connection.execute(select(endpoints).order_by(endpoints.c.id)).all()
 
-        result = sync(connection, "s", history[-1], now_ms=99)
+        result = sync(connection, "s", history[-1], now_ms=99, bound=Bound())
 
         assert {**result, "unchanged": 0} == dict.fromkeys(result, 0)
         assert connection.execute(select(*columns).order_by(domains.c.id)).all() == before

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class Upstream(ThreadingHTTPServer):
     document = b"[]"
     status = 200
     location: str | None = None
+    pages: Mapping[str, tuple[bytes, dict[str, str]]] = {}  # by path: document and headers, in place of the above
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
@@ -40,12 +42,15 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.authorizations.append(self.headers["Authorization"])
+        document, headers = self.server.pages.get(self.path, (self.server.document, {}))
         self.send_response(self.server.status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         if self.server.location is not None:
             self.send_header("Location", self.server.location)
-        self.send_header("Content-Length", str(len(self.server.document)))
+        self.send_header("Content-Length", str(len(document)))
         self.end_headers()
-        self.wfile.write(self.server.document)
+        self.wfile.write(document)
 
     def log_message(self, *_arguments: object) -> None:
         """Say nothing."""
@@ -132,3 +137,75 @@ def test_an_upstreams_certificate_is_verified(ctx: Context, database: str, upstr
     server.status, server.location = 302, "http://127.0.0.1:1/"
     with pytest.raises(SourceRefusedError, match="from https to something else"):
         domain_sync(ctx, database=database, source=url, ca_file=str(TLS / "ca.pem"))
+
+
+def page(*names: str, headers: dict[str, str] | None = None, **told: Any) -> tuple[bytes, dict[str, str]]:
+    """Return one page that lists these domains, and what it tells of the others."""
+    document = {"domains": [{"id": name, "name": name.upper()} for name in names], **told}
+    return json.dumps(document).encode(), headers or {}
+
+
+def test_a_list_in_pages_is_read_to_its_end(
+    ctx: Context, database: str, engine: Engine, upstream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the address in the document, then by that in the header; each page is asked for with the token."""
+    monkeypatch.setenv("UPSTREAM_TOKEN", "secret")
+    server, url = upstream()
+    server.pages = {
+        "/domains?page=1": page("a", "b", next=url.replace("page=1", "page=2"), total_count=5),
+        "/domains?page=2": page("c", "d", headers={"Link": '</domains?page=3>; rel="next"'}),
+        "/domains?page=3": page("e", next=None),
+    }
+
+    assert domain_sync(ctx, database=database, source=url, source_token="env:UPSTREAM_TOKEN")["created"] == 5
+
+    assert server.authorizations == ["Bearer secret"] * 3
+    with engine.connect() as connection:
+        assert sorted(connection.scalars(select(domains.c.id))) == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("pages", "message"),
+    [
+        ({"1": page("a", next_cursor="x")}, "is not the whole list: next_cursor is set"),
+        ({"1": page("a", has_more=True)}, "has_more is true"),
+        ({"1": page("a", total_count=500)}, "there are 500 and lists 1"),
+        ({"1": page("a", headers={"X-Total-Count": "500"})}, "there are 500 and lists 1"),
+        ({"1": page("a", total_pages=5)}, "there are 5 pages, and 1 was read"),
+        ({"1": page("a", next="?page=1")}, "has no last page: 1 were read"),
+        ({"1": page("a", next="http://127.0.0.1:1/")}, "at another server"),
+        ({"1": page("a", next="?page=2"), "2": page("a")}, "id 'a' is listed twice"),
+        ({"1": page("a", next="?page=2"), "2": page("b", total_count=3)}, "there are 3 and lists 2"),
+        ({"1": page("a", next="?page=2"), "2": (b"<html>", {})}, "no list of domains"),
+        ({"1": (b"[" * 100_000, {})}, "no list of domains"),
+        ({"1": (b'{"domains": [], "x": ' + b"[" * 100_000, {})}, "no list of domains"),
+    ],
+)
+def test_a_list_that_is_not_whole_is_refused(
+    ctx: Context, tmp_path: Path, upstream: Any, pages: dict[str, tuple[bytes, dict[str, str]]], message: str
+) -> None:
+    """Taken for the whole, it would disable everybody who is listed behind it. No database is opened."""
+    server, url = upstream()
+    server.pages = {f"/domains?page={number}": answer for number, answer in pages.items()}
+
+    with pytest.raises(SourceRefusedError, match=message):
+        domain_sync(ctx, database=f"sqlite:///{tmp_path}/no/identity.db", source=url)
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_file_has_no_next_page(ctx: Context, tmp_path: Path) -> None:
+    """What was saved from an answer may be its first page only."""
+    source = tmp_path / "saved.json"
+    source.write_bytes(page("a", next="/domains?page=2")[0])
+
+    with pytest.raises(SourceRefusedError, match="it names a next page, and a file has none"):
+        domain_sync(ctx, source=str(source))
+
+
+def test_an_answer_in_part_is_refused(ctx: Context, upstream: Any) -> None:
+    """Status 206 says so, whatever it lists."""
+    server, url = upstream()
+    server.status, server.document = 206, page("a")[0]
+
+    with pytest.raises(SourceRefusedError, match="answered 206"):
+        domain_sync(ctx, source=url)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.identity.changes import Changes, KnownDomain, SourceConflictError, decide
+from jobs.identity.changes import Bound, Changes, KnownDomain, SourceConflictError, decide
 from jobs.identity.models import DISABLED, ENABLED
 from jobs.identity.source import UpstreamDomain
 
@@ -122,3 +123,28 @@ def test_after_any_history_the_table_is_what_was_listed_last(history: list[list[
     assert repeated == table
     assert counts(nothing) == (0, 0, len(last), 0, 0)
     assert nothing.released == nothing.written == nothing.vanished == []
+
+
+@pytest.mark.parametrize(
+    ("value", "enabled", "allowed"),
+    [
+        ("10%", 500, 50),
+        ("10%", 3, 1),
+        ("10%", 0, 0),
+        ("0%", 9, 0),
+        ("0.1 %", 10, 1),
+        ("100%", 7, 7),
+        (0, 9, 0),
+        (5, 3, 5),
+    ],
+)
+def test_a_share_is_rounded_up_and_a_count_is_taken_as_it_is(value: str | int, enabled: int, allowed: int) -> None:
+    """One of three tenants may leave without anybody having to say so."""
+    assert Bound.parse(value).allowed(enabled) == allowed
+
+
+@pytest.mark.parametrize("value", ["10", "ten", "101%", "-1%", -1, True, "", "1e1%", 0.1])
+def test_a_bound_that_is_neither_count_nor_share_is_refused(value: Any) -> None:
+    """A typo must not read as no bound."""
+    with pytest.raises(ValueError, match="max_disabled must be a count from 0 on, or a share"):
+        Bound.parse(value)
