@@ -14,13 +14,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.limits import limits_of
-from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, ScheduleDef
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, ScheduleDef, Template
 from supervisor.store.keys import KIND_LETTER, LETTER_KIND, check_name
 
 ERROR_BYTES_MAX = 4096
@@ -68,6 +68,35 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
+class Packer:
+    """Packs the runs of one template, to the bytes of ``pack``: what they share is checked and encoded once."""
+
+    __slots__ = ("head", "job", "queue", "shared", "template")
+
+    def __init__(self, template: Template) -> None:
+        """Check and encode what every run shares; what comes of ``template`` alone is ``shared``, equal for equal ones.
+
+        Raises:
+            ArgumentsError: the key of a limit names an argument that the template does not have.
+            ValueError: its queue or priority cannot be carried.
+        """
+        self.head = head_of(template)
+        self.job = template.job
+        self.queue = template.queue
+        body = _ENCODER.encode(template)
+        self.shared = (self.head, body)
+        self.template = cast("Template", msgspec.Raw(body))
+        """Stands for the template in the envelopes that are handed to ``pack``."""
+
+    def pack(self, envelope: Envelope) -> Packed:
+        """Return what lies in the queue for ``envelope``, whose ``template`` is this packer's and whose id is checked.
+
+        Raises:
+            PayloadTooLargeError: the envelope is over 64 KiB.
+        """
+        return Packed(envelope.id, self.queue, self.head + _body(envelope, self.job))
+
+
 def pack(envelope: Envelope, *, above: int = 0) -> Packed:
     """Return what lies in the queue for ``envelope``: kind letter, priority digit, limits in brackets if any, JSON.
 
@@ -83,17 +112,35 @@ def pack(envelope: Envelope, *, above: int = 0) -> Packed:
         ValueError: its id, queue or priority cannot be carried.
     """
     template = envelope.template
+    head = head_of(template, above)
+    return Packed(check_run_id(envelope.id), template.queue, head + _body(envelope, template.job))
+
+
+def head_of(template: Template, above: int = 0) -> bytes:
+    """Return what stands in front of the JSON of every run of ``template``: kind, priority and limits.
+
+    Args:
+        template: of the run, with its arguments: the keys of limits are made of them.
+        above: as for ``pack``.
+
+    Raises:
+        ArgumentsError: the key of a limit names an argument that the run does not have.
+        ValueError: its queue or priority cannot be carried.
+    """
     if template.priority not in {0, 1, 2}:
-        raise ValueError(f"run {envelope.id}: priority must be 0, 1 or 2, got {template.priority}")
+        raise ValueError(f"job {template.job}: priority must be 0, 1 or 2, got {template.priority}")
     check_name("queue", template.queue)
+    return f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header(above)}".encode()
+
+
+def _body(envelope: Envelope, job: str) -> bytes:
     body = _ENCODER.encode(envelope)
     if len(body) > PAYLOAD_BYTES_MAX:
         raise PayloadTooLargeError(
-            f"run {envelope.id} of job {template.job}: its envelope has {len(body)} bytes, "
+            f"run {envelope.id} of job {job}: its envelope has {len(body)} bytes, "
             f"the limit is {PAYLOAD_BYTES_MAX}; store the data elsewhere and pass a reference"
         )
-    head = f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header(above)}".encode()
-    return Packed(check_run_id(envelope.id), template.queue, head + body)
+    return body
 
 
 def unpack(data: bytes) -> Envelope:

@@ -1,7 +1,7 @@
 """Runs that differ only in their arguments: what is the same in all of them is checked and encoded once.
 
 Guarantees
-    The bytes mean the envelope that ``codec.pack`` would have packed.
+    The bytes are those that ``codec.pack`` makes of the same envelope.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 
 from supervisor.core import registry as jobs
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
-from supervisor.core.limits import limits_of
 from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
 from supervisor.core.registry import JobCard, JobSpec
+from supervisor.store.codec import head_of
 from supervisor.store.enqueueing import Args, JobRef
-from supervisor.store.keys import KIND_LETTER, check_name
+from supervisor.store.keys import check_name
 
 CARDS_AGE_NS_MAX = 60 * 1_000_000_000  # how long a published job is believed before it is read again
 STENCILS_MAX = 1000
@@ -43,9 +43,12 @@ class Stencil:
         self._defaults = base.args
         self._is_limited = bool(base.unique or base.concurrency_max or base.rate_count)
         body = _encode(msgspec.structs.replace(base, args={}))
-        self._before_args = b',"template":' + body[:-1] + b',"args":'
-        self._without_args = b',"template":' + body[:-1]
-        self._head = f"{KIND_LETTER[base.kind]}{base.priority}".encode()
+        before = _encode(Template(job=base.job, kind=base.kind, queue=base.queue, priority=base.priority))[:-1]
+        assert body.startswith(before)
+        self._before_args = b',"template":' + before + b',"args":'
+        self._without_args = b',"template":' + before
+        self._after_args = body[len(before) :]
+        self._head = b"" if self._is_limited else head_of(base)
         self._start_deadline_ms = None if base.start_deadline_s is None else round(1000 * base.start_deadline_s)
 
     def tail(self, wall_ms: int, delay_ms: int, traceparent: str = "") -> bytes:
@@ -59,8 +62,9 @@ class Stencil:
         late = self._start_deadline_ms
         trace = b',"traceparent":"%b"' % traceparent.encode() if traceparent else b""
         if late is None:
-            return b'},"enqueued_ms":%d%b}' % (wall_ms, trace)
-        return b'},"enqueued_ms":%d,"not_after_ms":%d%b}' % (wall_ms, wall_ms + delay_ms + late, trace)
+            return b'%b,"enqueued_ms":%d%b}' % (self._after_args, wall_ms, trace)
+        late += wall_ms + delay_ms
+        return b'%b,"enqueued_ms":%d,"not_after_ms":%d%b}' % (self._after_args, wall_ms, late, trace)
 
     def pack(self, run_id: str, args: Args, tail: bytes) -> bytes:
         """Return what lies in the queue for a run.
@@ -93,8 +97,7 @@ class Stencil:
             )
         if not self._is_limited:
             return self._head + body
-        limits = limits_of(msgspec.structs.replace(self.template, args=dict(given)))
-        return self._head + limits.header().encode() + body
+        return head_of(msgspec.structs.replace(self.template, args=dict(given))) + body
 
 
 class Stencils:

@@ -1,0 +1,147 @@
+"""One wire form of a run: whoever prepares a run in parts writes the bytes that ``codec.pack`` writes, limits included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.core.errors import ArgumentsError, PayloadTooLargeError
+from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
+from supervisor.core.retry import Retry
+from supervisor.core.templating import render
+from supervisor.roles.scheduler.catalogue import Catalogue, Known
+from supervisor.store.bridges import Bridges
+from supervisor.store.codec import Packer, pack, pack_definition, unpack
+from supervisor.store.keys import Keys
+from supervisor.store.stencil import Stencil
+
+NOMINAL_MS, NOW_MS = 1_767_225_610_000, 1_767_225_610_003
+VALUES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8) | st.just("{{ date }}")
+PATTERNS = st.sampled_from(["", "*", "{tenant}", "t:{tenant}/{n}", "plain"])
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> Template:
+    """Draw a template with any mixture of limits, options and arguments."""
+    return Template(
+        job=draw(st.sampled_from(["mail.send", "j", "ünïcode"])),
+        kind=draw(st.sampled_from(Kind)),
+        queue=draw(st.sampled_from(["default", "mail"])),
+        priority=draw(st.integers(0, 2)),
+        args={"tenant": draw(VALUES), "n": draw(st.integers(0, 9))}
+        | draw(st.dictionaries(st.text(max_size=4), VALUES)),
+        retry=draw(st.sampled_from([Retry(), Retry(attempts=9)])),
+        timeout_s=draw(st.sampled_from([300.0, 1.5])),
+        at_most_once=draw(st.booleans()),
+        start_deadline_s=draw(st.none() | st.just(5.0)),
+        unique=draw(PATTERNS),
+        concurrency=draw(PATTERNS),
+        concurrency_max=draw(st.integers(0, 2)),
+        concurrency_replaces=draw(st.booleans()),
+        rate=draw(PATTERNS),
+        rate_count=draw(st.integers(0, 2)),
+        rate_per_ms=draw(st.sampled_from([0, 60_000])),
+        profile=draw(st.sampled_from(["", "p"])),
+    )
+
+
+@given(
+    template=templates(),
+    deadline_ms=st.none() | st.just(7_000),
+    cause=st.sampled_from(["", "initial", "buffered"]),
+    is_doubtful=st.booleans(),
+)
+def test_a_scheduled_run_has_the_bytes_of_its_packed_envelope(
+    *, template: Template, deadline_ms: int | None, cause: str, is_doubtful: bool
+) -> None:
+    """A schedule of a job with limits fires runs with these limits: the scripts go by what stands in front."""
+    definition = ScheduleDef(id="tick", template=template, every_ms=1000, start_deadline_ms=deadline_ms)
+
+    made = Known(definition, 1, is_dynamic=False).run("tick", NOMINAL_MS, NOW_MS, cause=cause, is_doubtful=is_doubtful)
+
+    run_id = "tick!initial" if cause == "initial" else f"tick@{NOMINAL_MS}"
+    args = render(template.args, schedule="tick", nominal_ms=NOMINAL_MS, timezone="UTC", run=run_id)
+    expected = Envelope(
+        id=run_id,
+        template=msgspec.structs.replace(template, args=args),
+        enqueued_ms=NOW_MS,
+        schedule="tick",
+        nominal_ms=NOMINAL_MS,
+        cause=cause,
+        not_after_ms=None if deadline_ms is None else NOMINAL_MS + deadline_ms,
+        maybe_duplicate=is_doubtful,
+    )
+    assert made == pack(expected)
+    assert unpack(made.data) == expected
+
+
+@given(template=templates(), run_id=st.sampled_from(["r1", 'quo"te', "back\\slash", "s@1/2"]), is_traced=st.booleans())
+def test_a_run_of_a_producer_has_the_bytes_of_its_packed_envelope(
+    *, template: Template, run_id: str, is_traced: bool
+) -> None:
+    """Bulk and single enqueues stencil what runs have in common."""
+    traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" if is_traced else ""
+    stencil = Stencil(None, msgspec.structs.replace(template, args={}), lambda _args: None)
+
+    data = stencil.pack(run_id, template.args, stencil.tail(NOW_MS, 200, traceparent))
+
+    late = None if template.start_deadline_s is None else NOW_MS + 200 + round(1000 * template.start_deadline_s)
+    expected = Envelope(
+        id=run_id, template=template, enqueued_ms=NOW_MS, not_after_ms=late, traceparent=traceparent
+    )  # fmt: skip
+    assert data == pack(expected).data
+
+
+def test_definitions_that_differ_in_their_limits_share_no_bytes() -> None:
+    """100,000 schedules share what is equal, and a limit is not."""
+    catalogue = Catalogue()
+    for name, most in (("a", 1), ("b", 2), ("c", 1)):
+        template = Template(job="j", kind=Kind.ASYNC, concurrency="k", concurrency_max=most)
+        definition = ScheduleDef(id=name, template=template, every_ms=1000)
+        assert catalogue.learn(name, 1, pack_definition(definition), is_dynamic=False) is None
+    known = [known for name in "abc" if (known := catalogue.get(name, 1)) is not None]
+    assert [each.run("x", 1, 1).data[:7] for each in known] == [b"a1[c1:j", b"a1[c2:j", b"a1[c1:j"]
+    assert known[0].packer is known[2].packer
+
+
+def test_a_run_that_a_bridge_makes_has_the_bytes_of_its_packed_envelope() -> None:
+    """The script puts an id and a message where the parts leave room for them."""
+    template = Template(job="stp", kind=Kind.SYNC, timeout_s=60.0)
+
+    call = Bridges(Keys("t")).ingest(channel="c", queue="q", run=template, refused=template, now_ms=NOW_MS)
+
+    before, between, after = call.args[3:6]
+    data = b"".join([before, b'"stp:q:1"', between, b'"hello"', after])
+    routed = msgspec.structs.replace(template, queue="q", args={"message": "hello"})
+    assert data == pack(Envelope(id="stp:q:1", template=routed, enqueued_ms=NOW_MS)).data
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"priority": 3}, ValueError),
+        ({"queue": "a:b"}, ValueError),
+        ({"unique": "{absent}"}, ArgumentsError),
+    ],
+)
+def test_a_template_that_cannot_be_carried_is_refused_by_every_packer(
+    fields: dict[str, Any], error: type[Exception]
+) -> None:
+    """A scheduler learns when it reads a definition, and not when it is due."""
+    template = Template(**{"job": "j", "kind": Kind.ASYNC} | fields)
+    with pytest.raises(error):
+        Packer(template)
+    with pytest.raises(error):
+        pack(Envelope(id="r", template=template))
+
+
+def test_a_run_over_the_limit_of_a_payload_is_refused_by_every_packer() -> None:
+    """Also where the identity and the times of a run are what is too much."""
+    template = Template(job="j", kind=Kind.ASYNC, args={"x": "y" * (65_536 - 60)})
+    packer = Packer(template)
+    with pytest.raises(PayloadTooLargeError, match="job j: its envelope has"):
+        packer.pack(Envelope(id="r" * 60, template=packer.template))
