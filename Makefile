@@ -8,11 +8,12 @@ RUNS ?= 20000
 LEAVES ?= 10000
 PYTEST_WORKERS ?= 2
 CONFIG ?= config/demo
+CHECKS := tests/test_tidy.py tests/test_docs.py tests/test_layers.py tests/test_origins.py
 IMAGE ?= tenure
 BUILDER ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check unit sim sim-mutants model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check dist sbom chart image checksums clean
+.PHONY: help run test lint check unit sim sim-mutants model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -34,15 +35,16 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.run
 run: $(VENV)/.run  ## Run the demo: embedded server, identity jobs on SQLite, http://127.0.0.1:8080
 	exec $(BIN)/tenure run --config $(CONFIG)
 
-test: check  ## Run every check and every test (about 10 minutes on 2 cores)
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup
+test: lint  ## Run every check and every test (about 10 minutes on 2 cores)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup --durations 10
 
-check: $(VENV)/.dev  ## Lint, types, import contracts; tidy limits and docs are tests of their own
+lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q -p no:randomly -p no:cacheprovider tests/test_tidy.py tests/test_docs.py
+
+check: lint  ## Lint, types, import contracts, tidy limits, documents that resolve; part of make test
+	$(BIN)/python -m pytest -q -p no:randomly -p no:cacheprovider $(CHECKS)
 
 unit: $(VENV)/.dev  ## Run the unit layer only (seconds)
 	$(BIN)/python -m pytest -q tests/unit

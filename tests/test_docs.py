@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "systemd").glob("*.md")])
@@ -21,32 +21,46 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
-def test_every_path_and_link_resolves(document: Path) -> None:
-    """A map that names a street which is gone sends the reader the wrong way."""
+def problems_of(document: Path) -> Iterator[str]:
+    """Yield every path, link, test and make target that a document names and that does not exist."""
     text = document.read_text()
     for name in PATH.findall(text):
-        assert (ROOT / name).exists(), f"{relative(document)} names {name}"
+        if not (ROOT / name).exists():
+            yield f"{relative(document)} names {name}"
     for link in LINK.findall(text):
-        assert (document.parent / link).exists(), f"{relative(document)} links to {link}"
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
-def test_every_test_and_make_target_named_exists(document: Path) -> None:
-    """A promise whose proof was renamed is no longer proved."""
-    text = document.read_text()
-    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+        if not (document.parent / link).exists():
+            yield f"{relative(document)} links to {link}"
     for name in TEST.findall(text):
-        if not (ROOT / f"tests/{name}.py").exists():
-            assert f"def {name}(" in tests, f"{relative(document)} names {name}"
-    makefile = (ROOT / "Makefile").read_text()
+        if name not in names_of_tests():
+            yield f"{relative(document)} names {name}"
     for target in TARGET.findall(text):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{relative(document)} names make {target}"
+        if target not in targets():
+            yield f"{relative(document)} names make {target}"
 
 
-@pytest.mark.parametrize("decision", sorted((ROOT / "docs/adr").glob("*.md")), ids=relative)
-def test_every_decision_has_its_five_parts(decision: Path) -> None:
+@cache
+def names_of_tests() -> frozenset[str]:
+    """Return the names of all tests and of their files."""
+    files = list((ROOT / "tests").rglob("*.py"))
+    functions = re.compile(r"\bdef (test_\w+)\(")
+    return frozenset(name for path in files for name in (path.stem, *functions.findall(path.read_text())))
+
+
+@cache
+def targets() -> frozenset[str]:
+    """Return the targets of the Makefile."""
+    return frozenset(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_what_documents_name_exists() -> None:
+    """A map that names a street which is gone sends the reader the wrong way; a renamed proof proves nothing."""
+    assert [problem for document in DOCUMENTS for problem in problems_of(document)] == []
+
+
+def test_every_decision_has_its_five_parts() -> None:
     """A decision without its alternatives will be argued again (Nygard's form)."""
-    headings = re.findall(r"^## (.+)$", decision.read_text(), re.MULTILINE)
-
-    assert headings == ["Status", "Context", "Decision", "Consequences", "Alternatives"]
+    parts = ["Status", "Context", "Decision", "Consequences", "Alternatives"]
+    decisions = sorted((ROOT / "docs/adr").glob("*.md"))
+    assert [
+        relative(each) for each in decisions if re.findall(r"^## (.+)$", each.read_text(), re.MULTILINE) != parts
+    ] == []

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/origins.md"
 ROWS = {"A": 9, "B": 15, "C": 19, "D": 12, "E": 9, "F": 6, "G": 15, "H": 15, "I": 8, "J": 18, "K": 27, "L": 15}
@@ -78,31 +76,38 @@ def test_the_page_has_one_line_for_every_row_in_their_order() -> None:
     assert [row.id for row in rows()] == ids()
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.id)
-def test_every_place_that_a_row_names_exists(row: Row) -> None:
+def missing(reference: str) -> str | None:
+    """Return what a reference names and is not there: a file, or after two colons a name in it."""
+    path, _, name = reference.partition("::")
+    if not (ROOT / path).exists():
+        return path
+    return None if not name or name in names_in(ROOT / path) else f"{name} in {path}"
+
+
+def test_every_place_that_a_row_names_exists() -> None:
     """Where it lives: a file or folder, and after two colons a name in it."""
-    named = references(row.places)
-    assert named, f"{row.id} says of no place where it lives"
-    for reference in named:
-        path, _, name = reference.partition("::")
-        assert (ROOT / path).exists(), f"{row.id} names {path}"
-        assert not name or name in names_in(ROOT / path), f"{row.id}: {path} has no {name}"
+    problems = []
+    for row in rows():
+        named = references(row.places)
+        problems += [f"{row.id} names {lacks}" for each in named if (lacks := missing(each))]
+        problems += [] if named else [f"{row.id} says of no place where it lives"]
+    assert problems == []
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.id)
-def test_every_test_that_a_row_names_exists(row: Row) -> None:
+def test_every_test_that_a_row_names_exists() -> None:
     """How it is tested: a function of a test file, or nothing where a decision closed the row or it is not here."""
-    if row.tests == NOTHING:
-        assert re.search(r"\b(Closed|Not here)\b", row.text), (
-            f"{row.id} is neither tested, nor closed, nor said to lack"
-        )
-        return
-    named = references(row.tests)
-    assert named, f"{row.id} names no test"
-    for reference in named:
-        path, _, name = reference.partition("::")
-        assert path.startswith("tests/"), f"{row.id} names {path}, which is no test"
-        assert name in names_in(ROOT / path), f"{row.id}: {path} has no {name}"
+    problems = []
+    for row in rows():
+        if row.tests == NOTHING:
+            if not re.search(r"\b(Closed|Not here)\b", row.text):
+                problems.append(f"{row.id} is neither tested, nor closed, nor said to lack")
+            continue
+        named = references(row.tests)
+        problems += [] if named else [f"{row.id} names no test"]
+        problems += [f"{row.id} names {each}, which is no test" for each in named if not each.startswith("tests/")]
+        problems += [f"{row.id} names {lacks}" for each in named if (lacks := missing(each))]
+        problems += [f"{row.id} names no function: {each}" for each in named if "::" not in each]
+    assert problems == []
 
 
 def test_rows_closed_by_decision_say_why_and_where() -> None:

@@ -30,7 +30,7 @@ def commands(group: click.Group, context: click.Context) -> Iterator[tuple[click
 TOP = click.Context(cli, info_name="tenure", **CONTEXT)
 ALL = [(cli, TOP), *commands(cli, TOP)]
 OPTIONS = [
-    pytest.param(context, param, name, id=f"{context.command_path} {name}")
+    (context, param, name)
     for command, context in ALL
     for param in command.get_params(context)
     if isinstance(param, click.Option)
@@ -44,34 +44,36 @@ def help_of(command: click.Command, context: click.Context) -> str:
     return f"{command.get_help(click.Context(command, info_name=context.info_name, parent=context.parent))}\n"
 
 
-@pytest.mark.parametrize(("context", "option", "name"), OPTIONS)
-def test_underscores_are_hyphens_in_every_option(context: click.Context, option: click.Option, name: str) -> None:
+def test_underscores_are_hyphens_in_every_option() -> None:
     """As pflag's WordSepNormalizeFunc: --lease_duration is --lease-duration, and nothing is said about it."""
-    spelled = f"--{name[2:].replace('-', '_')}"
-    words = [spelled] if option.is_flag or option.count else [f"{spelled}=x"]
+    different = []
+    for context, option, name in OPTIONS:
+        spelled = f"--{name[2:].replace('-', '_')}"
+        words = [spelled] if option.is_flag or option.count else [f"{spelled}=x"]
 
-    given, rest, order = context.command.make_parser(context).parse_args(words)
+        given, rest, order = context.command.make_parser(context).parse_args(words)
 
-    assert (rest, order[0]) == ([], option)  # arguments that were not given follow
-    assert option.name in given
+        if rest or order[0] is not option or option.name not in given:  # arguments that were not given follow
+            different.append(f"{context.command_path} {spelled}")
+    assert different == []
 
 
-@pytest.mark.parametrize(("context", "option", "name"), OPTIONS)
-def test_help_spells_options_with_hyphens(context: click.Context, option: click.Option, name: str) -> None:
+def test_help_spells_options_with_hyphens() -> None:
     """One spelling is shown, so that there is one to search for."""
-    del context, option
-    assert "_" not in name
+    assert [f"{context.command_path} {name}" for context, _, name in OPTIONS if "_" in name] == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize(("command", "context"), ALL, ids=[context.command_path for _, context in ALL])
-def test_no_line_of_any_help_is_wider_than_the_terminal(
-    command: click.Command, context: click.Context, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_line_of_any_help_is_wider_than_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that the terminal breaks hides where the next option begins."""
     monkeypatch.setenv("COLUMNS", str(width))
 
-    wide = [line for line in help_of(command, context).splitlines() if len(line) > width]
+    wide = [
+        f"{context.command_path}: {line}"
+        for command, context in ALL
+        for line in help_of(command, context).splitlines()
+        if len(line) > width
+    ]
 
     assert wide == []
 
@@ -85,11 +87,10 @@ def test_help_of_run_is_what_it_was(width: int, monkeypatch: pytest.MonkeyPatch)
     assert help_of(command, context) == (GOLDEN / f"run-{width}.txt").read_text()
 
 
-@pytest.mark.parametrize(("command", "context"), ALL, ids=[context.command_path for _, context in ALL])
-def test_every_command_is_laid_out_by_the_same_code(command: click.Command, context: click.Context) -> None:
+def test_every_command_is_laid_out_by_the_same_code() -> None:
     """A command without cls=Command has no sections, and its examples run over the edge."""
-    del context
-    assert isinstance(command, Command | Group), "use @click.command(cls=Command) of supervisor/cli/help.py"
+    others = [context.command_path for command, context in ALL if not isinstance(command, Command | Group)]
+    assert others == [], "use @click.command(cls=Command) of supervisor/cli/help.py"
 
 
 def test_every_command_stands_in_one_section_of_the_first_page() -> None:
