@@ -29,6 +29,7 @@ class Proxy:
         self._is_hole = False
         self._bytes_per_tick = 0
         self._tick_s = 0.0
+        self._moments_left = 0
         self._stopping = threading.Event()
         self.requests: list[bytes] = []
         self.port = 0
@@ -76,13 +77,32 @@ class Proxy:
 
     def reset(self) -> None:
         """Reset every connection."""
-        for near, far in self._links:
+        links, self._links = self._links, []  # what is no link any more is left alone by its pump, which would send FIN
+        for near, far in links:
             for end in (near, far):
                 with suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    end.shutdown(socket.SHUT_RD)  # wakes its pump, which closes it
+                    end.shutdown(socket.SHUT_RD)  # wakes its pump
                     end.close()
-        self._links.clear()
+
+    def reset_at(self, moment: int) -> None:
+        """Reset every connection once, at the ``moment``-th moment from now, 1 being the next.
+
+        Moments are: a connection is accepted; a piece of either way has come; it was passed on.
+        """
+        self._moments_left = moment
+
+    @property
+    def was_reset(self) -> bool:
+        """Whether the moment of ``reset_at`` came."""
+        return not self._moments_left
+
+    def _passes(self) -> None:
+        """Count a moment."""
+        if self._moments_left:
+            self._moments_left -= 1
+            if not self._moments_left:
+                self.reset()
 
     def half_open(self) -> None:
         """Let the server lose its ends while the clients keep theirs: a host that was switched off and on again."""
@@ -119,15 +139,18 @@ class Proxy:
                 far.close()
                 continue
             self._links.append((near, far))
+            self._passes()
             threading.Thread(target=self._pump, args=(near, far, self._request), daemon=True).start()
             threading.Thread(target=self._pump, args=(far, near, self._reply), daemon=True).start()
 
     def _pump(self, source: socket.socket, sink: socket.socket, carry: Callable[[bytes, socket.socket], None]) -> None:
         with suppress(OSError):
             while piece := source.recv(_PIECE):
+                self._passes()
                 carry(piece, sink)
-        if self._is_hole:
-            return  # nobody hears of the end either
+                self._passes()
+        if self._is_hole or not {(source, sink), (sink, source)} & {*self._links}:
+            return  # nobody hears of the end either, or it was a reset
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -12,13 +12,13 @@ from typing import Any, Self, TypeVar
 
 import hiredis
 import redis.asyncio
-from redis.connection import SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from supervisor.clock import Clock
 from supervisor.settings.models import RedisSettings
 from supervisor.settings.redis_url import split_address
+from supervisor.store.connections import ASYNC_CLASS
 from supervisor.store.link import (
     BLOCK_MARGIN_S,
     DURABLE,
@@ -39,10 +39,6 @@ from supervisor.store.scripts import Call, script
 from supervisor.store.topology import is_master
 
 T = TypeVar("T")
-_ASYNC_CLASS = {
-    SSLConnection: redis.asyncio.SSLConnection,
-    UnixDomainSocketConnection: redis.asyncio.UnixDomainSocketConnection,
-}
 
 
 class AsyncStore:
@@ -83,10 +79,8 @@ class AsyncStore:
         """Return a client of the server at ``url``; see ``Store.connect``."""
         bound = settings.command_timeout_s if timeout_s is None else timeout_s
         kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
-        kind = kwargs.pop("connection_class", None)
         # Every wait is bounded here by asyncio.timeout; a second timer per read would cost and decide nothing.
-        kwargs |= {"socket_timeout": None}
-        kwargs |= {"connection_class": _ASYNC_CLASS[kind]} if kind is not None else {}
+        kwargs |= {"socket_timeout": None, "connection_class": ASYNC_CLASS[kwargs.get("connection_class")]}
         route = route_of(url, settings, name=name, follow=follow, publish=None, clock=clock)
         raw = redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(**kwargs))
         return cls(raw, timeout_s=bound, route=route, durable_ms=wait_ms(settings))
@@ -143,7 +137,8 @@ class AsyncStore:
     async def close(self) -> None:
         """Drop both connections. The client may be used again."""
         for link in (self._call_link, self._block_link):
-            await link.disconnect()
+            with suppress(RedisError, OSError):  # a peer that does not take part in the end of a connection
+                await link.disconnect()
 
     async def _block(self, block_s: float, *parts: str | int) -> Any:
         try:

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 import pytest
+import uvloop
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
@@ -54,11 +55,11 @@ class Blocking:
 
 
 class Clients:
-    """Makes clients of one kind, and closes them with the test."""
+    """Makes clients of one kind, "blocking", "asynchronous" or "uvloop", and closes them with the test."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.runner = asyncio.Runner()
+        self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop if kind == "uvloop" else None)
         self._made: list[Any] = []
 
     def __call__(self, url: str, *, timeout_s: float = 20.0, name: str = "faults:test", **settings: Any) -> Any:

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.server
 BOUND_S = 0.3
 
 
-@pytest.fixture(params=["blocking", "asynchronous"])
+@pytest.fixture(params=["blocking", "asynchronous", "uvloop"])
 def connect(request: pytest.FixtureRequest) -> Iterator[Clients]:
-    """Clients of one kind, then of the other."""
+    """Clients of one kind, then of the others."""
     clients = Clients(request.param)
     yield clients
     clients.close()
