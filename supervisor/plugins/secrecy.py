@@ -32,6 +32,10 @@ class Masker:
             text = text.replace(each, MASK)
         return mask_text(text)
 
+    def finds_in(self, text: str) -> bool:
+        """Return whether ``text`` holds a secret."""
+        return any(each in text for each in self._hidden)
+
     def end_of(self, text: str) -> str:
         """Return what is left of a text whose beginning was cut off: a secret that was cut in two goes with it."""
         return self(text)[len(self._hidden[0]) if self._hidden else 0 :]

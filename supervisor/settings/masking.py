@@ -11,10 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from supervisor.core.url_credentials import MARK, userinfo_of
+
 EMBEDDED = "embedded"
 MASK = "**********"
 REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?:(?P<who>.*)@)?(?P<rest>[^@]*)", re.DOTALL)
+_SCHEME = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*{MARK}")
 _WHO = re.compile(rf"(?P<user>{REFERENCE.pattern}|[A-Za-z0-9_.-]*):(?P<password>.*)", re.DOTALL)
 _QUERY_SECRET = re.compile(r"(?i)(?P<name>[?&](?:password|auth|token)=)[^&]*")
 _SECRET_KEY = re.compile(r"(?i)pass|pwd|secret|token|url|credential|api_?key|auth")
@@ -22,17 +24,22 @@ _SECRET_KEY = re.compile(r"(?i)pass|pwd|secret|token|url|credential|api_?key|aut
 
 def mask_url(text: str) -> str:
     """Return ``text`` without the passwords of any URL in it."""
-    match = _URL.search(text)
-    if match is None:
+    if MARK not in text:
         return text
-    rest = _QUERY_SECRET.sub(rf"\g<name>{MASK}", match["rest"])
-    who = f"{_mask_who(match['who'])}@" if match["who"] is not None else ""
-    return f"{text[: match.start()]}{match['scheme']}://{who}{rest}{text[match.end() :]}"
+    found = userinfo_of(text)
+    if found is None:
+        return _mask_query(text)
+    start, end = found
+    return f"{text[:start]}{_mask_who(text[start:end])}{_mask_query(text[end:])}"
 
 
 def mask_redis_url(text: str) -> str:
     """Return where Redis is without the password; nothing of what is not clearly a URL."""
-    return mask_url(text) if text == EMBEDDED or _URL.fullmatch(text) else MASK
+    return mask_url(text) if text == EMBEDDED or _SCHEME.match(text) else MASK
+
+
+def _mask_query(text: str) -> str:
+    return _QUERY_SECRET.sub(rf"\g<name>{MASK}", text)
 
 
 def _mask_who(who: str) -> str:

@@ -117,7 +117,7 @@ class Recorder:
 
     def _tell(self, series: Series, now_ns: int) -> None:
         EVENTS.labels(reason=series.reason).inc(series.untold)
-        series.note, series.fields = mask_text(series.note)[:NOTE_CHARS_MAX], _plain(series.fields)
+        series.note, series.fields = mask_text(series.note, NOTE_CHARS_MAX)[:NOTE_CHARS_MAX], _plain(series.fields)
         event = tell(series, replica=self.replica, role=self.role, now_ns=now_ns)
         if not series.is_logged:
             _write_line(event)
@@ -188,7 +188,7 @@ def _plain(fields: dict[str, Any]) -> dict[str, Value]:
     """Return at most ``FIELDS_MAX`` of ``fields`` as short plain values, without secrets."""
     found: dict[str, Value] = {}
     for name in list(fields)[:FIELDS_MAX]:
-        value = mask_entry(name, fields[name])
+        value = mask_entry(name, fields[name], chars=VALUE_CHARS_MAX)
         if not (value is None or isinstance(value, bool | int | float)):
             is_list = isinstance(value, list)
             value = (", ".join(map(str, value)) if is_list else str(value))[:VALUE_CHARS_MAX]

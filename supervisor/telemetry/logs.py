@@ -26,8 +26,9 @@ from structlog.contextvars import merge_contextvars
 from supervisor.clock import Clock, SystemClock
 from supervisor.telemetry.lines import FileSink, NoSink, Sink, open_sink
 from supervisor.telemetry.log_rules import NO_RULES, LogRules
-from supervisor.telemetry.masking import mask, mask_entry
+from supervisor.telemetry.masking import TEXT_CHARS_MAX, mask, mask_entry, text_of
 from supervisor.telemetry.render import (
+    FIELD_CHARS_MAX,
     Event,
     Render,
     console_renderer,
@@ -78,13 +79,14 @@ class _Output:
             "role": self.role,
             "pid": os.getpid(),  # asked each time: a copy would be wrong after a fork
         }
-        fields["event"] = mask(fields["event"])
+        chars = TEXT_CHARS_MAX if self.is_console else FIELD_CHARS_MAX
+        fields["event"] = mask(fields["event"], chars=chars)
         exc_info = event.pop("exc_info", None)
         event.pop("stack_info", None)
         if exc_info:
             event.update(self._exception(sys.exc_info() if exc_info is True else exc_info))
         for name, value in event.items():
-            fields[f"{name}_" if name in _RESERVED else name] = mask_entry(name, value, also=also)
+            fields[f"{name}_" if name in _RESERVED else name] = mask_entry(name, value, also=also, chars=chars)
         if self.sink.dropped:
             fields["lines_dropped"] = self.sink.dropped
         if self.sink.problem:
@@ -113,8 +115,8 @@ class _StdlibHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             message = record.getMessage()
-        except (TypeError, ValueError, KeyError):  # a library's bad format string is not worth its caller's life
-            message = f"{record.msg!r} {record.args!r}"
+        except Exception:  # noqa: BLE001 - a library's bad format string or repr is not worth its caller's life
+            message = f"{text_of(record.msg, repr)} {text_of(record.args, repr)}"
         level = max((known for known in LEVELS.values() if known <= record.levelno), default=10)
         structlog.get_logger().log(level, message, logger=record.name, exc_info=record.exc_info)
 

@@ -12,12 +12,16 @@ from typing import Any
 import msgspec
 
 from supervisor.telemetry.lines import LINE_BYTES_MAX
-from supervisor.telemetry.masking import mask_text
+from supervisor.telemetry.masking import mask_text, text_of
+from supervisor.telemetry.tracebacks import end_of_traceback
 
 Event = dict[str, Any]
 Render = Callable[[Event], bytes]
 
 FIELD_CHARS_MAX = 1500
+SUMMARY_CHARS_MAX = 500
+TRACEBACK_CHARS_MAX = 32_000
+MESSAGE_CHARS_MAX = 8_000
 FRAMES_MAX = 12
 _KEPT = ("ts", "level", "event", "cluster", "replica", "role", "pid", "run", "job", "schedule", "attempt")
 _COLUMNS = frozenset({"ts", "level", "event", "cluster", "replica", "role", "pid", "traceback"})
@@ -38,9 +42,6 @@ def _format_second(seconds: int) -> str:
 
 def render_json(event: Event) -> bytes:
     """Return ``event`` as one JSON line of at most PIPE_BUF bytes, so that one write carries it whole."""
-    for name, value in event.items():
-        if isinstance(value, str) and len(value) > FIELD_CHARS_MAX:
-            event[name] = cut(value, FIELD_CHARS_MAX)
     line = _encode(event)
     return line if len(line) <= LINE_BYTES_MAX else _shrink(event)
 
@@ -89,7 +90,10 @@ def exception_fields(exc_info: Any) -> Event:
 def exception_text(exc_info: Any) -> Event:
     """Return an exception as the whole traceback, for a terminal."""
     error = _exception_of(exc_info)
-    return {} if error is None else {"traceback": mask_text("".join(traceback.format_exception(error)).rstrip())}
+    if error is None:
+        return {}
+    rendered = traceback.TracebackException.from_exception(error)
+    return {"traceback": end_of_traceback(rendered, chars=TRACEBACK_CHARS_MAX, piece_chars=MESSAGE_CHARS_MAX).rstrip()}
 
 
 def _exception_of(exc_info: Any) -> BaseException | None:
@@ -99,7 +103,7 @@ def _exception_of(exc_info: Any) -> BaseException | None:
 
 
 def _summary(error: BaseException) -> str:
-    return cut(f"{type(error).__name__}: {error}".removesuffix(": "), 500)
+    return mask_text(f"{type(error).__name__}: {text_of(error)}".removesuffix(": "), SUMMARY_CHARS_MAX)
 
 
 def _frames(trace: TracebackType | None) -> Iterator[str]:

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from types import FrameType
 from typing import Any
 from uuid import uuid4
@@ -57,7 +57,7 @@ class DebugPages:
     async def stacks(self, request: web.Request) -> web.Response:
         """Show every thread and task of this process."""
         log.info("debug_stacks", by=request[ASKER], of="web")
-        return web.Response(text=mask_text("\n".join([*_threads(), *_tasks()])))
+        return web.Response(text="\n".join(map(mask_text, chain(_threads(), _tasks()))))
 
     @needs(Scope.ADMIN)
     async def ask_workers(self, request: web.Request) -> web.Response:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from supervisor.telemetry.masking import mask_text
+from supervisor.telemetry.tracebacks import end_of_traceback
 
 MESSAGE_BYTES_MAX = 1024
 TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one error stays under 4 KiB
@@ -42,7 +43,7 @@ def is_clean_exit(error: BaseException) -> bool:
 
 
 def describe(error: BaseException, *, worker: str, skip_frames: int = 1) -> Failure:
-    """Return what to keep of ``error``; credentials in its text are masked before it is cut.
+    """Return what to keep of ``error``; its text without credentials.
 
     Args:
         error: what the job raised.
@@ -60,9 +61,11 @@ def describe(error: BaseException, *, worker: str, skip_frames: int = 1) -> Fail
         message = message.removeprefix(f"{prefix}: ") if message != prefix else ""
     return Failure(
         type=name,
-        message=_head(mask_text(message), MESSAGE_BYTES_MAX),
+        message=_head(mask_text(message, MESSAGE_BYTES_MAX), MESSAGE_BYTES_MAX),
         worker=worker,
-        traceback=_tail(mask_text("".join(rendered.format())), TRACEBACK_BYTES_MAX),
+        traceback=_tail(
+            end_of_traceback(rendered, chars=TRACEBACK_BYTES_MAX, piece_chars=MESSAGE_BYTES_MAX), TRACEBACK_BYTES_MAX
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from supervisor.store.turn_parts import Child
-from supervisor.telemetry.masking import mask_text
+from supervisor.telemetry.masking import mask_text, text_of
 
 NAMES_MAX = 32
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
@@ -63,7 +63,8 @@ class Leavings:
         if len(self.errors) >= ERRORS_MAX:
             self.errors_more += 1
             return
-        self.errors.append((_short(code, CODE_CHARS_MAX), _short(mask_text(str(message)), MESSAGE_CHARS_MAX)))
+        text = mask_text(text_of(message), MESSAGE_CHARS_MAX)
+        self.errors.append((_short(code, CODE_CHARS_MAX), _short(text, MESSAGE_CHARS_MAX)))
 
     @property
     def note(self) -> str:

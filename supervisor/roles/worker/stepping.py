@@ -24,7 +24,7 @@ from supervisor.core.errors import PayloadTooLargeError, TenureError
 from supervisor.roles.worker.leavings import MESSAGE_CHARS_MAX
 from supervisor.store.scripts import Call
 from supervisor.store.steps import STEP_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, Step, StepCalls
-from supervisor.telemetry.masking import mask_text
+from supervisor.telemetry.masking import mask_text, text_of
 
 NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,100}", re.ASCII)
 UNFINISHED_MS = 30 * 86_400_000
@@ -119,7 +119,8 @@ class Steps:
     def _ended(
         self, name: str, started_ns: int, *, value: Any = None, error: Exception | None = None
     ) -> tuple[Step, bytes]:
-        text = "" if error is None else " ".join(mask_text(f"{type(error).__name__}: {error}").split())
+        said = "" if error is None else mask_text(f"{type(error).__name__}: {text_of(error)}", MESSAGE_CHARS_MAX)
+        text = " ".join(said.split())
         step = Step(
             status="done" if error is None else "failed",
             number=len(self.records) + 1,

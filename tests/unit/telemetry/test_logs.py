@@ -257,3 +257,24 @@ def test_a_readable_exception_is_the_whole_traceback_without_secrets() -> None:
 
     assert "Traceback (most recent call last)" in out.getvalue()
     assert "hunter2" not in out.getvalue()
+
+
+def test_a_value_that_cannot_be_shown_does_not_reach_the_caller_as_an_error() -> None:
+    """Neither as a field, nor as an error that is logged, nor as an argument of a library's record."""
+    out = io.StringIO()
+
+    class Broken(Exception):  # noqa: N818 - a job's own
+        def __repr__(self) -> str:
+            raise RuntimeError("no text")
+
+        __str__ = __repr__
+
+    start(out).info("odd", value=Broken())
+    start(out).error("failed", exc_info=Broken())
+    logging.getLogger("some.library").error("with %s", Broken())
+
+    named = "<Broken that cannot be shown: RuntimeError>"
+    field, error, record = lines(out)
+    assert field["value"] == named
+    assert error["exception"] == f"Broken: {named}"
+    assert record["event"] == "'with %s' <tuple that cannot be shown: RuntimeError>"

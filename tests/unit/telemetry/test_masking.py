@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 from pathlib import Path
 
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from supervisor.telemetry.masking import DEPTH_MAX, ITEMS_MAX, MASK, is_secret_name, mask, mask_entry, mask_text
+from supervisor.telemetry.masking import (
+    DEPTH_MAX,
+    ITEMS_MAX,
+    MASK,
+    hiding,
+    is_secret_name,
+    mask,
+    mask_entry,
+    mask_text,
+)
 
 SECRET = "hunter2secret"
 
@@ -109,3 +119,77 @@ def test_no_password_in_a_url_survives(password: str, host: str) -> None:
     shown = mask_text(f"cannot reach redis://user:{password}#@{host}/0")
 
     assert shown == f"cannot reach redis://***@{host}/0"
+
+
+_PIECES = (
+    "https://", "://", "@", "a.", "f0", "=", "/", ":", ":80", ";", " ", "\n", '"', "'", "<", "&", "password", "token",
+    "auth", "authorization", "bearer ", "basic ", "api_key", "redis://u:p", "x", "é",
+)  # fmt: skip
+
+
+@given(
+    pieces=st.lists(st.sampled_from(_PIECES), min_size=1, max_size=5), end=st.sampled_from(["", "@", "=", '"', " x"])
+)
+def test_masking_takes_time_in_proportion_to_the_text(pieces: list[str], end: str) -> None:
+    """100 KiB of any pattern take some 10 ms; were a rule quadratic, one would take seconds and stop a process."""
+    piece = "".join(pieces)
+    text = piece * (100 * 1024 // len(piece)) + end
+    began_s = time.process_time()
+
+    mask_text(text, len(text))
+
+    assert time.process_time() - began_s < 0.25  # CPU of this process, ten times what the worst pattern needs
+
+
+def test_the_length_of_a_text_beyond_what_is_shown_costs_nothing() -> None:
+    """A dump of 50 MB in an error is cut before it is looked at."""
+    text = "https://host:80/ " * 3_000_000
+    began_s = time.process_time()
+
+    shown = mask_text(text, 1000)
+
+    assert time.process_time() - began_s < 0.25
+    assert shown == f"{text[:1000]}…(+{len(text) - 1000})"
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["redis://user:{}@host", "https://{}@host/x", "https://u:x/{}@host", "password={} x", "token='{} x'", 'pwd="{}" x',
+     "Authorization: Bearer {} x", "authorization='{}'", "sent bearer {} x", "said {} x"],
+)  # fmt: skip
+@pytest.mark.parametrize("length", [8, 40, 5000])
+def test_a_secret_that_the_cut_divides_is_not_shown_in_part(form: str, length: int) -> None:
+    """At every offset around the cut, and also where its end lies beyond all that is looked at."""
+    secret = "".join(f"{number:04x}" for number in range(40960, 40960 + length // 4))
+    text = form.format(secret)
+    hidden = (secret,) if form.startswith("said") else ()
+    begin = text.index(secret)
+    with hiding(hidden):
+        for shown_of_it in (*range(-12, min(length, 64) + 12), length - 1, length, length + 3):
+            before = max(0, 100 - begin - shown_of_it)
+            shown = mask_text("-" * (before - 1) + " " + text + " more" * 2000, 100)
+            assert secret[:4] not in shown, shown_of_it
+
+
+def test_nothing_but_the_secret_is_lost_at_the_cut() -> None:
+    """A URL without a password stays readable although the cut divides it."""
+    for url in ("https://host/", "https://host:8080/"):
+        text = url + "path/" * 2000
+        assert mask_text(text, 100) == f"{text[:100]}…(+{len(text) - 100})"
+
+
+def test_a_value_whose_text_cannot_be_made_is_named() -> None:
+    """An object of an ORM that is detached raises in its repr; to log it must not end the run."""
+
+    class Detached:
+        def __repr__(self) -> str:
+            raise RuntimeError("no session")
+
+        def __hash__(self) -> int:
+            return 1
+
+    named = "<Detached that cannot be shown: RuntimeError>"
+    assert mask(Detached()) == named
+    assert mask({"row": Detached(), "n": 1}) == {"row": named, "n": 1}
+    assert mask([Detached(), 2]) == [named, 2]
+    assert mask({Detached(): 1}) == "<dict that cannot be shown: RuntimeError>"

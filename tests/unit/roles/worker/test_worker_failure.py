@@ -43,6 +43,7 @@ def test_a_huge_message_is_cut(text: str) -> None:
     assert len(found.message.encode("utf-8", "replace")) <= MESSAGE_BYTES_MAX
     assert len(found.note) <= NOTE_CHARS_MAX
     assert len(found.traceback.encode("utf-8", "replace")) <= 4096
+    assert "in job" in found.traceback  # a long message leaves room for the place
 
 
 def test_a_deep_recursion_is_cut_to_its_end() -> None:
