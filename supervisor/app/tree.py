@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from supervisor.app.endpoint import EMBEDDED
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet import place as cloudforet
 from supervisor.core.board import Board
@@ -30,9 +31,6 @@ from supervisor.settings.profiles import policies_of
 from supervisor.telemetry import events, logs, metrics
 from supervisor.telemetry.lines import FileSink, open_log_file, take_stderr
 from supervisor.telemetry.log_rules import LogRules
-
-EMBEDDED = "embedded"
-
 
 SCHEDULER_HANG_S = 2.0
 

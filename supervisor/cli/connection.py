@@ -52,7 +52,7 @@ def connected(settings: Settings) -> Iterator[Connection]:
     Raises:
         StoreUnavailableError: nobody answers; for the embedded server the message says that no tree runs here.
     """
-    from supervisor.app import embedded_server, resolve_redis_url
+    from supervisor.app.endpoint import embedded_server, resolve_redis_url
 
     if embedded_server(settings) is not None and not embedded_server_is_up(settings):
         raise StoreUnavailableError(
@@ -68,7 +68,7 @@ def connected(settings: Settings) -> Iterator[Connection]:
 
 def embedded_server_is_up(settings: Settings) -> bool:
     """Return whether the embedded server of the data directory answers."""
-    from supervisor.app import embedded_server
+    from supervisor.app.endpoint import embedded_server
 
     server = embedded_server(settings)
     try:

@@ -142,7 +142,7 @@ def _jobs(modules: tuple[str, ...]) -> Finding:
 
 
 def _redis(settings: Settings) -> Iterator[Finding]:
-    from supervisor.app import embedded_server
+    from supervisor.app.endpoint import embedded_server
     from supervisor.cli.connection import connected, embedded_server_is_up
     from supervisor.clock import SystemClock
     from supervisor.store.preflight import check

@@ -74,7 +74,7 @@ def job_list(*, output: str, load_settings: LoadSettings) -> None:
     Example:
       tenure job list --config config/demo
     """
-    from supervisor.app import prepare_jobs
+    from supervisor.app.jobs import prepare_jobs
     from supervisor.core.registry import registry
 
     prepare_jobs(load_settings())
@@ -111,7 +111,7 @@ def job_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
     Example:
       tenure job show identity.token_cleanup -o json
     """
-    from supervisor.app import prepare_jobs
+    from supervisor.app.jobs import prepare_jobs
     from supervisor.core.job_schema import arguments_schema
     from supervisor.core.registry import registry
 

@@ -91,9 +91,9 @@ def run(
 
         write_config(loaded.settings, write_config_to)
         return
-    from supervisor import app
+    from supervisor.app import replica
 
-    _leave(app.run(loaded, lambda: load_settings(flags=flags, with_jobs=True, is_strict=False)))
+    _leave(replica.run(loaded, lambda: load_settings(flags=flags, with_jobs=True, is_strict=False)))
 
 
 def _register(plugins: Iterable[str]) -> None:

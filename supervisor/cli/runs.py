@@ -205,7 +205,7 @@ def put_run(
     load_settings: LoadSettings, job_name: str, arguments: Sequence[str], **options: Unpack[EnqueueOptions]
 ) -> None:
     """Put one run of a job into its queue, as the configuration says, and print its id."""
-    from supervisor.app import prepare_jobs
+    from supervisor.app.jobs import prepare_jobs
     from supervisor.store.producer import Producer
 
     loaded = load_settings()

@@ -155,7 +155,7 @@ def claim_slot(name: str) -> bool:
 def forget() -> None:
     """Count in memory again, from zero: for tests, and for a process that leaves the tree."""
     FILES.drop()
-    _store.directory = None
+    _store.directory = _store.files = None
     _rebind(values.MutexValue)
 
 

@@ -66,7 +66,9 @@ def test_a_run_is_shown_with_its_steps(world: World, invoke: Invoke) -> None:
 
 def test_job_run_enqueues_as_enqueue_does(world: World, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two words for one thing: a run of either is the same but for its id and time."""
-    monkeypatch.setattr("supervisor.app.registry", Registry())  # this process may have imported jobs for other tests
+    monkeypatch.setattr(
+        "supervisor.app.jobs.registry", Registry()
+    )  # this process may have imported jobs for other tests
     for run_id, words in {
         "one": ("job", "run", "mail.send", "--param", "to=kim", "--queue", "default", "--id", "one"),
         "two": ("enqueue", "mail.send", "to=kim", "--queue", "default", "--id", "two"),

@@ -1,0 +1,46 @@
+"""Jobs, plugins and schedules of a configuration, imported and checked before anything starts."""
+
+from __future__ import annotations
+
+import threading
+
+from supervisor.core.errors import ConfigError, Problem
+from supervisor.core.model import ScheduleDef
+from supervisor.core.registry import registry
+from supervisor.plugins import registry as plugins
+from supervisor.process.linux import thread_count
+from supervisor.settings.complete import complete, import_jobs
+from supervisor.settings.loader import Loaded
+from supervisor.settings.web_check import web_problems
+
+
+def prepare_jobs(loaded: Loaded) -> tuple[ScheduleDef, ...]:
+    """Import the configured jobs and return the schedules that run them.
+
+    Raises:
+        ConfigError: with every problem of jobs and schedules.
+    """
+    problems = [*import_jobs(loaded.settings.jobs, loaded.origins), *web_problems(loaded)]
+    if problems:
+        raise ConfigError(problems)
+    plugins.prepare(loaded.settings, loaded.origins)
+    definitions = complete(loaded, registry)
+    plugins.check_schedules(definitions, loaded)
+    return definitions
+
+
+def prepare_to_fork(loaded: Loaded) -> tuple[ScheduleDef, ...]:
+    """Do what ``prepare_jobs`` does, for a process that forks others.
+
+    Raises:
+        ConfigError: also when threads run, which whatever was imported must have started.
+    """
+    definitions = prepare_jobs(loaded)
+    if (count := thread_count() - 1) > 0:
+        # Python may not know one that a library or _thread started; a fork copies its locks all the same.
+        names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+        which = ", ".join(names[:5]) or "unnamed"
+        message = f"importing the modules under jobs and of hooks started {count} thread(s): {which}"
+        remedy = "a process with threads cannot be forked safely; start them when a job first runs"
+        raise ConfigError([Problem(loaded.origin("jobs"), "jobs", message, remedy)])
+    return definitions

@@ -1,0 +1,172 @@
+"""Start of one replica: settings in, a running tree out. Knows every concrete class, with app/tree.py.
+
+Each step at start is done before anything of the next exists, so that a refusal leaves nothing half started:
+import jobs, complete the schedules, make the data directory, bind HTTP, check Redis in a throw-away child, fork.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from supervisor.app.announcing import announce, limit_metrics, warn_of_old_names
+from supervisor.app.endpoint import embedded_server, resolve_redis_url
+from supervisor.app.jobs import prepare_to_fork
+from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_names, specs
+from supervisor.clock import SystemClock
+from supervisor.core.board import Header
+from supervisor.core.errors import (
+    EXIT_CONFIG,
+    EXIT_OK,
+)
+from supervisor.core.model import ScheduleDef
+from supervisor.core.reload import Ending, Plan
+from supervisor.process import nameplate
+from supervisor.process.listening import bind
+from supervisor.process.nameplate import NameplateHolder
+from supervisor.process.parent import Limits, Parent
+from supervisor.process.reloading import CHECK_NS, CHECK_NS_PER_SCHEDULE, Reloading
+from supervisor.process.scoreboard import allocate
+from supervisor.process.systemd import Notifier
+from supervisor.process.throwaway import run_in_child
+from supervisor.roles.preload import preload
+from supervisor.settings.deprecations import Notice
+from supervisor.settings.handover import Handover
+from supervisor.settings.loader import Loaded
+from supervisor.settings.models import Settings
+from supervisor.settings.reload_check import ConfigCheck
+from supervisor.store.preflight import report
+from supervisor.telemetry import event_table, events, logs, metrics
+from supervisor.telemetry.lines import open_log_file
+from supervisor.telemetry.log_rules import LogRules
+from supervisor.version import __version__
+
+PREFLIGHT_TIMEOUT_S = 15.0
+
+
+def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
+    """Run this replica until it is told to stop, and return the exit code.
+
+    Args:
+        loaded: the configuration.
+        load: reads it again, for a reload; raises ConfigError. None: it never changes.
+
+    Raises:
+        ConfigError: jobs or schedules do not fit, or Redis refuses to serve (exit 78).
+        CannotBindError: the HTTP address is taken (exit 69).
+        CannotCreateError: the data directory cannot be made or written, or no server can be embedded (exit 73).
+    """
+    settings = loaded.settings
+    replica = _replica_id(settings)
+    board_header: list[Header] = []  # once there is a board
+    file = open_log_file(settings.log.file, lambda: board_header[0].log_reopens if board_header else 0)
+    configure_logs(settings, replica, role="supervisor", file=file)
+    definitions = prepare_to_fork(loaded)
+    server = embedded_server(settings)
+    if server is not None:
+        server.prepare()
+    place, lock = nameplate.claim(Path(settings.data_dir), metrics.prepare)
+    redis_url = resolve_redis_url(settings)
+    listener = _listen(settings)
+    if server is None:
+        _preflight(loaded, redis_url)
+    limit_metrics(loaded)
+    names = slot_names(settings)
+    announce(loaded, definitions, names, _log)
+    tree = Tree(
+        settings=settings,
+        definitions=definitions,
+        replica=replica,
+        redis_url=redis_url,
+        server=server,
+        listener=listener,
+        names=names,
+        board=allocate(slots=len(names), inflight=inflight_entries(settings)),
+        handover=Handover(),
+        mailbox=events.Mailbox(),
+    )
+    events.attach(tree.mailbox.write_fd, replica=replica, role="supervisor")
+    board_header.append(tree.board.header)
+    holder = NameplateHolder(place, replica=replica, cluster=settings.cluster, version=__version__, log=_log)
+    holder.publish(Ending())
+    code = _parent(tree, load or (lambda: loaded), holder.publish, told=loaded.notices).run()
+    holder.ended(code)
+    os.close(lock)
+    return code
+
+
+def _parent(
+    tree: Tree, load: Callable[[], Loaded], publish: Callable[[Ending], None], *, told: Sequence[Notice]
+) -> Parent:
+    def prepare(loaded: Loaded) -> tuple[ScheduleDef, ...]:
+        warn_of_old_names(loaded, _log, told=told)  # those that this reload brought
+        return prepare_to_fork(loaded)
+
+    slots = specs(tree)
+    assert tuple(slot.name for slot in slots) == tree.names
+    preload()
+    supervision = tree.settings.supervision
+    notify = Notifier.from_environment(os.environ, pid=os.getpid())
+    reloading = Reloading(
+        ConfigCheck(
+            settings=tree.settings,
+            definitions=tree.definitions,
+            runs_at_once_max=inflight_entries(tree.settings) - 1,
+            handover=tree.handover,
+            load=load,
+            prepare=prepare,
+        ),
+        tree.board.header,
+        SystemClock(),
+        notify=notify,
+        log=_log,
+        follow=_follow,
+        publish=publish,
+        check_ns=CHECK_NS + len(tree.definitions) * CHECK_NS_PER_SCHEDULE,
+    )
+    return Parent(
+        slots,
+        tree.board,
+        SystemClock(),
+        limits=Limits(grace_s=supervision.grace_s, backoff_max_s=supervision.backoff_max_s),
+        notify=notify,
+        log=_log,
+        reloading=reloading,
+        processes={name: pool.processes for name, pool in tree.settings.workers.items()},
+    )
+
+
+def _follow(plan: Plan) -> None:
+    rules = LogRules.of(mask=plan.log_mask, exclude=plan.log_exclude)
+    logs.retune(level=plan.log_level, format=plan.log_format, rules=rules)
+
+
+def _replica_id(settings: Settings) -> str:
+    name = settings.replica or re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:50].lstrip("-._") or "replica"
+    return f"{name}.{secrets.token_hex(3)}"
+
+
+def _listen(settings: Settings) -> socket.socket:
+    listener = bind(settings.web.host, settings.web.port)
+    _log("http_listening", address=f"{settings.web.host}:{listener.getsockname()[1]}")
+    return listener
+
+
+def _preflight(loaded: Loaded, redis_url: str) -> None:
+    """Ask Redis, in a child, whether it can serve; a Redis that is down is no reason not to start."""
+    code = run_in_child(lambda: report(redis_url, loaded.settings, loaded.origin), timeout_s=PREFLIGHT_TIMEOUT_S)
+    if code == EXIT_CONFIG:
+        raise SystemExit(EXIT_CONFIG)  # the child has said why
+    if code != EXIT_OK:
+        _log("redis_not_ready", level="warning", consequence="starting unready; the children retry")
+
+
+def _log(event: str, /, *, level: str = "info", **fields: object) -> None:
+    getattr(structlog.get_logger(), level)(event, **fields)
+    event_table.tell(event, fields, level=level)
