@@ -1,8 +1,9 @@
 """What an edit of a schedule means, and which differences there are between what is wanted and what is stored.
 
-A change of timing counts from now. One exception: a nominal time that has passed but still
-waits for its jitter, and that the new timing has too, is fired once (temporalio/temporal#4866:
-a run was lost whenever an edit fell between the two).
+A change of timing counts from now. Two exceptions: what is owed stays owed where old and new timing
+name the same times since the watermark, as after another spelling (``0 * * * *`` to ``@hourly``); and a
+nominal time that has passed but still waits for its jitter, and that the new timing has too, is fired
+once (temporalio/temporal#4866: a run was lost whenever an edit fell between the two).
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from supervisor.core.errors import TenureError
 from supervisor.core.jitter import fire_at_ms
 from supervisor.core.model import ScheduleDef
 from supervisor.core.triggers import trigger_of
+
+OWED_MAX = 1000
+"""More nominal times since the watermark are not compared: the new timing then counts from now."""
 
 
 class Difference(StrEnum):
@@ -39,10 +43,10 @@ class FieldChange:
 
 
 def kept_mark_ms(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int, now_ms: int) -> int | None:
-    """Return the watermark that keeps the nominal time which waits for its jitter; None when there is none to keep.
+    """Return the watermark that keeps what is owed under both timings; None when there is nothing to keep.
 
-    None too when the new timing has another nominal time between that one and now: keeping the first
-    would make the second due in retrospect.
+    Either all since the watermark, or the one that waits for its jitter. That one only if the new timing has no
+    other between it and now: keeping the first would make the second due in retrospect.
 
     Args:
         old: the stored definition.
@@ -50,12 +54,15 @@ def kept_mark_ms(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int, now_ms: in
         mark_ms: the watermark.
         now_ms: when the change is made.
     """
-    if not old.jitter_ms:
-        return None
     try:
         before, after = trigger_of(old), trigger_of(new)
         nominal = before.next_ms(mark_ms)
         if nominal is None or nominal > now_ms:
+            return None
+        owed = list(before.nominals(mark_ms, now_ms, OWED_MAX + 1))
+        if len(owed) <= OWED_MAX and owed == list(after.nominals(mark_ms, now_ms, OWED_MAX + 1)):
+            return mark_ms
+        if not old.jitter_ms:
             return None
         is_waiting = fire_at_ms(old, nominal, before.next_ms(nominal)) > now_ms
         is_kept = after.latest_ms(nominal - 1, nominal) == nominal and after.latest_ms(nominal, now_ms) is None

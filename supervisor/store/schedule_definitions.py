@@ -65,7 +65,7 @@ class Change:
     definition: ScheduleDef
     expected_revision: int | None = None  # dynamic only: else CONFLICT; 0: it must not exist; None: any
     seen_revision: int = 0  # the revision that ``kept_mark_ms`` was computed from
-    kept_mark_ms: int | None = None  # lets a change of timing keep the nominal time that waits for its jitter
+    kept_mark_ms: int | None = None  # lets a change of timing keep what is owed under both
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 Guarantees
     One question to Redis for each call of ``work``. A set that is in place costs one question.
+    ``is_outdated`` names what this set is about to change or remove, from the first question of a term on:
+    what was edited while nobody led does not fire once more as it was.
     Nothing is changed before every stored schedule was compared, so that a clash with a dynamic
     one refuses the whole set. Only what differs is written. The set counts as applied when its
     last page is in: a crash in between leaves the rest to the next term, which compares anew.
@@ -9,7 +11,8 @@ Guarantees
     replica holds those, it brings in its own within a minute, also in the same term.
 
 Does not guarantee
-    That a schedule fires by its new definition before its page was written.
+    That a schedule fires while its page waits to be written, or that a set that came while its replica led is
+    compared before what was read under the former one fires.
 
 A configuration without schedules declares nothing, unless that is allowed by name: a replica
 with an empty file would otherwise silence all others.
@@ -33,7 +36,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.schedule_diff import kept_mark_ms
 from supervisor.roles.steps import Ask, Report, Steps
 from supervisor.settings.complete import schedules_digest
-from supervisor.store.codec import pack_definition
+from supervisor.store.codec import pack_definition, unpack_definition
 from supervisor.store.keys import Keys
 from supervisor.store.schedule_definitions import (
     BATCH_MAX,
@@ -106,7 +109,7 @@ class Declaring:
         self._lease_ms = lease_ms
         self._clock = clock
         self._report = report
-        self._ids = frozenset(each.id for each in definitions)
+        self._places = {each.id: place for place, each in enumerate(definitions)}
         self._is_idle = not definitions and not allow_empty
         self._digest = "" if self._is_idle else schedules_digest(definitions)
         self._round = _Round(nonce="")
@@ -114,6 +117,17 @@ class Declaring:
         self._refused: tuple[str, ...] = ()  # the clashes that were told
         self._again_ns: int | None = None  # when the whole is asked for again; None: it is in place
         self._older_nonce = ""  # the term in which it was told that a newer set rules
+
+    def is_asked(self, term: Term) -> bool:
+        """Return whether Redis was asked under ``term`` if this set is in place."""
+        return self._is_idle or self._round.nonce == term.nonce
+
+    def is_outdated(self, schedule: str, body: bytes) -> bool:
+        """Return whether this set is about to change the static ``schedule``, stored as ``body``, or to remove it."""
+        if self._is_idle or self._round.phase is Phase.DONE:
+            return False
+        place = self._places.get(schedule)
+        return place is None or body != pack_definition(_settled(self._definitions[place], body, 0))
 
     def is_done(self, term: Term) -> bool:
         """Return whether nothing is left to do under ``term``, for now."""
@@ -155,7 +169,7 @@ class Declaring:
         now.revision = begin.revision
         if begin.code is BeginCode.NEEDED:
             now.phase = Phase.COMPARE
-            now.missing = {each.id: place for place, each in enumerate(self._definitions)}
+            now.missing = dict(self._places)
         else:
             is_applied = begin.code is BeginCode.APPLIED
             now.phase, self._refused = Phase.DONE, ()
@@ -181,13 +195,13 @@ class Declaring:
         now = self._round
         place = now.missing.pop(record.id, None)
         if place is None:
-            if not record.is_dynamic and record.id not in self._ids:
+            if not record.is_dynamic and record.id not in self._places:
                 now.surplus.append(record.id)
             return
         if record.is_dynamic:
             now.clashes.append(record.id)
             return
-        definition = _settled(self._definitions[place], record, now_ms)
+        definition = _settled(self._definitions[place], record.body, now_ms)
         if record.body == pack_definition(definition):
             return
         kept = _kept_mark_ms(record, definition, now_ms)
@@ -266,12 +280,12 @@ _PHASES: dict[Phase, Any] = {
 }
 
 
-def _settled(declared: ScheduleDef, record: Record, now_ms: int) -> ScheduleDef:
+def _settled(declared: ScheduleDef, body: bytes, now_ms: int) -> ScheduleDef:
     """Return ``declared`` with what Redis knows of when it was first seen; most do not depend on that."""
     if declared.anchor not in ANCHORS:
         return declared
     try:
-        stored: ScheduleDef | None = record.definition()
+        stored: ScheduleDef | None = unpack_definition(body)
     except msgspec.DecodeError:
         stored = None
     return settled(declared, stored, now_ms)

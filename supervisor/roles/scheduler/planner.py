@@ -5,6 +5,7 @@ Guarantees
     it, so that Redis can refuse what a pause made late.
     A batch whose answer was lost is sent again unchanged; Redis' watermarks make that safe.
     What is on time goes before everything else: late runs, backfills, bringing in a configuration.
+    What this replica's configuration is about to change or remove is not fired as it was.
     Losing the term idles it in place. It ends only when the tree stops, after its batch.
 
 Does not guarantee
@@ -78,7 +79,12 @@ class Scheduler:
         self._asking = Asking(
             board=board, clock=clock, is_stopping=is_stopping, report=report, rng=rng, idle_ns=self.idle_ns
         )
-        self._reading = Reading(schedules, self._asking, reconcile_ns=self.reconcile_ns)
+        self._reading = Reading(
+            schedules,
+            self._asking,
+            reconcile_ns=self.reconcile_ns,
+            is_outdated=lambda schedule, body: self._declaring.is_outdated(schedule, body),  # noqa: PLW0108 - replaced
+        )
         self._firing = Firing(schedules, self._asking, self._reading, moment=self._moment)
         self._refused: Term | None = None
         self._allow_empty = allow_empty
@@ -146,6 +152,9 @@ class Scheduler:
     def _work(self, term: Term) -> Steps[bool]:
         """Do the most urgent thing there is; False when there is none."""
         self._notice_loss()
+        if not self._declaring.is_asked(term):
+            yield from self._bring_in(term)
+            return True
         moment = self._moment()
         self._firing.end_hold(moment)
         batch = self._firing.due(moment)
@@ -183,8 +192,10 @@ class Scheduler:
                 yield from self._reading.seed(term, self._defined)
                 self._seeded = loss
             self._report("term_served", epoch=term.epoch)
-        if self._declaring.is_done(term):
-            return False
+        return not self._declaring.is_done(term) and (yield from self._bring_in(term))
+
+    def _bring_in(self, term: Term) -> Steps[bool]:
+        """Ask one question about this replica's configuration; False while Redis does not answer."""
         is_more: bool = yield from self._declaring.work(term)
         if self._declaring.is_done(term):
             self._reading.expect()

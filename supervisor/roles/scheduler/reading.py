@@ -4,6 +4,7 @@ Guarantees
     Whatever is in the plan of Redis comes into the window before it is due, whoever put it there and
     however the news of it was lost: what was asked for or forgotten is looked for every ``reconcile_ns``.
     A definition that cannot be used is told once for each revision, and left; the others go on.
+    One that is about to be changed or removed is kept back until that is done.
 
 Does not guarantee
     That one reading sees everything: it goes by pages, what is on time first.
@@ -11,7 +12,7 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from supervisor.core.board import Term
 from supervisor.core.errors import TenureError
@@ -41,8 +42,11 @@ NEVER_MS = 1 << 62
 class Reading:
     """What was read in this term."""
 
-    def __init__(self, schedules: Schedules, asking: Asking, *, reconcile_ns: int) -> None:
+    def __init__(
+        self, schedules: Schedules, asking: Asking, *, reconcile_ns: int, is_outdated: Callable[[str, bytes], bool]
+    ) -> None:
         self._schedules = schedules
+        self._is_outdated = is_outdated
         self._asking = asking
         self._reconcile_ns = reconcile_ns
         self._marks: dict[str, int] = {}  # what this process decided; outlives the term
@@ -63,6 +67,7 @@ class Reading:
         self._covered = (0, "")  # up to where the window holds everything
         self._is_asked = self._is_late_left = True
         self._again: dict[str, None] = {}
+        self._kept_back: dict[str, int] = {}  # schedule to the revision that is about to be changed or removed
         self._looks = Plan()  # schedules to read again at a time at which nothing is due
         self._read_at_ms = 0
         self._reconcile_at_ns = self._asking.clock.elapsed_ns() + self._reconcile_ns
@@ -93,8 +98,10 @@ class Reading:
                 self._marks.pop(fields.get("schedule", ""), None)
 
     def expect(self) -> None:
-        """Something changed, of which no message may come."""
-        self._is_asked = True
+        """A configuration was brought in, or need not be: what was kept back is read again."""
+        self._is_asked = self._is_late_left = True
+        self._again |= dict.fromkeys(self._kept_back)
+        self._kept_back.clear()
 
     def again(self, schedule: str) -> None:
         """Read ``schedule`` again."""
@@ -232,6 +239,7 @@ class Reading:
             if each.revision is not None
             and self._catalogue.get(each.schedule, each.revision) is None
             and not self._catalogue.is_refused(each.schedule, each.revision)
+            and self._kept_back.get(each.schedule) != each.revision
         }
         names = list(unknown)
         for start in range(0, len(names), PAGE):
@@ -241,7 +249,11 @@ class Reading:
                 if found is None:
                     self._catalogue.forget(name)
                     continue
-                reason = self._catalogue.learn(name, *found, is_dynamic=unknown[name])
+                revision, body = found
+                if not unknown[name] and self._is_outdated(name, body):
+                    self._kept_back[name] = revision
+                    continue
+                reason = self._catalogue.learn(name, revision, body, is_dynamic=unknown[name])
                 if reason is not None:
                     self._asking.report("schedule_invalid", schedule=name, reason=reason)
 
@@ -249,16 +261,22 @@ class Reading:
         """Answer each of ``seen``: plan it, take it into the window, or both; return what begins at once."""
         begin: list[FireItem] = []
         plans: list[tuple[PlanItem, Evaluation]] = []
+        has_moved = False
         for each in seen:
             evaluation = self._evaluate(each, moment)
             if evaluation is None:
+                self.window.drop(each.schedule)
                 continue
+            has_moved = has_moved or evaluation.plan is not None or evaluation.ready is not None
             begin += evaluation.begin
             if evaluation.plan is not None:
                 self.window.drop(each.schedule)
                 plans.append((evaluation.plan, evaluation))
             else:
                 self._take(each, each.score, evaluation.ready, moment)
+        if seen and not has_moved:  # the next page would hold the same
+            self._is_asked = False
+            self._is_late_left = self._is_late_left and self.window.behind > 0
         for start in range(0, len(plans), FIRE_BATCH_MAX):
             yield from self._plan(term, plans[start : start + FIRE_BATCH_MAX], moment)
         return begin
@@ -268,6 +286,8 @@ class Reading:
             return Evaluation(PlanItem(seen, None))  # nothing defines it: out of the plan
         known = self._catalogue.get(seen.schedule, seen.revision)
         if known is None:
+            if self._kept_back.get(seen.schedule) == seen.revision:
+                return None
             if not self._catalogue.is_refused(seen.schedule, seen.revision):
                 self.again(seen.schedule)  # it changed between two questions
                 return None

@@ -111,6 +111,34 @@ def test_a_removed_schedule_fires_no_more_and_comes_back_without_a_past(desk: An
     assert here.show("gone").record.revision == 2
 
 
+HARMFUL = {"job": "demo", "every": "10m", "missed": "all"}
+
+
+@pytest.mark.parametrize(
+    ("edited", "ran"),
+    [
+        ({}, []),
+        ({"bad": HARMFUL | {"paused": True}}, []),
+        ({"bad": HARMFUL | {"every": "7m"}}, []),
+        ({"bad": HARMFUL | {"max_catchup": 1}}, ["bad@1200000"]),
+        ({"bad": HARMFUL}, ["bad@600000", "bad@1200000"]),
+        ({"bad": HARMFUL | {"cron": "*/10 * * * *", "every": None}}, ["bad@600000", "bad@1200000"]),
+        ({"good": HARMFUL | {"renamed_from": "bad"}}, ["good@600000", "good@1200000"]),
+    ],
+    ids=["removed", "paused", "retimed", "another field", "unchanged", "spelled otherwise", "renamed"],
+)
+def test_what_was_edited_while_nobody_led_is_not_run_as_it_was(desk: Any, edited: Any, ran: list[str]) -> None:
+    """A job does harm: everything is stopped, it is taken out or corrected, everything is started again."""
+    here = desk(bad=HARMFUL | {"overlap": "allow"}, other=EVERY_10S)
+    here.cluster.kill("r1")
+    here.cluster.advance("21m")
+    here.reload(other=EVERY_10S, **{name: entry | {"overlap": "allow"} for name, entry in edited.items()})
+
+    begin_ms = round(datetime.fromisoformat(START).timestamp() * 1000)
+    found = [f"{fired.schedule}@{round(fired.nominal.timestamp() * 1000) - begin_ms}" for fired in here.cluster.fired()]
+    assert [each for each in found if not each.startswith("other")] == ran
+
+
 def test_a_renamed_schedule_misses_nothing(desk: Any) -> None:
     """What was due around the rename runs under the new name."""
     here = desk(old={**EVERY_10S, "missed": "all"})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.jitter import fire_at_ms
-from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.model import Kind, ScheduleDef, Template, When
 from supervisor.core.schedule_diff import FieldChange, field_changes, kept_mark_ms
 
 HOUR = 3_600_000
@@ -31,8 +31,10 @@ def kept(new: ScheduleDef, *, now_ms: int = BEFORE_FIRE, mark_ms: int = NOMINAL 
 def test_the_due_time_that_waits_for_its_jitter_is_kept() -> None:
     """Temporal #4866: an edit between the due time and its fire lost the run."""
     assert FIRE > NOMINAL + 1000, "the id must have an offset for this test"
-    assert kept(make(end_at_ms=NOMINAL + 10**10)) == NOMINAL - 1
-    assert kept(make(jitter_ms=0, end_at_ms=NOMINAL + 10**10)) == NOMINAL - 1
+    one_more = (When(at_ms=NOMINAL - 1000),)  # older, and of the new timing only: it is not made up for
+    assert kept(make(when=one_more)) == NOMINAL - 1
+    assert kept(make(when=one_more, jitter_ms=0)) == NOMINAL - 1
+    assert kept(make(end_at_ms=NOMINAL + 10**10)) == NOMINAL - HOUR
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_the_due_time_that_waits_for_its_jitter_is_kept() -> None:
         (make(phase_ms=7), BEFORE_FIRE, NOMINAL - HOUR),  # the new timing does not have it
         (make(every_ms=HOUR * 7), BEFORE_FIRE, NOMINAL - HOUR),
         (make(phase_ms=0), NOMINAL - 1, NOMINAL - HOUR),  # it is not due yet: the new timing brings it by itself
-        (make(phase_ms=0), FIRE, NOMINAL - HOUR),  # its fire has passed: nothing is made up for
+        (make(when=(When(at_ms=NOMINAL - 1000),)), FIRE, NOMINAL - HOUR),  # its fire has passed: nothing is made up for
         (make(phase_ms=0), BEFORE_FIRE, NOMINAL),  # it was decided
         (make(every_ms=1), BEFORE_FIRE, NOMINAL - HOUR),  # another one lies between it and now
         (make(every_ms=None, cron="61 * * * *"), BEFORE_FIRE, NOMINAL - HOUR),  # nothing that could be due
@@ -52,10 +54,22 @@ def test_otherwise_the_new_timing_counts_from_now(new: ScheduleDef, now_ms: int,
     assert kept(new, now_ms=now_ms, mark_ms=mark_ms) is None
 
 
-def test_without_jitter_nothing_waits() -> None:
-    """What was due has been fired, or is an outage's."""
-    old = make(jitter_ms=0)
-    assert kept_mark_ms(old, make(end_at_ms=1), mark_ms=NOMINAL - HOUR, now_ms=NOMINAL + 1) is None
+def test_another_spelling_of_the_same_times_keeps_what_is_owed() -> None:
+    """Nobody led while an hourly job was due, and the next deploy says @hourly: it still runs."""
+    old, mark_ms, now_ms = make(jitter_ms=0), NOMINAL - 3 * HOUR, NOMINAL + 1
+
+    def kept_by(**timing: Any) -> int | None:
+        return kept_mark_ms(old, make(jitter_ms=0, every_ms=None, **timing), mark_ms=mark_ms, now_ms=now_ms)
+
+    assert kept_by(cron="@hourly") == kept_by(cron="0 * * * *", timezone="Europe/Berlin") == mark_ms
+    assert kept_by(cron="30 * * * *") is kept_by(cron="0 */2 * * *") is kept_by(at_ms=now_ms + 1) is None
+
+
+def test_more_than_can_be_compared_is_not_kept() -> None:
+    """A tenth of a second over a day would be 864,000 times, for each schedule of a deploy."""
+    old, new = make(jitter_ms=0, every_ms=100), make(jitter_ms=0, every_ms=100, end_at_ms=10**15)
+    assert kept_mark_ms(old, new, mark_ms=NOMINAL, now_ms=NOMINAL + 100_000) == NOMINAL
+    assert kept_mark_ms(old, new, mark_ms=NOMINAL, now_ms=NOMINAL + 100_100) is None
 
 
 def test_differences_name_the_field_down_to_an_argument() -> None:

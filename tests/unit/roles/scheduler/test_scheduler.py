@@ -10,7 +10,6 @@ from supervisor.core.lease import MS
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.roles.steps import Ask, Sleep, Watch
 from supervisor.store.codec import pack_definition
-from supervisor.store.schedule_definitions import Begin, BeginCode
 from supervisor.store.schedule_items import FireCode, PlanCode
 from tests.unit.roles.scheduler.questioned import SOON, START_MS, TERM, TICK, Bench, S, serving
 
@@ -23,7 +22,7 @@ def test_without_a_trusted_term_nothing_is_sent() -> None:
     bench.board.publish_term(TERM)
     bench.answer()
 
-    assert bench.script == "schedule_due"
+    assert isinstance(bench.step, Ask)
 
 
 def test_while_the_term_is_held_nothing_is_sent() -> None:
@@ -36,21 +35,7 @@ def test_while_the_term_is_held_nothing_is_sent() -> None:
     bench.board.header.is_held = 0
     bench.answer()
 
-    assert bench.script == "schedule_due"
-
-
-def test_the_first_due_run_is_fired_before_anything_is_declared() -> None:
-    """A hand-over must not make a due run wait for a configuration of 100,000 schedules."""
-    bench = Bench(TICK)
-    bench.found((TICK, START_MS - 10_000))
-    bench.defined((TICK, START_MS - 10_000))
-    assert bench.items() == [("tick", START_MS, "0")]
-    bench.fired((FireCode.FIRED, START_MS))
-
-    assert bench.script == "declare_begin"
-    assert bench.step.call.args[:2] == (8, "a" * 32)  # type: ignore[union-attr]  # it is an Ask
-    bench.answer(Begin(BeginCode.APPLIED, 1, START_MS))
-    assert bench.script == "schedule_due"
+    assert isinstance(bench.step, Ask)
 
 
 def test_a_replica_without_schedules_declares_nothing() -> None:
