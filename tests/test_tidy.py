@@ -80,6 +80,14 @@ def test_nothing_is_left_unfinished() -> None:
     assert [f"{relative(path)}: {found[0]}" for path in others if (found := unfinished.search(text(path)))] == []
 
 
+def test_json_of_others_is_read_in_one_place() -> None:
+    """Elsewhere somebody forgets that data which is nested too deeply raises no DecodeError, and a process dies of it."""
+    allowed = {"supervisor/core/json_values.py", "supervisor/core/signatures.py"}
+    code = [path for path in SOURCES if relative(path).split("/")[0] in {"supervisor", "jobs"}]
+    found = [relative(path) for path in code if re.search(r"msgspec\.json\.(decode|Decoder)\b", text(path))]
+    assert set(found) - allowed == set()
+
+
 def test_scripts_keep_every_name_local() -> None:
     """One global assignment makes a real server refuse the script and poisons the interpreter of fakeredis."""
     assigned = re.compile(

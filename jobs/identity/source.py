@@ -22,6 +22,7 @@ import msgspec
 
 from jobs.identity.models import ID_CHARS, NAME_CHARS, SOURCE_CHARS, TENANT_CHARS, URL_CHARS
 from jobs.identity.pages import PAGES_MAX, PageError, Paging, next_address, origin, paging_of
+from supervisor.core.json_values import read_json
 
 SOURCE_BYTES_MAX = 32 * 1024 * 1024
 DOMAINS_MAX = 100_000
@@ -152,11 +153,11 @@ def _page(data: bytes, label: str) -> tuple[list[UpstreamDomain], dict[str, Any]
     is_list = data.lstrip()[:1] == b"["
     try:
         if is_list:
-            return msgspec.json.decode(data, type=list[UpstreamDomain]), {}
-        domains = msgspec.json.decode(data, type=_Document).domains
-        rest = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        return domains, {key: msgspec.json.decode(raw) for key, raw in rest.items() if key != "domains"}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return read_json(data, list[UpstreamDomain]), {}
+        domains = read_json(data, _Document).domains
+        rest = read_json(data, dict[str, msgspec.Raw])
+        return domains, {key: read_json(raw) for key, raw in rest.items() if key != "domains"}
+    except msgspec.DecodeError as error:
         raise SourceRefusedError(f"source {label} is no list of domains: {error}") from None
 
 

@@ -23,6 +23,7 @@ from supervisor.cli.output import (
 )
 from supervisor.cli.schedule_asking import run, who
 from supervisor.core.errors import EXIT_OK, TenureError
+from supervisor.core.json_values import read_json
 
 if TYPE_CHECKING:
     from supervisor.plugins.host import Ready
@@ -319,8 +320,8 @@ def _params(path: Path | None) -> dict[str, Any]:
     except OSError as error:
         raise click.UsageError(f"--params {path} cannot be read: {error.strerror}") from None
     found: Any = None
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        found = msgspec.json.decode(body)
+    with suppress(msgspec.DecodeError):
+        found = read_json(body)
     known = {"options", "task", "secrets"}
     if not isinstance(found, dict) or not set(found) <= known or not all(isinstance(v, dict) for v in found.values()):
         raise click.UsageError(f"--params {path} must hold a JSON object of {', '.join(sorted(known))}, each an object")

@@ -7,7 +7,7 @@ rolling update, so a field may be added with a default, and none may change mean
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,6 +15,9 @@ from supervisor.core.retry import Retry
 
 PAYLOAD_BYTES_MAX = 64 * 1024
 FIRE_BATCH_MAX = 250
+# Checked where JSON is read: whatever lies in Redis, these can be counted with.
+Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=4e9)]
 PRIORITIES = {"high": 0, "normal": 1, "low": 2}
 
 
@@ -56,12 +59,12 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 1  # 0 high, 1 normal, 2 low
     args: dict[str, Any] = {}
     retry: Retry = Retry()
-    timeout_s: float = 300.0  # hard: the process is killed
-    soft_timeout_s: float | None = None  # the job is asked to stop; None: see soft_after_s
-    max_crashes: int = 3
-    result_ttl_s: float = 86_400.0
+    timeout_s: Seconds = 300.0  # hard: the process is killed
+    soft_timeout_s: Seconds | None = None  # the job is asked to stop; None: see soft_after_s
+    max_crashes: Whole = 3
+    result_ttl_s: Seconds = 86_400.0
     at_most_once: bool = False
-    start_deadline_s: float | None = None  # from when it may start; not started by then it ends expired
+    start_deadline_s: Seconds | None = None  # from when it may start; not started by then it ends expired
     # Limits. Each key is a pattern over the arguments (``{tenant}``), resolved when the run is packed.
     unique: str = ""  # at most one unfinished run with this key; "*": all arguments make the key
     concurrency: str = ""  # at most ``concurrency_max`` runs with this key execute at once
@@ -90,11 +93,11 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     v: int = 1
     id: str
     template: Template
-    enqueued_ms: int = 0  # wall clock of the producer, for people
+    enqueued_ms: Whole = 0  # wall clock of the producer, for people
     schedule: str | None = None
-    nominal_ms: int | None = None  # when the schedule says it was due
+    nominal_ms: Whole | None = None  # when the schedule says it was due
     cause: str = ""  # empty: a scheduled or bare run; else initial, manual, backfill, buffered, child
-    not_after_ms: int | None = None  # a worker must not start it later than this: it then ends expired
+    not_after_ms: Whole | None = None  # a worker must not start it later than this: it then ends expired
     parent: str = ""  # the run that spawned it
     maybe_duplicate: bool = False  # fired again after Redis lost what it had acknowledged
     traceparent: str = ""  # the trace that it belongs to, as core/trace_context.py has it

@@ -116,7 +116,7 @@ class JobSpec:
             )
         try:
             return msgspec.convert(args if type(args) is dict else dict(args), self.arguments, strict=False)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, RecursionError) as error:
             raise ArgumentsError(f"job {self.name}{self.signature}: {error}") from None
 
     def template(self, args: Mapping[str, Any], **overrides: Any) -> Template:

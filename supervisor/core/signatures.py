@@ -97,7 +97,7 @@ class Signature:
             try:
                 # As a run of it will be read: the default travels, like an argument that was given.
                 msgspec.json.decode(msgspec.json.encode(self.defaults[name]), type=types[name], strict=False)
-            except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+            except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
                 raise ValueError(
                     f"job {job_name}: {option} names {{{name}}}, whose default {self.defaults[name]!r} "
                     f"cannot travel with a run: {error}; give it another default, or none"

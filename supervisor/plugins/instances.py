@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from supervisor.clock import Clock
+from supervisor.core.json_values import read_json
 from supervisor.plugins.contract import Plugin, PluginError, PluginUnusableError, callable_methods
 from supervisor.plugins.program import Program, ProgramEndedError, ProgramTimeoutError
 from supervisor.plugins.registry import Registered
@@ -323,8 +324,7 @@ def check_metadata(found: Any) -> dict[str, Any]:
         return {}
     if not isinstance(found, Mapping):
         raise TypeError(f"init must return a mapping, got {type(found).__name__}")
-    checked: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(found)))
-    return checked
+    return read_json(msgspec.json.encode(dict(found)), dict[str, Any])
 
 
 def launch_of(settings: PluginSettings) -> Launch:

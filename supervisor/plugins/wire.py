@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.json_values import json_reader
+
 PROTOCOL = 1
 MESSAGE_CHARS_MAX = 1000
 """Longest message that people get to read."""
@@ -49,7 +51,7 @@ class _Line(msgspec.Struct, frozen=True):
     error: _Error | msgspec.UnsetType = msgspec.UNSET
 
 
-_decoder = msgspec.json.Decoder(_Line)
+_decoder = json_reader(_Line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +92,9 @@ def read_line(line: bytes, *, expected: int, mask: Callable[[str], str] = str) -
         ProtocolError: nothing that belongs to it.
     """
     try:
-        found = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = _decoder(line)
+    except msgspec.DecodeError as error:
         raise ProtocolError(f"wrote what is no message ({error}): {shown(line, mask)}") from None
-    except RecursionError:
-        raise ProtocolError(f"wrote a message that nests too deeply: {shown(line, mask)}") from None
     if found.id != expected:
         raise ProtocolError(f"answered call {found.id} while call {expected} was open: {shown(line, mask)}")
     given = [name for name in ("item", "result", "error") if getattr(found, name) is not msgspec.UNSET]

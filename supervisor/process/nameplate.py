@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from supervisor.core.errors import CannotCreateError
+from supervisor.core.json_values import read_json
 from supervisor.core.reload import Ending
 from supervisor.process.slots import Log
 
@@ -149,7 +150,7 @@ def read(place: Place) -> Nameplate | None:
     """Return what a place says, whether or not its tree lives; None when nothing can be read."""
     try:
         with place.file.open("rb") as file:
-            return msgspec.json.decode(file.read(BYTES_MAX), type=Nameplate)
+            return read_json(file.read(BYTES_MAX), Nameplate)
     except (OSError, msgspec.DecodeError):
         return None
 

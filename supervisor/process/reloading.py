@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
-import msgspec
-
 from supervisor.clock import Clock
 from supervisor.core.board import Header, Phase
+from supervisor.core.json_values import read_json
 from supervisor.core.pools import Rolling
 from supervisor.core.reload import Ending, Plan, ReloadOutcome
 from supervisor.core.restart import NS
@@ -182,7 +181,7 @@ class Reloading:
         if packed is None:
             self._end(ReloadOutcome.REFUSED, now_ns, (self._why_no_plan(),))
             return
-        now.plan = plan = msgspec.json.decode(packed, type=Plan)
+        now.plan = plan = read_json(packed, Plan)
         if plan.problems:
             more = plan.problem_count - len(plan.problems)
             self._end(ReloadOutcome.REFUSED, now_ns, (*plan.problems, *([f"and {more} more"] if more > 0 else [])))

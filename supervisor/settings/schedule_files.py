@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.core.errors import Problem
+from supervisor.core.json_values import json_reader, read_json
 from supervisor.settings.nodes import Node, format_path, wrap
 from supervisor.settings.yaml_source import parse_text
 
@@ -49,7 +50,7 @@ class Lines(Mapping[str, Node]):
 
     def __getitem__(self, schedule: str) -> Node:
         number, line = self._lines[schedule]
-        entry = msgspec.json.decode(line)
+        entry = read_json(line)
         del entry["id"]
         return wrap(entry, f"{self._name}:{number}")
 
@@ -88,8 +89,8 @@ def read_entries(raw: bytes, *, name: str, form: Format | None = None) -> Entrie
         return _lines(raw, name)
     if found is Format.JSON:
         try:
-            return _by_id(wrap(msgspec.json.decode(raw), name), name)
-        except (msgspec.DecodeError, RecursionError) as error:
+            return _by_id(wrap(read_json(raw), name), name)
+        except msgspec.DecodeError as error:
             return Entries({}, (Problem(name, "", f"is not JSON: {error}"),))
     return _yaml(raw, name)
 
@@ -163,13 +164,13 @@ class _Head(msgspec.Struct):
 def _lines(raw: bytes, name: str) -> Entries:
     lines: dict[str, tuple[int, bytes]] = {}
     problems: list[Problem] = []
-    decode = msgspec.json.Decoder(_Head).decode
+    decode = json_reader(_Head)
     for number, line in enumerate(raw.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             schedule = decode(line).id
-        except (msgspec.DecodeError, RecursionError) as error:
+        except msgspec.DecodeError as error:
             problems.append(Problem(f"{name}:{number}", "", f"is not a JSON object with an id: {error}"))
             continue
         if schedule in lines:

@@ -11,6 +11,7 @@ import msgspec
 
 from supervisor.core import templating
 from supervisor.core.errors import ArgumentsError
+from supervisor.core.json_values import check_arguments
 from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
 from supervisor.core.policies import DEFAULT_PROFILE, profile_field, said
 from supervisor.core.registry import JobSpec, Registry
@@ -60,7 +61,9 @@ def template_of(
         return None, faults
     try:
         template = _template(name, schedule, spec, profiles)
-        size = len(msgspec.json.encode(template)) + _ENVELOPE_BYTES
+        body = msgspec.json.encode(template)
+        check_arguments(spec.name, template.args, body, around=2)
+        size = len(body) + _ENVELOPE_BYTES
     except (ArgumentsError, msgspec.EncodeError) as error:
         return None, [Fault(("args",), *_arguments_message(spec, error, has_secrets=has_secrets))]
     if size > PAYLOAD_BYTES_MAX:

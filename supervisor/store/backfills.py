@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
 from supervisor.store.codec import number, pack, pairs, text
 from supervisor.store.keys import Keys
@@ -214,7 +215,7 @@ def unpack_backfill(name: str, stored: bytes) -> Backfill | None:
         return None
     state, cursor, enqueued, skipped, updated, limit, sequence, forced, schedule = words
     try:
-        request = msgspec.json.decode(body, type=Request)
+        request = read_json(body, Request)
         return Backfill(
             id=name,
             schedule=schedule,

@@ -18,6 +18,7 @@ import structlog
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.json_values import json_of, json_reader
 from supervisor.core.local_cache import LocalCache
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.store.cache_calls import CacheCalls
@@ -66,7 +67,7 @@ class Kept:
         marks = set(_MARK.findall(key))
         self._escaped = re.compile(f"[%{re.escape(''.join(sorted(marks)))}]") if marks else None
         self._signature = inspect.signature(function)
-        self._decoder: msgspec.json.Decoder[Any] | None = None
+        self._decoder: Callable[[bytes], Any] | None = None
         self._calls: tuple[Any, CacheCalls] | None = None
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"cached {self.name!r}: its name must be 1 to 128 of A-Z a-z 0-9 _ . : -; give name=")
@@ -98,10 +99,10 @@ class Kept:
         """
         if self._decoder is None:
             try:
-                self._decoder = msgspec.json.Decoder(get_type_hints(self.function).get("return", Any))
+                self._decoder = json_reader(get_type_hints(self.function).get("return", Any))
             except (NameError, AttributeError, TypeError):  # known to type checkers alone, or no type of JSON
-                self._decoder = msgspec.json.Decoder()
-        return self._decoder.decode(data)
+                self._decoder = json_reader(Any)
+        return self._decoder(data)
 
     def encode(self, value: Any) -> Result:
         """Return what is kept of ``value``.
@@ -110,9 +111,9 @@ class Kept:
             TypeError: it is no JSON.
         """
         try:
-            data = msgspec.json.encode(value)
-        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-            raise TypeError(f"cached {self.name} returned what is no JSON: {error}") from None
+            data = json_of(value)
+        except ValueError as error:
+            raise TypeError(f"cached {self.name} returned what is {error}") from None
         if len(data) > PAYLOAD_BYTES_MAX:
             log.warning("cached_value_too_large", function=self.name, bytes=len(data), limit=PAYLOAD_BYTES_MAX)
             return Result(None, value)

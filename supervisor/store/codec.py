@@ -19,11 +19,13 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
+from supervisor.core.json_values import check_arguments, json_reader, read_json
 from supervisor.core.limits import limits_of
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, ScheduleDef, Template
 from supervisor.store.keys import KIND_LETTER, LETTER_KIND, check_name
 
 ERROR_BYTES_MAX = 4096
+_AROUND_ARGUMENTS = 3  # levels of an envelope or a definition: itself, its template, the arguments by name
 _TIMING = (
     "every_ms",
     "phase_ms",
@@ -40,8 +42,9 @@ _TIMING = (
     "end_at_ms",
 )
 _ID = re.compile(r"[!-+\--{}~]{1,255}", re.ASCII)  # printable, without comma, bar and space
-_ENVELOPE = msgspec.json.Decoder(Envelope)
-_DEFINITION = msgspec.json.Decoder(ScheduleDef)
+_CHARGES = re.compile(rb"(\d{1,9}),(\d{1,9}),(\d{1,9})")
+_ENVELOPE = json_reader(Envelope)
+_DEFINITION = json_reader(ScheduleDef)
 _ENCODER = msgspec.json.Encoder()
 T = TypeVar("T")
 
@@ -77,13 +80,14 @@ class Packer:
         """Check and encode what every run shares; what comes of ``template`` alone is ``shared``, equal for equal ones.
 
         Raises:
-            ArgumentsError: the key of a limit names an argument that the template does not have.
+            ArgumentsError: as from ``pack``.
             ValueError: its queue or priority cannot be carried.
         """
         self.head = head_of(template)
         self.job = template.job
         self.queue = template.queue
         body = _ENCODER.encode(template)
+        check_arguments(template.job, template.args, body, around=_AROUND_ARGUMENTS - 1)
         self.shared = (self.head, body)
         self.template = cast("Template", msgspec.Raw(body))
         """Stands for the template in the envelopes that are handed to ``pack``."""
@@ -108,12 +112,14 @@ def pack(envelope: Envelope, *, above: int = 0) -> Packed:
 
     Raises:
         PayloadTooLargeError: the envelope is over 64 KiB.
-        ArgumentsError: the key of a limit names an argument that the run does not have.
+        ArgumentsError: the key of a limit names an argument that the run does not have, or an argument is nested
+            too deeply or no JSON.
         ValueError: its id, queue or priority cannot be carried.
     """
     template = envelope.template
-    head = head_of(template, above)
-    return Packed(check_run_id(envelope.id), template.queue, head + _body(envelope, template.job))
+    head, body = head_of(template, above), _body(envelope, template.job)
+    check_arguments(template.job, template.args, body, around=_AROUND_ARGUMENTS)
+    return Packed(check_run_id(envelope.id), template.queue, head + body)
 
 
 def head_of(template: Template, above: int = 0) -> bytes:
@@ -155,10 +161,7 @@ def unpack(data: bytes) -> Envelope:
     if kind is None or not data[1:2].isdigit():
         raise msgspec.ValidationError("the envelope does not start with a kind letter and a priority digit")
     start = data.find(b"]", 2) + 1 if data[2:3] == b"[" else 2
-    try:
-        envelope = _ENVELOPE.decode(memoryview(data)[start:])
-    except UnicodeDecodeError as error:  # no DecodeError in itself
-        raise msgspec.DecodeError(f"the envelope is not UTF-8: {error}") from error
+    envelope = _ENVELOPE(memoryview(data)[start:])
     priority = data[1] - 0x30
     if envelope.template.kind is kind and envelope.template.priority == priority:
         return envelope
@@ -207,8 +210,8 @@ def _tail(value: Any, keep: int) -> Any:
 def unpack_json(data: bytes | None) -> dict[str, Any]:
     """Return the object in ``data``; empty when there is none or it is no object."""
     try:
-        value = msgspec.json.decode(data) if data else {}
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = read_json(data) if data else {}
+    except msgspec.DecodeError:
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -218,12 +221,14 @@ def pack_definition(definition: ScheduleDef) -> bytes:
 
     Raises:
         PayloadTooLargeError: it is over 64 KiB.
+        ArgumentsError: an argument of its runs is nested too deeply, or no JSON.
     """
     body = msgspec.json.encode(definition, order="sorted")
     if len(body) > PAYLOAD_BYTES_MAX:
         raise PayloadTooLargeError(
             f"schedule {definition.id}: its definition has {len(body)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
         )
+    check_arguments(definition.template.job, definition.template.args, body, around=_AROUND_ARGUMENTS)
     return body
 
 
@@ -233,7 +238,7 @@ def unpack_definition(data: bytes) -> ScheduleDef:
     Raises:
         msgspec.DecodeError: not a definition of a version that this one knows.
     """
-    return _DEFINITION.decode(data)
+    return _DEFINITION(data)
 
 
 def timing_digest(definition: ScheduleDef) -> str:
@@ -277,12 +282,13 @@ def pairs(reply: Any) -> list[tuple[Any, Any]]:
 
 def charges(value: bytes | None) -> tuple[int, int, int]:
     """Return the attempts, crashes and interrupts in ``value``; zeros for a run on a clean first attempt."""
-    parts = (value or b"").split(b",")
-    return (int(parts[0]), int(parts[1]), int(parts[2])) if len(parts) == 3 else (0, 0, 0)
+    found = _CHARGES.fullmatch(value or b"")
+    return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
 
 
 def fence_parts(token: bytes) -> tuple[str, int, int]:
     """Return the session, attempt and fetch time in a fence; empty and zeros when there is none."""
     session, _, rest = text(token).partition("|")
     attempt, _, fetched = rest.partition("|")
-    return (session, int(attempt), int(fetched)) if attempt and fetched else ("", 0, 0)
+    is_one = attempt.isdecimal() and fetched.isdecimal()
+    return (session, int(attempt), int(fetched)) if is_one else ("", 0, 0)

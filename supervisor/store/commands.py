@@ -16,6 +16,7 @@ from enum import StrEnum
 
 import msgspec
 
+from supervisor.core.json_values import read_json
 from supervisor.store.codec import text, texts
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
@@ -96,7 +97,7 @@ class Commands:
         return script("command_read").call(
             keys=self._prefix,
             args={"ids": list(command_ids)},
-            parse=lambda reply: [msgspec.json.decode(each, type=Answer) if each else None for each in texts(reply)],
+            parse=lambda reply: [read_json(each, Answer) if each else None for each in texts(reply)],
         )
 
     @property

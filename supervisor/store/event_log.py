@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.events import Event
+from supervisor.core.json_values import json_reader
 from supervisor.store.codec import number, text
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
@@ -24,7 +25,7 @@ READ_MAX = 1000
 TTL_MS = 600_000
 EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Event).decode
+_decode = json_reader(Event)
 
 
 @dataclass(frozen=True, slots=True)

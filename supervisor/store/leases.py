@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from supervisor.core.json_values import read_json
 from supervisor.store.codec import number, pairs, text
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
@@ -279,7 +280,7 @@ def _candidates(reply: Any) -> list[CandidateInfo]:
     for replica, value in pairs(reply):
         seen, _, body = value.partition(b" ")
         try:
-            info = msgspec.json.decode(body, type=CandidateInfo)
+            info = read_json(body, CandidateInfo)
         except msgspec.DecodeError:  # another version's: it is there, that is all we know
             info = CandidateInfo(replica=text(replica))
         found.append(msgspec.structs.replace(info, replica=text(replica), seen_ms=number(seen)))

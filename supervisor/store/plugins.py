@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.json_values import read_json
 from supervisor.store.codec import number, pairs, text, texts
 from supervisor.store.keys import Keys
 from supervisor.store.schedule_control import BATCH_MAX, REASON_MAX
@@ -140,7 +141,7 @@ def _suspension(reply: Any) -> Suspension:
 def _record(stored: Any) -> PluginRecord | None:
     at_ms, _, body = text(stored or b"").partition(" ")
     try:
-        record = msgspec.json.decode(body, type=PluginRecord)
+        record = read_json(body, PluginRecord)
     except msgspec.DecodeError:
         return None  # there is none, or a later version wrote it
     return msgspec.structs.replace(record, at_ms=int(at_ms))

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
+from supervisor.core.json_values import json_reader
 from supervisor.store.codec import check_run_id
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Argument, Call, script
@@ -34,7 +35,7 @@ class ProgressItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long it is kept after it was written."""
 
 
-_DECODER = msgspec.json.Decoder(ProgressItem)
+_DECODER = json_reader(ProgressItem)
 
 
 def pack_progress(item: ProgressItem) -> bytes:
@@ -76,6 +77,6 @@ class Progresses:
 
 def _item(reply: bytes | None) -> ProgressItem | None:
     try:
-        return _DECODER.decode(reply.partition(b" ")[2]) if reply else None
+        return _DECODER(reply.partition(b" ")[2]) if reply else None
     except msgspec.DecodeError:
         return None

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.json_values import read_json
 from supervisor.core.model import Kind, Template
 from supervisor.core.registry import JobCard, JobSpec, Registry
 
@@ -63,7 +64,7 @@ def published_registry(published: Mapping[str, bytes]) -> Registry:
     registry = Registry()
     for card in published.values():
         with suppress(msgspec.DecodeError):
-            registry.add(_job(msgspec.json.decode(card, type=JobCard)))
+            registry.add(_job(read_json(card, JobCard)))
     return registry
 
 

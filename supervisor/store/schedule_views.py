@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.json_values import read_json
 from supervisor.core.model import ScheduleDef
 from supervisor.store.codec import chunks, number, optional_number, text, unpack_definition
 from supervisor.store.keys import Keys
@@ -120,7 +121,7 @@ def unpack_pause(stored: bytes | None) -> Pause | None:
     if not stored:
         return None
     try:
-        return msgspec.json.decode(stored, type=Pause)
+        return read_json(stored, Pause)
     except msgspec.DecodeError:
         return Pause(reason="written by another version")
 

@@ -13,6 +13,7 @@ import msgspec
 
 from supervisor.core import registry as jobs
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
+from supervisor.core.json_values import check_arguments, read_json
 from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
 from supervisor.core.registry import JobCard, JobSpec
 from supervisor.store.codec import head_of
@@ -85,10 +86,11 @@ class Stencil:
         self._check(args)
         given = {**self._defaults, **args} if self._defaults else args
         try:
-            named = (self._before_args, _encode(given)) if given else (self._without_args,)
+            named = (self._before_args, _encode(given)) if given else (self._without_args, b"")
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
             job = self.template.job
             raise ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}") from None
+        check_arguments(self.template.job, given, named[-1], around=1)
         body = b"".join((b'{"id":', _encode(run_id), *named, tail))
         if len(body) > PAYLOAD_BYTES_MAX:
             raise PayloadTooLargeError(
@@ -120,7 +122,7 @@ class Stencils:
         for name, card in published.items():
             # One that a newer version wrote in a new form is unknown here, and hides no other.
             with suppress(msgspec.DecodeError):
-                self._cards[name] = msgspec.json.decode(card, type=JobCard)
+                self._cards[name] = read_json(card, JobCard)
         self._cards_read_ns = now_ns
 
     def of(self, job: JobRef, *, queue: str | None, priority: str | None) -> Stencil:

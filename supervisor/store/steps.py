@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.json_values import json_reader
 from supervisor.store.codec import check_run_id, pairs, text
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
@@ -32,7 +33,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-_DECODER = msgspec.json.Decoder(Step)
+_DECODER = json_reader(Step)
 
 
 class StepCalls:
@@ -76,5 +77,5 @@ def _steps(reply: Any) -> dict[str, Step]:
     for name, data in pairs(reply):
         if not text(name).startswith("#"):
             with suppress(msgspec.DecodeError):  # written by hand: it is executed again
-                found[text(name)] = _DECODER.decode(data)
+                found[text(name)] = _DECODER(data)
     return found

@@ -135,10 +135,12 @@ def parse_turn(reply: Any) -> TurnReply:
     fields = reply[4]
     for i in range(0, len(fields), 3):
         queue, attempts, crashes, interrupts, is_suspect = _taken(fields[i + 2])
+        run_id = text(fields[i])
         try:
             envelope = unpack(fields[i + 1])
+            if envelope.id != run_id:
+                raise msgspec.ValidationError(f"it says that its id is {envelope.id[:80]!r}")
         except msgspec.DecodeError as error:
-            run_id = text(fields[i])
             broken.append(BrokenRun(queue=queue, run_id=run_id, attempt=attempts + 1, reason=str(error)))
             continue
         run = FetchedRun(

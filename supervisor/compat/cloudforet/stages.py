@@ -23,6 +23,7 @@ from supervisor.compat.cloudforet.hiding import Hidden
 from supervisor.compat.cloudforet.locator import Locator, LocatorError, class_of
 from supervisor.compat.cloudforet.transaction import Transaction, entered
 from supervisor.core.errors import TenureError
+from supervisor.core.json_values import read_json
 from supervisor.roles.worker.context import Context
 
 RESULT_BYTES_MAX = 2048
@@ -160,7 +161,7 @@ def _kept(value: Any, hidden: Hidden) -> Any:
     if value is None:
         return None
     try:
-        plain = msgspec.json.decode(msgspec.json.encode(hidden.scrubbed(msgspec.to_builtins(value))))
+        plain = read_json(msgspec.json.encode(hidden.scrubbed(msgspec.to_builtins(value))))
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return f"<{type(value).__name__}>"
     size = len(msgspec.json.encode(plain))

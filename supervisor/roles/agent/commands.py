@@ -21,6 +21,7 @@ import msgspec
 from supervisor.clock import Clock
 from supervisor.core.board import EVERY_SLOT, Board, Row, SlotState, Verb
 from supervisor.core.health import role_of
+from supervisor.core.json_values import read_json
 from supervisor.core.lease import MS
 from supervisor.core.requests import Answer as ParentAnswer
 from supervisor.roles.steps import Report
@@ -118,7 +119,7 @@ class CommandDuty:
 
     def _begin(self, command_id: str, body: bytes, now_ns: int) -> None:
         try:
-            command = msgspec.json.decode(body, type=Command)
+            command = read_json(body, Command)
         except msgspec.DecodeError:
             self._answer(command_id, Answer(is_done=False, reason="this version does not know that command"))
             return

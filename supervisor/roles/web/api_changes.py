@@ -19,6 +19,7 @@ from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.extra_runs import MANUAL, extra_run, manual_run_id
+from supervisor.core.json_values import read_json
 from supervisor.roles.web.answers import ASKER, bad_request, json_response, not_found, unavailable
 from supervisor.store.client import AsyncStore
 from supervisor.store.keys import Keys
@@ -188,8 +189,8 @@ async def _body(request: web.Request, kind: type[T]) -> T:
     """Return the body of a request; none is the same as {}."""
     text = await request.read()
     try:
-        return msgspec.json.decode(text or b"{}", type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return read_json(text or b"{}", kind)
+    except msgspec.DecodeError as error:
         raise web.HTTPBadRequest(text=f"the body cannot be used: {error}") from error
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from supervisor.core.json_values import read_json
 from supervisor.core.registry import JobCard
 from supervisor.roles.web.answers import bad_request, json_response, not_found
 from supervisor.roles.web.overview import Overviews
@@ -146,7 +147,7 @@ def _schedule(record: Record) -> dict[str, Any]:
 
 def _job(name: str, stored: bytes) -> dict[str, Any]:
     try:
-        card = msgspec.json.decode(stored, type=JobCard)
+        card = read_json(stored, JobCard)
     except msgspec.DecodeError:
         return {"job": name}
     template = card.template
@@ -190,6 +191,6 @@ def _run(view: RunView) -> dict[str, Any]:
 
 def _decoded(stored: bytes | None) -> Any:
     try:
-        return msgspec.json.decode(stored) if stored else None
+        return read_json(stored) if stored else None
     except msgspec.DecodeError:
         return None

@@ -23,6 +23,7 @@ import structlog
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS, Event
+from supervisor.core.json_values import json_reader
 from supervisor.store.event_log import BATCH_MAX, EventLog
 from supervisor.store.scripts import Call
 from supervisor.telemetry.metrics import EVENTS_DROPPED, EVENTS_SENT
@@ -34,7 +35,7 @@ READS_MAX = 16
 
 RETRY_S = 1.0
 LEVEL_INDEX = {level: index for index, level in enumerate(LEVELS)}
-_decode = msgspec.json.Decoder(Event).decode
+_decode = json_reader(Event)
 log = structlog.get_logger()
 
 

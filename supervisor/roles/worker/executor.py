@@ -1,7 +1,7 @@
 """What both pools share: from a fetched run to something that can be called, and from its end to an acknowledgement.
 
 Decisions about ends
-    A result that is no JSON, or over 64 KiB, does not fail the run: its work is done, and a retry
+    A result that is no JSON, nested too deeply, or over 64 KiB, does not fail the run: its work is done, and a retry
     would do it again. A note says why it is missing, in the result's place and in the log.
     A run that is not executed at all ends as refusals.py says.
     A run of the other kind goes back uncharged, with its kind put right.
@@ -25,6 +25,7 @@ from supervisor.clock import Clock
 from supervisor.core.board import UnwantedReason
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.hooks import UnknownProfileError, VetoedError
+from supervisor.core.json_values import json_of
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.core.registry import JobSpec, Registry
 from supervisor.core.trace_context import checked
@@ -45,6 +46,7 @@ _GAVE_WAY = {
     UnwantedReason.CANCELLED: (Outcome.CANCELLED, "a person asked for its end"),
 }
 _SPANS_MAX = 1000
+_OF_DATA = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
 
 log = structlog.get_logger("tenure.worker")
 
@@ -115,6 +117,14 @@ class Executor:
 
     def prepare(self, fetched: FetchedRun) -> Execution | Ack:
         """Return what to call for ``fetched``, or how it ends without being called."""
+        try:
+            return self._prepared(fetched)
+        except _OF_DATA as error:  # whatever lies in Redis ends its own run, and no process
+            reason = f"{type(error).__name__}: {error}"
+            broken = BrokenRun(queue=fetched.queue, run_id=fetched.envelope.id, attempt=fetched.attempt, reason=reason)
+            return self._refusals.bury(broken)
+
+    def _prepared(self, fetched: FetchedRun) -> Execution | Ack:
         envelope = fetched.envelope
         if envelope.not_after_ms is not None and self._refusals.is_too_late(fetched):
             return self._refusals.expire(fetched)
@@ -295,12 +305,12 @@ class Executor:
     @staticmethod
     def _encode(execution: Execution, value: Any) -> bytes:
         try:
-            encoded = msgspec.json.encode(value)
-            reason = f"{len(encoded)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
+            encoded = json_of(value)
             if len(encoded) <= PAYLOAD_BYTES_MAX:
                 return encoded
-        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-            reason = f"not JSON: {error}"
+            reason = f"{len(encoded)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
+        except ValueError as error:
+            reason = str(error)
         log.warning("run_result_dropped", **identity(execution.fetched), reason=reason)
         return msgspec.json.encode({"tenure_result_dropped": reason})
 

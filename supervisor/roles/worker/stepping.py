@@ -21,6 +21,7 @@ import msgspec
 
 from supervisor.clock import Clock
 from supervisor.core.errors import PayloadTooLargeError, TenureError
+from supervisor.core.json_values import json_of, read_json
 from supervisor.roles.worker.leavings import MESSAGE_CHARS_MAX
 from supervisor.store.scripts import Call
 from supervisor.store.steps import STEP_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, Step, StepCalls
@@ -155,9 +156,9 @@ class Steps:
 
 def _as_json(name: str, value: Any) -> Any:
     try:
-        return msgspec.json.decode(msgspec.json.encode(value))
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise TypeError(f"step {name} returned what is no JSON: {error}; return what can be kept, or nothing") from None
+        return read_json(json_of(value))
+    except ValueError as error:
+        raise TypeError(f"step {name} returned what is {error}; return what can be kept, or nothing") from None
 
 
 def _must_be_plain(name: str, value: Any) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from supervisor.core.json_values import read_json
 from supervisor.roles.worker.context import Context
 from supervisor.settings.pipeline_settings import WebhookSettings
 from supervisor.version import __version__
@@ -80,7 +81,7 @@ class Webhook:
         if not body:
             return None
         try:
-            answer = msgspec.json.decode(body, type=_Answer)
+            answer = read_json(body, _Answer)
         except msgspec.DecodeError as error:
             raise WebhookError(f"answered no object with admit: {error}") from None
         if answer.admit:

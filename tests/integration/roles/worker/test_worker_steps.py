@@ -181,7 +181,7 @@ def test_without_a_worker_steps_are_called_and_kept_for_the_test() -> None:
         ctx.step("a", dict)
     with pytest.raises(StepError, match="must be 1 to 100"):
         ctx.step("no space", dict)
-    with pytest.raises(TypeError, match="no JSON"):
+    with pytest.raises(TypeError, match="not JSON"):
         ctx.step("object", object)
 
     async def coroutine() -> None: ...

@@ -1,0 +1,155 @@
+"""JSON that was written by anybody, and values that are to travel as JSON.
+
+Guarantees
+    Whatever bytes are read, the only error is ``msgspec.DecodeError``: a nesting that is too deep for the stack of
+    the reader, and text that is no UTF-8, are data that cannot be read like any other.
+    What is written can be read again by every process, however deep its stack is: nesting has a limit of its own,
+    far below that of any interpreter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from supervisor.core.errors import ArgumentsError
+
+JSON_DEPTH_MAX = 100
+"""How deep arguments and results may be nested: lists in lists, objects in objects."""
+
+_PATH_CHARS_MAX = 80
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_UNREADABLE = (RecursionError, UnicodeDecodeError)  # what msgspec raises beside its own
+T = TypeVar("T")
+_Place = tuple[Any, str]  # of a value: the place of what it is in (or None), and its name in there
+
+
+def json_reader(kind: type[T]) -> Callable[[bytes | str | memoryview], T]:
+    """Return a function that reads JSON of one type, and raises msgspec.DecodeError for everything else."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(data: bytes | str | memoryview) -> T:
+        try:
+            return decode(data)
+        except _UNREADABLE as error:
+            raise _unreadable(error) from None
+
+    return read
+
+
+@overload
+def read_json(data: bytes | str, kind: type[T]) -> T: ...
+@overload
+def read_json(data: bytes | str) -> Any: ...
+def read_json(data: bytes | str, kind: Any = Any) -> Any:
+    """Return what ``data`` says.
+
+    Raises:
+        msgspec.DecodeError: it is no JSON of type ``kind``, or nested too deeply.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except _UNREADABLE as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> msgspec.DecodeError:
+    is_deep = isinstance(error, RecursionError)
+    return msgspec.DecodeError("it is nested too deeply to be read" if is_deep else f"it is not UTF-8: {error}")
+
+
+def json_of(value: Any) -> bytes:
+    """Return ``value`` as JSON.
+
+    Raises:
+        ValueError: it is none, or would not be itself again; says where and why.
+    """
+    try:
+        body = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if problem := misfit(value, body):
+        raise ValueError(f"not JSON: {problem}")
+    return body
+
+
+def is_deeper(body: bytes, depth: int) -> bool:
+    """Return whether JSON is nested deeper than ``depth``. Nearly always two counts decide it."""
+    if body.count(b"[") + body.count(b"{") <= depth:
+        return False
+    if b"\\" in body:
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    left = b"".join(body.split(b'"')[::2]).translate(_BRACKETS, _NO_BRACKETS)  # what is outside of texts
+    for _ in range(depth):
+        left = left.replace(b"[]", b"")  # the innermost level
+        if not left:
+            return False
+    return True
+
+
+def misfit(value: Any, body: bytes, *, around: int = 0) -> str:
+    """Return where and why ``value`` would not be itself after a journey as JSON; empty: nothing stands against it.
+
+    Args:
+        value: what is to travel.
+        body: its JSON, or JSON that holds it.
+        around: how many levels of ``body`` are around it.
+    """
+    # NaN and the infinities are written as null, so without one there is none of them.
+    is_deep = is_deeper(body, JSON_DEPTH_MAX + around)
+    if not is_deep and b"null" not in body:
+        return ""
+    try:
+        found = _first_misfit(msgspec.to_builtins(value, str_keys=True))
+    except RecursionError:
+        found = ""
+    return found or ("it is nested too deeply" if is_deep else "")
+
+
+def check_arguments(job: str, args: Mapping[str, Any], body: bytes, *, around: int) -> None:
+    """Return if arguments can travel.
+
+    Args:
+        job: whose they are.
+        args: by name.
+        body: JSON that holds them.
+        around: how many levels of ``body`` are around the value of each.
+
+    Raises:
+        ArgumentsError: one is nested deeper than ``JSON_DEPTH_MAX``, or holds NaN or an infinity; says where.
+    """
+    if problem := misfit(args, body, around=around):
+        raise ArgumentsError(f"job {job}: argument {problem}")
+
+
+def _first_misfit(value: Any) -> str:
+    waiting: list[tuple[Any, _Place | None, int]] = [(value, None, 0)]
+    while waiting:
+        item, place, depth = waiting.pop()
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return f"{_path(place)} is {item}, which JSON does not have; send null or a text in its place"
+            continue
+        if not isinstance(item, dict | list | tuple):
+            continue
+        if depth > JSON_DEPTH_MAX:
+            return (
+                f"{_path(place)} is nested deeper than {JSON_DEPTH_MAX} levels; "
+                f"flatten it, or store it elsewhere and pass a reference"
+            )
+        inside = item.items() if isinstance(item, dict) else enumerate(item)
+        waiting += [(each, (place, str(name)), depth + 1) for name, each in inside]
+    return ""
+
+
+def _path(place: _Place | None) -> str:
+    names: list[str] = []
+    while place is not None:
+        place, name = place
+        names.append(name)
+    path = ".".join(reversed(names)) or "the value"
+    return path if len(path) <= _PATH_CHARS_MAX else path[:_PATH_CHARS_MAX] + "…"
