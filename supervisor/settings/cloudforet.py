@@ -83,7 +83,7 @@ def convert(
             _check_format(document, report)
             layers.add(document, file)
     has_redis = has_redis or any(len(each.nearest(("redis", "url"))[0]) > 1 for each in native)
-    root = _native(layers.root, environ, directories, report, has_redis=has_redis)
+    root = _native(layers, environ, directories, report, has_redis=has_redis)
     if not report.problems and not native and not _has_work(layers.root):
         where = str(files[0]) if files else "--compat cloudforet"
         remedy = "give the file that the scheduler or the worker mounts"
@@ -119,8 +119,9 @@ def _has_work(root: Node) -> bool:
 
 
 def _native(
-    root: Node, environ: Mapping[str, str], directories: Sequence[Path], report: Report, *, has_redis: bool
+    layers: Layers, environ: Mapping[str, str], directories: Sequence[Path], report: Report, *, has_redis: bool
 ) -> Node:
+    root = layers.root
     queues, entries = read_queues(root.child("QUEUES") or _EMPTY, report)
     token, suspension = read_token(root, environ, report)
     around = Around(
@@ -131,9 +132,9 @@ def _native(
     )
     schedulers = root.child("SCHEDULERS") or _EMPTY
     schedules = read_schedules(schedulers, around, Sources(directories), report)
-    arguments = [each.value["args"] for each in schedules.value.values()]
-    backends = [str(found.value) for each in arguments if (found := each.child("backend"))]
-    handlers = [str(found.value) for each in arguments if (found := each.child("handler"))]
+    entries_found = [schedulers.value[name] for name in schedules.value]
+    backends = [found for each in entries_found if (found := each.child("backend"))]
+    handlers = [found for each in entries_found if (found := each.child("handler"))]
     found = {
         "jobs": Node([Node(JOBS_MODULE, "default")], "default"),
         "workers": read_workers(root.child("WORKERS") or _EMPTY, entries, report, planners=2 if handlers else 1),
@@ -143,7 +144,7 @@ def _native(
         "redis": _redis(entries, report, has_redis=has_redis),
     }
     own = {
-        "packages": read_packages(root, [*backends, *handlers], report),
+        "packages": read_packages(root, [*backends, *handlers], layers.is_remote, report),
         "token": token,
         "queues": queues if queues.value else None,
         "config": read_config(root, report),

@@ -2,7 +2,8 @@
 
 Guarantees
     A fetch ends: in time, in size, in redirects. With ``sha256`` nothing else than that very text is used.
-    Only files and http(s) are read. What comes over the network can name no file and no variable of this machine.
+    Only files and http(s) are read; plain http only with ``sha256``, also where https redirects to it.
+    What comes over the network can name no file and no variable of this machine.
 
 Does not guarantee
     Consul: its values change under the program and it would have to be asked by every replica (docs/adr/0028).
@@ -34,6 +35,7 @@ _CHUNK = 64 * 1024
 _KEYS = ("url", "optional", "sha256", "timeout")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_PINNED = "use https://, or write {url: …, sha256: …} with the digest of its text"
 _CONSUL = (
     "consul is not read",
     "write the value into a file and import that: consul kv get KEY > FILE, or a template of consul-template",
@@ -57,6 +59,11 @@ class Target:
     timeout_s: float = TIMEOUT_S
 
     @property
+    def is_local(self) -> bool:
+        """Whether its text is chosen on this machine: a file, or what the digest in a file demands."""
+        return self.file is not None or bool(self.sha256)
+
+    @property
     def name(self) -> str:
         """What it is called in messages: without a password."""
         return mask_url(self.url) if self.url else str(self.file)
@@ -77,6 +84,9 @@ def target_of(node: Node, path: TreePath, base: Path, report: Report) -> Target 
     options = _options(entry, path, report)
     scheme = _SCHEME.match(url.value)
     name = scheme[1].lower() if scheme else ""
+    if name == "http" and not options[1]:
+        report.problem(url, path, "is plain http: anybody on the way can change it, and it decides what runs", _PINNED)
+        return None
     if name in {"http", "https"}:
         return Target(node, path, url.value, None, *options)
     if name in {"", "file"}:
@@ -139,14 +149,14 @@ def _read(target: Target) -> bytes:
         return file.read(BYTES_MAX + 1)
 
 
-def _opener() -> OpenerDirector:
-    """Return an opener that speaks HTTP and nothing else, through redirects too."""
+def _opener(*, is_pinned: bool) -> OpenerDirector:
+    """Return an opener that speaks HTTP and nothing else, through redirects too; plain only for a pinned text."""
     import urllib.request  # noqa: PLC0415 - as below
 
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
+        *([urllib.request.HTTPHandler()] if is_pinned else []),
         urllib.request.HTTPSHandler(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPRedirectHandler(),
@@ -166,9 +176,9 @@ def _read_url(target: Target) -> bytes:
     found = bytearray()
     try:
         request = urllib.request.Request(target.url, headers={"User-Agent": "tenure"})  # noqa: S310 - http(s) only
-        response = _opener().open(request, timeout=target.timeout_s)
+        response = _opener(is_pinned=bool(target.sha256)).open(request, timeout=target.timeout_s)
         if response is None:
-            raise OSError("leads away from http and https")
+            raise OSError("leads to a scheme that is not read, or to plain http without sha256")
         with response:
             while (chunk := response.read1(_CHUNK)) and len(found) <= BYTES_MAX:
                 found += chunk

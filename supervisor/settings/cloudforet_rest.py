@@ -7,7 +7,7 @@ Guarantees
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from supervisor.core.zones import UnknownZoneError, zone
@@ -76,17 +76,30 @@ def read_timezone(root: Node, environ: Mapping[str, str], report: Report) -> Nod
     return Node(name, node.origin)
 
 
-def read_packages(root: Node, backends: Iterable[str], report: Report) -> Node | None:
-    """Return the packages whose services the tasks name: those that are given, else those of the schedulers."""
+def read_packages(
+    root: Node, classes: Sequence[Node], is_remote: Callable[[Node], bool], report: Report
+) -> Node | None:
+    """Return the packages whose services the tasks name: those that are given, else those of the schedulers.
+
+    What came over the network adds none; a class that it names outside of them is a problem.
+    """
     node = root.child("packages")
     if node is not None and node.value is not None:
         items = node.value if isinstance(node.value, list) else [node]
         for item in items:
             if not isinstance(item.value, str) or not _MODULE.match(item.value):
                 report.problem(item, ("packages",), f"must name a package, got {shown(item)}", "e.g. spaceone.identity")
-        return Node(items, node.origin)
-    found = dict.fromkeys(name for name in map(_package, backends) if name)
-    return Node([Node(name, "default") for name in found], "default") if found else None
+        found = Node(items, node.origin)
+    else:
+        local = dict.fromkeys(name for each in classes if not is_remote(each) and (name := _package(str(each.value))))
+        found = Node([Node(name, "default") for name in local], "default")
+    names = tuple(f"{each.value}." for each in found.value)
+    for each in filter(is_remote, classes):
+        package = _package(str(each.value))
+        if package and not f"{package}.".startswith(names):
+            message = f"{shown(each)} came over the network and lies in no package that a local file names"
+            report.problem(each, ("packages",), message, f"if it is meant, add packages: [{package}] to a local file")
+    return found if found.value else None
 
 
 def _package(backend: str) -> str:

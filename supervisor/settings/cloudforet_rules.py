@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from supervisor.settings.cloudforet_settings import Bridge
@@ -9,6 +10,18 @@ from supervisor.settings.models import Settings
 from supervisor.settings.violation import Violation
 
 JOBS_MODULE = "supervisor.compat.cloudforet.jobs"
+_NO_SERVICE = sys.stdlib_module_names | {"supervisor", "jobs", "pip", "setuptools", "pkg_resources", "wheel", "uv"}
+
+
+def package_violations(settings: Settings) -> Iterator[Violation]:
+    """Yield packages that are no service's: what Python or its tools brought along is not there to be called."""
+    for index, package in enumerate(settings.cloudforet.packages):
+        if package.partition(".")[0] in _NO_SERVICE:
+            yield Violation(
+                (("cloudforet", "packages", index),),
+                f"{package} is no package of a service, and a run may call what lies in these packages",
+                "name the service's own package, e.g. spaceone.identity; in Cloudforet's files: packages: [NAME]",
+            )
 
 
 def bridge_violations(settings: Settings) -> Iterator[Violation]:

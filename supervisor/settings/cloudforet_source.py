@@ -8,6 +8,8 @@ Guarantees
     Order, later wins: GLOBAL, IMPORT in its order, REMOTE_URL in its order; of several files, as they were named.
     Mappings merge, lists and scalars replace; a mapping over something else, or under it, is a problem.
     Cycles, missing files and more than ``IMPORTS_MAX`` imports are problems.
+    What came over the network chooses no code: it holds no ``packages`` and no ``handler``, and imports no file.
+    A text whose digest stands in a file counts as that file.
 """
 
 from __future__ import annotations
@@ -65,13 +67,18 @@ class Layers:
         self._imports = 0
         self.root = Node({}, "default")
         self.files: list[Path] = []
+        self._remote: set[str] = set()
+
+    def is_remote(self, node: Node) -> bool:
+        """Return whether a value came over the network, and no file demands that very text."""
+        return node.origin.rpartition(":")[0] in self._remote
 
     def add(self, document: Node, file: Path) -> None:
         """Lay one document and what it imports over what is there."""
         self.files.append(file)
-        self._document(document, file.parent, (str(file.resolve()),))
+        self._document(document, file.parent, (str(file.resolve()),), is_local=True)
 
-    def _document(self, document: Node, base: Path, chain: tuple[str, ...]) -> None:
+    def _document(self, document: Node, base: Path, chain: tuple[str, ...], *, is_local: bool) -> None:
         if any(key in document.value for key in _CHART):
             document = self._chart(document)
         is_wrapped = "GLOBAL" in document.value or any(key in document.value for key in IMPORT_KEYS)
@@ -92,7 +99,7 @@ class Layers:
         for key in IMPORT_KEYS if is_wrapped else ():
             entries = document.child(key)
             if entries is not None and entries.value is not None:
-                self._imported(key, entries, base, chain)
+                self._imported(key, entries, base, chain, is_local=is_local)
 
     def _beside(self, document: Node) -> None:
         """Name what stands beside GLOBAL, where python-core reads nothing."""
@@ -108,7 +115,7 @@ class Layers:
                     f"{child.origin}: {key}: stands beside GLOBAL, where python-core reads nothing; left out"
                 )
 
-    def _imported(self, key: str, entries: Node, base: Path, chain: tuple[str, ...]) -> None:
+    def _imported(self, key: str, entries: Node, base: Path, chain: tuple[str, ...], *, is_local: bool) -> None:
         if key == "REMOTE_URL":
             self._report.notice(f"{entries.origin}: REMOTE_URL: is deprecated; IMPORT does the same")
         items = entries.value if isinstance(entries.value, list) else [entries]
@@ -116,9 +123,9 @@ class Layers:
             path: TreePath = (key, index) if isinstance(entries.value, list) else (key,)
             target = target_of(item, path, base, self._report)
             if target is not None:
-                self._import(target, chain)
+                self._import(target, chain, is_local=is_local)
 
-    def _import(self, target: Target, chain: tuple[str, ...]) -> None:
+    def _import(self, target: Target, chain: tuple[str, ...], *, is_local: bool) -> None:
         name = target.url or str(target.file.resolve() if target.file else "")
         problem = self._report.problem
         self._imports += 1
@@ -129,11 +136,25 @@ class Layers:
         elif self._imports > IMPORTS_MAX:
             if self._imports == IMPORTS_MAX + 1:
                 problem(target.node, target.path, f"is one of more than {IMPORTS_MAX} imports", "merge some files")
+        elif target.file is not None and not is_local:
+            problem(target.node, target.path, "came over the network, and may import no file", "use https://")
         else:
             document = self._read(target)
             if document is not None:
                 base = Path() if target.url else (target.file or Path()).parent
-                self._document(document, base, (*chain, name))
+                is_local = is_local and target.is_local
+                if not is_local:
+                    self._remote.add(target.name)
+                    self._refuse_code(document)
+                self._document(document, base, (*chain, name), is_local=is_local)
+
+    def _refuse_code(self, document: Node) -> None:
+        """Refuse what chooses code, in any of the forms of a document."""
+        for path, node in document.walk():
+            is_handler = len(path) >= 3 and path[-3] == "SCHEDULERS" and path[-1] == "handler"
+            if (path[-1:] == ("packages",) and path[:-1] in {(), ("GLOBAL",)}) or is_handler:
+                message = "came over the network, which may choose no code"
+                self._report.problem(node, path, message, "write it into a local file, or pin the import with sha256")
 
     def _read(self, target: Target) -> Node | None:
         if is_absent(target):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from supervisor.core import features
 from supervisor.core.restart import NS
 from supervisor.core.shutdown import BOUND_AFTER_GRACE_NS
-from supervisor.settings.cloudforet_rules import bridge_violations
+from supervisor.settings.cloudforet_rules import bridge_violations, package_violations
 from supervisor.settings.durations import format_duration
 from supervisor.settings.masking import EMBEDDED, MASK
 from supervisor.settings.models import Durability, RedisSettings, Settings
@@ -35,6 +35,7 @@ def violations(settings: Settings) -> Iterator[Violation]:
     yield from _supervision(settings)
     yield from _jobs(settings)
     yield from bridge_violations(settings)
+    yield from package_violations(settings)
     yield from _features(settings)
     yield from faults_of_pipeline(settings)
     yield from faults_of_set(settings.schedules)

@@ -88,7 +88,9 @@ def test_a_ported_service_fires_beside_one_without_its_token_and_a_reload_follow
     (source / "__init__.py").touch()
     (source / "scheduler.py").write_text(CLASS)
     (source / "manager" / "__init__.py").write_text(MANAGER)
-    (source / "handlers.py").write_text("def ping():\n    pass\n")
+    (source / "handlers.py").write_text(
+        "from supervisor.compat.cloudforet import schedule_handler\n\n\n@schedule_handler\ndef ping():\n    pass\n"
+    )
     config = short_directory / "application.yaml"
     text = (
         f"compat: cloudforet\n{QUEUES}"

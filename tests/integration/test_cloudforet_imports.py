@@ -19,6 +19,7 @@ SHARED = (
     "SCHEDULERS: {s: {backend: a.B, queue: q, interval: 60}}\n"
     "STOLEN: ${file:/etc/hostname}\n"
 )
+PIN = f"sha256: {'f' * 64}"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -88,19 +89,19 @@ def test_x12_an_import_over_http_works(tmp_path: Path, server: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("'{server}/absent.yaml'", "answered 404; correct it, or write {url: …, optional: true}"),
-        ("{url: '{server}/large', timeout: 20s}", "is larger than 8 MiB"),
-        ("{url: '{server}/elsewhere', timeout: 20s}", "answered 302"),
-        ("{url: '{server}/never', timeout: 300ms}", "did not answer within 0.3s"),
-        ("'http://127.0.0.1:1/x'", "cannot be reached"),
-        ("{url: '{server}/shared.yaml', sha256: " + "f" * 64 + "}", "has another sha256"),
+        ("{url: '{server}/absent.yaml', {pin}}", "answered 404; correct it, or write {url: …, optional: true}"),
+        ("{url: '{server}/large', timeout: 20s, {pin}}", "is larger than 8 MiB"),
+        ("{url: '{server}/elsewhere', timeout: 20s, {pin}}", "answered 302"),
+        ("{url: '{server}/never', timeout: 300ms, {pin}}", "did not answer within 0.3s"),
+        ("{url: 'http://127.0.0.1:1/x', {pin}}", "cannot be reached"),
+        ("{url: '{server}/shared.yaml', {pin}}", "has another sha256"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_a_problem_with_its_reason(
     tmp_path: Path, server: str, entry: str, why: str
 ) -> None:
     """Missing, too large, redirected off the network, silent, closed, changed."""
-    found = problem(tmp_path, entry.replace("{server}", server))
+    found = problem(tmp_path, entry.replace("{server}", server).replace("{pin}", PIN))
     assert found.startswith(f"{tmp_path}/config.yaml:3: IMPORT[0]: http://127.0.0.1:")
     assert why in found
 
@@ -108,7 +109,7 @@ def test_an_answer_that_cannot_be_used_is_a_problem_with_its_reason(
 def test_an_optional_import_that_does_not_answer_is_said_and_left_out(tmp_path: Path, server: str) -> None:
     """`optional: true` beside the URL."""
     file = tmp_path / "application.yaml"
-    file.write_text(SHARED.rpartition("STOLEN")[0] + f"IMPORT: [{{url: '{server}/absent', optional: true}}]\n")
+    file.write_text(SHARED.rpartition("STOLEN")[0] + f"IMPORT: [{{url: '{server}/absent', optional: true, {PIN}}}]\n")
     found = load(files=[file], environ={}, flags={}, compat="cloudforet")
     assert list(found.settings.schedules) == ["s"]
     assert found.conversion is not None
@@ -117,5 +118,5 @@ def test_an_optional_import_that_does_not_answer_is_said_and_left_out(tmp_path: 
 
 def test_credentials_in_a_url_are_not_told(tmp_path: Path) -> None:
     """A problem names the place without the password."""
-    found = problem(tmp_path, "'http://me:hunter2@127.0.0.1:1/x'")
+    found = problem(tmp_path, f"{{url: 'http://me:hunter2@127.0.0.1:1/x', {PIN}}}")
     assert "hunter2" not in found

@@ -13,6 +13,7 @@ from supervisor.compat.cloudforet.schedulers import (
     CronScheduler,
     HourlyScheduler,
     IntervalScheduler,
+    schedule_handler,
 )
 from supervisor.compat.cloudforet.service import (
     BaseManager,
@@ -41,5 +42,6 @@ __all__ = [
     "event_handler",
     "mutation_handler",
     "queue",
+    "schedule_handler",
     "transaction",
 ]

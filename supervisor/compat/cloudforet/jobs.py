@@ -11,7 +11,8 @@ from typing import Any
 from supervisor.compat.cloudforet import bridges, place, planning, stages
 from supervisor.compat.cloudforet.guard import guarded
 from supervisor.compat.cloudforet.hiding import Hidden, resolved
-from supervisor.compat.cloudforet.names import resolve
+from supervisor.compat.cloudforet.names import NotImportableError, resolve
+from supervisor.compat.cloudforet.schedulers import is_handler
 from supervisor.compat.cloudforet.schema import TaskError, check, parse
 from supervisor.core.registry import job
 from supervisor.roles.worker.context import Context
@@ -70,7 +71,7 @@ def emit(ctx: Context, task: dict[str, Any], queue: str) -> None:
 
 @job("cloudforet.run", timeout="2h")
 def run(ctx: Context, handler: str, options: dict[str, Any] | None = None) -> Any:
-    """Call a handler: a function, or a class with ``run``; with the context if it takes an argument.
+    """Call a handler: a scheduler class or what is marked by ``schedule_handler``; with the context if it takes one.
 
     Args:
         ctx: the run's context.
@@ -80,5 +81,10 @@ def run(ctx: Context, handler: str, options: dict[str, Any] | None = None) -> An
     hidden = Hidden.of_settings()
     with guarded(ctx, hidden):
         found: Any = resolve(handler)
+        if not is_handler(found):
+            raise NotImportableError(
+                f"{handler} is no handler: derive it from BaseScheduler and give it run(), or mark it with "
+                f"@schedule_handler; both are in supervisor.compat.cloudforet"
+            )
         call: Any = found(**options or {}).run if isinstance(found, type) else found
         return hidden.scrubbed(call(ctx) if inspect.signature(call).parameters else call())

@@ -1,30 +1,53 @@
 """The base classes of Cloudforet's schedulers, for services that move over by changing imports.
 
 They hold when a class is due and make its tasks. Nothing in them runs or waits: the leader fires by the trigger that
-the loader read from an instance, and a worker calls ``create_task`` (planning.py).
+the loader read from an instance, and a worker calls ``create_task`` (planning.py) or, of a handler, ``run`` (jobs.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from supervisor.compat.cloudforet import place
 from supervisor.compat.cloudforet import queue as queues
 
 Task = dict[str, Any]
+H = TypeVar("H", bound=Callable[..., Any])
+_MARK = "tenure_schedule_handler"
+
+
+def schedule_handler(handler: H) -> H:
+    """Mark a function, or a class with ``run``, as one that ``SCHEDULERS.NAME.handler`` may name."""
+    setattr(handler, _MARK, True)
+    return handler
+
+
+def is_handler(found: Any) -> bool:
+    """Return whether a configuration may have ``found`` called: a scheduler class, or what is marked as a handler."""
+    is_scheduler = isinstance(found, type) and issubclass(found, BaseScheduler)
+    return callable(found) and (is_scheduler or getattr(found, _MARK, False) is True)
 
 
 class BaseScheduler:
-    """Makes tasks; a subclass says when and which."""
+    """Makes tasks, or is a handler with ``run``; a subclass says when and which.
+
+    Args:
+        queue: where its tasks go; or, of a handler, its interval in seconds, which the schedule keeps.
+        handler: what ``run`` calls, unless a subclass overrides it.
+    """
 
     kind: ClassVar[str] = ""
     """How it is due: ``interval``, ``hourly`` or ``cron``."""
 
-    def __init__(self, queue: str) -> None:
-        self.queue = queue
-        self.config: Any = None
+    def __init__(
+        self, queue: str | float = "", handler: Callable[[], Any] | None = None, *, interval: float | None = None
+    ) -> None:
+        self.queue = queue if isinstance(queue, str) else ""
+        self.interval = interval if isinstance(queue, str) else queue
+        self.handler = handler
+        self.config: Any = self.interval
 
     @property
     def scheduled_at(self) -> datetime | None:
@@ -35,6 +58,12 @@ class BaseScheduler:
     def create_task(self) -> Sequence[Task]:
         """Return the task messages that are due now."""
         raise NotImplementedError(f"{type(self).__qualname__}.create_task is not implemented")
+
+    def run(self) -> Any:
+        """Do the work of a handler."""
+        if self.handler is None:
+            raise NotImplementedError(f"{type(self).__qualname__}.run is not implemented")
+        return self.handler()
 
     def push_task(self) -> None:
         """Put every task that ``create_task`` returns into the queue.

@@ -12,7 +12,6 @@ import pytest
 from pydantic import SecretStr
 
 from supervisor.compat.cloudforet import jobs, place, queue
-from supervisor.compat.cloudforet.guard import ScrubbedError
 from supervisor.compat.cloudforet.hiding import REFERENCE
 from supervisor.compat.cloudforet.names import NotImportableError
 from supervisor.compat.cloudforet.planning import DIRECT_MAX, TASKS_MAX, PlanError, plan
@@ -70,21 +69,6 @@ class NoScheduler:
     def __init__(self, queue):
         pass
 """
-HANDLERS = """
-from supervisor.compat.cloudforet import config
-
-
-def fail():
-    raise RuntimeError(f"no use of {config.get_global('TOKEN')}")
-
-
-def tell():
-    return {"it is": config.get_global("TOKEN")}
-
-
-def miss():
-    return {}["nothing"]
-"""
 STAGE = {"locator": "SERVICE", "name": "A", "metadata": {"token": CANARY}, "method": "m", "params": {}}
 
 
@@ -97,7 +81,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]
     bridged = CloudforetQueueSettings(channel="theirs", bridge=Bridge.EMIT)
     place.configure(
         CloudforetSettings(
-            packages=("old_plans", "old_gone", "old_handlers", "old_tellers", "nowhere"),
+            packages=("old_plans", "old_gone"),
             token=SecretStr(CANARY),
             queues={"out_q": bridged},
         )
@@ -232,18 +216,6 @@ def test_tasks_that_cannot_become_runs_hold_up_no_other(made: list[Any]) -> None
     assert CANARY not in str(found)
 
 
-def test_a_handler_that_fails_is_told_without_the_token(made: list[Any], tmp_path: Path) -> None:
-    """Its result too; and an error that shows nothing stays what it was."""
-    assert made == []
-    (tmp_path / "old_tellers.py").write_text(HANDLERS)
-    with pytest.raises(ScrubbedError, match=r"RuntimeError: no use of \*\*\*") as caught:
-        jobs.run(context(), "old_tellers.fail")
-    assert CANARY not in "".join(traceback.format_exception(caught.value))
-    assert jobs.run(context(), "old_tellers.tell") == {"it is": "***"}
-    with pytest.raises(KeyError):
-        jobs.run(context(), "old_tellers.miss")
-
-
 def test_what_is_no_scheduler_is_not_tried_again(made: list[Any]) -> None:
     """The reason names the class."""
     assert made == []
@@ -323,19 +295,3 @@ def test_a_scheduler_may_push_its_tasks_itself(produced: Producer, made: list[An
     assert taken is not None
     assert json.loads(taken)["name"] == "pushed"
     assert produced.keys
-
-
-def test_a_handler_is_a_function_or_a_class_with_run(made: list[Any], tmp_path: Path) -> None:
-    """As the identity service's scheduler was described: with or without the context."""
-    assert made == []
-    (tmp_path / "old_handlers.py").write_text(
-        "def plain():\n    return 1\n\n\ndef knowing(ctx):\n    return ctx.run_id\n\n\n"
-        "class DomainScheduler:\n    def __init__(self, size=3):\n        self.size = size\n\n"
-        "    def run(self):\n        return self.size\n"
-    )
-    run = context()
-    assert jobs.run(run, "old_handlers.plain") == 1
-    assert jobs.run(run, "old_handlers:knowing") == "plan"
-    assert jobs.run(run, "old_handlers.DomainScheduler", {"size": 5}) == 5
-    with pytest.raises(NotImportableError, match="there is no module nowhere"):
-        jobs.run(run, "nowhere.DomainScheduler")

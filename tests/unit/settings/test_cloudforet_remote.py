@@ -1,0 +1,103 @@
+"""What an import over the network may decide, and what only a local file may."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from supervisor.settings import cloudforet_fetch
+from supervisor.settings.cloudforet_fetch import Target
+from tests.unit.settings.cloudforet_desk import QUEUES, CloudforetDesk
+
+URL = "https://config.example/identity.yaml"
+REMOTE = f"{QUEUES}SCHEDULERS: {{s: {{backend: spaceone.identity.task.S, queue: q, interval: 60}}}}\n"
+HANDLER = "SCHEDULERS: {s: {handler: spaceone.identity.tool, interval: 60}}\n"
+CODE = "came over the network, which may choose no code"
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Texts by their address, in place of the network."""
+    texts: dict[str, str] = {}
+
+    def read(target: Target) -> bytes:
+        return texts[target.url].encode()
+
+    monkeypatch.setattr(cloudforet_fetch, "_read_url", read)
+    return texts
+
+
+@pytest.mark.parametrize("rest", ["", ", optional: true"])
+def test_plain_http_without_a_digest_is_refused(cloudforet: CloudforetDesk, remote: dict[str, str], rest: str) -> None:
+    """Whoever stands on the way would decide what runs; it is not even asked for."""
+    assert remote == {}
+    (found,) = cloudforet.problems(f"GLOBAL: {{}}\nIMPORT: [{{url: 'http://config.example/a.yaml'{rest}}}]\n")
+
+    assert "IMPORT[0]: is plain http: anybody on the way can change it" in found
+    assert "use https://, or write {url: …, sha256: …}" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"packages: [spaceone.identity]\n{REMOTE}", f"packages: {CODE}"),
+        (f"packages: [os]\nGLOBAL: {{TOKEN: abcd}}\n{REMOTE}", f"packages: {CODE}"),
+        (HANDLER, f"SCHEDULERS.s.handler: {CODE}"),
+        (f"GLOBAL:\n  {HANDLER}", f"GLOBAL.SCHEDULERS.s.handler: {CODE}"),
+        (f"application_scheduler:\n  {HANDLER}", f"application_scheduler.SCHEDULERS.s.handler: {CODE}"),
+        ("IMPORT: [/etc/tenure/other.yaml]\n", "IMPORT[0]: came over the network, and may import no file"),
+        (REMOTE, "'spaceone.identity.task.S' came over the network and lies in no package that a local file names"),
+    ],
+)
+def test_what_comes_over_the_network_chooses_no_code(
+    cloudforet: CloudforetDesk, remote: dict[str, str], text: str, problem: str
+) -> None:
+    """Its server may be anybody's; each refusal names the place in that document."""
+    remote[URL] = text
+
+    found = cloudforet.problems(f"GLOBAL: {{}}\nIMPORT: ['{URL}']\n")
+
+    assert any(problem in each for each in found), found
+
+
+def test_schedules_from_the_network_run_what_a_local_file_allows(
+    cloudforet: CloudforetDesk, remote: dict[str, str]
+) -> None:
+    """The package is named here, its schedules there."""
+    remote[URL] = REMOTE
+
+    loaded = cloudforet.loads(f"packages: [spaceone.identity]\nIMPORT: ['{URL}']\n")
+
+    assert list(loaded.settings.schedules) == ["s"]
+    assert loaded.settings.cloudforet.packages == ("spaceone.identity",)
+
+
+def test_a_text_whose_digest_is_in_a_file_counts_as_that_file(
+    cloudforet: CloudforetDesk, remote: dict[str, str]
+) -> None:
+    """Even over plain http, and with handlers: nobody on the way can change it. What it imports is not pinned by that."""
+    digest = hashlib.sha256(HANDLER.encode()).hexdigest()
+    pinned = f"{{url: 'http://config.example/a.yaml', sha256: {digest}}}"
+    remote["http://config.example/a.yaml"] = HANDLER
+    remote[URL] = f"GLOBAL: {{}}\nIMPORT: [{pinned}]\n"
+
+    loaded = cloudforet.loads(f"{QUEUES}IMPORT: [{pinned}]\n")
+    assert loaded.settings.cloudforet.packages == ("spaceone.identity",)
+    assert any(CODE in each for each in cloudforet.problems(f"{QUEUES}IMPORT: ['{URL}']\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"packages: [os.path]\n{REMOTE}",
+        f"packages: [a, pip]\n{REMOTE}",
+        f"packages: [supervisor.plugins]\n{REMOTE}",
+        "SCHEDULERS: {s: {handler: subprocess.Popen, interval: 1}}\n",
+    ],
+)
+def test_a_package_that_is_no_services_is_refused(cloudforet: CloudforetDesk, text: str) -> None:
+    """Given by hand, or taken from the handler: what Python brought along is not there to be called."""
+    (found,) = cloudforet.problems(text)
+
+    assert "is no package of a service, and a run may call what lies in these packages" in found
