@@ -229,8 +229,9 @@ class Rank:
         return (self.draining, self.is_skewed, -self.priority, newest_first, -self.started_ms, self.replica)
 
 
-_VERSION = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:\.(\d+))?(.*)", re.ASCII)
-_PRE_RELEASE = re.compile(r"[._-]?(a|b|c|rc|alpha|beta|pre|preview|dev)[._-]?(\d*)", re.ASCII)
+_NUMBER = r"\d{1,18}"  # int() refuses thousands of digits, which a stranger's entry may hold
+_VERSION = re.compile(rf"v?({_NUMBER})(?:\.({_NUMBER}))?(?:\.({_NUMBER}))?(?:\.({_NUMBER}))?(.*)", re.ASCII)
+_PRE_RELEASE = re.compile(r"[._-]?(a|b|c|rc|alpha|beta|pre|preview|dev)[._-]?(\d{0,18})", re.ASCII)
 
 
 def version_key(version: str) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from supervisor.store.keys import KIND_LETTER, LETTER_KIND, check_name
 
 ERROR_BYTES_MAX = 4096
 _AROUND_ARGUMENTS = 3  # levels of an envelope or a definition: itself, its template, the arguments by name
+_DIGITS_MAX = 15  # below 2^53, which Lua counts exactly
 _TIMING = (
     "every_ms",
     "phase_ms",
@@ -257,6 +258,12 @@ def text(value: Any) -> str:
 def number(value: Any) -> int:
     """Return a reply's number; 0 for nil and for an empty string."""
     return int(value) if value else 0
+
+
+def foreign_number(value: Any) -> int | None:
+    """Return a number of a record that anybody may have written; None for what is none, or has more than 15 digits."""
+    written = text(value)
+    return int(written) if written.isascii() and written.isdigit() and len(written) <= _DIGITS_MAX else None
 
 
 def optional_number(value: Any) -> int | None:

@@ -19,12 +19,14 @@ from typing import Any, Literal
 import msgspec
 
 from supervisor.core.json_values import read_json
-from supervisor.store.codec import number, pairs, text
+from supervisor.store.codec import foreign_number, number, pairs, text
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
 
 Mode = Literal["cold", "expired", "free", "presence", "register"]
-_NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_NONCE = re.compile(r"(?!0{32})[0-9a-f]{32}", re.ASCII)
+DURATION_MS_MAX = 3_600_000  # far above every lease that can be configured: nobody waits for a longer one
+EPOCH_END = 10**14  # no clock in milliseconds comes near it: what is there or above was not granted
 
 
 class LeaseCode(StrEnum):
@@ -42,6 +44,9 @@ class LeaseCode(StrEnum):
     REQUESTED = "REQUESTED"
     CLEARED = "CLEARED"
     VIEW = "VIEW"
+
+
+_OURS = frozenset({LeaseCode.GRANTED, LeaseCode.SAME, LeaseCode.RENEWED, LeaseCode.RECLAIMED})
 
 
 class CandidateInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,12 +97,13 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     resign_by: str = ""
     roster: int = 0  # grows whenever a candidate comes or leaves
     presence: int = -1  # connections that show that the holder lives; -1: not asked, or the server does not say
+    unreadable: tuple[str, ...] = ()  # fields that hold what no replica writes; each counts as 0 or empty
     gap_ms: int = -1  # with GRANTED: since the last term ended, by Redis' time; -1: there was none
 
     @property
     def is_ours(self) -> bool:
         """Whether the caller holds the term after this call."""
-        return self.code in {LeaseCode.GRANTED, LeaseCode.SAME, LeaseCode.RENEWED, LeaseCode.RECLAIMED}
+        return self.code in _OURS
 
 
 class LeaseEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,11 +118,10 @@ class LeaseEvent(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, event_id: str, fields: Mapping[str, str]) -> LeaseEvent:
         """Return the event of a stream entry; what another version wrote differently stays empty."""
-        epoch = fields.get("epoch", "")
         return cls(
             at_ms=int(event_id.partition("-")[0]),
             kind=fields.get("kind", ""),
-            epoch=int(epoch) if epoch.isdecimal() else 0,
+            epoch=foreign_number(fields.get("epoch", "")) or 0,
             who=fields.get("who", ""),
             reason=fields.get("reason", ""),
         )
@@ -230,10 +235,10 @@ class Leases:
         """Read what happened to the lease, newest first, at most ``count`` events."""
         return script("lease_history").call(keys={"events": self._keys.events}, args={"count": count}, parse=_events)
 
-    def withdraw(self, replica: str) -> Call[None]:
-        """Stop being a candidate."""
+    def withdraw(self, *replicas: str) -> Call[None]:
+        """Take replicas off the candidates, 1 to 100 of them."""
         keys = {"candidates": self._keys.candidates, "lease": self._keys.lease}
-        return script("candidate_withdraw").call(keys=keys, args={"replica": replica}, parse=lambda _: None)
+        return script("candidate_withdraw").call(keys=keys, args={"replicas": replicas}, parse=lambda _: None)
 
     def candidates(self) -> Call[list[CandidateInfo]]:
         """Read who could lead, in the order of their names. Whoever vanished is still in it; see ``seen_ms``."""
@@ -242,28 +247,47 @@ class Leases:
 
 def _view(reply: Any) -> LeaseView:
     code, epoch, nonce, holder, seq, remaining, duration, now, genesis, event, *rest = reply
+    code = LeaseCode(text(code))
     host, pid, version, acquired, transitions, hold, is_asked, resign_to, resign_by, roster, presence, gap = rest
+    written = {
+        "epoch": epoch, "seq": seq, "duration": duration, "pid": pid, "acquired": acquired,
+        "transitions": transitions, "roster": roster,
+    }  # fmt: skip
+    numbers = {name: foreign_number(value) for name, value in written.items()}
+    if code not in _OURS and not int(bool(holder)) <= (numbers["epoch"] or 0) < EPOCH_END:
+        numbers["epoch"] = None
+    if (numbers["duration"] or 0) > DURATION_MS_MAX:
+        numbers["duration"] = None
+    unreadable = [
+        name for name, value in numbers.items() if value is None and (name, text(written[name])) != ("pid", "")
+    ]
+    is_nonce = _NONCE.fullmatch(text(nonce)) is not None
+    if not is_nonce and holder:
+        unreadable.append("nonce")
+    if holder and number(remaining) == -number(now):
+        unreadable.append("until")
     return LeaseView(
-        code=LeaseCode(text(code)),
-        epoch=number(epoch),
-        nonce=text(nonce),
+        code=code,
+        epoch=numbers["epoch"] or 0,
+        nonce=text(nonce) if is_nonce else "",
         holder=text(holder),
-        seq=number(seq),
+        seq=numbers["seq"] or 0,
         remaining_ms=number(remaining),
-        duration_ms=number(duration),
+        duration_ms=numbers["duration"] or 0,
         now_ms=number(now),
         genesis=text(genesis),
         last_event=text(event),
         host=text(host),
-        pid=number(pid),
+        pid=numbers["pid"] or 0,
         version=text(version),
-        acquired_ms=number(acquired),
-        transitions=number(transitions),
+        acquired_ms=numbers["acquired"] or 0,
+        transitions=numbers["transitions"] or 0,
         hold=text(hold),
         is_resign_requested=text(is_asked) == "1",
         resign_to=text(resign_to),
         resign_by=text(resign_by),
-        roster=number(roster),
+        roster=numbers["roster"] or 0,
+        unreadable=tuple(unreadable),
         presence=number(presence),
         gap_ms=number(gap),
     )
@@ -283,5 +307,5 @@ def _candidates(reply: Any) -> list[CandidateInfo]:
             info = read_json(body, CandidateInfo)
         except msgspec.DecodeError:  # another version's: it is there, that is all we know
             info = CandidateInfo(replica=text(replica))
-        found.append(msgspec.structs.replace(info, replica=text(replica), seen_ms=number(seen)))
+        found.append(msgspec.structs.replace(info, replica=text(replica), seen_ms=foreign_number(seen) or 0))
     return sorted(found, key=lambda info: info.replica)

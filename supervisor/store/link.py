@@ -34,6 +34,7 @@ from supervisor.core.errors import (
 )
 from supervisor.settings.models import Durability, RedisSettings
 from supervisor.settings.redis_url import Topology, parse_redis_url
+from supervisor.store.codec import foreign_number
 from supervisor.store.scripts import Call, script
 
 BLOCK_MARGIN_S = 0.25
@@ -247,7 +248,11 @@ def fenced(error: ResponseError, call: Call[Any]) -> FencedError | None:
     if words[0] != "FENCED":
         return None
     epoch = script(call.script).argument(call, "epoch")
-    return FencedError(operation=call.script, epoch=int(epoch or 0), current_epoch=int(words[1]))
+    return FencedError(
+        operation=call.script,
+        epoch=int(epoch or 0),
+        current_epoch=foreign_number(words[1] if len(words) > 1 else "") or 0,
+    )
 
 
 def is_stale_master(error: Exception) -> bool:

@@ -136,7 +136,7 @@ class Server:
 
     def _standing_epoch(self) -> int:
         for _, fields in reversed(self._events):
-            if fields["kind"] in {"acquired", "released"}:
+            if fields.get("who") and fields["kind"] in {"acquired", "released"}:
                 return int(fields["epoch"]) if fields["kind"] == "acquired" else 0
         return 0
 
@@ -146,6 +146,7 @@ class Server:
         entries: Any = self.store.raw.xrange(self.keys.events, after, "+")
         new = [(_text(at), {_text(k): _text(v) for k, v in fields.items()}) for at, fields in entries]
         self._events += new
+        new = [(at, fields) for at, fields in new if fields.get("who")]  # written by a script
         self.granted += [int(fields["epoch"]) for _, fields in new if fields["kind"] == "acquired"]
 
     def _keep_first_marks(self, marks: dict[bytes, bytes]) -> None:
@@ -166,7 +167,7 @@ class Server:
 
 
 def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _order(event_id: str) -> tuple[int, int]:

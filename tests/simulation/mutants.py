@@ -146,7 +146,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "campaign grants to anyone": lua("lease_campaign.lua", "if not reason then", "if false then"),
     "campaign deposes a holder for a newcomer": lua(
-        "lease_campaign.lua", "mode == 'cold' and (tonumber(r[5]) or 0) <= now", "mode == 'cold'"
+        "lease_campaign.lua", "mode == 'cold' and (count(r[5]) or 0) <= now", "mode == 'cold'"
     ),
     "epochs come from the clock alone": lua(
         "lease_campaign.lua", re.compile(r"local granted = .*"), "local granted = whole(now % 7 + 1)"
@@ -154,7 +154,7 @@ MUTANTS: dict[str, Mutation] = {
     "campaign forgets the floor": lua(
         "lease_campaign.lua",
         re.compile(r"local granted = .*"),
-        "local granted = whole(math.max(epoch, tonumber(redis.call('GET', KEYS[4]) or '0') or 0) + 1)",
+        "local granted = whole(remembered + 1)",
     ),
     "promotion keeps the epoch": lua("lease_promote.lua", "whole(math.max(highest + 1, now))", "r[1]"),
     "promotion does not compare the term": lua(
@@ -171,7 +171,7 @@ MUTANTS: dict[str, Mutation] = {
     "renewal extends anybody's term": lua(
         "lease_renew.lua", "if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then", "if false then"
     ),
-    "renewal shows no sign of life": lua("lease_renew.lua", "redis.call('HINCRBY', KEYS[1], 'seq', 1)", ""),
+    "renewal shows no sign of life": lua("lease_renew.lua", "raise(KEYS[1], 'seq', now)", ""),
     "a request to resign is taken for any term": lua(
         "lease_request_resign.lua", "if r[1] ~= ARGV[1] or (r[2] or '') == '' then", "if (r[2] or '') == '' then"
     ),

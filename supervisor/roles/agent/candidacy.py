@@ -26,6 +26,7 @@ from supervisor.core.presence import CONFIRM_NS, PresenceWatch, Sighting
 from supervisor.roles.agent.roster import Roster
 from supervisor.roles.agent.standing import UNANSWERED, Standing
 from supervisor.roles.steps import Ask, Listen, Sleep, Steps
+from supervisor.store.codec import foreign_number
 from supervisor.store.leases import LeaseCode, LeaseView, Mode
 from supervisor.store.scripts import Call
 
@@ -177,10 +178,11 @@ class Candidacy:
         found = None
         for event_id, fields in heard:
             self._at.last_event = event_id
-            if fields["kind"] == "released":
+            if fields.get("kind") == "released":
                 found = fields
-                self._at.memory = self._at.memory.heard_release(int(fields["epoch"]))
-            elif fields["kind"] == "acquired":
+                epoch = foreign_number(fields.get("epoch", "")) or 0
+                self._at.memory = self._at.memory.heard_release(epoch)
+            elif fields.get("kind") == "acquired":
                 found = None
         return found
 

@@ -34,6 +34,7 @@ _LEVELS = {
     "elector_crashed": "error",
     "elector_stuck": "error",
     "redis_lost_data": "error",
+    "lease_unreadable": "warning",
     "fires_held": "error",
     "trust_deferred": "warning",
     "leader_promoted": "warning",

@@ -134,6 +134,7 @@ class Standing:
     disputed_until_ns: int = 0  # after a loss: no own term is trusted before, since another may believe in an older one
     last_event: str = field(default="0-0")
     roster: int = -1  # number of the list of candidates that Redis has
+    is_unreadable: bool = False  # the record, as last seen, and said so
     failures: int = 0  # unanswered questions in a row
     skew: Skew = field(default_factory=Skew)  # of this machine's wall clock
 
@@ -152,6 +153,10 @@ class Standing:
 
     def saw(self, view: LeaseView) -> None:
         """Learn from a reply what every reply teaches; find out whether Redis forgot something."""
+        self._tell_unreadable(view)
+        if {"epoch", "seq"} & set(view.unreadable):  # it says nothing of the term: neither of its age nor of a loss
+            self.last_event = view.last_event or self.last_event
+            return
         # Also what a question won whose answer was lost: its nonce is on the board, the term not yet.
         is_ours = view.is_ours or (view.nonce != "" and view.nonce in {self.board.term().nonce, self.board.next_nonce})
         before = self.memory
@@ -178,6 +183,12 @@ class Standing:
                 # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
                 self.disputed_until_ns = self.now() + self.timing.duration_ns
             self._lost(loss, view)
+
+    def _tell_unreadable(self, view: LeaseView) -> None:
+        """Say once that the record holds what no replica writes. Nobody can renew it, so it ends by silence."""
+        if view.unreadable and not self.is_unreadable:
+            self.report("lease_unreadable", fields=list(view.unreadable), epoch=view.epoch, holder=view.holder)
+        self.is_unreadable = bool(view.unreadable)
 
     @property
     def known_genesis(self) -> str:

@@ -1,12 +1,15 @@
--- Take a replica off the list of those who could lead.
+-- Take replicas off the list of those who could lead.
 --
--- KEYS  candidates     hash: who could lead
---       lease          hash: the current term; counts the changes of that list
--- ARGV  replica        whose entry goes
+-- KEYS  lease          hash: the current term; counts the changes of that list
+--       candidates     hash: who could lead
+-- ARGV  replicas...    whose entries go, at most 100
 --
--- Returns  1 if it was there
-local was_there = redis.call('HDEL', KEYS[1], ARGV[1])
-if was_there == 1 and redis.call('HEXISTS', KEYS[2], 'epoch') == 1 then
-  redis.call('HINCRBY', KEYS[2], 'roster', 1)
+-- Includes  clock
+--           number
+--
+-- Returns  how many were there
+local gone = redis.call('HDEL', KEYS[2], unpack(ARGV))
+if gone > 0 and redis.call('HEXISTS', KEYS[1], 'epoch') == 1 then
+  raise(KEYS[1], 'roster', 0)
 end
-return was_there
+return gone

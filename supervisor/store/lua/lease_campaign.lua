@@ -21,6 +21,7 @@
 --       alive          prefix of the channels by which a holder shows that it lives; empty: not used
 --
 -- Includes  clock
+--           number
 --           lease
 --
 -- Returns  code, then the lease as it now is
@@ -31,7 +32,8 @@
 -- Granted when the record is absent or has no holder; when (epoch, seq) is what the caller watched for a whole duration
 -- without a change (expired), or while the holder, which was visible at its last renewal, is not any more (presence);
 -- when the server's time is past the record's end and the caller has no observation of its own (cold); or when the
--- record is an older term of the caller itself, which knows a later one: the data went back. Never to register.
+-- record is the caller's own, and of an older term than it knows (the data went back) or not to be read. Never to
+-- register. A field that is no number counts as 0.
 local MODES = { cold = true, expired = true, free = true, presence = true, register = true }
 local FORGET_MS = 86400000 -- a candidate that was not seen for a day left without a word
 
@@ -49,15 +51,16 @@ end
 local now = now_ms()
 local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'seq', 'until', 'transitions', 'released_at',
   'presence')
-local epoch, holder = tonumber(r[1]) or 0, r[3] or ''
+local epoch, holder = epoch_of(r[1]) or 0, r[3] or ''
+local is_watched = whole(epoch) == ARGV[6] and whole(count(r[4]) or 0) == ARGV[7]
 local is_new = redis.call('HSET', KEYS[5], replica, whole(now) .. ' ' .. ARGV[11]) == 1
 if is_new and r[1] then
-  redis.call('HINCRBY', KEYS[1], 'roster', 1)
+  raise(KEYS[1], 'roster', 0)
 end
 
 if r[2] == nonce and holder ~= '' then
   redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(duration)), 'duration', duration, 'renewed', whole(now))
-  redis.call('HINCRBY', KEYS[1], 'seq', 1)
+  raise(KEYS[1], 'seq', now)
   return world('SAME', now)
 end
 
@@ -66,13 +69,14 @@ if mode == 'register' then
   reason = nil
 elseif holder == '' then
   reason = r[1] and 'free' or 'vacant'
-elseif mode == 'expired' and r[1] == ARGV[6] and r[4] == ARGV[7] then
+elseif mode == 'expired' and is_watched then
   reason = 'expired'
-elseif mode == 'presence' and r[1] == ARGV[6] and r[4] == ARGV[7] and r[8] == '1'
-  and presence_of(ARGV[14], r[1]) == 0 then
+elseif mode == 'presence' and is_watched and r[8] == '1' and presence_of(ARGV[14], r[1]) == 0 then
   reason = 'presence'
-elseif mode == 'cold' and (tonumber(r[5]) or 0) <= now then
+elseif mode == 'cold' and (count(r[5]) or 0) <= now then
   reason = 'cold'
+elseif holder == replica and not is_readable(r[1], r[2]) then
+  reason = 'unreadable'
 elseif holder == replica and tonumber(floor) > epoch then
   reason = 'rolled_back'
 end
@@ -80,7 +84,7 @@ if not reason then
   return world('DENIED', now)
 end
 
-local remembered = math.max(epoch, tonumber(redis.call('GET', KEYS[4]) or '0') or 0)
+local remembered = math.max(epoch, epoch_of(redis.call('GET', KEYS[4])) or 0)
 local highest = math.max(remembered, tonumber(floor))
 local granted = whole(math.max(highest + 1, now))
 local genesis = redis.call('GET', KEYS[2]) or ''
@@ -88,9 +92,9 @@ redis.call('SET', KEYS[4], granted)
 redis.call('SETNX', KEYS[2], nonce)
 redis.call('HSET', KEYS[1], 'epoch', granted, 'nonce', nonce, 'holder', replica, 'seq', '0', 'duration', duration,
   'until', whole(now + tonumber(duration)), 'acquired', whole(now), 'renewed', whole(now), 'presence', '0',
-  'transitions', whole((tonumber(r[6]) or 0) + 1), 'host', ARGV[8], 'pid', ARGV[9], 'version', ARGV[10])
+  'transitions', whole((count(r[6]) or 0) + 1), 'host', ARGV[8], 'pid', ARGV[9], 'version', ARGV[10])
 if is_new and not r[1] then
-  redis.call('HINCRBY', KEYS[1], 'roster', 1)
+  raise(KEYS[1], 'roster', 0)
 end
 if ARGV[13] ~= '' then
   redis.call('HSET', KEYS[1], 'hold', ARGV[13])
@@ -108,10 +112,10 @@ event('acquired', granted, replica, reason)
 
 local known = redis.call('HGETALL', KEYS[5])
 for i = 1, #known, 2 do
-  local seen = tonumber(string.match(known[i + 1], '^%d+') or '')
-  if not seen or seen < now - FORGET_MS then
+  local seen = count(string.match(known[i + 1], '^%d+'))
+  if not seen or math.abs(now - seen) > FORGET_MS then
     redis.call('HDEL', KEYS[5], known[i])
   end
 end
-local ended = tonumber(holder == '' and r[7] or r[5])
+local ended = count(holder == '' and r[7] or r[5])
 return world('GRANTED', now, -1, r[1] and ended and math.max(0, now - ended) or -1)

@@ -6,6 +6,7 @@
 -- ARGV  by             who decided, for people
 --
 -- Includes  clock
+--           number
 --           lease
 --
 -- Returns  code, then the lease as it now is

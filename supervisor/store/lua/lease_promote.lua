@@ -10,6 +10,7 @@
 --       duration_ms    how long the new term lasts unless renewed
 --
 -- Includes  clock
+--           number
 --           lease
 --
 -- Returns  code, then the lease as it now is
@@ -32,14 +33,14 @@ if not r[1] then
 end
 if r[2] == ARGV[3] then
   redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(ARGV[4])), 'duration', ARGV[4], 'renewed', whole(now))
-  redis.call('HINCRBY', KEYS[1], 'seq', 1)
+  raise(KEYS[1], 'seq', now)
   return world('SAME', now)
 end
 if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then
   return world('LOST', now)
 end
 
-local highest = math.max(tonumber(r[1]), tonumber(redis.call('GET', KEYS[4]) or '0') or 0)
+local highest = math.max(tonumber(r[1]), epoch_of(redis.call('GET', KEYS[4])) or 0)
 local granted = whole(math.max(highest + 1, now))
 redis.call('SET', KEYS[4], granted)
 redis.call('HSET', KEYS[1], 'epoch', granted, 'nonce', ARGV[3], 'seq', '0', 'duration', ARGV[4],

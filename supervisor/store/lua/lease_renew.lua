@@ -11,6 +11,7 @@
 --       alive          prefix of the channels by which the caller shows that it lives; empty: it does not now
 --
 -- Includes  clock
+--           number
 --           lease
 --
 -- Returns  code, then the lease as it now is
@@ -33,11 +34,11 @@ if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then
   return world('LOST', now)
 end
 
-local lapsed = (tonumber(r[4]) or 0) < now
+local lapsed = (count(r[4]) or 0) < now
 local presence = presence_of(ARGV[5], r[1])
 redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(ARGV[3])), 'duration', ARGV[3], 'renewed', whole(now),
   'presence', presence > 0 and '1' or '0')
-redis.call('HINCRBY', KEYS[1], 'seq', 1)
+raise(KEYS[1], 'seq', now)
 if ARGV[4] ~= '' then
   redis.call('HSET', KEYS[1], 'hold', ARGV[4])
 end

@@ -8,6 +8,7 @@
 --       by             who asks, for people
 --
 -- Includes  clock
+--           number
 --           lease
 --
 -- Returns  code, then the lease as it now is

@@ -6,6 +6,7 @@
 -- ARGV  alive          prefix of the channels by which a holder shows that it lives; empty: do not count
 --
 -- Includes  clock
+--           number
 --           lease
 --
 -- Returns  VIEW, then the lease

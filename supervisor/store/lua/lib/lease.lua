@@ -1,6 +1,18 @@
 -- Library: the lease record, and the reply that every election script gives, so that one round trip always
 -- teaches the caller the world. KEYS[1] is the lease, KEYS[2] genesis, KEYS[3] events.
 local EVENTS_MAX = 1000
+local EPOCH_MAX = 1e14 -- no clock in ms comes near it: nothing is counted on from a number above
+
+local function epoch_of(text)
+  local n = count(text)
+  return n and n > 0 and n < EPOCH_MAX and n or nil
+end
+
+-- Whether a holder can renew the term of this epoch and nonce: no reply repeats what is none of ours.
+local function is_readable(epoch, nonce)
+  return epoch_of(epoch) ~= nil and #(nonce or '') == 32 and string.match(nonce, '^[0-9a-f]+$') ~= nil
+    and string.find(nonce, '[^0]') ~= nil
+end
 
 -- What follows the reason are more names and values of the entry.
 local function event(kind, epoch, who, reason, ...)
@@ -24,7 +36,7 @@ local function world(code, now, presence, gap)
   local last = redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)
   local is_asked = r[13] and r[13] == r[1] and (r[3] or '') ~= ''
   return {
-    code, r[1] or '0', r[2] or '', r[3] or '', r[4] or '0', whole((tonumber(r[5]) or 0) - now), r[6] or '0', whole(now),
+    code, r[1] or '0', r[2] or '', r[3] or '', r[4] or '0', whole((count(r[5]) or 0) - now), r[6] or '0', whole(now),
     redis.call('GET', KEYS[2]) or '', last[1] and last[1][1] or '0-0', r[7] or '', r[8] or '', r[9] or '', r[10] or '0',
     r[11] or '0', r[12] or '', is_asked and '1' or '0', is_asked and r[14] or '', is_asked and r[15] or '',
     r[16] or '0', whole(presence or -1), whole(gap or -1),

@@ -1,0 +1,149 @@
+"""Rubbish in what the election reads: every field of every record, every reader, and nobody dies of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.roles.agent.standing import Timing
+from supervisor.settings.models import ElectionSettings
+from supervisor.store.keys import Keys
+from supervisor.store.leases import Leases
+from supervisor.testing.replica import Replica
+from supervisor.testing.server import Server, driven_time
+from supervisor.testing.world import ReplicaClock, S, World
+
+TICK = ScheduleDef(id="tick", template=Template(job="sim.job", kind=Kind.SYNC), every_ms=1000, overlap="allow")
+LEASE_S = 5
+RUBBISH = (
+    b"", b"rubbish", b"-1", b"0", b"1e300", b"nan", b" 7", b"9" * 5000, b"\xff\xfe", b"0" * 32, b"F" * 32,
+    b"999999999999999", b"99999999999999",
+)  # fmt: skip
+FIELDS = (
+    "epoch", "nonce", "holder", "seq", "until", "duration", "acquired", "renewed", "transitions", "host", "pid",
+    "version", "presence", "roster", "released", "released_at", "resign_epoch", "resign_to", "resign_by",
+)  # fmt: skip
+CANDIDATES = (
+    b"", b"rubbish", b"x {}", b"1 []", b"1 {", b"1 {}", b"-1 {}", b"9" * 400 + b" {}", b"999999999999999 {}",
+    b'1 {"replica":"x","pid":"y"}', b'999999999999 {"replica":"x","version":"' + b"9" * 5000 + b'"}',
+    b'1795356190862 {"replica":"x","priority":99999999999999999999999}', b'1 {"replica":"x","schedules_digest":[1]}',
+)  # fmt: skip
+
+
+class Cluster:
+    """Two replicas and a schedule of a second."""
+
+    def __init__(self) -> None:
+        self.world = World(Server(Keys("rubbish")), seed=1)
+        timing = Timing.of(ElectionSettings())
+        self.replicas = [
+            Replica(
+                self.world,
+                self.world.server.keys,
+                name,
+                timing=timing,
+                definitions=(TICK,),
+                clock=ReplicaClock(self.world),
+            )
+            for name in ("one", "two")
+        ]
+
+    def begin(self) -> None:
+        for replica in self.replicas:
+            replica.start()
+        self.pass_s(3)
+
+    def pass_s(self, seconds: float) -> None:
+        self.world.run_until(self.world.now_ns + int(seconds * S))
+
+    @property
+    def leaders(self) -> list[str]:
+        return [replica.name for replica in self.replicas if replica.is_leading]
+
+    def warnings(self) -> int:
+        return sum(told.event == "lease_unreadable" for told in self.world.history)
+
+    def write(self, key: str, field: str, value: bytes) -> None:
+        self.world.server.store.raw.hset(key, field, value)
+
+    def check(self, what: str) -> None:
+        """Everybody lives, one leads, what is due was fired, and every reader reads."""
+        fired = len(self.world.server.decisions)
+        self.pass_s(3)
+        assert all(r.elector.is_alive and r.scheduler.is_alive for r in self.replicas), what
+        assert len(self.leaders) == 1, what
+        assert len(self.world.server.decisions) - fired >= 2, what
+        leases = Leases(self.world.server.keys)
+        for call in (leases.view(), leases.candidates(), leases.history(100)):
+            self.world.server.execute(call)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A cluster in which somebody leads."""
+    cluster = Cluster()
+    with driven_time(cluster.world.server_time_s):
+        cluster.begin()
+        yield cluster
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_no_field_of_the_lease_ends_a_process_or_the_fires(cluster: Cluster, field: str) -> None:
+    """The leader heals it, or the record counts as expired after a whole default duration."""
+    for value in RUBBISH:
+        before, kept = cluster.warnings(), len(cluster.world.server.granted)
+        cluster.write(cluster.world.server.keys.lease, field, value)
+        cluster.pass_s(LEASE_S + 1.5)
+        cluster.check(f"{field}={value[:20]!r}")
+        assert cluster.warnings() - before <= len(cluster.replicas), "each replica says so once"
+        assert len(cluster.world.server.granted) - kept <= 3, "it settles"
+
+
+@pytest.mark.parametrize("field", ["epoch", "nonce", "holder", "seq", "until", "duration"])
+def test_what_a_dead_leader_left_unreadable_ends_by_silence(cluster: Cluster, field: str) -> None:
+    """Nobody renews it, so nobody could heal it: a whole default duration on the own clock, and a standby leads."""
+    for value in RUBBISH:
+        (name,) = cluster.leaders
+        dead = next(replica for replica in cluster.replicas if replica.name == name)
+        dead.kill()
+        cluster.write(cluster.world.server.keys.lease, field, value)
+        cluster.pass_s(2 * LEASE_S + 0.5)  # the standby had read it up to a duration ago
+        assert len(cluster.leaders) == 1, f"{field}={value[:20]!r}"
+        dead.start()
+        cluster.pass_s(1)
+        cluster.check(f"{field}={value[:20]!r}")
+
+
+def test_no_candidate_ends_a_process_or_takes_part(cluster: Cluster) -> None:
+    """A stranger's entry is there, and that is all that anybody knows."""
+    for number, value in enumerate(CANDIDATES):
+        cluster.write(cluster.world.server.keys.candidates, f"stranger.{number}", value)
+    cluster.pass_s(LEASE_S + 1.5)
+    (leader,) = cluster.leaders
+    next(replica for replica in cluster.replicas if replica.name == leader).replace_scheduler()
+    cluster.pass_s(2)
+    cluster.check("candidates")
+
+
+@pytest.mark.parametrize("name", ["fence", "genesis"])
+def test_neither_the_fence_nor_the_genesis_ends_a_process(cluster: Cluster, name: str) -> None:
+    """An unreadable fence counts as none, since the record and every replica remember epochs too."""
+    key = getattr(cluster.world.server.keys, name)
+    for value in RUBBISH:
+        cluster.world.server.store.raw.set(key, value)
+        (leader,) = cluster.leaders
+        next(replica for replica in cluster.replicas if replica.name == leader).replace_scheduler()
+        cluster.pass_s(2 * LEASE_S)
+        cluster.check(f"{name}={value[:20]!r}")
+        epochs = cluster.world.server.granted
+        assert epochs == sorted(epochs)
+
+
+def test_the_events_of_a_stranger_end_nothing(cluster: Cluster) -> None:
+    """A standby reads every entry of the stream; another version may add kinds, a person may add anything."""
+    for fields in ({"a": "b"}, {"kind": "released"}, {"kind": "released", "epoch": "x"}, {"kind": "acquired"}):
+        cluster.world.server.store.raw.xadd(cluster.world.server.keys.events, fields)
+        cluster.pass_s(LEASE_S + 1)
+        cluster.check(str(fields))
