@@ -1,6 +1,6 @@
 """The asynchronous client; what it promises stands in store/client.py.
 
-Calls of several tasks go one after the other, each within one ``asyncio.timeout`` for all of it.
+Calls of several tasks go one after the other, each within one ``asyncio.timeout`` for all of it, its turn included.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import hiredis
@@ -18,7 +19,9 @@ from redis.exceptions import NoPermissionError, NoScriptError, RedisError, Respo
 from supervisor.clock import Clock
 from supervisor.settings.models import RedisSettings
 from supervisor.settings.redis_url import split_address
-from supervisor.store.connections import ASYNC_CLASS
+from supervisor.store import threads
+from supervisor.store.connections import connection
+from supervisor.store.dialing import Dialler
 from supervisor.store.link import (
     BLOCK_MARGIN_S,
     DURABLE,
@@ -49,6 +52,7 @@ class AsyncStore:
         raw: redis.asyncio.Redis,
         *,
         timeout_s: float = 2.0,
+        connect_s: float | None = None,
         route: Route | None = None,
         durable_ms: int = 0,
     ) -> None:
@@ -56,6 +60,7 @@ class AsyncStore:
         self.raw = raw
         self.where = address(raw.connection_pool.connection_kwargs)
         self._timeout_s = timeout_s
+        self._connect_s = timeout_s if connect_s is None else connect_s
         self._route = route
         self._generation = 0
         self._durable_ms = durable_ms
@@ -80,10 +85,11 @@ class AsyncStore:
         bound = settings.command_timeout_s if timeout_s is None else timeout_s
         kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
         # Every wait is bounded here by asyncio.timeout; a second timer per read would cost and decide nothing.
-        kwargs |= {"socket_timeout": None, "connection_class": ASYNC_CLASS[kwargs.get("connection_class")]}
+        kwargs |= connection(kwargs.get("connection_class"), Dialler(clock), is_async=True) | {"socket_timeout": None}
         route = route_of(url, settings, name=name, follow=follow, publish=None, clock=clock)
         raw = redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(**kwargs))
-        return cls(raw, timeout_s=bound, route=route, durable_ms=wait_ms(settings))
+        connect_s = min(bound, settings.connect_timeout_s)
+        return cls(raw, timeout_s=bound, connect_s=connect_s, route=route, durable_ms=wait_ms(settings))
 
     def __repr__(self) -> str:
         """Show the address only: a connection's arguments hold the password."""
@@ -96,7 +102,7 @@ class AsyncStore:
         tail = (len(call.keys), *call.keys, *call.args)
         durable_ms = self._durable_ms if call.script in DURABLE else 0
         try:
-            async with self._call_turn:
+            async with asyncio.timeout(wait_s), self._call_turn:
                 try:
                     replies = await self._send(
                         self._call_link, wait_s, "EVALSHA", item.sha, *tail, durable_ms=durable_ms
@@ -129,7 +135,7 @@ class AsyncStore:
     async def command(self, *parts: str | int) -> Any:
         """Send a plain command and return the raw reply."""
         try:
-            async with self._call_turn:
+            async with asyncio.timeout(self._timeout_s), self._call_turn:
                 return (await self._send(self._call_link, self._timeout_s, *parts))[0]
         except (RedisError, OSError) as error:
             raise self._meaning(error, str(parts[0])) from error
@@ -141,9 +147,10 @@ class AsyncStore:
                 await link.disconnect()
 
     async def _block(self, block_s: float, *parts: str | int) -> Any:
+        bound_s = block_s + BLOCK_MARGIN_S
         try:
-            async with self._block_turn:
-                return (await self._send(self._block_link, block_s + BLOCK_MARGIN_S, *parts))[0]
+            async with asyncio.timeout(bound_s), self._block_turn:
+                return (await self._send(self._block_link, bound_s, *parts))[0]
         except (RedisError, OSError) as error:
             raise self._meaning(error, str(parts[0])) from error
 
@@ -154,13 +161,13 @@ class AsyncStore:
         task = asyncio.current_task()
         cancellations = task.cancelling() if task is not None else 0
         try:
-            async with asyncio.timeout(wait_s):
-                await self._follow(link, wait_s)
-                if link.is_connected and await link.can_read():
-                    await link.disconnect(nowait=True)  # see Store: an idle connection ended
-                if not link.is_connected:
-                    await self._watched(self._open(link))
-                replies = await self._watched(self._exchange(link, parts, durable_ms))
+            await self._follow(link, wait_s)
+            if link.is_connected and await link.can_read():
+                await link.disconnect(nowait=True)  # see Store: an idle connection ended
+            if not link.is_connected:
+                link.socket_connect_timeout = min(wait_s, self._connect_s)
+                await self._watched(self._open(link))
+            replies = await self._watched(self._exchange(link, parts, durable_ms))
         except ResponseError as error:
             if is_stale_master(error):
                 await self._drop(link)  # the name may lead to another server now
@@ -221,7 +228,8 @@ class AsyncStore:
         if route is None:
             return
         if route.generation() != self._generation or self._generation == 0:
-            endpoint = await asyncio.to_thread(route.find, bound_s) if route.is_search else route.find(bound_s)
+            search = partial(route.find, bound_s)
+            endpoint = await threads.result_of(search, "search") if route.is_search else search()
             self.where, self._generation = endpoint.address, endpoint.generation
         host, port = split_address(self.where)
         if (link.host, link.port) != (host, port):

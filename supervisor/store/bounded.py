@@ -27,7 +27,12 @@ class BoundedParser(DefaultParser):  # type: ignore[misc, valid-type]
 
     route: Route | None = None
     _until_ns: int | None = None
+    _limit_ns: int | None = None
     _generation = 0
+
+    def bound_by(self, left_s: float | None) -> None:
+        """Let all replies from now on arrive within ``left_s`` seconds, whatever each may take; None: no more."""
+        self._limit_ns = None if left_s is None else _CLOCK.elapsed_ns() + int(left_s * 1e9)
 
     def read_response(
         self,
@@ -37,7 +42,10 @@ class BoundedParser(DefaultParser):  # type: ignore[misc, valid-type]
     ) -> Any:
         """Return the next reply, or raise when ``timeout`` seconds are over; default: the connection's."""
         bound_s = self._socket_timeout if timeout is SENTINEL else timeout
-        self._until_ns = None if bound_s is None else _CLOCK.elapsed_ns() + int(bound_s * 1e9)
+        self._until_ns = self._limit_ns
+        if bound_s is not None:
+            own_ns = _CLOCK.elapsed_ns() + int(bound_s * 1e9)
+            self._until_ns = own_ns if self._limit_ns is None else min(own_ns, self._limit_ns)
         self._generation = self.route.generation() if self.route else 0
         return super().read_response(disable_decoding, push_request, timeout=bound_s)
 

@@ -2,8 +2,8 @@
 
 Guarantees
     A command is sent once. When its reply is lost the caller is told, and decides.
-    Every wait has a bound on this side, also a blocking read on a server that is gone, and a
-    reply that comes in drops.
+    Every wait has a bound on this side, also a blocking read on a server that is gone, a
+    reply that comes in drops, a name server that hangs and a name with several silent addresses.
     Errors are ``StoreUnavailableError`` (try again), ``StoreRefusedError`` (a person must
     act) or ``FencedError``, and name the server without its credentials.
     Behind Sentinel and in a cluster a call goes where the route points at that moment: when it
@@ -13,7 +13,6 @@ Guarantees
 Does not guarantee
     That a call which raised ``StoreUnavailableError`` had no effect. That is why every
     script can be sent twice.
-    A bound on the look-up of a host's name, which is the system's.
 
 Each client has two connections, made when first used and again after any error: one for
 calls, and one for blocking reads, so that an acknowledgement never waits behind a block.
@@ -34,6 +33,8 @@ from supervisor.settings.models import RedisSettings
 from supervisor.settings.redis_url import split_address
 from supervisor.store.async_client import AsyncStore
 from supervisor.store.bounded import parser_class
+from supervisor.store.connections import connection
+from supervisor.store.dialing import Dialler
 from supervisor.store.link import (
     BLOCK_MARGIN_S,
     DURABLE,
@@ -128,6 +129,7 @@ class Store:
         bound = settings.command_timeout_s if timeout_s is None else timeout_s
         kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
         route = route_of(url, settings, name=name, follow=follow, publish=publish, clock=clock)
+        kwargs |= connection(kwargs.get("connection_class"), Dialler(clock))
         pool: Any = redis.ConnectionPool(**kwargs, parser_class=parser_class(route))
         connect_s = min(bound, settings.connect_timeout_s)
         return cls(pool, timeout_s=bound, connect_s=connect_s, route=route, durable_ms=wait_ms(settings), clock=clock)
@@ -151,17 +153,17 @@ class Store:
             StoreRefusedError: the server said no.
             FencedError: the call carried a term that is not the current one.
         """
-        wait_s = self._timeout_s if timeout_s is None else timeout_s
+        until_ns = self._until_ns(self._timeout_s if timeout_s is None else timeout_s)
         item = script(call.script)
         tail = (len(call.keys), *call.keys, *call.args)
         durable_ms = self._durable_ms if call.script in DURABLE else 0
         try:
             try:
                 replies = self._send(
-                    self._call_link, wait_s, "EVALSHA", item.sha, *tail, durable_ms=durable_ms, meanwhile=meanwhile
+                    self._call_link, until_ns, "EVALSHA", item.sha, *tail, durable_ms=durable_ms, meanwhile=meanwhile
                 )
             except NoScriptError:
-                replies = self._send(self._call_link, wait_s, "EVAL", item.source, *tail, durable_ms=durable_ms)
+                replies = self._send(self._call_link, until_ns, "EVAL", item.source, *tail, durable_ms=durable_ms)
             reply = replicated(replies, where=self.where, operation=call.script, bound_ms=durable_ms)
         except ResponseError as error:
             raise (fenced(error, call) or self._meaning(error, call.script)) from error
@@ -186,7 +188,7 @@ class Store:
     def command(self, *parts: str | int) -> Any:
         """Send a plain command and return the raw reply. For start-up checks and diagnosis."""
         try:
-            return self._send(self._call_link, self._timeout_s, *parts)[0]
+            return self._send(self._call_link, self._until_ns(self._timeout_s), *parts)[0]
         except (RedisError, OSError) as error:
             raise self._meaning(error, str(parts[0])) from error
 
@@ -206,7 +208,7 @@ class Store:
 
     def _block(self, block_s: float, *parts: str | int) -> Any:
         try:
-            return self._send(self._block_link, block_s + BLOCK_MARGIN_S, *parts)[0]
+            return self._send(self._block_link, self._until_ns(block_s + BLOCK_MARGIN_S), *parts)[0]
         except (RedisError, OSError) as error:
             raise self._meaning(error, str(parts[0])) from error
 
@@ -216,15 +218,14 @@ class Store:
     def _send(
         self,
         link: Any,
-        wait_s: float,
+        until_ns: int,
         *parts: Any,
         durable_ms: int = 0,
         meanwhile: Callable[[], None] | None = None,
     ) -> list[Any]:
         """Return the reply, and with ``durable_ms`` that to WAIT."""
-        until_ns = self._clock.elapsed_ns() + int(wait_s * 1e9)
         try:
-            self._follow(wait_s)
+            self._follow(self._left_s(until_ns))
             if link.is_connected and _is_over(link):
                 link.disconnect()
             if not link.is_connected:
@@ -241,7 +242,9 @@ class Store:
     def _exchange(
         self, link: Any, until_ns: int, commands: Sequence[Any], meanwhile: Callable[[], None] | None
     ) -> list[Any]:
-        link.send_packed_command(link.pack_commands(commands))
+        if self._connect_s is not None:
+            link.update_current_socket_timeout(self._left_s(until_ns))
+        link.send_packed_command([b"".join(link.pack_commands(commands))])  # in one piece, under one deadline
         if meanwhile is not None:
             meanwhile()
         replies: list[Any] = []
@@ -257,10 +260,7 @@ class Store:
         if self._connect_s is None:
             link.connect()
         else:
-            link.socket_timeout = left_s = self._left_s(until_ns)
-            link.socket_connect_timeout = min(left_s, self._connect_s)
-            link.connect()
-            link.update_current_socket_timeout(self._timeout_s)  # what the handshake had left is not for later calls
+            link.connect_within(self._left_s(until_ns), self._connect_s)
         if self._route is None:
             return
         try:
@@ -288,6 +288,9 @@ class Store:
         link.disconnect()
         if self._route is not None:
             self._route.lost()
+
+    def _until_ns(self, wait_s: float) -> int:
+        return self._clock.elapsed_ns() + int(wait_s * 1e9)
 
     def _left_s(self, until_ns: int) -> float:
         left_s = (until_ns - self._clock.elapsed_ns()) / 1e9

@@ -1,17 +1,96 @@
-"""The connections of the asynchronous client: a peer that resets one costs a call at most, never a process.
+"""The connections of both clients: they are made within a deadline, and end with redis-py's own errors.
 
 Guarantees
-    A connection that was reset while it was idle counts as ended before anything is written to it.
-    Whatever an event loop raises for a write to a connection that is gone arrives as redis-py's ``ConnectionError``.
+    Look-up, all addresses, TLS and the handshake have one deadline, see store/dialing.py.
+    A connection of the asynchronous client that was reset while it was idle counts as ended before anything
+    is written to it. Whatever an event loop raises for a write to a connection that is gone arrives as
+    redis-py's ``ConnectionError``.
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from typing import Any
 
 import redis.asyncio
-from redis.connection import SSLConnection, UnixDomainSocketConnection
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
+
+from supervisor.store import threads
+from supervisor.store.dialing import Dialler
+
+
+class _Bounded:
+    """Connects and greets within what its caller has left."""
+
+    _parser: Any
+    socket_connect_timeout: float | None
+
+    def connect_within(self, left_s: float, connect_s: float) -> None:
+        """Connect and greet in ``left_s`` seconds, of which connecting may take ``connect_s``."""
+        self.socket_connect_timeout = min(left_s, connect_s)
+        self._parser.bound_by(left_s)
+        try:
+            self.connect()  # type: ignore[attr-defined]
+        finally:
+            self._parser.bound_by(None)
+
+
+class _Dialled:
+    """A host is called by name through the client's dialler."""
+
+    host: str
+    port: int
+    socket_timeout: float | None
+    socket_connect_timeout: float | None
+    socket_keepalive: bool
+    socket_keepalive_options: Any
+
+    def __init__(self, *, dialler: Dialler, **options: Any) -> None:
+        self._dialler = dialler
+        super().__init__(**options)
+
+    def _dial(self, until_ns: int) -> socket.socket:
+        return self._dialler.dial(self.host, self.port, until_ns, self._prepare)
+
+    def _prepare(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.socket_keepalive:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in self.socket_keepalive_options.items():
+                sock.setsockopt(socket.IPPROTO_TCP, name, value)
+
+
+class TcpConnection(_Bounded, _Dialled, Connection):
+    """Over TCP, of the synchronous client."""
+
+    def _connect(self) -> socket.socket:
+        until_ns = self._dialler.until_ns(self.socket_connect_timeout)
+        sock = self._dial(until_ns)
+        try:
+            sock.settimeout(self._dialler.left_s(until_ns))
+            sock = self._secured(sock)
+            sock.settimeout(self.socket_timeout)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _secured(self, sock: socket.socket) -> socket.socket:
+        return sock
+
+
+class TlsConnection(TcpConnection, SSLConnection):
+    """Over TLS, of the synchronous client."""
+
+    def _secured(self, sock: socket.socket) -> socket.socket:
+        secured: socket.socket = self._wrap_socket_with_ssl(sock)  # type: ignore[no-untyped-call]
+        return secured
+
+
+class UnixConnection(_Bounded, UnixDomainSocketConnection):
+    """Over a unix socket, of the synchronous client."""
 
 
 class _Resettable:
@@ -34,21 +113,38 @@ class _Resettable:
             raise RedisConnectionError("the connection was closed by the peer") from error
 
 
-class AsyncTcpConnection(_Resettable, redis.asyncio.Connection):
-    """Over TCP."""
+class AsyncTcpConnection(_Resettable, _Dialled, redis.asyncio.Connection):
+    """Over TCP, of the asynchronous client."""
+
+    async def _connect(self) -> None:
+        async with asyncio.timeout(self.socket_connect_timeout):
+            until_ns = self._dialler.until_ns(self.socket_connect_timeout)
+            sock = await threads.result_of(lambda: self._dial(until_ns), "dialler", discard=socket.socket.close)
+            self._reader, self._writer = await asyncio.open_connection(sock=sock, **self._security())
+
+    def _security(self) -> dict[str, Any]:
+        return {}
 
 
-class AsyncTlsConnection(_Resettable, redis.asyncio.SSLConnection):
-    """Over TLS."""
+class AsyncTlsConnection(AsyncTcpConnection, redis.asyncio.SSLConnection):
+    """Over TLS, of the asynchronous client."""
+
+    def _security(self) -> dict[str, Any]:
+        return {"ssl": self.ssl_context.get(), "server_hostname": self.host}
 
 
 class AsyncUnixConnection(_Resettable, redis.asyncio.UnixDomainSocketConnection):
-    """Over a unix socket."""
+    """Over a unix socket, of the asynchronous client."""
 
 
-ASYNC_CLASS = {
-    None: AsyncTcpConnection,
-    SSLConnection: AsyncTlsConnection,
-    UnixDomainSocketConnection: AsyncUnixConnection,
+_CLASSES: dict[Any, tuple[type[Any], type[Any]]] = {
+    None: (TcpConnection, AsyncTcpConnection),
+    SSLConnection: (TlsConnection, AsyncTlsConnection),
+    UnixDomainSocketConnection: (UnixConnection, AsyncUnixConnection),
 }
-"""By the class that the synchronous client takes."""
+
+
+def connection(kind: type[Any] | None, dialler: Dialler, *, is_async: bool = False) -> dict[str, Any]:
+    """Return the options that make a client's connections of the class that stands here for redis-py's ``kind``."""
+    found: dict[str, Any] = {"connection_class": _CLASSES[kind][is_async]}
+    return found if kind is UnixDomainSocketConnection else found | {"dialler": dialler}

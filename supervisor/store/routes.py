@@ -10,6 +10,8 @@ from supervisor.clock import Clock
 from supervisor.settings.models import RedisSettings
 from supervisor.settings.redis_url import Topology, parse_redis_url, split_address
 from supervisor.store.bounded import BoundedParser
+from supervisor.store.connections import connection
+from supervisor.store.dialing import Dialler
 from supervisor.store.keys import Keys
 from supervisor.store.link import options, topology
 from supervisor.store.resolver import Followed, Resolver, Route, Signpost
@@ -38,16 +40,17 @@ def route_of(
 
 def _dialler(url: str, settings: RedisSettings) -> Callable[[str, float, bool], Connection]:
     secret = settings.sentinel_password
+    dialler = Dialler()
 
     def dial(address: str, timeout_s: float, is_sentinel: bool) -> Connection:  # noqa: FBT001 - a callable of three
         kwargs = options(url, settings, client_name="tenure:resolver", timeout_s=timeout_s)
         kwargs |= dict(zip(("host", "port"), split_address(address), strict=True))
-        kind = kwargs.pop("connection_class", Connection)
+        kwargs |= connection(kwargs.get("connection_class"), dialler)
         if is_sentinel:
             # A sentinel has users of its own, no databases, and need not know CLIENT SETNAME.
             password = None if secret is None else secret.get_secret_value()
             kwargs |= {"username": settings.sentinel_username, "password": password, "client_name": None, "db": 0}
-        link: Connection = kind(**kwargs, parser_class=BoundedParser)
+        link: Connection = kwargs.pop("connection_class")(**kwargs, parser_class=BoundedParser)
         return link
 
     return dial
