@@ -178,6 +178,7 @@ class Header(_Block):
     is_reload_refused = _Word(11)  # parent: how the last of them ended; 1: nothing changed, because it cannot be used
     reloaded_ms = _Word(12)  # parent: wall clock when it ended; 0: there was none
     worker_epoch = _Word(13)  # parent: the configuration of workers that are started now, perhaps on trial
+    vain_epoch = _Word(14)  # scheduler: the term under which Redis refuses what it asks: another replica is to lead
     # the term, written by the agent alone
     term_sequence = _Word(16)
     epoch = _Word(17)

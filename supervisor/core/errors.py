@@ -123,10 +123,19 @@ class NotReplicatedError(StoreUnavailableError):
 
 
 class StoreRefusedError(TenureError):
-    """Redis answered no: wrong password, missing ACL right, eviction, too old. A retry will not help."""
+    """Redis answered no: wrong password, missing ACL right, eviction, too old. A retry will not help.
+
+    Attributes:
+        concerns_client: whether it would refuse this client any call (credentials, rights, certificate). Else it
+            refused what this call is about, such as a key of another type, and may answer calls about other things.
+    """
 
     exit_code = EXIT_CONFIG
     http_status = 502
+
+    def __init__(self, message: str, *, concerns_client: bool = False) -> None:
+        super().__init__(message)
+        self.concerns_client = concerns_client
 
 
 class FencedError(TenureError):

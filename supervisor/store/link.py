@@ -178,9 +178,10 @@ def translate(error: Exception, *, where: str, operation: str, is_routed: bool =
     if code in _UNAVAILABLE:
         return _unavailable(where, operation, _UNAVAILABLE[code])
     if code in _REFUSED:
-        return _refused(where, operation, _REFUSED[code] if code in _UNQUOTED else f"{_REFUSED[code]} ({seen})")
+        why = _REFUSED[code] if code in _UNQUOTED else f"{_REFUSED[code]} ({seen})"
+        return _refused(where, operation, why, concerns_client=code != "WRONGTYPE")
     if isinstance(error, ResponseError):
-        return _refused(where, operation, seen)
+        return _refused(where, operation, seen, concerns_client=False)
     if isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in seen:
         return _refused(where, operation, "its TLS certificate is not trusted; check redis.tls_ca_file")
     if "max number of clients" in seen:
@@ -272,8 +273,8 @@ def _unavailable(where: str, operation: str, why: str) -> StoreUnavailableError:
     return StoreUnavailableError(f"Redis at {where} is not available for {operation}: {why}")
 
 
-def _refused(where: str, operation: str, why: str) -> StoreRefusedError:
-    return StoreRefusedError(f"Redis at {where} refused {operation}: {why}")
+def _refused(where: str, operation: str, why: str, *, concerns_client: bool = True) -> StoreRefusedError:
+    return StoreRefusedError(f"Redis at {where} refused {operation}: {why}", concerns_client=concerns_client)
 
 
 def entries(reply: Any) -> list[tuple[str, dict[str, str]]]:

@@ -36,6 +36,7 @@ class FireCode(StrEnum):
     STALE = "STALE"  # the definition changed or is gone
     PAUSED = "PAUSED"
     SKEWED = "SKEWED"  # the due time is too far ahead of Redis' time
+    REFUSED = "REFUSED"  # not by the script: Redis refuses this schedule's items, also alone; nothing written
 
 
 class PlanCode(StrEnum):

@@ -172,12 +172,15 @@ class Elector:
             yield from self._look_around()
 
     def _look_around(self) -> Steps[None]:
-        """Learn who else there is; give way if this machine's clock is wrong and theirs is right."""
+        """Learn who else there is; give way if this machine's clock is wrong, or Redis refuses its scheduler."""
         at = self._at
         heir = yield from self._wall_clock.heir(self._tenancy.term.epoch)
         if heir:
             at.report("clock_skew_resigned", epoch=self._tenancy.term.epoch, skew_s=at.skew.ms / 1000, to=heir)
             yield from self._give_way("clock_skew", heir)
+        elif at.board.header.vain_epoch == self._tenancy.term.epoch and not self._roster.is_alone():
+            at.report("refusals_resigned", epoch=self._tenancy.term.epoch)
+            yield from self._give_way("refusals", "")
         elif self._roster.is_due():
             yield from self._roster.learn(at.roster)
 

@@ -45,6 +45,7 @@ _LEVELS = {
     "ingest_refused": "warning",
     "messages_set_aside": "warning",
     "clock_skew_resigned": "warning",
+    "refusals_resigned": "warning",
 }
 _RENEWED = {"renewed", "reclaimed"}
 

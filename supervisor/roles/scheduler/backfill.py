@@ -40,6 +40,9 @@ LOOK_NS = 5000 * MS
 HELD_NS = 1000 * MS
 """How long to wait for a run that holds one up, or for Redis."""
 
+REFUSED_NS = 60_000 * MS
+"""How long a backfill that Redis refuses is left alone."""
+
 _TIMEOUT_NS = 1000 * MS
 
 
@@ -61,6 +64,7 @@ class Backfills:
         self._report = report
         self._rate_per_s = rate_per_s
         self._active: deque[Backfill] = deque()
+        self._refused_until_ns: dict[str, int] = {}  # backfills that Redis refuses
         self._seen: Inspection | None = None  # of the schedule of the first one
         self._backfilled: frozenset[int] | None = None  # what earlier ones enqueued of its next chunk, if it is forced
         self._nonce = ""
@@ -89,8 +93,9 @@ class Backfills:
         now_ns = self._clock.elapsed_ns()
         if now_ns < self._free_ns:
             return False
+        is_look = self._is_asked or now_ns >= self._look_ns
         try:
-            if self._is_asked or now_ns >= self._look_ns:
+            if is_look:
                 yield from self._look(now_ns)
             elif self._active and self._seen is None:
                 answer = yield from _ask(self._views.inspect([self._active[0].schedule]))
@@ -101,13 +106,19 @@ class Backfills:
                 yield from self._step(term, self._active[0])
         except (StoreUnavailableError, StoreRefusedError) as error:
             self._report("backfill_unanswered", error=str(error))
-            self._hold(HELD_NS)
             self._seen = None
+            if isinstance(error, StoreRefusedError) and not (error.concerns_client or is_look):
+                self._refused_until_ns[self._active.popleft().id] = now_ns + REFUSED_NS  # the others take their turns
+            else:
+                self._hold(HELD_NS)
         return bool(self._active) and self._clock.elapsed_ns() >= self._free_ns
 
     def _look(self, now_ns: int) -> Steps[None]:
         found: list[Backfill] = yield from _ask(self._calls.all())
-        self._active = deque(each for each in found if each.state is BackfillState.ACTIVE)
+        active = [each for each in found if each.state is BackfillState.ACTIVE]
+        refused = self._refused_until_ns
+        self._refused_until_ns = {each.id: refused[each.id] for each in active if refused.get(each.id, 0) > now_ns}
+        self._active = deque(each for each in active if each.id not in self._refused_until_ns)
         self._is_asked, self._look_ns, self._seen = False, now_ns + LOOK_NS, None
 
     def _remembered(self, backfill: Backfill) -> Steps[frozenset[int]]:

@@ -6,12 +6,14 @@ batch is in flight at a time, and trust is asked for before each, as if nothing 
 Guarantees
     An item that cannot be made does not keep the others from being fired.
     What Redis refused is read again, held or dropped; it is never sent again as it was.
+    A schedule whose items Redis refuses, or whose queue it refuses, is put off for a minute; the others fire.
     What was put together and not sent ends with the term; Redis still has it in the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from supervisor.core.board import Term
@@ -21,9 +23,11 @@ from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.scheduler.deciding import Moment, Ready, advanced, items
 from supervisor.roles.scheduler.reading import Reading
+from supervisor.roles.scheduler.splitting import ask_split
 from supervisor.roles.steps import Steps
-from supervisor.store.schedule_items import FireCode, FireItem, FireReply
+from supervisor.store.schedule_items import FireCode, FireItem, FireReply, FireResult
 from supervisor.store.schedules import Schedules
+from supervisor.store.scripts import Call
 
 HOLD_NS = 500 * MS
 OLD_MS = 500
@@ -184,9 +188,27 @@ class Firing:
     def _send(
         self, term: Term, batch: Sequence[FireItem], meanwhile: Callable[[], None] | None = None
     ) -> Steps[FireReply]:
-        call = self._schedules.fire(epoch=term.epoch, nonce=term.nonce, items=batch)
-        reply: FireReply = yield from self._asking.ask(term, call, meanwhile=meanwhile)
-        return reply
+        """Have ``batch`` decided; what Redis refuses is put off. The items of one schedule go together."""
+
+        def call_of(parts: Sequence[list[FireItem]]) -> Call[FireReply]:
+            items = [item for part in parts for item in part]
+            return self._schedules.fire(epoch=term.epoch, nonce=term.nonce, items=items)
+
+        parts = [list(found) for _, found in groupby(batch, key=lambda item: item.schedule)]
+        answers = yield from ask_split(self._asking, term, parts, call_of, queue_of=_queue, meanwhile=meanwhile)
+        decided: dict[str, list[FireResult]] = {}
+        now_ms = self._asking.clock.wall_ms()
+        for asked, reply, error in answers:
+            if error:
+                self._reading.put_off([part[0].schedule for part in asked], error)
+                decided |= {
+                    part[0].schedule: [FireResult(FireCode.REFUSED, part[0].mark_ms)] * len(part) for part in asked
+                }
+                continue
+            self._reading.accepted(part[0].schedule for part in asked)
+            now_ms, results = reply.now_ms, iter(reply.results)
+            decided |= {part[0].schedule: list(islice(results, len(part))) for part in asked}
+        return FireReply([result for part in parts for result in decided[part[0].schedule]], now_ms)
 
     def _apply(self, batch: Batch, reply: FireReply) -> list[Ready]:
         """Take the schedules on as Redis decided; return those whose due time its clock has not reached."""
@@ -204,7 +226,7 @@ class Firing:
             elif code is FireCode.STALE:
                 self._reading.again(name)
         for name, mark_ms in marks.items():
-            self._reading.remember(name, mark_ms)
+            self._reading.marks.remember(name, mark_ms)
             self._follow(batch.sent[name], mark_ms, batch.moment)
         return skewed
 
@@ -228,3 +250,7 @@ class Firing:
             for item, result in zip(batch, reply.results, strict=True)
         ]
         self._asking.report("fires", decided=decided)
+
+
+def _queue(part: Sequence[FireItem]) -> str:
+    return part[0].run.queue

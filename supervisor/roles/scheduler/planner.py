@@ -189,7 +189,7 @@ class Scheduler:
             self._is_served = True
             loss = self._asking.board.header.data_loss_epoch
             if loss and loss != self._seeded:
-                yield from self._reading.seed(term, self._defined)
+                yield from self._reading.marks.seed(term, self._defined)
                 self._seeded = loss
             self._report("term_served", epoch=term.epoch)
         return not self._declaring.is_done(term) and (yield from self._bring_in(term))
@@ -214,7 +214,7 @@ class Scheduler:
         if lost_ms != self._lost_ms:
             self._lost_ms = lost_ms
             self._firing.begin()
-            self._reading.forget()
+            self._reading.begin()
 
     def _moment(self) -> Moment:
         doubtful_ms = self._asking.board.header.doubtful_until_ms

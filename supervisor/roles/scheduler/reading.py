@@ -5,6 +5,7 @@ Guarantees
     however the news of it was lost: what was asked for or forgotten is looked for every ``reconcile_ns``.
     A definition that cannot be used is told once for each revision, and left; the others go on.
     One that is about to be changed or removed is kept back until that is done.
+    A schedule that Redis refuses is told once, left alone for a minute, and tried again.
 
 Does not guarantee
     That one reading sees everything: it goes by pages, what is on time first.
@@ -12,16 +13,20 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from supervisor.core.board import Term
-from supervisor.core.errors import TenureError
+from supervisor.core.errors import StoreRefusedError, TenureError
+from supervisor.core.lease import MS
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.plan import Plan
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.scheduler.catalogue import Catalogue
 from supervisor.roles.scheduler.deciding import Moment, Ready
 from supervisor.roles.scheduler.evaluating import Evaluation, evaluate, unusable
+from supervisor.roles.scheduler.splitting import REFUSED_MS, PutOff, ask_split
+from supervisor.roles.scheduler.telling import Telling
+from supervisor.roles.scheduler.watermarks import Watermarks
 from supervisor.roles.scheduler.window import Window
 from supervisor.roles.steps import Steps
 from supervisor.store.schedule_items import DueReply, FireItem, PlanCode, PlanItem, Seen
@@ -33,10 +38,9 @@ PAGE = 250
 FIRST_PAGE = 50  # of a term: what is due at its start is fired before the rest is read
 OVERDUE_MS = 60_000
 FORGOTTEN_MS = 500  # what was due so long ago and still is in the plan is not in the window
-ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
-MARKS_MAX = 100_000
 DYNAMIC = "dynamic"
 NEVER_MS = 1 << 62
+AGAIN_NS = 1000 * MS  # after Redis refused a page
 
 
 class Reading:
@@ -49,43 +53,40 @@ class Reading:
         self._is_outdated = is_outdated
         self._asking = asking
         self._reconcile_ns = reconcile_ns
-        self._marks: dict[str, int] = {}  # what this process decided; outlives the term
-        self._overdue = 0
-        self.begin()
-
-    def forget(self) -> None:
-        """Trust nothing that was read: Redis lost data, so that equal revisions may have unequal definitions."""
+        self.marks = Watermarks(schedules, asking)
+        self._telling = Telling(asking.report)
+        self._refused_until_ns = 0  # a page; 0: the last one was answered
         self.begin()
 
     def begin(self) -> None:
-        """Start a term: what was read in an earlier one may be old, and a revision may stand for another definition."""
+        """Start a term, or begin anew after a loss of data: a revision may stand for another definition now."""
         self._catalogue = Catalogue()
         self.window = Window()
         self.last_change = ""
-        self._is_first = True
+        self._telling.begin()
         self._page = FIRST_PAGE
         self._covered = (0, "")  # up to where the window holds everything
         self._is_asked = self._is_late_left = True
         self._again: dict[str, None] = {}
         self._kept_back: dict[str, int] = {}  # schedule to the revision that is about to be changed or removed
         self._looks = Plan()  # schedules to read again at a time at which nothing is due
+        self._put_off = PutOff()
         self._read_at_ms = 0
         self._reconcile_at_ns = self._asking.clock.elapsed_ns() + self._reconcile_ns
         self._is_reconciling = False
         self._is_page_left = False
-        self._announced = 0
         self._audit_cursor = "0"
 
     @property
     def reconcile_at_ns(self) -> int:
         """When everything due is read again."""
-        return self._reconcile_at_ns
+        return self._refused_until_ns or self._reconcile_at_ns
 
     @property
     def read_at_ms(self) -> int:
         """When, on the wall clock, something is to be read again."""
-        look_ms = self._looks.next_ms()
-        read_ms = self._read_at_ms if self.window.has_room else NEVER_MS
+        look_ms = None if self._refused_until_ns else self._looks.next_ms()
+        read_ms = self._read_at_ms if self.window.has_room and not self._refused_until_ns else NEVER_MS
         return read_ms if look_ms is None else min(read_ms, look_ms)
 
     def hear(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
@@ -95,7 +96,7 @@ class Reading:
         for _, fields in changes:
             if fields.get("kind") in {"delete", "remove"}:  # its id may come again, and count its revisions anew
                 self._catalogue.forget(fields.get("schedule", ""))
-                self._marks.pop(fields.get("schedule", ""), None)
+                self.marks.forget(fields.get("schedule", ""))
 
     def expect(self) -> None:
         """A configuration was brought in, or need not be: what was kept back is read again."""
@@ -116,36 +117,31 @@ class Reading:
             self.window.drop(ready.schedule)
             self._read_at_ms = min(self._read_at_ms, ready.fire_ms - AHEAD_MS)
 
-    def remember(self, schedule: str, mark_ms: int) -> None:
-        """Keep a watermark for the case that Redis loses it."""
-        self._marks[schedule] = mark_ms
-        if len(self._marks) > MARKS_MAX:
-            del self._marks[next(iter(self._marks))]
-
     def refuse(self, ready: Ready, reason: str) -> None:
         """Tell why ``ready`` cannot be fired, and leave it: reading it again plans it for later."""
         self._catalogue.refuse(ready.schedule, ready.known.revision)
         self._asking.report("schedule_invalid", schedule=ready.schedule, reason=reason)
         self.again(ready.schedule)
 
-    def seed(self, term: Term, defined: Collection[str]) -> Steps[None]:
-        """Bring back the watermarks that this process decided, after Redis lost its data.
+    def put_off(self, schedules: Sequence[str], error: str, *, is_planned: bool = True) -> None:
+        """Leave ``schedules`` alone for a minute: Redis refuses what they owe, or if not ``is_planned``, their plan."""
+        now_ms = self._asking.clock.wall_ms()
+        self._telling.put_off(self._put_off.add(schedules, now_ms, is_planned=is_planned), error)
+        for schedule in schedules:
+            if is_planned:
+                self.again(schedule)  # which moves its place in the plan
+            else:
+                self._looks.put(schedule, now_ms + REFUSED_MS)
 
-        Args:
-            term: the caller's.
-            defined: ids that this replica is about to define again. Of others it does not know whether they were
-                deleted: by the watermark of a former life one that comes again would owe what was due in between.
-        """
-        pairs = [(schedule, mark_ms) for schedule, mark_ms in self._marks.items() if schedule in defined]
-        for start in range(0, len(pairs), PAGE):
-            page = dict(pairs[start : start + PAGE])
-            seeded = yield from self._asking.ask(
-                term, self._schedules.seed(epoch=term.epoch, nonce=term.nonce, marks=page)
-            )
-            self._asking.report("watermarks_seeded", seeded=seeded, known=len(page))
+    def accepted(self, schedules: Iterable[str]) -> None:
+        """Note that Redis decided about ``schedules``."""
+        if self._put_off:
+            self._telling.accepted([schedule for schedule in schedules if self._put_off.drop(schedule)])
 
     def is_due(self, moment: Moment) -> bool:
         """Return whether something is to be read now."""
+        if self._asking.clock.elapsed_ns() < self._refused_until_ns:
+            return False
         for schedule in self._looks.due(moment.now_ms, PAGE):
             self.again(schedule)
         if self._is_asked or self._again or self._asking.clock.elapsed_ns() >= self._reconcile_at_ns:
@@ -156,10 +152,22 @@ class Reading:
         return wants_more and self.window.has_room
 
     def read(self, term: Term, moment: Moment) -> Steps[list[FireItem]]:
-        """Read one page, plan what must be planned; return what begins at once."""
+        """Read one page, plan what must be planned; return what begins at once. A refused page is read again soon."""
+        try:
+            begin = yield from self._read(term, moment)
+        except StoreRefusedError as error:
+            if not self._refused_until_ns:
+                self._asking.report("reading_refused", what="schedules", error=str(error))
+            self._refused_until_ns = self._asking.clock.elapsed_ns() + AGAIN_NS
+            self._covered, self._is_asked = (0, ""), True
+            return []
+        self._refused_until_ns = 0
+        return begin
+
+    def _read(self, term: Term, moment: Moment) -> Steps[list[FireItem]]:
         again, call = self._question(moment)
         reply: DueReply = yield from self._asking.ask(term, call)
-        self._note(reply)
+        self._telling.read(reply, refused=len(self._put_off))
         self._take_cursor(reply, moment)
         for schedule in again:
             self._again.pop(schedule, None)
@@ -168,7 +176,11 @@ class Reading:
 
     def audit(self, term: Term) -> Steps[bool]:
         """Look for schedules that nothing would ever look at; whether a round ended."""
-        cursor, lost = yield from self._asking.ask(term, self._schedules.audit(self._audit_cursor))
+        try:
+            cursor, lost = yield from self._asking.ask(term, self._schedules.audit(self._audit_cursor))
+        except StoreRefusedError as error:
+            self._asking.report("reading_refused", what="audit", error=str(error))
+            return False
         self._audit_cursor = cursor
         for schedule in lost:
             self._asking.report("schedule_overdue", schedule=schedule, reason="it is in no plan")
@@ -220,16 +232,6 @@ class Reading:
             self._covered = (until_ms, "")
             head_ms = NEVER_MS if reply.next_ms is None else reply.next_ms
             self._read_at_ms = max(head_ms - AHEAD_MS, moment.now_ms + AHEAD_MS // 2)
-
-    def _note(self, reply: DueReply) -> None:
-        if self._is_first:
-            self._asking.report("term_read", schedules=reply.defined)
-            self._is_first = False
-        if reply.overdue and not self._overdue:
-            self._asking.report("schedule_overdue", count=reply.overdue, reason="due more than a minute ago")
-        self._overdue = reply.overdue
-        counts = {"defined": reply.defined, "planned": reply.planned, "overdue": reply.overdue, "paused": reply.paused}
-        self._asking.report("plan", **counts)
 
     def _know(self, term: Term, seen: Sequence[Seen]) -> Steps[None]:
         """Read the definitions that are not known in their revision."""
@@ -292,6 +294,10 @@ class Reading:
                 self.again(seen.schedule)  # it changed between two questions
                 return None
             return Evaluation(unusable(seen, moment))
+        until_ms = self._put_off.until_ms(seen.schedule, moment.now_ms)
+        if until_ms is not None:
+            is_there = seen.score == until_ms or not self._put_off.is_planned(seen.schedule)
+            return Evaluation(None if is_there else PlanItem(seen, until_ms, wait=known.wait))
         try:
             return evaluate(seen, known, moment)
         except TenureError as error:
@@ -300,18 +306,27 @@ class Reading:
             return Evaluation(unusable(seen, moment))
 
     def _plan(self, term: Term, plans: Sequence[tuple[PlanItem, Evaluation]], moment: Moment) -> Steps[None]:
-        call = self._schedules.plan(epoch=term.epoch, nonce=term.nonce, items=[plan for plan, _ in plans])
-        codes: list[PlanCode] = yield from self._asking.ask(term, call)
-        for (plan, evaluation), code in zip(plans, codes, strict=True):
-            name = plan.seen.schedule
-            if code is PlanCode.GONE or plan.completed == "-":
-                self._catalogue.forget(name)
-                self._marks.pop(name, None)
-            elif code is not PlanCode.PLANNED or evaluation.is_to_repeat:
-                self.again(name)
-            else:
-                self._announce(plan, evaluation.ready)
-                self._take(plan.seen, plan.next_ms, evaluation.ready, moment)
+        def call_of(items: Sequence[tuple[PlanItem, Evaluation]]) -> Call[list[PlanCode]]:
+            return self._schedules.plan(epoch=term.epoch, nonce=term.nonce, items=[plan for plan, _ in items])
+
+        for asked, codes, error in (yield from ask_split(self._asking, term, plans, call_of)):
+            if error:
+                self.put_off([plan.seen.schedule for plan, _ in asked], error, is_planned=False)
+                continue
+            for (plan, evaluation), code in zip(asked, codes, strict=True):
+                self._planned(plan, evaluation, code, moment)
+
+    def _planned(self, plan: PlanItem, evaluation: Evaluation, code: PlanCode, moment: Moment) -> None:
+        name = plan.seen.schedule
+        if code is PlanCode.GONE or plan.completed == "-":
+            self._catalogue.forget(name)
+            self.marks.forget(name)
+            self._put_off.drop(name)
+        elif code is not PlanCode.PLANNED or evaluation.is_to_repeat:
+            self.again(name)
+        else:
+            self._telling.planned(plan, evaluation.ready)
+            self._take(plan.seen, plan.next_ms, evaluation.ready, moment)
 
     def _take(self, seen: Seen, score: int | None, ready: Ready | None, moment: Moment) -> None:
         """Take a schedule that is planned for ``score`` into the window, or note when to look at it again."""
@@ -325,16 +340,3 @@ class Reading:
             self._looks.put(seen.schedule, score)
         else:
             self._read_at_ms = min(self._read_at_ms, score - AHEAD_MS)
-
-    def _announce(self, plan: PlanItem, ready: Ready | None) -> None:
-        if plan.set_pause and plan.set_pause != "-":
-            self._asking.report("schedule_paused", schedule=plan.seen.schedule, reason="its runs keep failing")
-        if ready is None or self._announced >= ANNOUNCED_MAX:
-            return
-        self._announced += 1
-        self._asking.report(
-            "schedule_planned",
-            schedule=plan.seen.schedule,
-            trigger=ready.known.trigger.describe(),
-            next_ms=ready.nominal_ms,
-        )

@@ -28,6 +28,7 @@ from supervisor.telemetry.metrics import (
     SCHEDULES,
     SCHEDULES_OVERDUE,
     SCHEDULES_PAUSED,
+    SCHEDULES_REFUSED,
 )
 
 LINES_PER_S = 50
@@ -38,7 +39,7 @@ _EXPECTED = {
     FireCode.HELD, FireCode.PAUSED,
 }  # fmt: skip
 _EVENTS = {FireCode.DROPPED, FireCode.SKEWED}
-_UNDECIDED = {FireCode.DUP, FireCode.STALE, FireCode.PAUSED, FireCode.SKEWED}
+_UNDECIDED = {FireCode.DUP, FireCode.STALE, FireCode.PAUSED, FireCode.SKEWED, FireCode.REFUSED}
 _LEVELS = {
     "fenced": "warning",
     "schedule_invalid": "error",
@@ -49,6 +50,8 @@ _LEVELS = {
     "backfill_unanswered": "warning",
     "declaring_unanswered": "warning",
     "schedules_refused": "error",
+    "schedules_put_off": "error",
+    "reading_refused": "error",
 }
 
 
@@ -74,12 +77,16 @@ class SchedulerReport:
             SCHEDULES.set(fields["defined"])
             SCHEDULES_OVERDUE.set(fields["overdue"])
             SCHEDULES_PAUSED.set(fields["paused"])
+            SCHEDULES_REFUSED.set(fields["refused"])
             return
         if event == "schedule_heard":
             event_table.tell(f"schedule_{fields['kind']}", fields)
             return
         if event == "backfilled":
             ENQUEUED.labels(queue=fields["queue"], job=fields["job"]).inc(fields["count"])
+            return
+        if event == "scheduler_refused":
+            REDIS_ERRORS.labels(op=fields["script"]).inc()
             return
         if event == "scheduler_unanswered":
             REDIS_ERRORS.labels(op=fields["script"]).inc()
@@ -148,6 +155,8 @@ class SchedulerReport:
 
     def _line(self, decided: Decided) -> None:
         item, code, late_ms = decided
+        if code is FireCode.REFUSED:
+            return  # told once, as schedules_put_off
         if code is FireCode.MISSED and item.refusal is not None:
             fields = {"nominal_ms": item.nominal_ms, **_rejection(item.refusal)}
             self._log.info("fire_rejected", schedule=item.schedule, **fields)

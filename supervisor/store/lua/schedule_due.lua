@@ -35,8 +35,10 @@ local function unfinished(lines)
   local count, is_found = 0, false
   for line in string.gmatch(lines, '[^\n]+') do
     local queue, id = string.match(line, '^(%S+) (.*)$')
-    is_found = is_found or (queue ~= nil and redis.call('HEXISTS', q(queue, 'data'), id) == 1
-      and not redis.call('ZSCORE', q(queue, 'dead'), id))
+    if queue and not is_found then -- a foreign key in their place says nothing of the run
+      local known, died = redis.pcall('HEXISTS', q(queue, 'data'), id), redis.pcall('ZSCORE', q(queue, 'dead'), id)
+      is_found = known ~= 0 and type(died) ~= 'string'
+    end
     count = count + (is_found and 1 or 0)
   end
   return count
@@ -108,7 +110,8 @@ for n, id in ipairs(ids) do
   local running = lives[n] and unfinished(lives[n]) or 0
   local waiting = {}
   if state ~= '' and counters(state)[8] > 0 then
-    waiting = redis.call('LRANGE', S .. 'buf:' .. id, 0, WAITING_MAX - 1)
+    waiting = redis.pcall('LRANGE', S .. 'buf:' .. id, 0, WAITING_MAX - 1)
+    waiting = waiting['err'] and {} or waiting
   end
   local at = #reply
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, scores[n], revision or '', set or ''

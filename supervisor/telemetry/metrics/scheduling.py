@@ -7,7 +7,8 @@ from supervisor.telemetry.slots import Counter, Gauge, Histogram
 FIRES = Counter(
     "tenure_fires_total",
     "Due times handled by the scheduler, by result (fired, skipped, buffered, dropped, replaced, missed, completed, "
-    "held, dup, stale, paused, skewed). Alarm on any skewed: a clock is wrong; and on dropped: a buffer is full.",
+    "held, dup, stale, paused, skewed, refused). Alarm on any skewed: a clock is wrong; on dropped: a buffer is full; "
+    "and on refused: the leader's log (schedules_put_off) says why.",
     ["code"],
 )
 SCHEDULE_LATENESS_SECONDS = Histogram(
@@ -35,6 +36,12 @@ SCHEDULES_OVERDUE = Gauge(
 SCHEDULES_PAUSED = Gauge(
     "tenure_schedules_paused",
     "Schedules that are paused, by a person or after failures, as the leader last saw: defined, and not fired.",
+    multiprocess_mode="mostrecent",
+)
+SCHEDULES_REFUSED = Gauge(
+    "tenure_schedules_refused",
+    "Schedules that Redis refuses to fire or to plan, such as for a key of another type in their queue; each is tried "
+    "again once a minute, and the leader's log (schedules_put_off) says why. Alarm on any.",
     multiprocess_mode="mostrecent",
 )
 CONFIG_SCHEDULES_IN_PLACE = Gauge(

@@ -1,0 +1,122 @@
+"""Calls that Redis refuses for what they are about: who is put off, who goes on, and when the lease is given away."""
+
+from __future__ import annotations
+
+from supervisor.core.board import Term
+from supervisor.core.errors import StoreRefusedError
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.roles.scheduler.asking import VAIN_NS
+from supervisor.roles.scheduler.splitting import REFUSED_MAX, REFUSED_MS, PutOff
+from supervisor.roles.steps import Ask, Sleep, Watch
+from supervisor.store.schedule_items import FireCode
+from tests.unit.roles.scheduler.questioned import SOON, START_MS, TERM, Bench, serving
+
+FOREIGN = StoreRefusedError("a key of this cluster holds another type")
+Stored = tuple[ScheduleDef, int]
+
+
+def due(name: str, queue: str = "default") -> Stored:
+    """Return a schedule that is due now."""
+    template = Template(job="j", kind=Kind.SYNC, queue=queue)
+    return ScheduleDef(id=name, template=template, every_ms=10_000, overlap="allow"), START_MS - 10_000
+
+
+def answer_fires(bench: Bench, bad: set[str]) -> list[list[str]]:
+    """Answer fires as a server does that refuses whatever concerns ``bad``; return what each was about."""
+    asked = []
+    while isinstance(bench.step, Ask) and bench.script == "fire":
+        names = [words[7] for words in bench.lines()]
+        asked.append(names)
+        if bad & set(names):
+            bench.raise_(FOREIGN)
+        else:
+            bench.fired(*[(FireCode.FIRED, START_MS)] * len(names))
+    return asked
+
+
+def put_off(bench: Bench) -> list[tuple[list[str], int]]:
+    return [(fields["schedules"], fields["count"]) for event, fields in bench.told if event == "schedules_put_off"]
+
+
+def test_one_refused_schedule_is_put_off_and_the_rest_of_its_batch_fires() -> None:
+    """A foreign key in one queue says nothing about the other schedules of the cluster."""
+    names = [f"s{n}" for n in range(8)]
+    bench = serving(*(due(name, f"q-{name}") for name in names))
+    asked = answer_fires(bench, {"s5"})
+
+    fired = {fields.item.schedule for event, told in bench.told if event == "fires" for fields in told["decided"]}
+    assert fired == set(names)
+    assert [batch for batch in asked if "s5" not in batch]
+    assert sum("s5" in batch for batch in asked) == 4  # 8, 4, 2, 1
+    assert put_off(bench) == [(["s5"], 1)]
+    assert bench.script == "schedule_due"
+    bench.found(due("s5", "q-s5"))
+    assert bench.step.call.args[7] == START_MS + REFUSED_MS  # type: ignore[union-attr]  # it moves in the plan
+
+
+def test_a_queue_that_is_refused_as_a_whole_costs_few_calls() -> None:
+    """Two hundred schedules in a broken queue: after four alone, the others are not asked about."""
+    bench = serving(due("well"), *(due(f"b{n:03}", "broken") for n in range(48)))
+    asked = answer_fires(bench, {f"b{n:03}" for n in range(48)})
+
+    assert ["well"] in [batch for batch in asked if "well" in batch][-1:]
+    assert len(asked) < 16
+    assert sum(count for _, count in put_off(bench)) == 48
+
+
+def test_a_client_without_rights_keeps_what_is_due() -> None:
+    """A wrong password concerns every call: nothing is put off, and all fires once it is mended."""
+    bench = serving(due("tick"))
+    sent = bench.step
+    bench.raise_(StoreRefusedError("wrong password", concerns_client=True))
+    assert isinstance(bench.step, Sleep)
+    bench.pass_ms(3000)
+
+    assert bench.step == sent
+    assert put_off(bench) == []
+
+
+def test_a_page_that_is_refused_does_not_stop_what_was_read() -> None:
+    """Reading ahead failed; what is at hand fires on time."""
+    bench = serving((SOON, START_MS - 9000))
+    while isinstance(bench.step, Watch):
+        bench.pass_ms(500)
+        if isinstance(bench.step, Ask) and bench.script == "schedule_due":
+            bench.raise_(FOREIGN)
+
+    assert bench.items() == [("tick", START_MS + 1000, "0")]
+    assert bench.events().count("reading_refused") <= 1
+
+
+def test_refusals_without_a_success_give_the_lease_away_once() -> None:
+    """Its rights or its version may be to blame; but replicas that all meet the same do not pass the lease around."""
+    bench = serving(due("bad"))
+    seen = set()
+    for _ in range(4):
+        assert bench.script == "fire"
+        bench.raise_(StoreRefusedError("no right", concerns_client=True))
+        bench.now_ns += VAIN_NS // 2
+        bench.board.publish_term(Term(TERM.epoch, TERM.nonce, bench.now_ns + 10**12))
+        bench.pass_ms(3000)
+        seen.add(bench.board.header.vain_epoch)
+    assert seen == {0, TERM.epoch}
+    bench.board.header.vain_epoch = 0
+    for _ in range(4):
+        bench.raise_(StoreRefusedError("no right", concerns_client=True))
+        bench.now_ns += VAIN_NS
+        bench.board.publish_term(Term(TERM.epoch, TERM.nonce, bench.now_ns + 10**12))
+        bench.pass_ms(3000)
+
+    assert bench.board.header.vain_epoch == 0
+
+
+def test_what_is_put_off_is_bounded_and_survives_a_clock_that_is_set_back() -> None:
+    """The memory of refusals must neither grow for ever nor hold a schedule for hours."""
+    known = PutOff()
+    known.add([f"s{n}" for n in range(REFUSED_MAX + 5)], START_MS)
+    assert len(known) == REFUSED_MAX
+    assert "s0" not in known
+    hour_ms = 3_600_000
+
+    assert known.until_ms("s9", START_MS - hour_ms) == START_MS - hour_ms + REFUSED_MS
+    assert known.until_ms("s9", START_MS + REFUSED_MS) is None
