@@ -5,7 +5,7 @@ Guarantees
     ``Owed.missed``, once, however the evaluations fall.
     A single due time within the window is owed however late it is: lateness alone is no
     reason to lose a run. Several are an outage, and ``missed`` decides.
-    A run whose fire is still ahead, because of jitter, is neither.
+    A run whose fire is still ahead, because of jitter, is neither. How late one is counts from its fire.
 
 Does not guarantee
     That what is owed is enqueued: overlap is decided in Redis.
@@ -51,7 +51,14 @@ def next_fire(definition: ScheduleDef, trigger: Trigger, mark_ms: int) -> Planne
         OverExcludedError: the exclusions leave nothing within reach.
     """
     nominal = trigger.next_ms(mark_ms)
-    return None if nominal is None else Planned(nominal, _fire_at(definition, trigger, nominal))
+    return None if nominal is None else Planned(nominal, fire_of(definition, trigger, nominal))
+
+
+def fire_of(definition: ScheduleDef, trigger: Trigger, nominal_ms: int) -> int:
+    """Return when the run of ``nominal_ms`` is fired: how late it is counts from then."""
+    if not definition.jitter_ms:
+        return nominal_ms
+    return fire_at_ms(definition, nominal_ms, trigger.next_ms(nominal_ms))
 
 
 def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int, on_time_grace_ms: int) -> Owed | None:
@@ -82,16 +89,10 @@ def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int
     )
 
 
-def _fire_at(definition: ScheduleDef, trigger: Trigger, nominal_ms: int) -> int:
-    if not definition.jitter_ms:
-        return nominal_ms
-    return fire_at_ms(definition, nominal_ms, trigger.next_ms(nominal_ms))
-
-
 def _newest_due(definition: ScheduleDef, trigger: Trigger, mark_ms: int, now_ms: int) -> int | None:
     """Return the newest nominal time after the mark whose fire is due."""
     newest = trigger.latest_ms(mark_ms, now_ms)
-    if newest is not None and _fire_at(definition, trigger, newest) > now_ms:
+    if newest is not None and fire_of(definition, trigger, newest) > now_ms:
         # Jitter ends before the next nominal time, so all older ones are due.
         return trigger.latest_ms(mark_ms, newest - 1)
     return newest
@@ -112,9 +113,9 @@ class _Case(NamedTuple):
         definition, newest = self.definition, self.newest_ms
         window = definition.catchup_window_ms
         # The newest time that is too old; whatever is younger lies in the window.
-        horizon = self.mark_ms if window is None else max(self.mark_ms, self.now_ms - window - 1)
-        outside = self._count(self.mark_ms, min(horizon, newest), MISSED_MAX)
-        if newest <= horizon:
+        horizon = self.mark_ms if window is None else self._due_by(self.now_ms - window - 1)
+        outside = self._count(self.mark_ms, horizon, MISSED_MAX)
+        if newest == horizon:
             return (), {"window": outside}
         inside = self._count(horizon, newest, MISSED_MAX + max(definition.max_catchup, 2))
         if outside + inside == 1:
@@ -124,8 +125,8 @@ class _Case(NamedTuple):
         if definition.missed == "all":
             return nominals, {"window": outside, "cap": rest}
         if definition.missed == "skip":
-            border = max(horizon, self.now_ms - self.grace_ms)
-            late = self._count(horizon, min(newest, border), MISSED_MAX)
+            border = max(horizon, self._due_by(self.now_ms - self.grace_ms))
+            late = self._count(horizon, border, MISSED_MAX)
             on_time = self._count(border, newest, MISSED_MAX + len(nominals))
             return nominals, {"window": outside, "policy": late, "cap": on_time - len(nominals)}
         return nominals, {"window": outside, "policy": rest}
@@ -138,8 +139,13 @@ class _Case(NamedTuple):
         if missed == "earliest":
             return tuple(self.trigger.nominals(horizon, self.newest_ms, 1))
         if missed == "skip":  # what is late by the grace or more is left out
-            horizon = max(horizon, self.now_ms - self.grace_ms)
+            horizon = max(horizon, self._due_by(self.now_ms - self.grace_ms))
         return self.trigger.newest(horizon, self.newest_ms, self.definition.max_catchup)
+
+    def _due_by(self, at_ms: int) -> int:
+        """Return the newest nominal time whose fire was due at ``at_ms``, else the watermark."""
+        found = _newest_due(self.definition, self.trigger, self.mark_ms, min(at_ms, self.now_ms))
+        return self.mark_ms if found is None else found
 
     def _count(self, after_ms: int, until_ms: int, cap: int) -> int:
         return self.trigger.count(after_ms, until_ms, cap) if until_ms > after_ms else 0

@@ -38,7 +38,7 @@ def violations(settings: Settings) -> Iterator[Violation]:
     yield from package_violations(settings)
     yield from _features(settings)
     yield from faults_of_pipeline(settings)
-    yield from faults_of_set(settings.schedules)
+    yield from faults_of_set(settings.schedules, lease_s=settings.election.lease_duration_s)
     yield from broken_rules(settings.plugins)
 
 

@@ -12,13 +12,15 @@ from supervisor.core.cron import CronError, compile_cron
 from supervisor.core.cron_fields import interval_of, split_zone
 from supervisor.core.model import Exclusion
 from supervisor.core.zones import UnknownZoneError, zone
-from supervisor.settings.durations import parse_duration
+from supervisor.settings.durations import format_duration, parse_duration
 from supervisor.settings.instants import is_date, parse_day, parse_instant
 from supervisor.settings.schedule_settings import ExcludeSettings, ScheduleSettings, WhenSettings
 from supervisor.settings.section import Path
 from supervisor.settings.violation import Violation, split
 
 EVERY_MS_MIN = 100
+LEASE_S = 5.0
+"""The default lease duration: what a schedule is checked against where no configuration says another."""
 _TRIGGERS = ("every", "cron", "at", "after_completion")
 
 
@@ -30,10 +32,10 @@ class _Faults(list[Violation]):
         self.append(Violation((path,), message, remedy))
 
 
-def faults_of_set(schedules: Mapping[str, ScheduleSettings]) -> Iterator[Violation]:
+def faults_of_set(schedules: Mapping[str, ScheduleSettings], *, lease_s: float = LEASE_S) -> Iterator[Violation]:
     """Yield every broken rule of every schedule, and between them."""
     for name, schedule in schedules.items():
-        yield from faults_of(name, schedule)
+        yield from faults_of(name, schedule, lease_s=lease_s)
         old = schedule.renamed_from
         if old is not None and old in schedules:
             what = "is this schedule itself" if old == name else "is another schedule, still defined"
@@ -41,8 +43,8 @@ def faults_of_set(schedules: Mapping[str, ScheduleSettings]) -> Iterator[Violati
             yield Violation((path,), f"{old!r} {what}", "remove renamed_from, or the old schedule")
 
 
-def faults_of(name: str, schedule: ScheduleSettings) -> list[Violation]:
-    """Return every broken rule of one schedule."""
+def faults_of(name: str, schedule: ScheduleSettings, *, lease_s: float = LEASE_S) -> list[Violation]:
+    """Return every broken rule of one schedule, in a cluster with this lease duration in seconds."""
     path: Path = ("schedules", name)
     faults = _Faults()
     timezone = _timezone((*path, "cron" if schedule.timezone is None else "timezone"), zone_of(schedule), faults)
@@ -55,6 +57,14 @@ def faults_of(name: str, schedule: ScheduleSettings) -> list[Violation]:
         _exclusion((*path, "exclude", index), item, timezone, name, faults)
     if schedule.buffer_limit is not None and schedule.overlap not in {"buffer_all", None}:
         faults.add((*path, "buffer_limit"), f"has no effect on overlap: {schedule.overlap}", "use overlap: buffer_all")
+    window_s = schedule.catchup_window_s
+    if window_s is not None and window_s < 2 * lease_s:
+        least = format_duration(2 * lease_s)
+        message = (
+            f"{format_duration(window_s)} is shorter than two lease durations ({least}), which a hand-over may take"
+        )
+        remedy = f"write {least} or more, leave it out for no limit, or missed: skip to make up for nothing"
+        faults.add((*path, "catchup_window"), message, remedy)
     return faults
 
 

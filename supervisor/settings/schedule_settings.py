@@ -154,13 +154,13 @@ class ScheduleSettings(Section):
     """Which of several due times that passed while nobody led are run; default: the profile's, ``latest``."""
 
     catchup_window_s: Seconds | None = Field(default=None, ge=0, le=_LONG_S)
-    """Due times older than this are not run any more; default: without limit."""
+    """What is later than this is not run any more; at least two lease durations. Default: without limit."""
 
     max_catchup: int = Field(default=1000, ge=1, le=10_000)
     """At most this many at once with ``missed: all``, the newest."""
 
     start_deadline_s: Seconds | None = Field(default=None, ge=0.1, le=_LONG_S)
-    """A worker does not start a run later than this after its due time, but ends it expired; default: the profile's."""
+    """A worker does not start a run later than this after its fire, but ends it expired; default: the profile's."""
 
     paused: bool = False
     """Defined, but not due until somebody resumes it."""

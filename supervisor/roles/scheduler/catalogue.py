@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from supervisor.core.catchup import fire_of
 from supervisor.core.errors import TenureError
 from supervisor.core.fire_checks import checks_of_definition
 from supervisor.core.model import Envelope, ScheduleDef, Template, scheduled_run_id
@@ -76,13 +77,16 @@ class Known:
             TenureError: its arguments cannot be filled in, or it takes over 64 KiB.
         """
         run_id = f"{schedule}!initial" if cause == "initial" else f"{schedule}@{nominal_ms}"
-        deadline = self.definition.start_deadline_ms
         envelope = Envelope(
             id=run_id, template=self.template or self.packer.template, enqueued_ms=now_ms, schedule=schedule,
-            nominal_ms=nominal_ms, cause=cause, not_after_ms=None if deadline is None else nominal_ms + deadline,
+            nominal_ms=nominal_ms, cause=cause, not_after_ms=self._not_after_ms(nominal_ms),
             maybe_duplicate=is_doubtful,
         )  # fmt: skip
         return self.packer.pack(envelope) if self.template is None else self._rendered(envelope)
+
+    def _not_after_ms(self, nominal_ms: int) -> int | None:
+        deadline = self.definition.start_deadline_ms
+        return None if deadline is None else fire_of(self.definition, self.trigger, nominal_ms) + deadline
 
     def _rendered(self, envelope: Envelope) -> Packed:
         template = envelope.template

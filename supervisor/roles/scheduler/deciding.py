@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from supervisor.core.catchup import Owed, Planned, next_fire, owed
+from supervisor.core.catchup import Owed, Planned, fire_of, next_fire, owed
 from supervisor.core.triggers import after_completion_ms, after_end_ms
 from supervisor.roles.scheduler.catalogue import Known
 from supervisor.store.schedule_items import NOTHING, FireItem, Seen, What
@@ -78,7 +78,7 @@ def items(ready: Ready, moment: Moment, limit: int) -> list[FireItem]:
     following = ready.following
     window = known.definition.catchup_window_ms
     is_alone = following is None or now_ms < following.fire_ms
-    if is_alone and (window is None or now_ms - ready.nominal_ms <= window):
+    if is_alone and (window is None or now_ms - ready.fire_ms <= window):
         return [_alone(ready, moment)]
     found = owed(
         known.definition, known.trigger, mark_ms=ready.mark_ms, now_ms=now_ms, on_time_grace_ms=moment.grace_ms
@@ -113,7 +113,7 @@ def starts(seen: Seen, known: Known, moment: Moment) -> list[FireItem]:
     is_forced = definition.overlap == "cancel_other" and 0 < counters.force_ms <= moment.now_ms
     for nominal_ms in seen.waiting:
         window = definition.catchup_window_ms
-        is_old = window is not None and moment.now_ms - nominal_ms > window
+        is_old = window is not None and moment.now_ms - fire_of(definition, known.trigger, nominal_ms) > window
         what = What.DROP if is_old else What.FORCE if is_forced else What.START
         found.append(_extra(seen, known, moment, nominal_ms, what))
     return found

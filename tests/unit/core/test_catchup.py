@@ -200,9 +200,10 @@ def brute_force(definition: ScheduleDef, mark: int, now: int) -> tuple[list[int]
     trigger = trigger_of(definition)
     walked = list(islice(trigger.nominals(mark, now + 10**9), 20_000))
     pairs = zip(walked, [*walked[1:], None][: len(walked)], strict=True)
-    due = [nominal for nominal, after in pairs if fire_at_ms(definition, nominal, after) <= now]
+    fires = {nominal: fire_at_ms(definition, nominal, after) for nominal, after in pairs}
+    due = [nominal for nominal, fire in fires.items() if fire <= now]
     window = definition.catchup_window_ms
-    inside = [nominal for nominal in due if window is None or nominal >= now - window]
+    inside = [nominal for nominal in due if window is None or fires[nominal] >= now - window]
     missed = Counter({"window": len(due) - len(inside)})
     if not inside or len(due) == 1:
         return inside, missed, due
@@ -211,7 +212,7 @@ def brute_force(definition: ScheduleDef, mark: int, now: int) -> tuple[list[int]
     elif definition.missed == "earliest":
         chosen = inside[:1]
     else:
-        wanted = [nominal for nominal in inside if definition.missed == "all" or now - nominal < GRACE]
+        wanted = [nominal for nominal in inside if definition.missed == "all" or now - fires[nominal] < GRACE]
         chosen = wanted[-definition.max_catchup :]
         missed["cap"] += len(wanted) - len(chosen)
         missed["policy"] += len(inside) - len(wanted)
