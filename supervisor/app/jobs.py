@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.model import ScheduleDef
 from supervisor.core.registry import registry
 from supervisor.plugins import registry as plugins
 from supervisor.process.linux import thread_count
-from supervisor.settings.complete import complete, import_jobs
+from supervisor.settings.complete import complete, ignore_import, import_jobs
 from supervisor.settings.loader import Loaded
 from supervisor.settings.web_check import web_problems
 
 
-def prepare_jobs(loaded: Loaded) -> tuple[ScheduleDef, ...]:
+def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> tuple[ScheduleDef, ...]:
     """Import the configured jobs and return the schedules that run them.
 
     Raises:
         ConfigError: with every problem of jobs and schedules.
     """
-    problems = [*import_jobs(loaded.settings.jobs, loaded.origins), *web_problems(loaded)]
+    problems = [*import_jobs(loaded.settings.jobs, loaded.origins, on_import=on_import), *web_problems(loaded)]
     if problems:
         raise ConfigError(problems)
     plugins.prepare(loaded.settings, loaded.origins)
@@ -29,13 +30,13 @@ def prepare_jobs(loaded: Loaded) -> tuple[ScheduleDef, ...]:
     return definitions
 
 
-def prepare_to_fork(loaded: Loaded) -> tuple[ScheduleDef, ...]:
+def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> tuple[ScheduleDef, ...]:
     """Do what ``prepare_jobs`` does, for a process that forks others.
 
     Raises:
         ConfigError: also when threads run, which whatever was imported must have started.
     """
-    definitions = prepare_jobs(loaded)
+    definitions = prepare_jobs(loaded, on_import)
     if (count := thread_count() - 1) > 0:
         # Python may not know one that a library or _thread started; a fork copies its locks all the same.
         names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]

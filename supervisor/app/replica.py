@@ -17,6 +17,7 @@ import structlog
 
 from supervisor.app.announcing import announce, limit_metrics, warn_of_old_names
 from supervisor.app.endpoint import embedded_server, resolve_redis_url
+from supervisor.app.import_descriptors import OpenedByImports
 from supervisor.app.jobs import prepare_to_fork
 from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_names, specs
 from supervisor.clock import SystemClock
@@ -67,7 +68,9 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     board_header: list[Header] = []  # once there is a board
     file = open_log_file(settings.log.file, lambda: board_header[0].log_reopens if board_header else 0)
     configure_logs(settings, replica, role="supervisor", file=file)
-    definitions = prepare_to_fork(loaded)
+    opened = OpenedByImports()
+    definitions = prepare_to_fork(loaded, on_import=opened.note)
+    opened.note("of a hook or a plugin")
     server = embedded_server(settings)
     if server is not None:
         server.prepare()
@@ -79,6 +82,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     limit_metrics(loaded)
     names = slot_names(settings)
     announce(loaded, definitions, names, _log)
+    opened.tell(_log)
     tree = Tree(
         settings=settings,
         definitions=definitions,
@@ -90,6 +94,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         board=allocate(slots=len(names), inflight=inflight_entries(settings)),
         handover=Handover(),
         mailbox=events.Mailbox(),
+        module_fds=opened.shared,
     )
     events.attach(tree.mailbox.write_fd, replica=replica, role="supervisor")
     board_header.append(tree.board.header)

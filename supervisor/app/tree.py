@@ -55,6 +55,9 @@ class Tree:
     board: Board
     handover: Handover
     mailbox: events.Mailbox
+    module_fds: tuple[int, ...] = ()
+    """What job modules opened and workers keep."""
+
     config_epoch: int = 0
 
     def spec(self, name: str, group: Group, main: _Main, *, pool: str | None = None, **limits: Any) -> SlotSpec:
@@ -79,6 +82,7 @@ class Tree:
             *self.handover.descriptors,
             *self.mailbox.descriptors,
             *((self.listener.fileno(),) if name == "web" else ()),
+            *(self.module_fds if pool is not None else ()),
         )
         return SlotSpec(
             name=name, role=group.value, run=run, group=group, pool=pool, boot_timeout_s=boot_s, keep_fds=keep, **limits

@@ -1,8 +1,8 @@
 """The first instructions of every child, and its last.
 
 Guarantees
-    Nothing of the parent is left in it: no handler, no descriptor that it was not given, no
-    blocked signal. It dies with the parent, and it leaves through ``os._exit`` with the
+    Nothing of the parent is left in it: no handler, no descriptor that it was not given (its
+    number is /dev/null), no blocked signal. It dies with the parent, and it leaves through ``os._exit`` with the
     code of its role, so no code of the parent's stack ever runs in it.
 
 Does not guarantee
@@ -49,10 +49,10 @@ def _prologue(spec: SlotSpec, launch: Launch) -> None:
         os._exit(EXIT_OK)  # the parent died before the line above could tell us
     if spec.group is not Group.EMBEDDED:
         os.setpgid(0, 0)  # the server makes a session of its own, which a group leader could not
-    signals.reset_in_child()
+    signals.reset_in_child(execs=spec.group is Group.EMBEDDED)
     if spec.group is not Group.EMBEDDED:
         linux.raise_oom_score(OOM_SCORE_POINTS)  # the server holds the data: it goes last
-    _close_descriptors(keep={0, 1, 2, *spec.keep_fds})
+    _let_go_of_descriptors(keep={0, 1, 2, *spec.keep_fds})
     watch_faults()
     linux.set_name(spec.name)
     systemd.forget(os.environ)
@@ -61,13 +61,17 @@ def _prologue(spec: SlotSpec, launch: Launch) -> None:
     signals.unblock_all()
 
 
-def _close_descriptors(*, keep: set[int]) -> None:
+def _let_go_of_descriptors(*, keep: set[int]) -> None:
+    """Put /dev/null in the place of what the parent had open.
+
+    A number that was closed would be given out again, while objects that were made before the fork still write to it.
+    """
+    inherited = set(linux.open_descriptors()) - keep
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
-    for descriptor in linux.open_descriptors():
-        if descriptor not in keep:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+    for descriptor in inherited:
+        os.dup2(null, descriptor, inheritable=False)
+    os.close(null)
 
 
 def watch_faults() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from dataclasses import dataclass
@@ -44,9 +45,13 @@ def thread_count() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
-def open_descriptors() -> list[int]:
-    """Return the descriptors that are open; the one used to find out is closed again."""
-    return [int(path.name) for path in list(Path("/proc/self/fd").iterdir())]
+def open_descriptors() -> dict[int, str]:
+    """Return what is open in this process: the path, or the kernel's name for it, by descriptor."""
+    found = {}
+    for path in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(FileNotFoundError):  # the one used to find out is closed again
+            found[int(path.name)] = str(path.readlink())
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ TAKEN = STOPPING | CHANGING | {Signals.SIGCHLD, Signals.SIGURG, Signals.SIGUSR1,
 _TIMER = Signals.SIGALRM
 _TIMER_STEP_NS = 1_000  # a timer of zero would be no timer
 
-# Told to ignore these, a child survives what a terminal or an operator sends to everybody.
-IGNORED_BY_CHILDREN = frozenset({Signals.SIGINT, Signals.SIGHUP, Signals.SIGUSR2, Signals.SIGTTIN, Signals.SIGTTOU})
+# A child survives what a terminal or an operator sends to everybody.
+_PASSED_OVER = frozenset({Signals.SIGINT, Signals.SIGHUP, Signals.SIGUSR2})
+_OF_TERMINAL = frozenset({Signals.SIGTTIN, Signals.SIGTTOU})
 # Python turns these into exceptions, and every Python program counts on it.
 _LEFT_TO_PYTHON = frozenset({Signals.SIGPIPE, Signals.SIGXFSZ})
 _CANNOT_BE_HANDLED = frozenset({Signals.SIGKILL, Signals.SIGSTOP})
@@ -61,13 +62,30 @@ def take(timeout_ns: int) -> Received | None:
     return Received(Signals(info.si_signo), info.si_pid, info.si_uid, is_from_kernel=info.si_code > 0)
 
 
-def reset_in_child() -> None:
-    """Give a child default handlers; the mask stays as it is."""
+def reset_in_child(*, execs: bool = False) -> None:
+    """Give a child default handlers, and let it survive what is sent to everybody; the mask stays as it is.
+
+    Args:
+        execs: whether the child becomes another program, which is to ignore those signals too. In any other child a
+            handler takes them that does nothing: programs that a job starts would inherit that they are ignored.
+    """
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals() - _CANNOT_BE_HANDLED - _LEFT_TO_PYTHON - IGNORED_BY_CHILDREN:
+    for number in signal.valid_signals() - _CANNOT_BE_HANDLED - _LEFT_TO_PYTHON - _PASSED_OVER - _OF_TERMINAL:
         signal.signal(number, signal.SIG_DFL)
-    for number in IGNORED_BY_CHILDREN:
-        signal.signal(number, signal.SIG_IGN)
+    for number in _PASSED_OVER:
+        signal.signal(number, signal.SIG_IGN if execs else _pass_over)
+        signal.siginterrupt(number, False)  # noqa: FBT003 - positional only
+    for number in _OF_TERMINAL:
+        signal.signal(number, signal.SIG_IGN if execs else _ignore_from_now_on)
+
+
+def _pass_over(_number: int, _frame: object) -> None:
+    """Do nothing: exec replaces this handler by the default, and would keep that a signal is ignored."""
+
+
+def _ignore_from_now_on(number: int, _frame: object) -> None:
+    """Ignore the signal of a terminal: the call that it interrupted is made again, and would raise it for ever."""
+    signal.signal(number, signal.SIG_IGN)
 
 
 def unblock_all() -> None:

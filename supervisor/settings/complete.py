@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 
 import msgspec
@@ -37,12 +37,22 @@ EXTRAS = {"opentelemetry": "otel"}
 """Which of our extras brings what a module that ships with us may need."""
 
 
-def import_jobs(modules: Sequence[str], origins: Mapping[str, str] | None = None) -> list[Problem]:
+def ignore_import(_module: str) -> None:
+    """Do nothing with the name of a module that was imported."""
+
+
+def import_jobs(
+    modules: Sequence[str],
+    origins: Mapping[str, str] | None = None,
+    *,
+    on_import: Callable[[str], None] = ignore_import,
+) -> list[Problem]:
     """Import the modules listed under ``jobs``, and return what keeps any of them from being used.
 
     Args:
         modules: their names.
         origins: where each setting was written, as in ``Loaded.origins``.
+        on_import: told the name of each module that was imported.
     """
     search_here()
     problems: list[Problem] = []
@@ -54,6 +64,7 @@ def import_jobs(modules: Sequence[str], origins: Mapping[str, str] | None = None
         except ConfigError as error:
             problems += error.problems
             continue
+        on_import(module)
         if not _registers(imported):
             remedy = "decorate a function in it with @job, or remove it from jobs"
             problems.append(Problem(where, path, f"module {module} registers no job", remedy))

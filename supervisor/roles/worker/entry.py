@@ -86,7 +86,6 @@ async def _serve(seat: Seat) -> int:
     loop.add_signal_handler(signal.SIGTERM, pool.drain)
     loop.add_signal_handler(signal.SIGQUIT, pool.quit)
     loop.add_signal_handler(signal.SIGURG, pool.look)
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # the soft interrupt is for sync pools; its default is death
     return await pool.run()
 
 

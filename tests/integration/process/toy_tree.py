@@ -178,16 +178,18 @@ def orphans(toy: Toy) -> int:
 def guest(toy: Toy) -> int:
     """Shows what a child finds when its role starts."""
     blocked = sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-    handlers = {
-        s.name: str(signal.getsignal(s)) for s in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGCHLD)
-    }
+    status = subprocess.run(["/bin/cat", "/proc/self/status"], check=True, capture_output=True, text=True).stdout
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU):
+        for _ in range(2):
+            os.kill(os.getpid(), number)
     descriptors = {int(p.name): str(p.readlink()) for p in list(Path("/proc/self/fd").iterdir()) if p.exists()}
     log(
         "guest",
         pid=os.getpid(),
         group=os.getpgid(0),
         blocked=blocked,
-        handlers=handlers,
+        ignored_by_programs=next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn")),
+        sigchld=str(signal.getsignal(signal.SIGCHLD)),
         descriptors=descriptors,
         name=Path("/proc/self/comm").read_text().strip(),
         oom=int(Path("/proc/self/oom_score_adj").read_text()),
