@@ -45,6 +45,7 @@ from supervisor.store.link import (
     fenced,
     is_stale_master,
     options,
+    parsed,
     replicated,
     translate,
     wait_ms,
@@ -169,7 +170,7 @@ class Store:
             raise (fenced(error, call) or self._meaning(error, call.script)) from error
         except (RedisError, OSError) as error:
             raise self._meaning(error, call.script) from error
-        return call.parse(reply)
+        return parsed(call, reply, where=self.where)
 
     def listen(self, key: str, last_id: str, block_s: float) -> list[tuple[str, dict[str, str]]]:
         """Return stream entries after ``last_id``, waiting at most ``block_s`` for the first."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import redis.asyncio
@@ -107,10 +109,22 @@ class _Resettable:
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - as in redis-py
         """Write; uvloop raises ``RuntimeError`` where the transport is closed."""
-        try:
+        with _told():
             await super().send_packed_command(command, check_health)  # type: ignore[misc]
-        except RuntimeError as error:
-            raise RedisConnectionError("the connection was closed by the peer") from error
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        """Return the next reply."""
+        with _told():
+            return await super().read_response(*args, **options)  # type: ignore[misc]
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell what a library raises over a connection that broke under it as the end of the connection."""
+    try:
+        yield
+    except (RuntimeError, AttributeError) as error:
+        raise RedisConnectionError("the connection was closed by the peer") from error
 
 
 class AsyncTcpConnection(_Resettable, _Dialled, redis.asyncio.Connection):

@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import redis.exceptions
 from redis.backoff import NoBackoff
@@ -36,6 +36,8 @@ from supervisor.settings.models import Durability, RedisSettings
 from supervisor.settings.redis_url import Topology, parse_redis_url
 from supervisor.store.codec import foreign_number
 from supervisor.store.scripts import Call, script
+
+T = TypeVar("T")
 
 BLOCK_MARGIN_S = 0.25
 """How much longer than the block a blocking read waits: a server that is alive has answered by then."""
@@ -241,6 +243,20 @@ def replicated(replies: Sequence[Any], *, where: str, operation: str, bound_ms: 
         if count < 1:
             raise NotReplicatedError(where=where, operation=operation, bound_ms=bound_ms)
     return replies[0]
+
+
+def parsed(call: Call[T], reply: Any, *, where: str) -> T:
+    """Return what the reply to ``call`` says.
+
+    Raises:
+        StoreRefusedError: it cannot be read. A caller goes on as after any refusal: a process that ended over it
+            would meet the same reply again, and its runs would be charged for that.
+    """
+    try:
+        return call.parse(reply)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        why = f"its reply cannot be read ({type(error).__name__}); another program or a hand wrote what it is made of"
+        raise _refused(where, call.script, why) from error
 
 
 def fenced(error: ResponseError, call: Call[Any]) -> FencedError | None:

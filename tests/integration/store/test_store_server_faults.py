@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.store.leases import CandidateInfo, LeaseCode, Leases
 from supervisor.store.preflight import acl_rules
 from tests.integration.servers import RealServer
@@ -274,3 +275,16 @@ def test_a_server_that_takes_no_writes_is_waited_for(
     with config(admin, **{option: 1}), pytest.raises(StoreUnavailableError, match=why):
         store.run(campaign())
     assert store.run(campaign()).code is LeaseCode.GRANTED
+
+
+@pytest.mark.parametrize("reply", [[b"rubbish", b"rubbish"], None, [], [b"1"]])
+def test_a_reply_that_cannot_be_read_is_refused(connect: Clients, real_server: RealServer, *, reply: object) -> None:
+    """A hand wrote into a key: a worker that ended over it would take its runs with it, and meet the same again."""
+
+    def parse(_: object) -> int:
+        return int(reply[1])  # type: ignore[index]
+
+    store = connect(real_server.url)
+    with pytest.raises(StoreRefusedError, match="lease_view: its reply cannot be read"):
+        store.run(replace(CALL, parse=parse))
+    works(store)
