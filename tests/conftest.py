@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from tests.canary import CANARY
+from tests.kit.launcher import launching
 
 for name in [each for each in os.environ if each.startswith("TENURE_") and not each.startswith("TENURE_TEST_")]:
     del os.environ[name]  # whoever works with a cluster of their own may run the tests from the same shell
@@ -24,3 +25,10 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"a secret is shown by {item.nodeid} ({call.when}) in: {', '.join(leaking)}"
     return report
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Iterator[None]:
+    """Fork commands from one process that has imported the project; tests of whole commands ask for it."""
+    with launching():
+        yield

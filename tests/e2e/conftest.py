@@ -23,6 +23,11 @@ if collect_ignore:
     sys.stderr.write(f"not collected: {', '.join(collect_ignore)}: {why}\n")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forked_commands(launcher: None) -> None:
+    """Start the processes of these tests by a fork."""
+
+
 @pytest.fixture
 def short_directory() -> Iterator[Path]:
     """A directory whose path is short enough for a unix socket."""

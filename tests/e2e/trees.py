@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from tests.canary import show_nothing_secret
+from tests.kit.launcher import launch, run
 from tests.log_lines import follow_the_schema
 from tests.waiting import WAIT_S_MAX, wait_until
 
@@ -33,19 +34,21 @@ class Tree:
         *arguments: str,
         environ: dict[str, str] | None = None,
         wrapper: Sequence[str] = (),
+        is_fresh: bool = False,
     ) -> None:
-        """Start it; ``wrapper`` is a command that executes the rest of its line."""
+        """Start it; ``wrapper`` is a command that executes the rest of its line, ``is_fresh`` a new interpreter's start."""
         self.name = name
         self.log_path = directory / f"{name}.log"
         self.environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", **(environ or {})}
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*wrapper, *COMMAND, "run", *arguments],
+            self.process = launch(
+                ["run", *arguments],
+                cwd=directory,
+                environ=self.environ,
                 stdout=log,
                 stderr=log,
-                stdin=subprocess.DEVNULL,
-                cwd=directory,
-                env=self.environ,
+                wrapper=wrapper,
+                is_fresh=is_fresh,
             )
         self.pid = self.process.pid
         self._left: list[psutil.Process] = []  # of its family, when it was killed
@@ -156,14 +159,7 @@ def end_all(trees: Sequence[Tree]) -> None:
 
 def tenure(directory: Path, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", **(environ or {})},
-        timeout=WAIT_S_MAX,
-        check=False,
-    )
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", **(environ or {})}
+    done = run(arguments, cwd=directory, environ=environ)
     show_nothing_secret(done.stdout + done.stderr, where=f"tenure {' '.join(arguments[:2])}")
     return done

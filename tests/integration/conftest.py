@@ -17,6 +17,11 @@ import redis
 from tests.integration.servers import RealServer, Server, leaks
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forked_commands(launcher: None) -> None:
+    """Start the commands of these tests by a fork."""
+
+
 @pytest.fixture(scope="session")
 def real_server() -> Iterator[RealServer]:
     """One real server for this xdist worker. In the system's temporary directory: a socket's path must be short."""

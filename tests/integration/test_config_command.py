@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.kit import launcher
+
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "hunter2"
 
@@ -24,16 +26,7 @@ def tenure(tmp_path: Path) -> Tenure:
     """Run the command in an empty directory, without any TENURE_ variable but those given."""
 
     def run(*arguments: str, cwd: Path = tmp_path, **variables: str) -> Result:
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
-        return subprocess.run(
-            [sys.executable, "-m", "supervisor", *arguments],
-            cwd=cwd,
-            env={**environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **variables},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return launcher.tenure(cwd, *arguments, **{"COLUMNS": "100", **variables})
 
     return run
 

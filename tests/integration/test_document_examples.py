@@ -6,10 +6,7 @@ Examples of docs/testing.md and docs/writing-jobs.md are run where their subject
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +14,7 @@ import pytest
 import yaml
 
 from supervisor.settings.loader import load
+from tests.kit.launcher import tenure
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -61,9 +59,6 @@ def test_the_example_of_the_readme_is_a_whole_program(tmp_path: Path) -> None:
     (config,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
     (tmp_path / "myjobs.py").write_text(code)
     (tmp_path / "tenure.yaml").write_text(config)
-    checked = subprocess.run(
-        [sys.executable, "-m", "supervisor", "config", "validate"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    checked = tenure(tmp_path, "config", "validate")
 
     assert checked.returncode == 0, checked.stdout + checked.stderr

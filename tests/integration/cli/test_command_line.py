@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from supervisor.version import __version__
+from tests.kit.launcher import tenure
 
 ROOT = Path(__file__).resolve().parents[3]
 NOWHERE = {"TENURE_REDIS__URL": "redis://127.0.0.1:1/0", "TENURE_CONFIG": "/no/such/file.yaml"}
-
-
-def tenure(directory: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in ``directory``, without any TENURE_ variable but those given."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
-    return subprocess.run(
-        [sys.executable, "-m", "supervisor", *words],
-        cwd=directory,
-        env={**environ, "PYTHONPATH": str(ROOT), **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_stray_arguments_are_refused_before_anything_starts(tmp_path: Path) -> None:

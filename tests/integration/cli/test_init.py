@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.launcher import run
+
 ROOT = Path(__file__).parents[3]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
 RUFF = """
@@ -23,7 +25,9 @@ ignore = ["COM812", "CPY001", "D203", "D213", "EM101", "TRY003", "S101", "S603",
 
 
 def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a module with this interpreter."""
+    """Run a module: the command by a fork, another one by a new interpreter."""
+    if arguments[0] == "supervisor":
+        return run(arguments[1:], cwd=directory, environ=ENVIRON)
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=directory, env=ENVIRON, capture_output=True, text=True, timeout=100, check=False,

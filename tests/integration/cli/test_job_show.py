@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.kit.launcher import tenure
+
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def tenure(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
-    return subprocess.run(
-        [sys.executable, "-m", "supervisor", *arguments],
-        cwd=directory,
-        env={**environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_a_job_is_shown_with_the_schema_of_its_arguments(tmp_path: Path) -> None:
