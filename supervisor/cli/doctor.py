@@ -73,6 +73,7 @@ def examine(settings: Settings, modules: tuple[str, ...]) -> Iterator[Finding]:
     yield _data_directory(Path(settings.data_dir))
     yield _port(settings)
     yield _jobs(modules)
+    yield from _classes(settings)
     yield from _redis(settings)
 
 
@@ -139,6 +140,16 @@ def _jobs(modules: tuple[str, ...]) -> Finding:
         text = "; ".join(problem.message for problem in problems)
         return Finding("jobs", text, problems[0].remedy or "fix the import, or remove it from jobs:")
     return Finding("jobs", ", ".join(modules) or "no modules are listed")
+
+
+def _classes(settings: Settings) -> Iterator[Finding]:
+    """Import what came from Cloudforet, so that what is missing is known before the first schedule is due."""
+    if not settings.cloudforet.packages:
+        return
+    from supervisor.compat.cloudforet.check import examine as examined
+
+    for name, problem in examined(settings):
+        yield Finding("cloudforet", problem or f"{name} can be used", problem and "see docs/cloudforet-services.md")
 
 
 def _redis(settings: Settings) -> Iterator[Finding]:

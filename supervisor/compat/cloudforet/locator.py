@@ -16,6 +16,9 @@ from supervisor.compat.cloudforet.transaction import Transaction, current
 from supervisor.core.errors import TenureError
 from supervisor.settings.complete import import_jobs
 
+_CONNECTORS = {"SpaceConnector": "spaceone.core.connector.space_connector:SpaceConnector"}
+"""Connectors that no service has to define."""
+
 
 class LocatorError(TenureError):
     """No configured package has the class that a task message names. Trying again helps no one."""
@@ -72,7 +75,7 @@ class Locator:
         """
         name = name_or_object if isinstance(name_or_object, str) else name_or_object.__name__
         given = dict((place.settings().config.get("CONNECTORS") or {}).get(name) or {})
-        backend = given.get("backend") if isinstance(name_or_object, str) else None
+        backend = given.get("backend", _CONNECTORS.get(name)) if isinstance(name_or_object, str) else None
         found = resolve(backend) if backend else _find("connector", name_or_object)
         return _make(found, {"config": given}, kwargs, self.transaction)
 
@@ -106,6 +109,8 @@ def _find(part: str, name_or_object: Any) -> Any:
             if error.name is None or not module.startswith(error.name):
                 raise NotImportableError(f"{module} needs {error.name}, which is not installed") from None
             found = None
+        except ImportError as error:
+            raise NotImportableError(f"{module} cannot be imported: {error}") from error
         if found is not None:
             return found
     where = ", ".join(f"{package}.{part}" for package in packages) or "nowhere: cloudforet.packages is empty"

@@ -22,6 +22,7 @@ from supervisor.compat.cloudforet.names import NotImportableError, resolve
 from supervisor.compat.cloudforet.schema import TaskError, check
 from supervisor.compat.cloudforet.traces import traceparent_of
 from supervisor.core.errors import TenureError
+from supervisor.core.json_values import misfit
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.roles.worker.context import Context
 from supervisor.telemetry import metrics
@@ -127,7 +128,11 @@ def _fitting(queue: str, task: Any) -> dict[str, Any]:
         TaskError: it is malformed, or too large.
     """
     found = check(queues.plain(task))
-    size = len(msgspec.json.encode(queues.arguments_of(queue, found)))
+    arguments = queues.arguments_of(queue, found)
+    body = msgspec.json.encode(arguments)
+    if problem := misfit(arguments, body):
+        raise TaskError(f"the task message is rejected: {problem}")
+    size = len(body)
     if size > TASK_BYTES_MAX:
         remedy = "store the data elsewhere and pass a reference"
         raise TaskError(f"the task message is rejected: it has {size} bytes, the limit is {TASK_BYTES_MAX}; {remedy}")

@@ -6,11 +6,9 @@ here or not at all: its name can be imported, and changes nothing.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from supervisor.compat.cloudforet.error import ERROR_REQUIRED_PARAMETER
 from supervisor.compat.cloudforet.locator import Locator
 from supervisor.compat.cloudforet.transaction import Transaction, current
 
@@ -18,15 +16,15 @@ C = TypeVar("C")
 Method = Callable[..., Any]
 
 
-class _Located:
-    """What services and managers have alike."""
+class Located:
+    """What services, managers and connectors have alike."""
 
     def __init__(self, transaction: Transaction | None = None, **_: Any) -> None:
         self.transaction = transaction or current()
         self.locator = Locator(self.transaction)
 
 
-class BaseManager(_Located):
+class BaseManager(Located):
     """Base of managers: ``self.locator`` and ``self.transaction``."""
 
     def __init__(self, transaction: Transaction | None = None, **values: Any) -> None:
@@ -35,7 +33,7 @@ class BaseManager(_Located):
             setattr(self, name, value)
 
 
-class BaseService(_Located):
+class BaseService(Located):
     """Base of services: made with the metadata of a stage."""
 
     def __init__(self, metadata: dict[str, Any] | None = None, transaction: Transaction | None = None) -> None:
@@ -47,22 +45,6 @@ class BaseService(_Located):
 def transaction(method: Method | None = None, **_: Any) -> Any:
     """Mark a method of a service as one transaction. The stage that calls it is one already; options change nothing."""
     return method if method is not None else _same
-
-
-def check_required(keys: Sequence[str]) -> Callable[[Method], Method]:
-    """Have a method refuse parameters without one of ``keys``."""
-
-    def wrap(method: Method) -> Method:
-        @functools.wraps(method)
-        def checked(self: Any, params: dict[str, Any]) -> Any:
-            for key in keys:
-                if params.get(key) is None:
-                    raise ERROR_REQUIRED_PARAMETER(key=key)
-            return method(self, params)
-
-        return checked
-
-    return wrap
 
 
 def _handler(cls: C | None = None, **_: Any) -> Any:
