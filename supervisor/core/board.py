@@ -19,8 +19,8 @@ from supervisor.core.inflight import INFLIGHT_WORDS, InflightTable
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
 HEADER_WORDS = 72
-ROW_WORDS = 40
-_KEPT_WORDS = 38  # from here on the parent writes; what was there outlives a fork
+ROW_WORDS = 41
+_KEPT_WORDS = 38  # what stands from here on outlives a fork
 EVERY_SLOT = (1 << 32) - 1
 """In place of a slot, in a request: all workers."""
 _SEQLOCK_TRIES = 1000
@@ -143,6 +143,7 @@ class Row(_Block):
     asking_ns = _Word(37)  # since when it waits for Redis; 0: it does not, or was answered
     ill_resources = _Word(30)  # of jobs: how many did not answer when they were last asked
     rss_kib = _Word(28)  # resident memory, as last looked at
+    suspect = _Word(40)  # roles.worker.suspects.Part; the next process of the slot reads what its predecessor had
     request_verb = _Word(21)
     request_slot = _Word(22)
     request_generation = _Word(23)

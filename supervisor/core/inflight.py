@@ -60,6 +60,11 @@ class InflightTable:
         for index in range(self.size):
             self.clear(index)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the worker holds nothing."""
+        return not any(self.words[index * INFLIGHT_WORDS + 1] & 0xFF for index in range(self.size))
+
     def entries(self) -> Iterator[Inflight]:
         """Yield every entry that is not free."""
         for index in range(self.size):

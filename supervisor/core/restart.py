@@ -4,7 +4,8 @@ Guarantees
     A slot has at most one process: the only way to a fork leads through a state
     without one. Every state that waits for a process has a deadline, so a child
     that hangs, spins or is stopped by the kernel cannot hold the slot for ever.
-    A child that keeps dying is started ever more rarely, and at last given up.
+    A child that keeps dying is started ever more rarely, and at last given up. A worker that dies with runs in
+    its hands does not count: the runs are charged, and end; it comes back at most once a second.
 
 Does not guarantee
     That SIGKILL works: a process in uninterruptible sleep stays, and is reported.
@@ -287,14 +288,18 @@ def _kill_again(slot: Slot, event: Event, now_ns: int) -> Step:
 
 
 def exited(
-    slot: Slot, status: int, *, now_ns: int, group: Group, policy: Policy, is_wanted: bool, jitter: float = 1.0
-) -> Step:
-    """Return the slot after its process ended with ``status``: an exit code, or minus a signal."""
+    slot: Slot, status: int, *, now_ns: int, group: Group, policy: Policy, is_wanted: bool, is_runs_fault: bool = False,
+    jitter: float = 1.0,
+) -> Step:  # fmt: skip
+    """Return the slot after its process ended with ``status``: an exit code, or minus a signal.
+
+    ``is_runs_fault``: runs were in its hands. They are blamed for its end, and not the slot.
+    """
     if not is_wanted:
         return step(slot, Event.ENDED, now_ns=now_ns, policy=policy)
     if slot.ready_ns and now_ns - slot.ready_ns >= STABLE_AFTER_NS:
         slot = replace(slot, streak=0, failures=(), is_crash_looping=False)
-    if not is_failure(slot, status):
+    if is_runs_fault or not is_failure(slot, status):
         # It comes back at once, but a child that leaves politely in a tight loop must not use up the machine.
         due_ns = max(now_ns, slot.started_ns + RESTART_PERIOD_MIN_NS)
         again = step(slot, Event.DIED, now_ns=now_ns, policy=policy)

@@ -95,6 +95,11 @@ class LiveSlot:
         """Whether a process of this slot is not reaped yet."""
         return self.slot.state.has_process
 
+    @property
+    def held_runs(self) -> bool:
+        """Whether the process of this generation, of a worker, had runs in its hands when it was last heard of."""
+        return self.row.child_generation == self.slot.generation and not self.inflight.is_empty
+
     def reports_ready(self) -> bool:
         """Return whether the process of this generation says that it is ready."""
         if self.spec.is_ready is not None:

@@ -169,7 +169,7 @@ class Tree:
         self._log_exit(live, ended, now_ns, self._outside_hand(live, ended))
         live.pid = 0
         live.last_status = ended.status
-        is_wanted = self.is_wanted(live)
+        is_wanted, is_runs_fault = self.is_wanted(live), live.held_runs
         if self._was_cut_off(live, ended.status):
             self.is_clean = False
         change = exited(
@@ -179,12 +179,13 @@ class Tree:
             group=live.spec.group,
             policy=live.policy,
             is_wanted=is_wanted,
+            is_runs_fault=is_runs_fault,
             jitter=self.jitter(),
         )
         self.apply(live, change, now_ns)
         if change.slot.state is SlotState.FATAL:
             self.log("slot_given_up", level="error", slot=live.spec.name, last=describe_status(ended.status))
-        if not self.is_stopping and is_failure(before, ended.status):
+        if not self.is_stopping and not is_runs_fault and is_failure(before, ended.status):
             self._judge(live, ended.status)
 
     def _was_cut_off(self, live: LiveSlot, status: int) -> bool:

@@ -21,13 +21,11 @@ import structlog
 
 from supervisor.core.board import Phase
 from supervisor.core.errors import EXIT_OK
-from supervisor.roles.worker import suspects
 from supervisor.roles.worker.async_runs import AsyncRuns
 from supervisor.roles.worker.bells import Bells
 from supervisor.roles.worker.copies import Original
 from supervisor.roles.worker.loop_watch import LoopWatch
 from supervisor.roles.worker.outage import STORE_ERRORS
-from supervisor.roles.worker.suspects import SuspectWatch
 from supervisor.roles.worker.workplace import Workplace
 from supervisor.store.client import AsyncStore
 from supervisor.telemetry import metrics
@@ -67,7 +65,7 @@ class AsyncPool:
         self._company = max(min(COMPANY, workplace.concurrency), workplace.concurrency // 2)
         self._flush_timer: asyncio.TimerHandle | None = None
         self._must_flush = False  # an acknowledgement has waited long enough
-        self._suspects = SuspectWatch(workplace.clock, workplace.uniform)
+        self._suspects = workplace.suspects
         self._original = Original()
         bells = dict(zip(workplace.queue_names, workplace.bells, strict=True))
         self._bells = Bells(bells, shares=workplace.shares, here=self._runs.of_queues)
@@ -170,6 +168,8 @@ class AsyncPool:
         return is_worth_it or self._must_flush or not self._runs.count or self._is_draining
 
     def _on_ended(self) -> None:
+        if self._suspects.is_quiet and self._runs.is_empty:
+            self._is_hungry = True  # this is what it was quiet for
         if self._has_reason() or self._is_draining or self._runs.fault is not None:
             self._wake.set()
         else:
@@ -210,7 +210,8 @@ class AsyncPool:
         self._original.must_be("")
         want = self._want()
         is_idle = want > 0 and self._runs.is_empty
-        call = self._at.ask(want=want, want_suspect=is_idle, here=self._runs.of_queues)
+        for_suspect = is_idle and self._suspects.may_ask
+        call = self._at.ask(want=want, want_suspect=for_suspect, here=self._runs.of_queues)
         self._is_hungry = self._has_appetite = self._must_flush = False
         asked_ns = self._at.clock.elapsed_ns()
         self._presence.asks()
@@ -224,9 +225,13 @@ class AsyncPool:
         # As many as asked for: there may be more. None could be taken: look again when one can.
         self._has_appetite = len(arrived) >= want
         if is_idle:
-            # One suspect comes in place of all others, so it says nothing about them.
-            self._suspects.asked()
-            self._has_appetite = self._has_appetite or any(fetched.suspect for fetched in arrived)
+            # One suspect comes in place of all others, so it says nothing about them, nor they about suspects.
+            has_one = any(fetched.suspect for fetched in arrived)
+            self._suspects.asked(for_suspect=for_suspect, has_one=has_one)
+            self._has_appetite = self._has_appetite or has_one
+            self._is_hungry = self._is_hungry or (not (arrived or for_suspect) and self._suspects.may_ask)
+        else:
+            self._suspects.begun(len(arrived))
         self._runs.accept(arrived)
         if self._runs.count:
             self._loop_watch.watch()
@@ -241,9 +246,11 @@ class AsyncPool:
             counts = [await self._store.run(self._at.queues.counts(queue)) for queue in self._at.queue_names]
         except STORE_ERRORS:
             return  # the next turn meets the outage and tells of it
-        self._suspects.looked(sum(count.suspects.get(self._at.kind, 0) for count in counts))
+        waiting = sum(count.suspects.get(self._at.kind, 0) for count in counts)
+        self._suspects.looked(waiting, idle_by_ns=self._presence.idle_by_ns)
         if self._suspects.is_quiet:
-            self._loop.call_later(suspects.QUIET_S, self._get_hungry)  # nothing else may happen until then
+            # Nothing else may happen until then.
+            self._loop.call_later(self._suspects.quiet_s + 0.001, self._get_hungry)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -163,6 +163,11 @@ class Presence:
         self._table.clear(index)
         self._free.append(index)
 
+    @property
+    def idle_by_ns(self) -> int:
+        """When the last of what is executed now will be over, at its hard deadline; 0: nothing is."""
+        return max(self._deadlines.values(), default=0)
+
     def resources(self, ill: int) -> None:
         """Say how many resources of jobs did not answer when they were last asked."""
         self._row.ill_resources = ill

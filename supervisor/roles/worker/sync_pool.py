@@ -156,7 +156,9 @@ class SyncPool:
         if want is None:
             want = 0 if self._is_draining else max(0, self._pace.want - len(self._ready))
         # With one slot a run is always alone; but a suspect must have nobody behind it either.
-        call = self._at.ask(want=want, want_suspect=want > 0 and not self._ready)
+        is_idle = want > 0 and not self._ready
+        for_suspect = is_idle and self._at.suspects.may_ask
+        call = self._at.ask(want=want, want_suspect=for_suspect)
         asked_ns = self._at.clock.elapsed_ns()
         self._presence.asks()
         try:
@@ -166,6 +168,11 @@ class SyncPool:
             return
         arrived = self._at.settle(reply, asked_ns=asked_ns)
         self._ready += arrived
+        if is_idle:
+            has_one = any(fetched.suspect for fetched in arrived)
+            self._at.suspects.asked(for_suspect=for_suspect, has_one=has_one)
+            if not (arrived or for_suspect) and self._at.suspects.may_ask:
+                return  # nothing was ready, so it is a suspect's turn, at once
         now_ns = self._at.clock.elapsed_ns()
         self._owed_since_ns = now_ns
         if not arrived:

@@ -22,6 +22,7 @@ from supervisor.roles.worker.outage import Outage
 from supervisor.roles.worker.pipeline import Pipeline
 from supervisor.roles.worker.presence import Presence
 from supervisor.roles.worker.recycling import Recycling
+from supervisor.roles.worker.suspects import SuspectLane
 from supervisor.roles.worker.turns import SessionLostError, Turns
 from supervisor.settings.queue_settings import QueueSettings
 from supervisor.store.keys import Keys
@@ -54,6 +55,7 @@ class Workplace:
     sessions: Sessions
     outage: Outage
     recycling: Recycling
+    suspects: SuspectLane
     info: dict[str, Any]
     limits: QueueSettings
     confirmed_ns: int = 0
@@ -212,6 +214,7 @@ def furnish(
         sessions=Sessions(keys),
         outage=Outage(seat.clock, uniform),
         recycling=Recycling(pool, presence=presence, clock=seat.clock, uniform=uniform),
+        suspects=SuspectLane(seat, seat.clock, uniform, slots=pool.concurrency if kind is Kind.ASYNC else 1),
         info={
             "replica": seat.replica,
             "slot": seat.name,

@@ -14,11 +14,12 @@
 -- Returns  how many were given back. One that the session does not hold is left alone, so that two callers, or one
 --          that repeats itself, do no harm.
 --
--- To the head of the list that the run came from. A crash is charged, and pauses the run for 1, 5, then 30 s, so that a
--- poisonous one cannot storm; at its last it is dead. A run that was in flight beside others when the process died runs
+-- To the head of the list that the run came from. A crash is charged, and the run goes on alone: the first time at once,
+-- since machines kill processes, too, then after 5 and 30 s, so that a poisonous one cannot storm; at its last it is dead.
+-- A run that was in flight beside others when the process died runs
 -- alone next. What must not run twice and may have begun is dead: "lost". A run whose end a person asked for, which its
 -- worker did not live to obey, ends cancelled.
-local FIELDS, FIRST, DELAYS_MS = 3, 5, { 1000, 5000, 30000 }
+local FIELDS, FIRST, DELAYS_MS = 3, 5, { 0, 5000, 30000 }
 local HOW = { unstarted = true, interrupted = true, crashed = true, suspect = true }
 local session, history, dead_cap = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local detail = string.gsub(string.sub(ARGV[4] or '', 1, 200), '[%c|]', '/')
@@ -70,12 +71,16 @@ local function put_back(queue, id, how, attempt, data, template)
   if crashes + interrupts + attempts > 0 then
     redis.call('HSET', q(queue, 'att'), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
   end
+  local pause = 0
   if how == 'crashed' then
     if crashes >= (tonumber(template['max_crashes']) or 3) then
       return kill(queue, id, attempt, template, 'crashed')
     end
-    redis.call('ZADD', q(queue, 'later'), whole(now + DELAYS_MS[math.min(crashes, #DELAYS_MS)]), id)
-  elseif how == 'suspect' then
+    pause = DELAYS_MS[math.min(crashes, #DELAYS_MS)]
+  end
+  if pause > 0 then
+    redis.call('ZADD', q(queue, 'later'), whole(now + pause), id)
+  elseif how == 'crashed' or how == 'suspect' then
     redis.call('RPUSH', q(queue, 'suspect:' .. letter), id)
   else
     redis.call('LPUSH', ready(queue, data), id)

@@ -83,7 +83,7 @@ def test_an_interruption_charges_no_attempt(world: World) -> None:
 
 
 def test_crashes_are_charged_delayed_and_end_dead(world: World) -> None:
-    """A poisonous run takes down at most max_crashes workers, ever more rarely."""
+    """A poisonous run takes down at most max_crashes workers, ever more rarely; one that a machine cut off begins at once."""
     world.open(S)
     world.enqueue(envelope("a", max_crashes=4, job="bad"))
     delays = []
@@ -97,7 +97,7 @@ def test_crashes_are_charged_delayed_and_end_dead(world: World) -> None:
             delays.append(round((counts.next_due_ms - counts.now_ms) / 1000))
             world.make_due("a")
 
-    assert delays == [1, 5, 30]
+    assert delays == [5, 30]
     dead = world.run(world.queues.dead("default"))[0]
     assert (dead.error["reason"], dead.crashes) == ("crashed", 4)
     assert {entry.job for entry in world.run(world.queues.recent("default"))} == {"bad"}
@@ -154,7 +154,7 @@ def test_an_unreadable_envelope_is_given_back_by_the_defaults(world: World) -> N
     world.raw.hset(world.keys.queue("default").data, "a", "a1[1,2")
 
     assert release(world, ("a", Release.CRASHED)) == 1
-    assert world.state("a") == "later"
+    assert world.state("a") == "queued"
 
 
 def test_a_dead_run_of_a_schedule_frees_it(world: World) -> None:
@@ -169,7 +169,7 @@ def test_a_dead_run_of_a_schedule_frees_it(world: World) -> None:
         release(world, (item.run.run_id, Release.CRASHED))
         if world.state(item.run.run_id) == "later":
             world.make_due(item.run.run_id)
-            world.fetch(S, want_suspect=True)
+        world.fetch(S, want_suspect=True)
 
     assert world.state(item.run.run_id) == "dead"
     assert not world.raw.exists(world.keys.schedule_live)

@@ -205,6 +205,20 @@ def test_some_exits_count_against_nobody_but_are_paced(status: int, cause: Cause
     assert (slot.state, slot.streak, slot.deadline_ns) == (SlotState.BACKOFF, 2, T + NS)
 
 
+@pytest.mark.parametrize("status", [3, 70, 78, -9, -11])
+def test_a_worker_that_died_of_its_runs_comes_back_within_a_second_however_often(status: int) -> None:
+    """The runs are charged and end; a slot that were given up for them would take the pool away from all others."""
+    slot = at(SlotState.RUNNING, streak=2)
+    for number in range(50):
+        now_ns = T + number * NS // 10
+        running = replace(slot, state=SlotState.RUNNING, started_ns=now_ns, ready_ns=now_ns)
+        slot = exited(
+            running, status, now_ns=now_ns, group=Group.WORKER, policy=POLICY, is_wanted=True, is_runs_fault=True
+        ).slot
+        assert (slot.state, slot.streak, slot.failures) == (SlotState.BACKOFF, 2, ())
+        assert slot.deadline_ns - now_ns <= NS
+
+
 def test_leaving_politely_before_being_ready_is_a_failure() -> None:
     """Else a child that does nothing would be started for ever, and never counted."""
     assert die(at(SlotState.STARTING), 0).streak == 1

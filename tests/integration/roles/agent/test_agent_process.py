@@ -120,7 +120,7 @@ def test_a_killed_agent_is_replaced_within_its_term(replica: Make, store: Store,
 
 
 def test_runs_of_a_dead_worker_go_back_with_fair_blame(replica: Make, store: Store, keys: Keys) -> None:
-    """One had begun and is charged; the other had not and is ready at once."""
+    """One had begun and is charged, and runs alone next; the other had not and is ready."""
     one = with_worker(replica("r1"))
     enqueue_and_take(store, keys, SESSION, "begun", "waiting")
     one.board.inflight[WORKER].put(0, run_id="begun", attempt=1, state=RunState.STARTED)
@@ -132,7 +132,7 @@ def test_runs_of_a_dead_worker_go_back_with_fair_blame(replica: Make, store: Sto
     wait_until(lambda: row.reclaimed_generation == 1, what="the dead worker's runs to be given back")
 
     counts = store.run(Queues(keys).counts("default"))
-    assert (ready(store, keys), counts.running, counts.later) == (1, 0, 1)
+    assert (ready(store, keys), counts.running, counts.suspects[Kind.ASYNC]) == (1, 0, 1)
     assert store.run(Queues(keys).show("begun")).crashes == 1
     assert store.run(Sessions(keys).dying()) == []
 

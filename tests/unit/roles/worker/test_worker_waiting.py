@@ -1,4 +1,4 @@
-"""How a worker waits: through an outage, and for a suspect's sake."""
+"""How a worker waits through an outage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.roles.worker.outage import FIRST_S, LONGEST_S, Outage
-from supervisor.roles.worker.suspects import LOOK_EVERY_S, QUIET_S, SuspectWatch
 
 
 @dataclass
@@ -72,31 +71,3 @@ def test_the_next_outage_begins_with_a_short_pause_again() -> None:
         outage.answered()
 
         assert outage.failed("turn", StoreUnavailableError("no")) <= FIRST_S
-
-
-def test_a_busy_worker_looks_for_suspects_now_and_then() -> None:
-    """And never while it can ask for them anyway."""
-    clock = StillClock()
-    watch = SuspectWatch(clock, lambda: 0.5)
-    clock.pass_s(LOOK_EVERY_S - 1)
-    assert not watch.must_look
-    watch.asked()
-    clock.pass_s(LOOK_EVERY_S - 1)
-    assert not watch.must_look
-    clock.pass_s(1)
-    assert watch.must_look
-
-
-def test_it_keeps_quiet_for_a_suspect_and_not_for_ever() -> None:
-    """A long job must not leave the process half empty for the sake of one run."""
-    clock = StillClock()
-    watch = SuspectWatch(clock, lambda: 0.5)
-    watch.looked(0)
-    assert not watch.is_quiet
-    watch.looked(2)
-    assert watch.is_quiet
-    clock.pass_s(QUIET_S)
-    assert not watch.is_quiet
-    watch.looked(1)
-    watch.asked()
-    assert not watch.is_quiet
