@@ -10,6 +10,7 @@ Does not guarantee
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
@@ -28,7 +29,7 @@ _IN_FILE = re.compile(r"(.+):[0-9]+\Z", re.DOTALL)
 _AMBIGUOUS = re.compile(r"(?<=\$)\$\{|\$\{(?=env:|file:)")
 
 
-class _UnusableReferenceError(Exception):
+class UnusableReferenceError(Exception):
     """A reference that cannot be resolved; the message never holds what it resolves to."""
 
 
@@ -60,29 +61,38 @@ def _walk(node: Node, shape: Shape | None, path: Path, environ: Mapping[str, str
         return node
     try:
         return _resolved(node, shape, environ)
-    except _UnusableReferenceError as error:
+    except UnusableReferenceError as error:
         problems.append(Problem(node.origin, format_path(path), str(error), "or write $${ for a literal ${"))
         return Node(None, node.origin, source=node.value)
 
 
 def _resolved(node: Node, shape: Shape | None, environ: Mapping[str, str]) -> Node:
     text = str(node.value)
-    base = _directory(node.origin)
+    base = directory_of(node.origin)
     value = _TOKEN.sub(lambda match: _replacement(match, environ, base), text)
     if REFERENCE.search(text.replace("$${", "")) is None:
         return Node(value, node.origin)
     if shape is not None and shape.kind is ShapeKind.VALUE:
         typed = resolve(value)
         if isinstance(typed, Trap):
-            raise _UnusableReferenceError(f"what {text} stands for {typed.reason}")
+            raise UnusableReferenceError(f"what {text} stands for {typed.reason}")
         return Node(typed, node.origin, source=text)
     return Node(value, node.origin, source=text)
 
 
-def _directory(origin: str) -> FilePath:
+def directory_of(origin: str) -> FilePath:
     """Return what a relative path counts from: the directory of the file that says it, else the current one."""
     match = _IN_FILE.match(origin)
     return FilePath(match[1]).parent if match else FilePath()
+
+
+def read_again(text: str, base: FilePath) -> str:
+    """Return what ``text``, whose references could be resolved once, stands for now.
+
+    Raises:
+        UnusableReferenceError: one of its files cannot be read; the message names it.
+    """
+    return _TOKEN.sub(lambda match: _replacement(match, os.environ, base), text)
 
 
 def _replacement(match: re.Match[str], environ: Mapping[str, str], base: FilePath) -> str:
@@ -93,9 +103,9 @@ def _replacement(match: re.Match[str], environ: Mapping[str, str], base: FilePat
 
 def _variable(name: str, environ: Mapping[str, str]) -> str:
     if not _NAME.match(name):
-        raise _UnusableReferenceError(f"${{env:{name}}} does not name a variable")
+        raise UnusableReferenceError(f"${{env:{name}}} does not name a variable")
     if name not in environ:
-        raise _UnusableReferenceError(f"the environment variable {name} is not set")
+        raise UnusableReferenceError(f"the environment variable {name} is not set")
     return environ[name]
 
 
@@ -107,11 +117,11 @@ def _file(name: str, base: FilePath) -> str:
             raw = file.read(SECRET_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
-        raise _UnusableReferenceError(f"the file {path} cannot be read: {reason}") from None
+        raise UnusableReferenceError(f"the file {path} cannot be read: {reason}") from None
     if len(raw) > SECRET_BYTES_MAX:
-        raise _UnusableReferenceError(f"the file {path} is larger than {SECRET_BYTES_MAX // 1024} KiB")
+        raise UnusableReferenceError(f"the file {path} is larger than {SECRET_BYTES_MAX // 1024} KiB")
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        raise _UnusableReferenceError(f"the file {path} is not UTF-8") from None
+        raise UnusableReferenceError(f"the file {path} is not UTF-8") from None
     return text.removesuffix("\n").removesuffix("\r")

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.settings.deprecations import Notice, of_flags, of_variables, renamed
+from supervisor.settings.followed import follow_files
 from supervisor.settings.foreign import Conversion, FileLayers, Foreign, foreign_environment
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.models import Settings
@@ -114,6 +115,7 @@ def load(
         notices += of_flags({key: option_of(key, value) for key, value in flags.items()})
         origins = _origins(root)
         settings = settings.with_references(references, deprecated=len(notices), origins=_carried(root, origins))
+        settings = follow_files(settings, root)
         loaded = Loaded(settings, origins, found, tuple(notices), layers.conversion)
     if layers.conversion is not None:
         problems = [layers.conversion.original(problem) for problem in problems]

@@ -68,7 +68,8 @@ class RedisSettings(Section):
     """ACL user; overrides the one in the URL."""
 
     password: SecretStr | None = None
-    """Password; overrides the one in the URL. Use ${file:/run/secrets/redis} or ${env:NAME}."""
+    """Password; overrides the one in the URL. Use ${file:/run/secrets/redis}, which is read again for each connection,
+    or ${env:NAME}."""
 
     sentinel_username: str | None = None
     """ACL user at the sentinels, if they ask for one."""

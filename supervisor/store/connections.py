@@ -12,18 +12,34 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import redis.asyncio
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from supervisor.clock import SystemClock
 from supervisor.store import threads
 from supervisor.store.dialing import Dialler
+from supervisor.store.passwords import Passwords
+
+_CLOCK = SystemClock()
+_SHORTEST_S = 0.001
 
 
-class _Bounded:
+class _Greeting:
+    """Greets with the password that is right by now."""
+
+    password: str | None
+
+    def __init__(self, *, passwords: Passwords, **options: Any) -> None:
+        self._passwords = passwords
+        super().__init__(**options)
+
+
+class _Bounded(_Greeting):
     """Connects and greets within what its caller has left."""
 
     _parser: Any
@@ -31,12 +47,22 @@ class _Bounded:
 
     def connect_within(self, left_s: float, connect_s: float) -> None:
         """Connect and greet in ``left_s`` seconds, of which connecting may take ``connect_s``."""
-        self.socket_connect_timeout = min(left_s, connect_s)
+        until_ns = _CLOCK.elapsed_ns() + int(left_s * 1e9)
+        *newer, last = self._passwords.candidates(self.password)
         self._parser.bound_by(left_s)
         try:
-            self.connect()  # type: ignore[attr-defined]
+            for password in newer:
+                with suppress(AuthenticationError):
+                    return self._greet(password, until_ns, connect_s)
+            return self._greet(last, until_ns, connect_s)
         finally:
             self._parser.bound_by(None)
+
+    def _greet(self, password: str | None, until_ns: int, connect_s: float) -> None:
+        self.password = password
+        self.socket_connect_timeout = max(_SHORTEST_S, min((until_ns - _CLOCK.elapsed_ns()) / 1e9, connect_s))
+        self.connect()  # type: ignore[attr-defined]
+        self._passwords.served(password)
 
 
 class _Dialled:
@@ -95,11 +121,24 @@ class UnixConnection(_Bounded, UnixDomainSocketConnection):
     """Over a unix socket, of the synchronous client."""
 
 
-class _Resettable:
+class _Resettable(_Greeting):
     """What redis-py's asynchronous connections do not notice by themselves, for one that is mixed in before them."""
 
     _reader: Any
     _writer: Any
+
+    async def connect(self) -> None:
+        """Connect and greet, within the time-out of the caller."""
+        *newer, last = self._passwords.candidates(self.password)
+        for password in newer:
+            with suppress(AuthenticationError):
+                return await self._greet(password)
+        return await self._greet(last)
+
+    async def _greet(self, password: str | None) -> None:
+        self.password = password
+        await super().connect()  # type: ignore[misc]
+        self._passwords.served(password)
 
     async def can_read(self) -> bool:
         """Return whether there is something to read, or the connection ended, by a reset too."""
@@ -149,6 +188,10 @@ class AsyncTlsConnection(AsyncTcpConnection, redis.asyncio.SSLConnection):
 
 class AsyncUnixConnection(_Resettable, redis.asyncio.UnixDomainSocketConnection):
     """Over a unix socket, of the asynchronous client."""
+
+    async def _connect(self) -> None:  # redis-py's greets too, a second time, and hides why it was refused
+        async with asyncio.timeout(self.socket_connect_timeout):
+            self._reader, self._writer = await asyncio.open_unix_connection(path=self.path)
 
 
 _CLASSES: dict[Any, tuple[type[Any], type[Any]]] = {

@@ -35,6 +35,7 @@ from supervisor.core.errors import (
 from supervisor.settings.models import Durability, RedisSettings
 from supervisor.settings.redis_url import Topology, parse_redis_url
 from supervisor.store.codec import foreign_number
+from supervisor.store.passwords import Passwords
 from supervisor.store.scripts import Call, script
 
 T = TypeVar("T")
@@ -91,6 +92,7 @@ def options(url: str, settings: RedisSettings, *, client_name: str, timeout_s: f
         found["username"] = settings.username
     if settings.password is not None:
         found["password"] = settings.password.get_secret_value()
+    found["passwords"] = Passwords(settings.password)
     found |= {
         "client_name": client_name,
         "socket_timeout": timeout_s,

@@ -280,8 +280,9 @@ class Resolver:
         return claims, [*failures, *(Failure(address, NO_ANSWER) for address in sorted(silent))]
 
     def _attempt(self, ask: _Ask, address: str, bound_s: float, *, is_sentinel: bool) -> Claim | Failure:
-        link = self._connection(address, max(0.001, bound_s), is_sentinel)
+        link: Any = self._connection(address, max(0.001, bound_s), is_sentinel)
         try:
+            link.connect_within(max(0.001, bound_s), link.socket_connect_timeout or bound_s)
             return ask(link, address)
         except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
             names = "redis.sentinel_username and redis.sentinel_password" if is_sentinel else "redis.password"
@@ -289,7 +290,7 @@ class Resolver:
         except (RedisError, OSError, ValueError) as error:
             return Failure(address, _reason(error), is_refusal="unknown command" in str(error))
         finally:
-            link.disconnect()  # type: ignore[no-untyped-call]
+            link.disconnect()
 
     def _ask_sentinel(self, link: Any, address: str) -> Claim | Failure:
         named = _tell(link, "GET-MASTER-ADDR-BY-NAME", self._url.master)

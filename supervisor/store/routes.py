@@ -14,6 +14,7 @@ from supervisor.store.connections import connection
 from supervisor.store.dialing import Dialler
 from supervisor.store.keys import Keys
 from supervisor.store.link import options, topology
+from supervisor.store.passwords import Passwords
 from supervisor.store.resolver import Followed, Resolver, Route, Signpost
 
 
@@ -40,12 +41,14 @@ def route_of(
 
 def _dialler(url: str, settings: RedisSettings) -> Callable[[str, float, bool], Connection]:
     secret = settings.sentinel_password
+    sentinel_passwords, server_passwords = Passwords(secret), Passwords(settings.password)
     dialler = Dialler()
 
     def dial(address: str, timeout_s: float, is_sentinel: bool) -> Connection:  # noqa: FBT001 - a callable of three
         kwargs = options(url, settings, client_name="tenure:resolver", timeout_s=timeout_s)
         kwargs |= dict(zip(("host", "port"), split_address(address), strict=True))
         kwargs |= connection(kwargs.get("connection_class"), dialler)
+        kwargs["passwords"] = sentinel_passwords if is_sentinel else server_passwords
         if is_sentinel:
             # A sentinel has users of its own, no databases, and need not know CLIENT SETNAME.
             password = None if secret is None else secret.get_secret_value()

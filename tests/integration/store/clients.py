@@ -65,7 +65,8 @@ class Clients:
     def __call__(self, url: str, *, timeout_s: float = 20.0, name: str = "faults:test", **settings: Any) -> Any:
         follow = settings.pop("follow", None)
         options: dict[str, Any] = {
-            "settings": RedisSettings(**settings), "name": name, "timeout_s": timeout_s, "follow": follow
+            "settings": settings.pop("redis", None) or RedisSettings(**settings), "name": name,
+            "timeout_s": timeout_s, "follow": follow
         }  # fmt: skip
         if self.kind == "blocking":
             store: Any = Store.connect(url, **options)

@@ -1,0 +1,36 @@
+"""Which password a connection greets with: the one that its file holds now, then the one that served last.
+
+So a password can be replaced while the program runs, whether the file or the server learns of it first.
+"""
+
+from __future__ import annotations
+
+from pydantic import SecretStr
+
+from supervisor.settings.followed import FollowedSecret
+
+
+class Passwords:
+    """The passwords of one client, or of one search."""
+
+    def __init__(self, secret: SecretStr | None) -> None:
+        """Take the setting; one that names no file is never read again."""
+        self._secret = secret if isinstance(secret, FollowedSecret) else None
+        self._served: SecretStr | None = None
+
+    def __repr__(self) -> str:
+        """Show nothing."""
+        return f"<{type(self).__name__}>"
+
+    def candidates(self, fixed: str | None) -> list[str | None]:
+        """Return what to try, in this order; ``fixed`` is the one of a connection whose secret is in no file."""
+        if self._secret is None:
+            return [fixed]
+        newest = self._secret.current()
+        served = newest if self._served is None else self._served.get_secret_value()
+        return [newest] if served == newest else [newest, served]
+
+    def served(self, password: str | None) -> None:
+        """Take note that the server took ``password``."""
+        if self._secret is not None and password is not None:
+            self._served = SecretStr(password)
