@@ -40,6 +40,7 @@ def import_group() -> None:
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out what cannot be converted, and convert the rest.")
 @click.option("--timezone", metavar="ZONE", help="Zone of entries without CRON_TZ.  [default: the zone of this host]")
+@click.option("--user", metavar="NAME", help="User that the tree runs as.  [default: who runs this command]")
 @click.pass_context
 def crontab(
     context: click.Context,
@@ -50,6 +51,7 @@ def crontab(
     force: bool,
     skip_invalid: bool,
     timezone: str | None,
+    user: str | None,
 ) -> None:
     """Turn crontabs into a configuration that runs their commands.
 
@@ -62,12 +64,13 @@ def crontab(
       crontab -l | tenure import crontab - --timezone Europe/Berlin
 
     Every problem is listed with its file and line; then nothing is written and the exit
-    code is 78, unless --skip-invalid is given. @reboot cannot be converted.
+    code is 78, unless --skip-invalid is given. @reboot cannot be converted. What cron ran as
+    another user than the tree's is converted, but paused.
     """
     from supervisor.settings.crontab import read_crontabs
     from supervisor.settings.crontab_yaml import to_yaml
 
-    host, problems = _host(timezone)
+    host, problems = _host(timezone, user)
     sources = _sources(paths, user_field, problems)
     imported = read_crontabs(sources, host)
     problems.extend(imported.problems)
@@ -79,7 +82,7 @@ def crontab(
     context.exit(_write(text, output, force=force))
 
 
-def _host(timezone: str | None) -> tuple[Host, list[Problem]]:
+def _host(timezone: str | None, user: str | None) -> tuple[Host, list[Problem]]:
     """Return the facts about this host that an import needs, and what is wrong with them."""
     import getpass
     import pwd
@@ -94,7 +97,10 @@ def _host(timezone: str | None) -> tuple[Host, list[Problem]]:
     except UnknownZoneError as error:
         problems.append(Problem(where, "", str(error), "" if timezone else "say which zone with --timezone"))
         name = "UTC"
-    return Host(name, getpass.getuser(), frozenset(user.pw_name for user in pwd.getpwall())), problems
+    homes = {each.pw_name: each.pw_dir for each in pwd.getpwall()}
+    if user is not None and user not in homes:
+        problems.append(Problem("--user", "", f"there is no user {user} on this host", "check the name"))
+    return Host(name, user or getpass.getuser(), homes), problems
 
 
 def _zone_of_host() -> tuple[str, str]:

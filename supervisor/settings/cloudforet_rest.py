@@ -6,6 +6,7 @@ Guarantees
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,10 @@ from supervisor.settings.shape import Shape, ShapeKind
 
 USED = frozenset({"SCHEDULERS", "QUEUES", "WORKERS", "TOKEN", "timezone", "phase", "packages", "compat"})
 LEGACY = "SCHEDULER"
+_MEANT: dict[type, tuple[str, ...]] = {
+    dict: ("SCHEDULERS", "QUEUES", "WORKERS", "GLOBAL"),
+    list: ("IMPORT", "REMOTE_URL"),
+}
 _PARTLY = frozenset({"LOG", "HOSTNAME", "NAME", "TOKEN_INFO"})
 _LEVELS = {"DEBUG": "debug", "INFO": "info", "WARNING": "warning", "WARN": "warning", "ERROR": "error"}
 _LEVELS |= {"CRITICAL": "error", "FATAL": "error"}
@@ -138,6 +143,14 @@ def read_log(root: Node, report: Report) -> Node | None:
     return None
 
 
+def check_spelling(key: str, node: Node, among: Node, report: Report) -> None:
+    """Tell a section whose name is nearly that of one that is absent: nothing of it would run, and nobody be told."""
+    wanted = _MEANT.get(type(node.value), ())
+    close = difflib.get_close_matches(key.upper(), wanted, n=1, cutoff=0.8)
+    if close and close[0] not in among.value:
+        report.problem(node, (key,), "is not a section that is read", f"did you mean {close[0]}? else rename it")
+
+
 def read_config(root: Node, report: Report) -> Node:
     """Return the keys that the supervisor has no use for, for the service's own code; they are listed once."""
     if LEGACY in root.value:
@@ -146,6 +159,8 @@ def read_config(root: Node, report: Report) -> Node:
     kept: dict[str, Any] = {
         key: node for key, node in root.value.items() if key not in USED and key != LEGACY and not key.startswith("x-")
     }
+    for key, node in kept.items():
+        check_spelling(key, node, root, report)
     unused = sorted(key for key in kept if key not in _PARTLY)
     if unused:
         report.notice(f"not used by the supervisor, kept for jobs under cloudforet.config: {', '.join(unused)}")

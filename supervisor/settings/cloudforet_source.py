@@ -21,6 +21,7 @@ from pathlib import Path
 from supervisor.settings.cloudforet_fetch import ChangedError, Target, fetch, is_absent, target_of
 from supervisor.settings.cloudforet_python import read_module
 from supervisor.settings.cloudforet_report import Report, shown
+from supervisor.settings.cloudforet_rest import check_spelling
 from supervisor.settings.interpolate import escape
 from supervisor.settings.nodes import Node
 from supervisor.settings.section import Path as TreePath
@@ -111,6 +112,7 @@ class Layers:
                     child, (key,), "stands beside GLOBAL, where python-core reads nothing", "move it under GLOBAL"
                 )
             else:
+                check_spelling(key, child, document, self._report)
                 self._report.notice(
                     f"{child.origin}: {key}: stands beside GLOBAL, where python-core reads nothing; left out"
                 )

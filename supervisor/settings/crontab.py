@@ -2,12 +2,13 @@
 
 Guarantees
     Every problem of every file is found, each with its file and line. An entry that is
-    returned means what cron would have done: its environment, its shell, its directory,
-    its standard input after ``%``, its zone under ``CRON_TZ``.
+    returned means what cron would have done: the variables that the crontab sets, HOME and
+    SHELL, its shell, its directory, its standard input after ``%``, its zone under ``CRON_TZ``.
+    No command runs as another user than cron's: Tenure runs every job as its own, so an entry
+    of another user is paused, with the reason.
 
 Does not guarantee
-    The user. Tenure runs every job as its own user, so an entry of another one is
-    returned with a warning.
+    Cron's PATH and LOGNAME: what the crontab does not set comes from the tree's environment.
 
 Reads no files and knows no host: text and facts come in as arguments. What is accepted is
 described by crontab(5) of Debian's cron and of cronie (for CRON_TZ).
@@ -64,8 +65,13 @@ class Host:
     """What an import has to know of the place where it happens."""
 
     timezone: str
-    user: str
-    users: frozenset[str] = frozenset()  # known names; helps to notice a user field that was not expected
+    user: str  # as whom the tree will run
+    homes: Mapping[str, str] = field(default_factory=dict)  # of the known users
+
+    @property
+    def users(self) -> frozenset[str]:
+        """Known names; they help to notice a user field that was not expected."""
+        return frozenset(self.homes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,7 @@ class Entry:
     user: str | None  # None: the owner of the crontab
     description: str
     comments: tuple[str, ...]  # what the operator should find beside it in the configuration
+    pause_reason: str = ""  # why it must not run as it is; empty: it may
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +238,9 @@ class _Reader:
     def _entry(self, cron: Cron, command: str, stdin: str | None, user: str | None) -> Entry:
         environment = dict(self.environment)
         mail = {name: environment.pop(name) for name in _FOR_MAIL if name in environment}
+        shell = environment.pop("SHELL", "/bin/sh")
+        home = environment.pop("HOME", self.host.homes.get(user or self.host.user))
+        exported = {"SHELL": shell} if home is None else {"HOME": home, "SHELL": shell}
         return Entry(
             where=self._where(),
             id=self._new_id(command),
@@ -238,12 +248,13 @@ class _Reader:
             timezone=cron.timezone,
             command=command,
             stdin=stdin,
-            shell=environment.pop("SHELL", "/bin/sh"),
-            cwd=environment.pop("HOME", None),
-            env=environment,
+            shell=shell,
+            cwd=home,
+            env={**environment, **exported},
             user=user,
             description=self._description(user),
-            comments=self._comments(user, mail),
+            comments=tuple(f"{name}={value}" for name, value in mail.items() if value),
+            pause_reason=self._pause_reason(user),
         )
 
     def _description(self, user: str | None) -> str:
@@ -252,12 +263,13 @@ class _Reader:
             return text
         return f"{text} (user {user})" if text else f"(user {user})"
 
-    def _comments(self, user: str | None, mail: Mapping[str, str]) -> tuple[str, ...]:
-        comments = [f"{name}={value}" for name, value in mail.items() if value]
-        if user is not None and user != self.host.user:
-            self._warn(f"cron ran this as {user}; Tenure runs it as its own user")
-            comments.append(f"cron ran this as {user}")
-        return tuple(comments)
+    def _pause_reason(self, user: str | None) -> str:
+        """Return why an entry of another user is paused; empty for our own."""
+        if user is None or user == self.host.user:
+            return ""
+        ran = f"cron ran this as {user}, and Tenure runs commands as its own user"
+        self._warn(f"{ran}; it is paused. Run a tree as {user}, or change the user in the command (sudo -u {user})")
+        return f"{ran}: run a tree as {user}, or change the user in the command, then remove paused"
 
     def _new_id(self, command: str) -> str:
         """Return an id that stays the same when lines are added elsewhere."""

@@ -18,7 +18,7 @@ TIMEOUT = "24h"  # cron sets none; a backup that takes three hours must not be c
 _HEADER = """\
 # Made by `tenure import crontab` from {names}. Read it before you run it:
 # - A schedule runs once per cluster, on one replica; cron ran it on every host that had the file.
-# - Commands run as Tenure's own user, in its environment and what stands under env.
+# - Commands run as Tenure's own user, in its environment and what stands under env. Those of other users are paused.
 # - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
 # - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.
 version: 1
@@ -72,6 +72,8 @@ def _schedule(entry: Entry) -> str:
         "overlap": "allow",
         "timeout": TIMEOUT,
     }
+    if entry.pause_reason:
+        body |= {"paused": True, "pause_reason": escape(entry.pause_reason)}
     if entry.description:
         body["description"] = escape(entry.description)
     body["args"] = _arguments(entry)

@@ -192,3 +192,32 @@ def test_all_problems_are_told_at_once_in_reading_order(cloudforet: CloudforetDe
         "  w: {queue: q, pool: 0}\n"
     )
     assert [problem.partition(": ")[0] for problem in found] == [f"application.yaml:{line}" for line in (2, 4, 5, 7, 7)]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("SCHEDULRES: {s: {handler: a.b, interval: 1}}\nWORKERS: {w: {queue: q, pool: 1}}\n", "SCHEDULERS"),
+        ("schedulers: {s: {handler: a.b, interval: 1}}\nWORKERS: {w: {queue: q, pool: 1}}\n", "SCHEDULERS"),
+        ("GLOBAL: {WORKER: {w: {queue: q}}, SCHEDULERS: {s: {handler: a.b, interval: 1}}}\n", "WORKERS"),
+        ("GLOBLA: {SCHEDULERS: {s: {handler: a.b, interval: 1}}}\n", "GLOBAL"),
+        ("GLOBAL: {SCHEDULERS: {s: {handler: a.b, interval: 1}}}\nIMPROT: [shared.yaml]\n", "IMPORT"),
+        ("REMOTE_URLS: [shared.yaml]\nSCHEDULERS: {s: {handler: a.b, interval: 1}}\n", "REMOTE_URL"),
+    ],
+)
+def test_a_section_that_is_nearly_called_as_one_that_is_absent_is_a_problem(
+    cloudforet: CloudforetDesk, text: str, meant: str
+) -> None:
+    """Nothing of it would run, and the original told nobody."""
+    found = cloudforet.problems(f"{QUEUES}{text}" if not text.startswith("GLOBAL") else text)
+
+    assert any(f"is not a section that is read; did you mean {meant}? else rename it" in each for each in found), found
+
+
+def test_a_key_of_the_service_may_be_near_to_a_section_that_is_there(cloudforet: CloudforetDesk) -> None:
+    """Then it is meant."""
+    loaded = cloudforet.loads(
+        f"{QUEUES}QUEUE: {{a: 1}}\nWORKER: small\nREPORTS: [a]\nSCHEDULERS: {{s: {{handler: a.b, interval: 1}}}}\n"
+    )
+
+    assert {"QUEUE", "WORKER", "REPORTS"} <= set(loaded.settings.cloudforet.config)

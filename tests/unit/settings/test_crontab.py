@@ -14,7 +14,7 @@ from supervisor.settings.crontab_lines import Setting, setting, split_command
 from supervisor.settings.section import SCHEDULE_ID
 
 CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
-HOST = Host(timezone="Europe/Berlin", user="root", users=frozenset({"root", "mail", "www-data"}))
+HOST = Host(timezone="Europe/Berlin", user="root", homes={"root": "/root", "mail": "/var/mail", "www-data": "/var/www"})
 
 
 def read(text: str, *, has_user: bool = False, host: Host = HOST) -> Imported:
@@ -82,11 +82,13 @@ def test_a_setting_is_read_by_the_rules_of_the_manual(line: str, expected: Setti
 
 
 def test_settings_hold_for_the_entries_below_them() -> None:
-    """SHELL, HOME and mail have places of their own; the rest is the environment."""
+    """Commands see HOME and SHELL too, and start at home; mail has a place of its own."""
     text = "A=1\n* * * * * one\nSHELL=/bin/bash\nHOME=/srv\nMAILTO=ops\nA=2\nB=3\n* * * * * two\n"
     first, second = read(text).entries
-    assert (first.env, first.shell, first.cwd, first.comments) == ({"A": "1"}, "/bin/sh", None, ())
-    assert (second.env, second.shell, second.cwd) == ({"A": "2", "B": "3"}, "/bin/bash", "/srv")
+    assert (first.env, first.shell) == ({"A": "1", "HOME": "/root", "SHELL": "/bin/sh"}, "/bin/sh")
+    assert (first.cwd, first.comments) == ("/root", ())
+    assert second.env == {"A": "2", "B": "3", "HOME": "/srv", "SHELL": "/bin/bash"}
+    assert (second.shell, second.cwd) == ("/bin/bash", "/srv")
     assert second.comments == ("MAILTO=ops",)
     assert read(text).warnings == ("tab:5: MAILTO=ops: no mail is sent; the end of the output is kept with each run",)
 
@@ -99,7 +101,7 @@ def test_an_empty_mailto_is_no_news() -> None:
 def test_what_cron_does_not_pass_on_is_left_out_with_a_warning() -> None:
     """LOGNAME cannot be set; a random delay would be silently lost."""
     found = read("LOGNAME=x\nRANDOM_DELAY=5\n* * * * * one")
-    assert found.entries[0].env == {}
+    assert found.entries[0].env == {"HOME": "/root", "SHELL": "/bin/sh"}
     assert [warning.split(" ")[1] for warning in found.warnings] == ["LOGNAME=x", "RANDOM_DELAY=5"]
 
 
@@ -127,12 +129,16 @@ def test_an_entry_of_a_system_crontab_names_its_user(line: str) -> None:
     assert entry.description == ""
 
 
-def test_another_user_is_kept_in_the_description_with_a_warning() -> None:
-    """Tenure runs jobs as its own user: whoever relies on another one has to know."""
-    found = read("# Count visits\n* * * * * www-data bin/count\n@daily www-data bin/day", has_user=True)
-    assert [entry.description for entry in found.entries] == ["Count visits (user www-data)", "(user www-data)"]
-    assert found.entries[0].comments == ("cron ran this as www-data",)
-    assert found.warnings[0] == "tab:2: cron ran this as www-data; Tenure runs it as its own user"
+def test_an_entry_of_another_user_is_paused_with_the_reason() -> None:
+    """Tenure runs commands as its own user: what www-data ran must not run as root."""
+    found = read("# Count visits\n* * * * * www-data bin/count\n@daily root bin/day", has_user=True)
+    other, own = found.entries
+    assert [entry.description for entry in found.entries] == ["Count visits (user www-data)", ""]
+    assert (other.cwd, other.env["HOME"]) == ("/var/www", "/var/www")
+    why = "cron ran this as www-data, and Tenure runs commands as its own user"
+    assert other.pause_reason.startswith(f"{why}: run a tree as www-data, or change the user in the command")
+    assert own.pause_reason == ""
+    assert [warning.startswith(f"tab:2: {why}; it is paused.") for warning in found.warnings] == [True]
 
 
 def test_a_user_field_that_is_not_expected_is_noticed() -> None:
@@ -233,7 +239,7 @@ def test_any_text_is_read_without_an_exception(text: str, has_user: bool) -> Non
 def test_line_ends_of_windows_are_removed_with_a_warning() -> None:
     """Cron would run a command whose name ends in a carriage return."""
     found = read("A=b\r\n@daily a\r\n")
-    assert (found.entries[0].command, found.entries[0].env) == ("a", {"A": "b"})
+    assert (found.entries[0].command, found.entries[0].env["A"]) == ("a", "b")
     assert "line ends of Windows" in found.warnings[0]
 
 
