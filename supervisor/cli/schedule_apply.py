@@ -17,7 +17,7 @@ from supervisor.cli.schedule_asking import LABEL, batches, confirm, known_jobs, 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedule_diff import Difference
+from supervisor.core.schedule_diff import Difference, FieldChange
 from supervisor.store.schedule_apply import Applying, Compared, Outcome
 from supervisor.store.schedule_control import Control
 from supervisor.store.schedule_views import Record
@@ -193,7 +193,7 @@ def _show(found: list[Compared], surplus: list[Record], output: str) -> int:
         {
             "schedule": each.id,
             "difference": each.difference.value,
-            "fields": ", ".join(f"{field.field}: {field.before!r} → {field.after!r}" for field in each.fields),
+            "fields": ", ".join(map(_change_words, each.fields)),
         }
         for each in found
         if output != "table" or each.difference is not Difference.UNCHANGED
@@ -223,3 +223,11 @@ def _apply(applying: Applying, found: list[Compared], surplus: list[Record], out
             {**counts, "refused": [{"schedule": name, "why": why} for name, why in outcome.refused]}, output=output
         )
     return EXIT_FAILED if outcome.refused else EXIT_OK
+
+
+def _change_words(change: FieldChange) -> str:
+    """Return what changes; of an argument that it does, since any value may be a secret."""
+    if f"{change.field}.".startswith("template.args."):
+        verb = "added" if change.before is None else "removed" if change.after is None else "changed"
+        return f"{change.field}: {verb}"
+    return f"{change.field}: {change.before!r} → {change.after!r}"

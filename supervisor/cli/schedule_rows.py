@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -113,11 +113,15 @@ def inspection_value(found: Inspection, backfills: Iterable[Backfill], next_ms: 
     return {name: item for name, item in value.items() if item not in (None, "", 0, {}, [])}
 
 
-def _definition(record: Record) -> Mapping[str, Any]:
+def _definition(record: Record) -> dict[str, Any]:
+    """Return the definition with the names of arguments only: any value may be a secret that was read for it."""
     try:
-        shown: Mapping[str, Any] = msgspec.to_builtins(record.definition())
+        shown: dict[str, Any] = msgspec.to_builtins(record.definition())
     except msgspec.DecodeError:
         return {}
+    template = shown["template"]
+    if "args" in template:
+        shown["template"] = {**template, "args": sorted(template["args"])}
     return shown
 
 

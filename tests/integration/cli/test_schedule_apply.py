@@ -110,7 +110,7 @@ def test_a_dry_run_shows_every_field_that_would_change_and_writes_nothing(desk: 
     result = desk.tenure("apply", "-f", desk.write("s.yaml", edited), "--dry-run", "-o", "json").json()
 
     assert {each["schedule"]: each["fields"] for each in result} == {
-        "mail-kim": "template.args.to: 'kim' → 'lee', cron: '30 2 * * *' → '30 3 * * *'",
+        "mail-kim": "template.args.to: changed, cron: '30 2 * * *' → '30 3 * * *'",
         "report": "jitter_ms: None → 300000",
     }
     assert desk.world.raw.hgetall(desk.world.keys.schedule_def) == before

@@ -24,6 +24,7 @@ from supervisor.store.queues import Queues
 from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.schedule_views import Views
 from supervisor.store.sessions import Sessions
+from tests.canary import CANARY, show_nothing_secret
 from tests.integration.servers import RealServer
 from tests.waiting import wait_until
 
@@ -278,3 +279,21 @@ def test_every_route_answers_as_the_document_says(api: Any, route: Any) -> None:
 
     assert str(code) in operation["responses"]
     assert ask(api, "DELETE", filled(route.path), "owner")[0] == 405
+
+
+def test_no_endpoint_shows_an_argument(api: Any, store: Store) -> None:
+    """Arguments of schedules and runs may be secrets that were read for them: names are shown, values nowhere."""
+    args = {"secret_word": CANARY}
+    template = Template(job="mail.send", kind=Kind.ASYNC, args=args)
+    definition = ScheduleDef(id="team/nightly", template=template, every_ms=60_000)
+    store.run(Definitions(KEYS).upsert([Change(definition=definition)], wall_ms=2))
+    run = ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "driver", {"args": args, "delay": "1h"})[1]["run"]
+
+    bodies = {"/jobs/mail.send/runs": {"args": {"wrong": CANARY}}, "/schedules/team/nightly/trigger": {"args": args}}
+    for (method, path), _ in MATRIX:
+        asked = path.replace("no-such-run", run)
+        for accept in ("application/json", "text/html", "text/plain"):
+            body = bodies.get(path.removeprefix(PATH), {}) if method == "POST" else None
+            _, shown = ask(api, method, asked, "owner", body, Accept=accept)
+            show_nothing_secret(json.dumps(shown), where=f"{method} {path}")
+    show_nothing_secret(api.log.read_text(), where="the log of the web child")
