@@ -18,14 +18,14 @@ from typing import overload
 from supervisor.core.inflight import INFLIGHT_WORDS, InflightTable
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
-HEADER_WORDS = 72
+HEADER_WORDS = 74
 ROW_WORDS = 41
 _KEPT_WORDS = 38  # what stands from here on outlives a fork
 EVERY_SLOT = (1 << 32) - 1
 """In place of a slot, in a request: all workers."""
 _SEQLOCK_TRIES = 1000
-_ENDPOINT_WORDS = slice(34, HEADER_WORDS)
-ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 34)
+_ENDPOINT_WORDS = slice(36, HEADER_WORDS)
+ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 36)
 """Room for the longest name that DNS allows and a port: 253 + 6."""
 
 
@@ -180,7 +180,10 @@ class Header(_Block):
     reloaded_ms = _Word(12)  # parent: wall clock when it ended; 0: there was none
     worker_epoch = _Word(13)  # parent: the configuration of workers that are started now, perhaps on trial
     vain_epoch = _Word(14)  # scheduler: the term under which Redis refuses what it asks: another replica is to lead
-    # the term, written by the agent alone
+    # what the agent alone writes: of other terms and of lost data, then the term
+    foreign_epoch = _Word(15)  # the latest term of another replica that this one saw
+    sighted_ms = _Word(34)  # Redis' time of the last answer before it lost its data
+    lost_until_ms = _Word(35)  # Redis' time until which the lost data may have been served
     term_sequence = _Word(16)
     epoch = _Word(17)
     nonce_high = _Word(18)

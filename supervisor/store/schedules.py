@@ -10,9 +10,9 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -99,6 +99,14 @@ class LogEntry:
             missed=int(missed),
             at_ms=int(at),
         )
+
+
+class Seed(NamedTuple):
+    """A watermark for a schedule that has none."""
+
+    schedule: str
+    mark_ms: int
+    lost: int  # due times up to it that may have run or not, and will not run again
 
 
 class Schedules:
@@ -193,12 +201,12 @@ class Schedules:
         args = {"epoch": epoch, "nonce": nonce, "items": flat}
         return script("schedule_plan").call(keys=self._prefix, args=args, parse=parse_planned)
 
-    def seed(self, *, epoch: int, nonce: str, marks: Mapping[str, int]) -> Call[int]:
-        """Write watermarks where there are none, after Redis lost them; answers how many there were none of."""
-        assert 0 < len(marks) <= DECLARE_MAX
-        flat = [value for pair in marks.items() for value in pair]
-        args = {"epoch": epoch, "nonce": nonce, "items": flat}
-        return script("schedule_seed").call(keys=self._prefix, args=args, parse=number)
+    def seed(self, *, epoch: int, nonce: str, seeds: Sequence[Seed]) -> Call[tuple[int, int]]:
+        """Write watermarks where there are none, after Redis lost them; answers how many, and how much they lost."""
+        assert 0 < len(seeds) <= DECLARE_MAX
+        args = {"epoch": epoch, "nonce": nonce, "items": [value for seed in seeds for value in seed]}
+        parse = lambda reply: (number(reply[0]), number(reply[1]))  # noqa: E731 - one expression
+        return script("schedule_seed").call(keys=self._prefix, args=args, parse=parse)
 
     def audit(self, cursor: str = "0") -> Call[tuple[str, list[str]]]:
         """Read a page of the schedules that nothing will ever look at; "0" ends, as in ``page``."""

@@ -184,6 +184,8 @@ class Candidacy:
                 self._at.memory = self._at.memory.heard_release(epoch)
             elif fields.get("kind") == "acquired":
                 found = None
+                if fields.get("who") != self._at.me.replica:
+                    self._at.led(foreign_number(fields.get("epoch", "")) or 0)
         return found
 
     def _let_better_ones_pass(self, released: dict[str, str]) -> Steps[None]:

@@ -231,6 +231,10 @@ class Elector:
             self._lose(view)
             return
         self._confirm(view, asked_at_ns)
+        if at.loss is not None and not at.hold:
+            # Redis went back within this very term. What fires from now on is of a later one.
+            yield from self._promote()
+            return
         if is_present and view.presence == 0:
             at.presence.refresh()
             at.report("presence_hidden", epoch=term.epoch)

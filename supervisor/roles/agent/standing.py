@@ -135,6 +135,8 @@ class Standing:
     last_event: str = field(default="0-0")
     roster: int = -1  # number of the list of candidates that Redis has
     is_unreadable: bool = False  # the record, as last seen, and said so
+    answered_ms: int = 0  # Redis' time in the last answer
+    broken_ms: int = 0  # Redis' time when it stopped answering; 0: it answers
     failures: int = 0  # unanswered questions in a row
     skew: Skew = field(default_factory=Skew)  # of this machine's wall clock
 
@@ -153,6 +155,8 @@ class Standing:
 
     def saw(self, view: LeaseView) -> None:
         """Learn from a reply what every reply teaches; find out whether Redis forgot something."""
+        answered_ms, broken_ms = self.answered_ms, self.broken_ms
+        self.answered_ms, self.broken_ms = view.now_ms, 0
         self._tell_unreadable(view)
         if {"epoch", "seq"} & set(view.unreadable):  # it says nothing of the term: neither of its age nor of a loss
             self.last_event = view.last_event or self.last_event
@@ -175,6 +179,7 @@ class Standing:
         if view.epoch >= before.floor:
             self.wait_until_ns = 0  # a later term stands: nothing older can be believed in for longer
             if view.holder and not is_ours:
+                self.led(view.epoch)
                 self.recovered()  # another replica went through it
         if loss is not None:
             self.lost_genesis = self.lost_genesis or before.genesis
@@ -182,7 +187,13 @@ class Standing:
                 # Whatever Redis lost was granted or renewed before this answer, perhaps a moment before. No later term
                 # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
                 self.disputed_until_ns = self.now() + self.timing.duration_ns
+            self.board.header.sighted_ms = answered_ms
+            self.board.header.lost_until_ms = min(broken_ms or view.now_ms, view.now_ms)
             self._lost(loss, view)
+
+    def led(self, epoch: int) -> None:
+        """Note that another replica holds or held the term ``epoch``."""
+        self.board.header.foreign_epoch = max(epoch, self.board.header.foreign_epoch)
 
     def _tell_unreadable(self, view: LeaseView) -> None:
         """Say once that the record holds what no replica writes. Nobody can renew it, so it ends by silence."""
@@ -230,5 +241,6 @@ class Standing:
     def unanswered(self, operation: str, error: Exception) -> int:
         """Count one error; return the pause before the next attempt."""
         self.failures += 1
+        self.broken_ms = self.broken_ms or self.clock.wall_ms() - self.skew.ms
         self.report("election_unanswered", operation=operation, failures=self.failures, error=str(error))
         return retry_delay_ns(self.failures, self.rng.random())

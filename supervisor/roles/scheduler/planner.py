@@ -92,11 +92,10 @@ class Scheduler:
         self._late_at_ns = 0  # when the next late batch may be fired
         self._audit_at_ns = 0
         self._lost_ms = 0  # when the agent last found that Redis lost data
-        self._seeded = 0  # the term after which watermarks were brought back
 
     def redeclare(self, definitions: Sequence[ScheduleDef]) -> None:
         """Bring in another configuration from now on. Between two steps: a half-written set is compared anew."""
-        self._defined = frozenset(definition.id for definition in definitions)
+        self._definitions = definitions
         self._declaring = Declaring(
             self._schedules.keys,
             definitions,
@@ -128,10 +127,12 @@ class Scheduler:
     def _serve(self, term: Term) -> Steps[None]:
         self._report("term_begun", acquired_ns=self._asking.board.header.acquired_ns)
         self._reading.begin()
+        self._reading.marks.begin(term)
         self._firing.begin()
         self._is_served = False  # whether what is due at its start was looked at
         self._audit_at_ns = self._clock.elapsed_ns() + self.audit_ns
         try:
+            yield from self._reading.marks.restore(term, self._definitions)  # before anything is defined anew
             while True:
                 yield from self._asking.await_trust(term)
                 if not (yield from self._work(term)):
@@ -187,10 +188,6 @@ class Scheduler:
         """Take one step of bringing in this replica's configuration; False when there is none to take."""
         if not self._is_served:
             self._is_served = True
-            loss = self._asking.board.header.data_loss_epoch
-            if loss and loss != self._seeded:
-                yield from self._reading.marks.seed(term, self._defined)
-                self._seeded = loss
             self._report("term_served", epoch=term.epoch)
         return not self._declaring.is_done(term) and (yield from self._bring_in(term))
 
@@ -217,7 +214,7 @@ class Scheduler:
             self._reading.begin()
 
     def _moment(self) -> Moment:
-        doubtful_ms = self._asking.board.header.doubtful_until_ms
+        doubtful_ms = max(self._asking.board.header.doubtful_until_ms, self._reading.marks.doubtful_until_ms)
         return Moment(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms)
 
     def _wake_ns(self) -> int:

@@ -96,6 +96,7 @@ class Reading:
         for _, fields in changes:
             if fields.get("kind") in {"delete", "remove"}:  # its id may come again, and count its revisions anew
                 self._catalogue.forget(fields.get("schedule", ""))
+            if fields.get("kind") in {"delete", "remove", "pause"}:
                 self.marks.forget(fields.get("schedule", ""))
 
     def expect(self) -> None:
@@ -265,6 +266,7 @@ class Reading:
         plans: list[tuple[PlanItem, Evaluation]] = []
         has_moved = False
         for each in seen:
+            self.marks.read(each)
             evaluation = self._evaluate(each, moment)
             if evaluation is None:
                 self.window.drop(each.schedule)

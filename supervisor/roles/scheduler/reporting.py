@@ -21,6 +21,7 @@ from supervisor.telemetry.metrics import (
     ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS,
     ENQUEUED,
     FIRES,
+    FIRES_DOUBTFUL,
     HOOK_ANSWERS,
     MISSED,
     REDIS_ERRORS,
@@ -47,6 +48,8 @@ _LEVELS = {
     "schedule_overdue": "warning",
     "schedule_paused": "warning",
     "watermarks_seeded": "warning",
+    "due_times_lost": "error",
+    "fires_doubtful": "warning",
     "backfill_unanswered": "warning",
     "declaring_unanswered": "warning",
     "schedules_refused": "error",
@@ -94,6 +97,10 @@ class SchedulerReport:
                 return  # one line for each outage
         elif event == "schedules_declared":
             CONFIG_SCHEDULES_IN_PLACE.set(int(not fields["is_refused"]))
+        elif event == "fires_doubtful":
+            FIRES_DOUBTFUL.inc(fields["count"])
+        elif event == "due_times_lost":
+            MISSED.labels(reason="data_loss").inc(fields["count"])
         elif event == "fenced":
             ELECTION_FENCED.inc()
         elif event == "schedule_planned":

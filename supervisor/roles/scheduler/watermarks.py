@@ -1,52 +1,113 @@
-"""Watermarks that this process decided, kept for the case that Redis loses its data."""
+"""Watermarks for the case that Redis loses them: remembered while a term is served, written back by the next.
+
+Guarantees
+    What is written back is never older than what this replica last saw of the lost data: a due
+    time that another term decided before that is not run again by reason of an old watermark.
+    Where another replica led since this one did, what it remembers is dropped. Due times between
+    the last sight of the lost data and its loss may have run or not: they are not run again, but
+    counted as lost, in the log of schedules, the log and the metrics.
+    A watermark that went back is noticed with the answer that shows it, before anything is fired
+    again by it: the elector would notice only with its next renewal.
+
+Does not guarantee
+    Anything for schedules that this replica is not about to define again: whether those were
+    deleted is not known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from supervisor.core.board import Term
-from supervisor.core.errors import StoreRefusedError
+from supervisor.core.catchup import MISSED_MAX
+from supervisor.core.errors import StoreRefusedError, TenureError
+from supervisor.core.model import ScheduleDef
+from supervisor.core.triggers import trigger_of
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.steps import Steps
-from supervisor.store.schedules import Schedules
+from supervisor.store.schedule_items import Seen
+from supervisor.store.schedules import Schedules, Seed
 
 MARKS_MAX = 100_000
 PAGE = 250
 
 
 class Watermarks:
-    """By schedule; they outlive the term. The oldest are forgotten first."""
+    """What this process decided or read of each schedule, in the term that it serves."""
 
     def __init__(self, schedules: Schedules, asking: Asking) -> None:
         self._schedules = schedules
         self._asking = asking
         self._marks: dict[str, int] = {}
+        self._epoch = 0  # of the term that they are of
+        self._is_sole = False  # nobody else led since the term before this one
+        self._restored = 0
+        self.doubtful_until_ms = 0
+        """Wall clock: what was due until then may have been fired before Redis went back, as answers showed."""
+
+    def begin(self, term: Term) -> None:
+        """Start a term: what was remembered counts on if no other replica led in between."""
+        self._is_sole = 0 < self._epoch >= self._asking.board.header.foreign_epoch
+        if not self._is_sole:
+            self._marks.clear()
+        self._epoch = term.epoch
 
     def remember(self, schedule: str, mark_ms: int) -> None:
-        """Keep a watermark."""
+        """Keep the watermark of ``schedule`` as it is now. None goes back unless Redis did."""
+        if mark_ms < self._marks.get(schedule, 0):
+            self.doubtful_until_ms = self._asking.clock.wall_ms()
         self._marks[schedule] = mark_ms
         if len(self._marks) > MARKS_MAX:
             del self._marks[next(iter(self._marks))]
 
+    def read(self, seen: Seen) -> None:
+        """Keep the watermark of a schedule as it was read; a paused one owes nothing for that time."""
+        if seen.pause or seen.revision is None:
+            self.forget(seen.schedule)
+        else:
+            self.remember(seen.schedule, seen.mark_ms)
+
     def forget(self, schedule: str) -> None:
-        """Drop the watermark of a schedule that is gone."""
+        """Drop what is known of ``schedule``: it was deleted, or paused, and owes nothing for that time."""
         self._marks.pop(schedule, None)
 
-    def seed(self, term: Term, defined: Collection[str]) -> Steps[None]:
-        """Bring back what Redis lost.
-
-        Args:
-            term: the caller's.
-            defined: ids that this replica is about to define again. Of others it does not know whether they were
-                deleted: by the watermark of a former life one that comes again would owe what was due in between.
-        """
-        pairs = [(schedule, mark_ms) for schedule, mark_ms in self._marks.items() if schedule in defined]
-        for start in range(0, len(pairs), PAGE):
-            page = dict(pairs[start : start + PAGE])
-            call = self._schedules.seed(epoch=term.epoch, nonce=term.nonce, marks=page)
+    def restore(self, term: Term, definitions: Sequence[ScheduleDef]) -> Steps[None]:
+        """Write back watermarks where Redis has none, if ``term`` is the first after a loss of all data."""
+        if self._asking.board.header.data_loss_epoch != term.epoch or self._restored == term.epoch:
+            return
+        seeded = lost = 0
+        for start in range(0, len(definitions), PAGE):
+            page = [seed for each in definitions[start : start + PAGE] if (seed := self._seed(each))]
+            if not page:
+                continue
             try:
-                seeded = yield from self._asking.ask(term, call)
+                call = self._schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=page)
+                done = yield from self._asking.ask(term, call)
+                seeded, lost = seeded + done[0], lost + done[1]
             except StoreRefusedError as error:
                 self._asking.report("reading_refused", what="watermarks", error=str(error))
-                continue
-            self._asking.report("watermarks_seeded", seeded=seeded, known=len(page))
+        self._restored = term.epoch
+        known = len(self._marks)
+        self._asking.report("watermarks_seeded", seeded=seeded, known=known)
+        if lost:
+            header = self._asking.board.header
+            self._asking.report("due_times_lost", count=lost, after_ms=header.sighted_ms, until_ms=header.lost_until_ms)
+
+    def _seed(self, definition: ScheduleDef) -> Seed | None:
+        """Return what is known of one schedule; None where nothing is."""
+        header = self._asking.board.header
+        sighted_ms, lost_until_ms = header.sighted_ms, max(header.lost_until_ms, header.sighted_ms)
+        if not sighted_ms:
+            return None
+        if self._is_sole:  # it decided whatever was decided, and has no mark of what it decided nothing about
+            return Seed(definition.id, self._marks.get(definition.id, sighted_ms), 0)
+        return Seed(definition.id, lost_until_ms, _due(definition, sighted_ms, lost_until_ms))
+
+
+def _due(definition: ScheduleDef, after_ms: int, until_ms: int) -> int:
+    if definition.paused or until_ms <= after_ms:
+        return 0
+    try:
+        return trigger_of(definition).count(after_ms, until_ms, MISSED_MAX)
+    except TenureError:  # its exclusions leave nothing
+        return 0

@@ -29,7 +29,8 @@
 --          SAME     the nonce is the caller's own: an earlier reply was lost. Renewed, so that trust may count from now
 --          DENIED   nothing changed, except that the caller is a candidate
 --
--- Granted when the record is absent or has no holder; when (epoch, seq) is what the caller watched for a whole duration
+-- Granted when the record has no holder, or is absent and the caller watched none (else the data was lost, and whoever
+-- held that term is to come first); when (epoch, seq) is what the caller watched for a whole duration
 -- without a change (expired), or while the holder, which was visible at its last renewal, is not any more (presence);
 -- when the server's time is past the record's end and the caller has no observation of its own (cold); or when the
 -- record is the caller's own, and of an older term than it knows (the data went back) or not to be read. Never to
@@ -67,8 +68,10 @@ end
 local reason = nil
 if mode == 'register' then
   reason = nil
-elseif holder == '' then
-  reason = r[1] and 'free' or 'vacant'
+elseif holder == '' and r[1] then
+  reason = 'free'
+elseif holder == '' and mode ~= 'expired' and mode ~= 'presence' then
+  reason = 'vacant'
 elseif mode == 'expired' and is_watched then
   reason = 'expired'
 elseif mode == 'presence' and is_watched and r[8] == '1' and presence_of(ARGV[14], r[1]) == 0 then

@@ -1,31 +1,45 @@
--- Write watermarks where there are none: what the leader remembers of what it decided, after Redis lost its data.
+-- Write watermarks where there are none: what the leader knows of what was decided, after Redis lost its data.
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
---       items...       schedule, mark_ms: once for each
+--       items...       schedule, mark_ms, lost: once for each, at most 250 times. `lost` due times up to the watermark may
+--                      have run or not; they go into the log as missed
 --
 -- Includes  clock
 --           term
 --
--- Returns  how many were written
+-- Returns  how many were written, and how many due times are lost by them
 --          error FENCED <epoch>: the term is not the current one; nothing written
 --
--- One that is there is never touched: after a partial roll-back the server's decides.
+-- One that is there is never touched: after a partial roll-back the server's decides. None is later than this server's
+-- now: the caller's clock may be ahead.
+local FIELDS, FIRST, LOG_MAX = 3, 3, 10000
 local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
 if refused then
   return refused
 end
-if #ARGV < 4 or #ARGV % 2 ~= 0 then
-  return refuse('items of 2 fields')
+if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
+  return refuse('items of 3 fields')
 end
-for i = 3, #ARGV, 2 do
-  if not string.match(ARGV[i + 1], '^%d+$') then
+for i = FIRST, #ARGV, FIELDS do
+  if not string.match(ARGV[i + 1] .. ' ' .. ARGV[i + 2], '^%d+ %d+$') then
     return refuse('watermark of ' .. ARGV[i])
   end
 end
-local written = 0
-for i = 3, #ARGV, 2 do
-  written = written + redis.call('HSETNX', KEYS[1] .. 'schedule:mark', ARGV[i], ARGV[i + 1])
+redis.call('XLEN', KEYS[1] .. 'schedule:log') -- raises, before the first write, if the key is not ours
+local now, written, lost, lines = now_ms(), 0, 0, {}
+for i = FIRST, #ARGV, FIELDS do
+  local mark = whole(math.min(tonumber(ARGV[i + 1]), now))
+  if redis.call('HSETNX', KEYS[1] .. 'schedule:mark', ARGV[i], mark) == 1 then
+    written = written + 1
+    if ARGV[i + 2] ~= '0' then
+      lost = lost + tonumber(ARGV[i + 2])
+      lines[#lines + 1] = table.concat({ ARGV[i], mark, ARGV[1], '-', 'MISSED', ARGV[i + 2], whole(now) }, ' ')
+    end
+  end
 end
-return written
+if #lines > 0 then
+  redis.call('XADD', KEYS[1] .. 'schedule:log', 'MAXLEN', '~', LOG_MAX, '*', 'r', table.concat(lines, '\n'))
+end
+return { written, lost }

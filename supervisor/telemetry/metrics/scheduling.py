@@ -11,6 +11,10 @@ FIRES = Counter(
     "and on refused: the leader's log (schedules_put_off) says why.",
     ["code"],
 )
+FIRES_DOUBTFUL = Counter(
+    "tenure_fires_doubtful_total",
+    "Runs enqueued that may have run before Redis lost data; each carries the flag maybe_duplicate. Alarm on any.",
+)
 SCHEDULE_LATENESS_SECONDS = Histogram(
     "tenure_schedule_lateness_seconds",
     "How long after its due time a run was enqueued. Alarm above the election's lease duration.",
@@ -19,7 +23,7 @@ SCHEDULE_LATENESS_SECONDS = Histogram(
 MISSED = Counter(
     "tenure_schedule_missed_total",
     "Due times that passed without a run, by reason: policy, window or cap (catchup_window, max_catchup), joined by +; "
-    "or the check that kept it back.",
+    "the check that kept it back; or data_loss: Redis lost its data, and nobody knows whether they ran.",
     ["reason"],
 )
 SCHEDULES = Gauge(

@@ -8,6 +8,7 @@ from supervisor.core.errors import FencedError
 from supervisor.store.leases import LeaseView
 from supervisor.store.schedule_items import FireCode, PlanCode, PlanItem, Seen, What
 from supervisor.store.schedule_state import Counters, ScheduleState
+from supervisor.store.schedules import Seed
 from tests.integration.store.making import World, schedule
 
 OTHER = "cd" * 16
@@ -120,7 +121,7 @@ def test_only_the_current_term_plans_and_seeds(world: World, term: LeaseView) ->
     with pytest.raises(FencedError):
         plan(world, term, PlanItem(seen, 99_000))
     with pytest.raises(FencedError):
-        world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, marks={"x": 5}))
+        world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=[Seed("x", 5, 0)]))
     assert see(world, "a") == [seen]
 
 
@@ -135,11 +136,15 @@ def test_a_watermark_is_never_planned_into_the_future(world: World, term: LeaseV
 def test_seeds_are_written_only_where_there_is_nothing(world: World, term: LeaseView) -> None:
     """After a partial roll-back the server's watermark decides."""
     (seen,) = see(world, "a")
-    seeded = world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, marks={"a": 5, "new": 7}))
+    seeds = [Seed("a", 5, 3), Seed("new", 7, 2), Seed("ahead", 10**14, 0)]
+    seeded = world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=seeds))
 
-    assert seeded == 1
+    assert seeded == (2, 2)
     assert see(world, "a")[0].mark_ms == seen.mark_ms
     assert world.raw.hget(world.keys.schedule_mark, "new") == b"7"
+    assert int(world.raw.hget(world.keys.schedule_mark, "ahead") or 0) < 10**14, "never later than the server's now"
+    (lost,) = [entry for entry in world.run(world.schedules.log(10)) if entry.code is FireCode.MISSED]
+    assert (lost.schedule, lost.nominal_ms, lost.missed) == ("new", 7, 2)
 
 
 def test_schedules_in_no_plan_are_found(world: World, term: LeaseView) -> None:

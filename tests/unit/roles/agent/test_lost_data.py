@@ -223,7 +223,7 @@ def test_a_term_below_the_floor_is_never_adopted() -> None:
 
 
 def test_fewer_renewals_than_were_made_show_a_loss_within_the_term() -> None:
-    """An asynchronous fail-over: the term goes on, and what fired meanwhile is in doubt."""
+    """An asynchronous fail-over: what fired meanwhile is in doubt, and what fires from now on is of a later term."""
     elector = Scripted().lead(epoch=88).to_renewal()
     elector.answer(view(LeaseCode.RENEWED, epoch=88, nonce=NONCES[0], holder="me", seq=50))
     elector.to_renewal()
@@ -231,7 +231,12 @@ def test_fewer_renewals_than_were_made_show_a_loss_within_the_term() -> None:
 
     assert lost(elector) == ["rolled_back"]
     assert elector.board.header.doubtful_until_ms == elector.clock.wall_ms()
+    assert elector.script == "lease_promote"
+    assert not elector.board.header.is_leading
+    elector.answer(view(LeaseCode.GRANTED, epoch=89, nonce=str(elector.argument("new_nonce")), holder="me", seq=0))
     assert elector.board.header.is_leading
+    elector.to_renewal()
+    assert elector.script == "lease_renew"
 
 
 def test_with_hold_the_new_term_is_kept_and_nothing_may_fire_until_a_person_says_so() -> None:
@@ -266,6 +271,9 @@ def test_with_hold_a_loss_within_the_term_stops_the_fires_before_redis_is_told()
     assert elector.script == "lease_renew"
     assert elector.argument("hold") == "rolled_back"
     elector.answer(view(LeaseCode.RENEWED, seq=51, hold="rolled_back", **mine))
+    assert elector.script == "lease_promote"
+    mine = {"epoch": 89, "nonce": str(elector.argument("new_nonce")), "holder": "me"}
+    elector.answer(view(LeaseCode.GRANTED, seq=0, hold="rolled_back", **mine))
     elector.to_renewal()
 
     assert elector.argument("hold") == ""

@@ -116,7 +116,7 @@ def test_a_leader_says_that_it_shows_itself_only_once_redis_confirmed_it() -> No
     leader.renewed()
     leader.to_renewal()
     assert leader.argument("alive")
-    leader.answer(view(LeaseCode.RENEWED, epoch=8, nonce=NONCES[0], holder="me", presence=0))
+    leader.answer(view(LeaseCode.RENEWED, epoch=8, nonce=NONCES[0], holder="me", seq=9, presence=0))
 
     assert leader.shown.refreshed == 1
     assert "presence_hidden" in leader.events()

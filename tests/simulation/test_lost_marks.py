@@ -1,0 +1,173 @@
+"""What a leader fires after Redis lost its data: nothing that an earlier watermark of its own would bring back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.roles.agent.standing import Timing
+from supervisor.settings.models import ElectionSettings
+from supervisor.store.keys import Keys
+from supervisor.store.leases import Leases
+from supervisor.store.schedule_control import Control
+from supervisor.store.schedules import FireCode
+from supervisor.testing.replica import Replica
+from supervisor.testing.server import Server, driven_time
+from supervisor.testing.world import ReplicaClock, S, World
+
+TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
+EACH = ScheduleDef(id="each", template=TEMPLATE, every_ms=1000, overlap="allow", missed="all")
+LATEST = ScheduleDef(id="latest", template=TEMPLATE, every_ms=10_000, overlap="allow")
+RARE = ScheduleDef(id="rare", template=TEMPLATE, every_ms=60_000, overlap="allow")
+
+
+class Cluster:
+    """Some replicas, of which one leads."""
+
+    def __init__(self, count: int) -> None:
+        self.world = World(Server(Keys("marks")), seed=1)
+        self.server = self.world.server
+        self.replicas = [
+            Replica(
+                self.world,
+                self.server.keys,
+                f"r{number}",
+                timing=Timing.of(ElectionSettings()),
+                definitions=(EACH, LATEST, RARE),
+                clock=ReplicaClock(self.world),
+            )
+            for number in range(count)
+        ]
+
+    def pass_s(self, seconds: float) -> None:
+        self.world.run_until(self.world.now_ns + int(seconds * S))
+
+    @property
+    def leader(self) -> Replica:
+        (leader,) = [replica for replica in self.replicas if replica.is_leading]
+        return leader
+
+    def resign(self) -> Replica:
+        """Let another replica lead, as the same process; return it."""
+        former = self.leader
+        leases = Leases(self.server.keys)
+        self.server.execute(leases.request_resign(epoch=former.board.term().epoch, to="", by="test"))
+        self.pass_s(3)
+        assert self.leader is not former
+        return self.leader
+
+    def repeated(self) -> dict[tuple[str, int], int]:
+        fired = Counter((d.schedule, d.nominal_ms) for d in self.server.decisions if d.code is FireCode.FIRED)
+        return {key: count for key, count in fired.items() if count > 1}
+
+    def decided(self, schedule: str) -> int:
+        """How many due times were fired or counted as missed."""
+        entries = [d for d in self.server.decisions if d.schedule == schedule]
+        return sum((d.code is FireCode.FIRED) + d.missed for d in entries)
+
+    def told(self, event: str) -> list[dict[str, object]]:
+        return [told.fields for told in self.world.history if told.event == event]
+
+
+@contextmanager
+def cluster(count: int) -> Iterator[Cluster]:
+    found = Cluster(count)
+    with driven_time(found.world.server_time_s):
+        for replica in found.replicas:
+            replica.start()
+        found.pass_s(3)
+        yield found
+
+
+@pytest.mark.parametrize("is_outage", [False, True], ids=["flushed", "restarted empty"])
+def test_a_former_leader_runs_nothing_that_another_ran_since(*, is_outage: bool) -> None:
+    """Its own watermarks are of an earlier term; what the lost one may have run is counted, the rest is made up."""
+    with cluster(2) as it:
+        first = it.leader
+        it.pass_s(20)
+        second = it.resign()
+        it.pass_s(33.3)
+        second.kill()
+        it.server.empty()
+        if is_outage:
+            it.world.is_server_up = False
+            it.pass_s(30)
+            it.world.is_server_up = True
+        it.pass_s(30)
+
+        assert it.leader is first
+        assert it.repeated() == {}
+        begun_ms = min(d.nominal_ms for d in it.server.decisions)
+        due = (max(d.nominal_ms for d in it.server.decisions if d.schedule == "each") - begun_ms) // 1000 + 1
+        (lost,) = it.told("due_times_lost")
+        assert due <= it.decided("each") <= due + int(str(lost["count"])), "each due time was fired or counted"
+        assert 0 < int(str(lost["count"])) <= 7, "what may have run since the last sight of the data: a lease at most"
+        assert {r.name for r in it.replicas if r.elector.is_alive} == {first.name}
+
+
+def test_a_living_leader_is_waited_for_and_its_watermarks_go_back() -> None:
+    """A standby that asks first learns of the loss and leaves the lease to whoever knows what was decided."""
+    for tenths in range(0, 50, 7):
+        with cluster(3) as it:
+            leader = it.leader
+            it.pass_s(20 + tenths / 10)
+            it.server.empty()
+            emptied_ns = it.world.now_ns
+            it.pass_s(20)
+
+            assert it.leader is leader
+            assert it.repeated() == {}
+            fired_ns = [at for at in it.server.moments_ns if at > emptied_ns]
+            assert fired_ns[0] - emptied_ns < 2.2 * S, "a renewal and a second of the grid"
+            assert it.told("due_times_lost") == []
+            entries = [d.nominal_ms for d in it.server.decisions if d.schedule == "each"]
+            assert entries == list(range(entries[0], entries[-1] + 1, 1000))
+
+
+def test_a_schedule_that_this_leader_never_fired_is_not_lost() -> None:
+    """It has no watermark of one that is due once a minute; what was due since it last saw the data is made up."""
+    with cluster(1) as it:
+        it.pass_s(57 - it.world.now_ns / S)
+        it.world.is_server_up = False
+        it.server.empty()
+        it.pass_s(10)
+        it.world.is_server_up = True
+        it.pass_s(10)
+
+        fired = [d for d in it.server.decisions if d.schedule == "rare" and d.code is FireCode.FIRED]
+        assert len(fired) == 1
+        assert it.repeated() == {}
+
+
+def test_what_was_due_while_it_was_paused_is_not_run_by_an_old_watermark() -> None:
+    """The pause went with the data; its watermark is of before the pause."""
+    with cluster(1) as it:
+        it.pass_s(20.5)
+        it.world.server.execute(Control(it.server.keys).pause(["each"], reason="x", by="y", for_ms=None))
+        it.world.executed()
+        it.pass_s(30)
+        paused = len([d for d in it.server.decisions if d.schedule == "each"])
+        it.server.empty()
+        it.pass_s(10)
+
+        again = [d for d in it.server.decisions if d.schedule == "each"][paused:]
+        assert len([d for d in again if d.code is FireCode.FIRED]) <= 12
+        assert it.repeated() == {}
+
+
+def test_a_roll_back_of_its_own_term_gives_the_leader_a_later_one() -> None:
+    """What is fired again is of a term of its own, flagged and counted."""
+    with cluster(2) as it:
+        leader, snapshot, before = it.leader, it.server.snapshot(), it.leader.board.term().epoch
+        it.pass_s(10)
+        it.server.restore(snapshot)
+        it.pass_s(5)
+
+        assert it.leader is leader
+        assert it.leader.board.term().epoch > before
+        again = it.repeated()
+        assert sum(int(str(fields["count"])) for fields in it.told("fires_doubtful")) >= len(again) > 0
