@@ -35,7 +35,7 @@ class FireCode(StrEnum):
     DUP = "DUP"  # the watermark is not what was expected
     STALE = "STALE"  # the definition changed or is gone
     PAUSED = "PAUSED"
-    SKEWED = "SKEWED"  # the due time is too far ahead of Redis' time
+    SKEWED = "SKEWED"  # the due time, or the caller's clock that decided, is too far ahead of Redis' time
     REFUSED = "REFUSED"  # not by the script: Redis refuses this schedule's items, also alone; nothing written
 
 
@@ -46,6 +46,7 @@ class PlanCode(StrEnum):
     MOVED = "MOVED"  # somebody asked to look again
     DUP = "DUP"
     STALE = "STALE"
+    SKEWED = "SKEWED"  # by Redis' time it is too early for it
     GONE = "GONE"
 
 

@@ -127,6 +127,7 @@ class Schedules:
         epoch: int,
         nonce: str,
         items: Sequence[FireItem],
+        at_ms: int = 0,
         skew_limit_ms: int = 500,
         log_cap: int = LOG_CAP,
     ) -> Call[FireReply]:
@@ -134,6 +135,7 @@ class Schedules:
 
         Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
         A repeated call answers DUP with ``mark_ms == new_mark_ms`` for what the first one did.
+        ``at_ms`` is the wall clock that judged the items: where it is ahead of Redis', what depends on it is SKEWED.
         """
         assert 0 < len(items) <= FIRE_BATCH_MAX
         args = {
@@ -141,6 +143,7 @@ class Schedules:
             "nonce": nonce,
             "skew_limit_ms": skew_limit_ms,
             "log_cap": log_cap,
+            "at_ms": at_ms,
             "items": [value for item in items for value in item.arguments()],
         }
         return script("fire").call(keys=self._prefix, args=args, parse=parse_fired)

@@ -41,9 +41,10 @@ class _Decision(NamedTuple):
 class Moment(NamedTuple):
     """When something is decided, and what that means."""
 
-    now_ms: int
+    now_ms: int  # this machine's wall clock; Redis' where it judges what was read
     grace_ms: int  # how late a run may be and still be on time
     doubtful_until_ms: int = 0  # what was due until then may have been fired before Redis lost it
+    ahead_ms: int = 0  # how far this machine's wall clock is ahead of ``now_ms``
 
 
 def prepare(schedule: str, known: Known, mark_ms: int, *, after_ms: int = 0, live: int = 0) -> Ready | None:

@@ -80,6 +80,7 @@ class _Round:
     phase: Phase = Phase.BEGIN
     revision: int = 0  # of the set
     cursor: str = "0"
+    now_ms: int = 0  # Redis' time at the latest comparison
     missing: dict[str, int] = field(default_factory=dict)  # ids of the set not met yet, by their place in it
     differing: list[Change] = field(default_factory=list)
     surplus: list[str] = field(default_factory=list)
@@ -184,7 +185,7 @@ class Declaring:
         page: RecordPage = yield from _ask(self._views.browse(now.cursor))
         for record in page.items:
             self._meet(record, page.now_ms)
-        now.cursor = page.cursor
+        now.cursor, now.now_ms = page.cursor, page.now_ms
         if now.cursor == "0":
             missing = (self._definitions[place] for place in now.missing.values())
             now.differing += [Change(definition=settled(each, None, page.now_ms)) for each in missing]
@@ -211,10 +212,9 @@ class Declaring:
         now = self._round
         batch = now.differing[now.done : now.done + BATCH_MAX]
         if batch:
-            wall_ms = self._clock.wall_ms()
             defined: Defined = yield from _ask(
                 self._calls.page(
-                    epoch=term.epoch, nonce=term.nonce, digest=self._digest, changes=batch, wall_ms=wall_ms
+                    epoch=term.epoch, nonce=term.nonce, digest=self._digest, changes=batch, wall_ms=now.now_ms
                 )
             )
             self._note(batch, defined)

@@ -1,5 +1,7 @@
 """What a schedule that was read needs: a place in the plan, runs to begin, a pause to end. Pure.
 
+The moment is Redis': pauses, graces and retention were written down by its clock.
+
 Every change reaches the leader in one way, a schedule to look at, and is answered here: whoever
 changed it, when it is due next is worked out by this code alone.
 """
@@ -85,7 +87,7 @@ def _completed(seen: Seen, known: Known, counters: Counters, moment: Moment) -> 
     if known.keep_ms is None:
         next_ms = None
     elif since_ms + known.keep_ms <= moment.now_ms and counters.completed_ms:
-        return PlanItem(seen, None, completed="-")
+        return PlanItem(seen, since_ms + known.keep_ms, completed="-")
     else:
         next_ms = since_ms + known.keep_ms
     completed = "" if counters.completed_ms else str(moment.now_ms)

@@ -126,15 +126,15 @@ class Firing:
             self._held |= {ready.schedule: ready for ready in still}
         return count
 
-    def begin_runs(self, term: Term, begin: Sequence[FireItem]) -> Steps[None]:
-        """Start what begins without a due time; what follows it is found by reading the schedule again."""
+    def begin_runs(self, term: Term, begin: Sequence[FireItem], at_ms: int) -> Steps[None]:
+        """Start what begins without a due time by Redis' ``at_ms``; what follows is found by reading it again."""
         held: set[str] = set()
         for start in range(0, len(begin), FIRE_BATCH_MAX):
             batch = begin[start : start + FIRE_BATCH_MAX]
-            reply = yield from self._send(term, batch)
+            reply = yield from self._send(term, batch, at_ms)
             self._tell(batch, reply)
             for item, (code, _) in zip(batch, reply.results, strict=True):
-                if code in {FireCode.HELD, FireCode.PAUSED}:
+                if code in {FireCode.HELD, FireCode.PAUSED, FireCode.SKEWED}:
                     held.add(item.schedule)  # what waits behind it is a DUP, and says nothing new
                 elif item.schedule not in held:
                     self._reading.again(item.schedule)
@@ -162,7 +162,7 @@ class Firing:
         # Behind a batch that is not full there is nothing to prepare: what is due by then goes together.
         meanwhile = self._go_on if len(items) >= FIRE_BATCH_MAX else self.settle
         try:
-            reply = yield from self._send(term, items, meanwhile)
+            reply = yield from self._send(term, items, moment.now_ms, meanwhile)
         finally:
             self.settle()  # that of the batch before, unless it was done meanwhile
         if self._next is not None and not batch.idle and all(code in _PLAIN for code, _ in reply.results):
@@ -186,13 +186,13 @@ class Firing:
             return None
 
     def _send(
-        self, term: Term, batch: Sequence[FireItem], meanwhile: Callable[[], None] | None = None
+        self, term: Term, batch: Sequence[FireItem], at_ms: int, meanwhile: Callable[[], None] | None = None
     ) -> Steps[FireReply]:
         """Have ``batch`` decided; what Redis refuses is put off. The items of one schedule go together."""
 
         def call_of(parts: Sequence[list[FireItem]]) -> Call[FireReply]:
             items = [item for part in parts for item in part]
-            return self._schedules.fire(epoch=term.epoch, nonce=term.nonce, items=items)
+            return self._schedules.fire(epoch=term.epoch, nonce=term.nonce, items=items, at_ms=at_ms)
 
         parts = [list(found) for _, found in groupby(batch, key=lambda item: item.schedule)]
         answers = yield from ask_split(self._asking, term, parts, call_of, queue_of=_queue, meanwhile=meanwhile)
@@ -213,22 +213,24 @@ class Firing:
     def _apply(self, batch: Batch, reply: FireReply) -> list[Ready]:
         """Take the schedules on as Redis decided; return those whose due time its clock has not reached."""
         marks: dict[str, int] = {}
-        skewed = []
+        skewed: dict[str, Ready] = {}
         for item, (code, mark_ms) in zip(batch.items, reply.results, strict=True):
             name = item.schedule
+            if name in skewed:
+                continue  # it stands on a watermark that was not reached: a DUP that says nothing
             if code in _ADVANCED or code is FireCode.DUP:
                 # DUP: Redis knows better, from an answer that was lost or from another term.
                 marks[name] = mark_ms
                 if code is FireCode.BUFFERED and item.policy.startswith("cancel"):
                     self._reading.again(name)  # it is to be looked at when the grace is over
             elif code is FireCode.SKEWED and name not in marks:
-                skewed.append(batch.sent[name])
+                skewed[name] = batch.sent[name]
             elif code is FireCode.STALE:
                 self._reading.again(name)
         for name, mark_ms in marks.items():
             self._reading.marks.remember(name, mark_ms)
             self._follow(batch.sent[name], mark_ms, batch.moment)
-        return skewed
+        return list(skewed.values())
 
     def _follow(self, ready: Ready, mark_ms: int, moment: Moment) -> None:
         try:

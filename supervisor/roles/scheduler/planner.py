@@ -163,9 +163,9 @@ class Scheduler:
             yield from self._firing.fire(term, batch)
             return True
         if self._reading.is_due(moment):
-            begin = yield from self._reading.read(term, moment)
+            begin, redis_ms = yield from self._reading.read(term, moment)
             if begin:
-                yield from self._firing.begin_runs(term, begin)
+                yield from self._firing.begin_runs(term, begin, redis_ms)
             return True
         if (yield from self._fire_late(term, moment)) or (yield from self._declare(term)):
             return True

@@ -1,6 +1,7 @@
 """Reads ahead: keeps the window filled, answers requests to look at a schedule, and finds what was forgotten.
 
 Guarantees
+    Pauses, graces, windows of what waits and retention are judged by Redis' time, which wrote them down.
     Whatever is in the plan of Redis comes into the window before it is due, whoever put it there and
     however the news of it was lost: what was asked for or forgotten is looked for every ``reconcile_ns``.
     A definition that cannot be used is told once for each revision, and left; the others go on.
@@ -113,7 +114,7 @@ class Reading:
     def keep(self, ready: Ready, moment: Moment) -> None:
         """Take ``ready`` into the window if it belongs there; else Redis has it."""
         if ready.fire_ms <= self._covered[0]:
-            self.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
+            self.window.put(ready, late_ms=moment.now_ms + moment.ahead_ms - moment.grace_ms)
         else:
             self.window.drop(ready.schedule)
             self._read_at_ms = min(self._read_at_ms, ready.fire_ms - AHEAD_MS)
@@ -152,20 +153,23 @@ class Reading:
         wants_more = self._is_page_left or moment.now_ms >= self._read_at_ms
         return wants_more and self.window.has_room
 
-    def read(self, term: Term, moment: Moment) -> Steps[list[FireItem]]:
-        """Read one page, plan what must be planned; return what begins at once. A refused page is read again soon."""
+    def read(self, term: Term, moment: Moment) -> Steps[tuple[list[FireItem], int]]:
+        """Read one page, plan what must be planned; return what begins at once, and Redis' time that decided so.
+
+        A refused page is read again soon.
+        """
         try:
-            begin = yield from self._read(term, moment)
+            found = yield from self._read(term, moment)
         except StoreRefusedError as error:
             if not self._refused_until_ns:
                 self._asking.report("reading_refused", what="schedules", error=str(error))
             self._refused_until_ns = self._asking.clock.elapsed_ns() + AGAIN_NS
             self._covered, self._is_asked = (0, ""), True
-            return []
+            return [], 0
         self._refused_until_ns = 0
-        return begin
+        return found
 
-    def _read(self, term: Term, moment: Moment) -> Steps[list[FireItem]]:
+    def _read(self, term: Term, moment: Moment) -> Steps[tuple[list[FireItem], int]]:
         again, call = self._question(moment)
         reply: DueReply = yield from self._asking.ask(term, call)
         self._telling.read(reply, refused=len(self._put_off))
@@ -173,7 +177,9 @@ class Reading:
         for schedule in again:
             self._again.pop(schedule, None)
         yield from self._know(term, reply.seen)
-        return (yield from self._settle(term, reply.seen, moment))
+        by_redis = moment._replace(now_ms=reply.now_ms, ahead_ms=moment.now_ms - reply.now_ms)
+        begin = yield from self._settle(term, reply.seen, by_redis)
+        return begin, reply.now_ms
 
     def audit(self, term: Term) -> Steps[bool]:
         """Look for schedules that nothing would ever look at; whether a round ended."""
@@ -296,7 +302,7 @@ class Reading:
                 self.again(seen.schedule)  # it changed between two questions
                 return None
             return Evaluation(unusable(seen, moment))
-        until_ms = self._put_off.until_ms(seen.schedule, moment.now_ms)
+        until_ms = self._put_off.until_ms(seen.schedule, moment.now_ms + moment.ahead_ms)
         if until_ms is not None:
             is_there = seen.score == until_ms or not self._put_off.is_planned(seen.schedule)
             return Evaluation(None if is_there else PlanItem(seen, until_ms, wait=known.wait))
@@ -320,7 +326,7 @@ class Reading:
 
     def _planned(self, plan: PlanItem, evaluation: Evaluation, code: PlanCode, moment: Moment) -> None:
         name = plan.seen.schedule
-        if code is PlanCode.GONE or plan.completed == "-":
+        if code is PlanCode.GONE or (code is PlanCode.PLANNED and plan.completed == "-"):
             self._catalogue.forget(name)
             self.marks.forget(name)
             self._put_off.drop(name)
@@ -339,6 +345,6 @@ class Reading:
         if score is None or score <= moment.now_ms or (ready is not None and score >= ready.fire_ms):
             return
         if score <= self._covered[0]:
-            self._looks.put(seen.schedule, score)
+            self._looks.put(seen.schedule, score + moment.ahead_ms)
         else:
             self._read_at_ms = min(self._read_at_ms, score - AHEAD_MS)

@@ -5,6 +5,7 @@
 --       nonce          of the caller's term
 --       skew_limit_ms  how far ahead of this server's time a due time may be
 --       log_cap        how many decisions are remembered
+--       at_ms          the caller's now, by which it judged what was missed, is too old, or has had its time
 --       items...       line, shape, data: once for each item. A few long texts cost less than many short ones
 --                      line   what revision mark_ms nominal_ms new_mark_ms next_ms missed schedule id
 --                      shape  overlap max_running buffer_limit cancel_grace_ms max_runs wait keep_ms queue; - is none
@@ -40,20 +41,21 @@
 --                     new one: the caller's own earlier attempt, whose reply was lost
 --          STALE      the definition changed or is gone; nothing written
 --          PAUSED     nothing written
---          SKEWED     the due time is too far ahead of this server's time; nothing written
+--          SKEWED     the due time is too far ahead of this server's time, or at_ms is, and the item depends on it;
+--                     nothing written
 --          error FENCED <epoch>: the term is not the current one; nothing written
 --
 -- Does not ask whether the lease has run out: a term that nobody replaced cannot conflict.
 -- Reads everything first, decides, and writes at the end with as few commands as possible: 250 items in a few ms.
 -- A request to look at the schedule (a score of 0 or less in the plan) is never overwritten here.
-local FIELDS, FIRST, HISTORY, LINES = 3, 5, 10000, 10 -- LINES decisions in one entry of the log
+local FIELDS, FIRST, HISTORY, LINES = 3, 6, 10000, 10 -- LINES decisions in one entry of the log
 local LATEST = 100 -- unfinished runs known of a schedule that waits for none
 local WHAT = { due = true, missed = true, start = true, force = true, drop = true, initial = true }
 local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
 if refused then
   return refused
 end
-if not_whole(3, 4) or #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
+if not_whole(3, 5) or #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
   return refuse('items of 3 fields')
 end
 local S = KEYS[1] .. 'schedule:'
@@ -123,6 +125,7 @@ local states = redis.call('HMGET', S .. 'state', unpack(names))
 local pauses = redis.call('HLEN', S .. 'paused') > 0 and redis.call('HMGET', S .. 'paused', unpack(names)) or {}
 local scores = redis.call('ZMSCORE', S .. 'next', unpack(names))
 local now, limit = now_ms(), tonumber(ARGV[3])
+local is_ahead = tonumber(ARGV[5]) > now + limit -- the caller's clock is: what it judged by the time is no fact
 local running, packed, extended, wanted = {}, {}, {}, {} -- by place: live runs, state, and score once they are touched
 local log, at, twins = {}, whole(now), {}
 local verified = {}
@@ -406,7 +409,7 @@ local function due(n, item, policy)
   if (marks[n] or '0') ~= item.mark or nominal <= mark or new_mark <= mark then
     return 'DUP'
   end
-  if math.max(nominal, new_mark) > now + limit then
+  if math.max(nominal, new_mark) > now + limit or (is_ahead and item.missed ~= '0') then
     return 'SKEWED'
   end
   if policy.runs and state_fired(state(n)) >= policy.runs then
@@ -453,11 +456,12 @@ local function decide(item)
   if pauses[n] then
     return 'PAUSED'
   end
-  if item.what == 'initial' then
-    return initial(n, item, policy)
-  end
   if item.what == 'due' or item.what == 'missed' then
     return due(n, item, policy)
+  elseif is_ahead and item.what ~= 'start' then
+    return 'SKEWED'
+  elseif item.what == 'initial' then
+    return initial(n, item, policy)
   end
   local code = waiting(n, item, policy)
   if code == 'FIRED' then

@@ -9,8 +9,9 @@
 --                      new_mark_ms  empty: as it is; never later than this server's now
 --                      wait         what the end of a run causes; empty: nothing
 --                      set_pause    empty: as it is; - to end it; else the pause
---                      completed    empty: as it is; since when in ms; 0: not; - to delete the schedule, or to look again
---                                   in a minute while a run of it is unfinished or waits
+--                      completed    empty: as it is; since when in ms, never later than this server's now; 0: not; - to
+--                                   delete the schedule if next_ms has passed, or to look again in a minute while a run
+--                                   of it is unfinished or waits
 --
 -- Includes  clock
 --           term
@@ -23,6 +24,7 @@
 --          MOVED    somebody asked to look again, or planned it, since it was read; nothing written
 --          DUP      the watermark is not what the caller saw; nothing written
 --          STALE    the definition or the pause changed; nothing written
+--          SKEWED   by this server's time the pause has not ended, or the schedule is to be kept; nothing written
 --          GONE     there is no definition: it is out of the plan
 --          error FENCED <epoch>: the term is not the current one; nothing written
 local FIELDS, FIRST, AGAIN_MS = 10, 3, 60000
@@ -70,7 +72,7 @@ local function note(id, completed, is_new_pause)
   local numbers = counters(state)
   local before = with_counters(state, numbers)
   if completed ~= '' then
-    numbers[11] = completed == '0' and 0 or numbers[11] > 0 and numbers[11] or tonumber(completed)
+    numbers[11] = completed == '0' and 0 or numbers[11] > 0 and numbers[11] or math.min(tonumber(completed), now)
   end
   if is_new_pause then
     numbers[7] = 0
@@ -97,6 +99,10 @@ local function plan(i)
   end
   if tonumber(score or '') ~= tonumber(ARGV[i + 3]) then
     return 'MOVED'
+  end
+  local ends = set_pause == '-' and string.match(ARGV[i + 4], '"until_ms":(%d+)') or completed == '-' and next_ms
+  if ends and ends ~= '' and tonumber(ends) > now then
+    return 'SKEWED'
   end
   if completed == '-' then
     delete(id)

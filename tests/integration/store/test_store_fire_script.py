@@ -10,6 +10,7 @@ from supervisor.core.errors import FencedError, PayloadTooLargeError, StoreRefus
 from supervisor.core.model import FIRE_BATCH_MAX, Envelope, Kind, Outcome
 from supervisor.store.codec import pack
 from supervisor.store.leases import LeaseView
+from supervisor.store.schedule_items import What
 from supervisor.store.schedules import FireCode
 from tests.integration.store.making import NONCE, World, envelope, schedule
 
@@ -116,6 +117,18 @@ def test_a_due_time_ahead_of_the_servers_clock_is_not_fired(world: World, term: 
         code(world.run(world.fire_call(term, world.item("s", ahead_ms=60_000), skew_limit_ms=120_000)))
         is FireCode.FIRED
     )
+
+
+@pytest.mark.parametrize("what", [What.MISSED, What.DROP, What.FORCE, What.INITIAL])
+def test_what_a_clock_that_is_ahead_judged_is_not_written(world: World, term: LeaseView, what: What) -> None:
+    """That a due time is too old, or a grace over, is a fact by the server's time only."""
+    now_ms = world.run(world.leases.view()).now_ms
+    missed = {"missed": 1, "why": "w"} if what is What.MISSED else {}
+    item = world.item("s", what=what, **missed)
+    before = world.raw.hgetall(world.keys.schedule_state), world.raw.hgetall(world.keys.schedule_mark)
+    assert code(world.run(world.fire_call(term, item, at_ms=now_ms + 60_000))) is FireCode.SKEWED
+    assert before == (world.raw.hgetall(world.keys.schedule_state), world.raw.hgetall(world.keys.schedule_mark))
+    assert code(world.run(world.fire_call(term, item, at_ms=now_ms))) is not FireCode.SKEWED
 
 
 def test_a_plan_that_saw_another_watermark_is_a_duplicate(world: World, term: LeaseView) -> None:

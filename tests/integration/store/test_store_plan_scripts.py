@@ -49,6 +49,24 @@ def test_what_is_on_time_comes_first_then_requests_then_late_ones(world: World, 
     assert term.nonce
 
 
+def test_neither_a_pause_nor_a_schedule_ends_before_its_time_by_the_servers_clock(
+    world: World, term: LeaseView
+) -> None:
+    """The caller's may be hours ahead."""
+    now_ms = world.run(world.leases.view()).now_ms
+    world.raw.hset(world.keys.schedule_paused, "a", f'{{"until_ms":{now_ms + 60_000}}}')
+    world.raw.hset(world.keys.schedule_paused, "b", f'{{"until_ms":{now_ms}}}')
+    a, b, c = see(world, "a", "b", "c")
+    ended = [PlanItem(each, now_ms, new_mark_ms=now_ms, set_pause="-") for each in (a, b)]
+    kept = PlanItem(c, now_ms + 60_000, completed="-")
+
+    assert plan(world, term, *ended, kept) == [PlanCode.SKEWED, PlanCode.PLANNED, PlanCode.SKEWED]
+    assert world.raw.hkeys(world.keys.schedule_paused) == [b"a"]
+    assert set(world.stored()) == {"a", "b", "c"}
+    assert plan(world, term, kept._replace(next_ms=now_ms)) == [PlanCode.PLANNED]
+    assert set(world.stored()) == {"a", "b"}
+
+
 def test_pages_of_one_instant_neither_repeat_nor_leave_out(world: World, term: LeaseView) -> None:
     """Ten thousand may be due at the same millisecond."""
     names = [f"n{i:02}" for i in range(25)]

@@ -103,7 +103,7 @@ class Bench:
     def lines(self) -> list[list[str]]:
         """Return the words of each line that it fires, as ``fire.lua`` names them."""
         assert self.script == "fire"
-        return [str(line).split(" ") for line in self.step.call.args[4::3]]  # type: ignore[union-attr]  # it is an Ask
+        return [str(line).split(" ") for line in self.step.call.args[5::3]]  # type: ignore[union-attr]  # it is an Ask
 
     def items(self) -> list[tuple[str, int, str]]:
         """Return (schedule, nominal, missed) of what it fires."""
