@@ -48,7 +48,7 @@ def evaluate(seen: Seen, known: Known, moment: Moment) -> Evaluation:
     begin = tuple(starts(seen, known, moment))
     ready = prepare(seen.schedule, known, seen.mark_ms, after_ms=counters.after_ms, live=seen.live)
     is_spent = definition.max_runs is not None and counters.fired >= definition.max_runs
-    if is_spent or (ready is None and "c" not in known.wait):
+    if is_spent or (ready is None and not ("c" in known.wait and seen.live)):
         return Evaluation(_completed(seen, known, counters, moment), None, begin)
     if counters.completed_ms:
         # Somebody let it go on. What would have been due while it was completed is not made up for.

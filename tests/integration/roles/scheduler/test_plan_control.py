@@ -128,6 +128,21 @@ def test_a_completed_dynamic_schedule_is_deleted_in_the_end() -> None:
         assert plan.server.store.raw.hexists(plan.keys.schedule_def, "static")
 
 
+def test_a_chain_is_completed_when_its_last_run_has_ended() -> None:
+    """Behind end_at no end of a run makes another one due: it is not looked at for ever."""
+    with planned(every(1000, "other")) as plan:
+        chain = {"every_ms": None, "after_completion_ms": 5000, "retain_completed_ms": 20_000}
+        plan.upsert(every(1, end_at_ms=plan.world.start_ms + 8000, **chain))
+        plan.until(7)
+        (last,) = plan.fetch()
+        plan.until(40)
+        assert plan.server.store.raw.hexists(plan.keys.schedule_def, "s")
+        plan.end(last)
+        plan.until(70)
+        assert len(plan.fired()) == 1
+        assert not plan.server.store.raw.hexists(plan.keys.schedule_def, "s")
+
+
 def test_a_new_schedule_may_begin_with_a_run() -> None:
     """Once for the cluster: not at a restart, not with another leader, not after an edit."""
     with planned(every(1000, overlap="allow", run_on_create=True)) as plan:
