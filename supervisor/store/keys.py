@@ -9,6 +9,7 @@ their one declared key and derive the rest from it; that is safe because the slo
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from supervisor.core.model import Kind
 
@@ -26,6 +27,11 @@ def check_name(what: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{what} {name!r} must be 1 to 64 characters of A-Z a-z 0-9 . _ - and start with none of ._-")
     return name
+
+
+def valid_names(names: Iterable[str]) -> list[str]:
+    """Return those of ``names`` that may stand in a key, sorted: others were written by somebody else."""
+    return sorted(name for name in names if _NAME.fullmatch(name))
 
 
 class QueueKeys:

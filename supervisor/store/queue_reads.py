@@ -22,7 +22,7 @@ from supervisor.store.codec import (
     unpack,
     unpack_json,
 )
-from supervisor.store.keys import Keys, check_name
+from supervisor.store.keys import Keys, check_name, valid_names
 from supervisor.store.scripts import Call, script
 
 FSCK_LIMIT = 20_000
@@ -159,7 +159,7 @@ class QueueReads:
 
     def names(self) -> Call[list[str]]:
         """Read the name of every queue that ever held a run, sorted."""
-        return script("set_read").call(keys={"set": self._keys.queues}, args={}, parse=lambda r: sorted(texts(r)))
+        return script("set_read").call(keys={"set": self._keys.queues}, args={}, parse=lambda r: valid_names(texts(r)))
 
     def counts(self, queue: str) -> Call[QueueCounts]:
         """Read how a queue stands."""

@@ -20,8 +20,9 @@ from supervisor.store.codec import (
     number,
     pack,
     text,
+    texts,
 )
-from supervisor.store.keys import KIND_LETTER, check_name
+from supervisor.store.keys import KIND_LETTER, check_name, valid_names
 from supervisor.store.queue_reads import QueueReads
 from supervisor.store.scripts import Argument, Call, script
 from supervisor.store.sessions import check_session
@@ -102,6 +103,20 @@ class OrphanPage:
 
     cursor: str
     items: list[tuple[str, str, int]]  # session, run id, attempt
+
+
+class UnwantedPage(list[UnwantedRun]):
+    """Some of the runs that must end. ``position``: where the next page begins; None: this is the last."""
+
+    position: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """Some of the queues. ``cursor`` "0": the last page. One may come on two pages."""
+
+    cursor: str
+    items: list[str]
 
 
 class Queues(QueueReads):
@@ -227,14 +242,17 @@ class Queues(QueueReads):
         args = {"session": "", "queue": check_name("queue", queue), "cursor": cursor}
         return script("held").call(keys=self._prefix, args=args, parse=_orphans)
 
-    def unwanted(self, sessions: Sequence[str], *, history: int = HISTORY) -> Call[list[UnwantedRun]]:
+    def executing(self, cursor: str = "0") -> Call[QueuePage]:
+        """Read of which queues something is executed."""
+        return script("queues_executing").call(keys=self._prefix, args={"cursor": cursor}, parse=_queues)
+
+    def unwanted(
+        self, sessions: Sequence[str], *, history: int = HISTORY, position: tuple[str, str] = ("", "0")
+    ) -> Call[UnwantedPage]:
         """Read which runs of ``sessions`` must end, let go of those that did not in time, forget what is over."""
-        parse = lambda reply: [  # noqa: E731 - one expression
-            UnwantedRun(text(queue), text(run_id), text(session), how == b"kill", why == b"cancelled")
-            for queue, run_id, how, session, why in chunks(reply, 5)
-        ]
-        args = {"history": history, "sessions": list(sessions)}
-        return script("queue_unwanted").call(keys=self._prefix, args=args, parse=parse)
+        queue, cursor = position
+        args = {"history": history, "queue": queue, "cursor": cursor, "sessions": list(sessions)}
+        return script("queue_unwanted").call(keys=self._prefix, args=args, parse=_unwanted)
 
     def trim(
         self,
@@ -268,6 +286,20 @@ def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
         Enqueued(next(left), is_new=False, is_duplicate=True) if digit == "2" else Enqueued(run_id, is_new=digit == "1")
         for run_id, digit in zip(ids, digits, strict=True)
     ]
+
+
+def _unwanted(reply: Any) -> UnwantedPage:
+    page = UnwantedPage(
+        UnwantedRun(text(queue), text(run_id), text(session), how == b"kill", why == b"cancelled")
+        for queue, run_id, how, session, why in chunks(reply[2:], 5)
+    )
+    page.position = (text(reply[0]), text(reply[1])) if reply[0] else None
+    return page
+
+
+def _queues(reply: Any) -> QueuePage:
+    cursor, *names = reply
+    return QueuePage(text(cursor), valid_names(texts(names)))
 
 
 def _held(reply: Any) -> HeldPage:

@@ -35,6 +35,8 @@ DECISIONS: Mapping[str, Told] = {
     "ineligible": Told("became_ineligible", "error", note="{reason}; for {seconds} s"),
     "redis_lost_data": Told("redis_lost_data", "error", note="{kind}, at epoch {epoch}"),
     "fires_held": Told("fires_held", "error", note="{reason}"),
+    "duty_refused": Told("duty_refused", "error", "duty", "{error}"),
+    "queue_refused": Told("queue_refused", "error", "queue", "{error}"),
     "session_reclaimed": Told("session_reclaimed", "warning", note="runs of session {session} were given back"),
     "schedules_declared": Told(
         "schedules_registered", "info", note="{added_count} added, {changed_count} changed, {removed_count} gone"

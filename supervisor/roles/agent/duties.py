@@ -1,7 +1,11 @@
 """What the agent does for worker sessions, besides the election: beat, reclaim, sweep, publish.
 
-Each duty has a period; the main thread runs those that are due between two beats of its
-own. A duty that Redis does not answer is due again soon, and the others wait with it.
+Each duty has a period; the main thread runs those that are due between two beats of its own.
+
+Guarantees
+    Beats go first, and between the calls of whatever else takes long.
+    A duty that Redis refuses is told once and tried again each second; the others go on. One that it does not
+    answer ends the round: they wait with it, and come before it in the next.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 
 RETRY_NS = 300 * MS
+REFUSED_NS = 1000 * MS
+NEVER_NS = 1 << 62
 DYING_PERIOD_NS = 10_000 * MS
 ORPHAN_PERIOD_NS = 30_000 * MS
 WATCH_PERIOD_NS_MAX = 900 * MS  # while there are foreign sessions: a beat is seen so late at most
@@ -41,6 +47,7 @@ class _Duty:
     act: Callable[[int], None]
     period_ns: int
     due_ns: int = 0
+    is_refused: bool = False
 
 
 class Duties:
@@ -80,8 +87,11 @@ class Duties:
         self._watching = _Duty("watch", self._watch_sessions, beat_period_ns)
         self._unwanted = unwanted
         self._ending = _Duty("unwanted", self._end_unwanted, unwanted.period_ns)
+        self._beating = _Duty("beat", self._beat, beat_period_ns)
+        self._reclaiming = _Duty("reclaim", self.reclaim_local, NEVER_NS, NEVER_NS)  # due when somebody died here
         self._duties = [
-            _Duty("beat", self._beat, beat_period_ns),
+            self._beating,
+            self._reclaiming,
             _Duty("dying", self._finish_dying, DYING_PERIOD_NS),
             _Duty("orphans", self._sweep_orphans, ORPHAN_PERIOD_NS),
             self._watching,
@@ -95,7 +105,10 @@ class Duties:
         if ingest is not None:
             self._duties.append(_Duty("ingest", ingest.look, ingest.period_ns))
         if retention is not None:
-            self._duties.append(_Duty("retention", retention.look, retention.period_ns))
+            self._retention = retention
+            self._retaining = _Duty("retention", self._retain, retention.period_ns)
+            self._duties.append(self._retaining)
+        reaper.between = self._beat_between
 
     def next_ns(self) -> int:
         """Return when the next duty is due."""
@@ -103,26 +116,45 @@ class Duties:
 
     def perform(self) -> bool:
         """Reclaim what died here, then do what is due; return whether Redis answered everything."""
+        if self._reclaiming.due_ns == NEVER_NS and self._workers.dead():
+            self._reclaiming.due_ns = 0
+        now_ns = self._clock.elapsed_ns()
+        due = [duty for duty in self._duties if duty.due_ns <= now_ns]
         try:
-            self.reclaim_local()
-            for duty in self._duties:
-                now_ns = self._clock.elapsed_ns()
-                if now_ns >= duty.due_ns:
-                    duty.due_ns = now_ns + RETRY_NS  # stands if the next line raises
-                    duty.act(now_ns)
-                    duty.due_ns = now_ns + duty.period_ns
-        except (StoreUnavailableError, StoreRefusedError) as error:
+            for duty in sorted(due, key=lambda duty: (duty is not self._beating, duty.due_ns)):
+                self._do(duty)
+        except StoreUnavailableError as error:
             self._watch.interrupted()
             self._report("election_unanswered", operation="sessions", failures=1, error=str(error))
             return False
-        return True
+        return not self._reclaiming.is_refused
+
+    def _do(self, duty: _Duty) -> None:
+        now_ns = self._clock.elapsed_ns()
+        duty.due_ns = now_ns + RETRY_NS  # stands if the next line raises
+        try:
+            duty.act(now_ns)
+        except StoreRefusedError as error:
+            duty.due_ns = now_ns + REFUSED_NS
+            if duty is self._watching:
+                self._watch.interrupted()
+            self._report("duty_refused", duty=duty.name, error=str(error), is_new=not duty.is_refused)
+            duty.is_refused = True
+        else:
+            duty.due_ns = min(now_ns + duty.period_ns, NEVER_NS)
+            duty.is_refused = False
+
+    def _beat_between(self) -> None:
+        """Beat if that is due, before the next call of a duty that makes many."""
+        if self._clock.elapsed_ns() >= self._beating.due_ns:
+            self._do(self._beating)
 
     def publish(self, cards: Mapping[str, str]) -> None:
         """Tell producers of these jobs from now on, and of these at once."""
         self._cards = cards
         self._publishing.due_ns = 0
 
-    def reclaim_local(self) -> None:
+    def reclaim_local(self, _now_ns: int = 0) -> None:
         """Give back what dead workers of this replica held."""
         for worker in self._workers.dead():
             self._reaper.reclaim(
@@ -170,6 +202,10 @@ class Duties:
     def _end_unwanted(self, now_ns: int) -> None:
         self._unwanted.look(now_ns)
         self._ending.period_ns = self._unwanted.period_ns
+
+    def _retain(self, now_ns: int) -> None:
+        self._retention.look(now_ns)
+        self._retaining.period_ns = self._retention.period_ns
 
     def _finish_dying(self, now_ns: int) -> None:
         """Finish what another reaper began and did not end; give the owner time to do it with fair blame."""

@@ -4,7 +4,8 @@ Guarantees
     The session is shut off first, so that nothing the dead process sent can still
     acknowledge; its runs go back next; it is forgotten last. A reaper that dies in between
     leaves the session in ``dying``, where the next one finds it. Two reapers at once are
-    harmless: a run goes back once.
+    harmless: a run goes back once. A queue that Redis refuses is told once and left out: the session stays in
+    ``dying`` for its sake, and what it holds of the others goes back.
 
 Does not guarantee
     Fair blame for a session that another reaper left behind: its runs count as interrupted.
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervisor.core.blame import Death, HeldRun, assign
+from supervisor.core.errors import StoreRefusedError
 from supervisor.core.inflight import Inflight
 from supervisor.core.model import Release
 from supervisor.roles.steps import Report
@@ -41,7 +43,11 @@ class _Corpse:
 
 
 class Reaper:
-    """Reclaims sessions through ``run``, which sends one call and returns its reply."""
+    """Reclaims sessions through ``run``, which sends one call and returns its reply.
+
+    Attributes:
+        between: done before each call, since a session may hold runs of many queues.
+    """
 
     def __init__(
         self,
@@ -53,7 +59,9 @@ class Reaper:
         history: int,
         report: Report,
     ) -> None:
-        self._run = run
+        self.between: Callable[[], None] = lambda: None
+        self._send = run
+        self._refused: set[str] = set()  # queues, by the last call about each
         self._sessions = sessions
         self._queues = queues
         self._dead_cap = dead_cap
@@ -84,9 +92,8 @@ class Reaper:
             return False
         corpse = _Corpse(session, death, how or _HOW.get(death, ""), tuple(table), now_ns)
         reasons: Counter[str] = Counter()
-        for queue in self._run(self._queues.names()):
-            reasons += self._give_back(corpse, queue)
-        self._run(self._sessions.bury(session))
+        if self._in_each_queue(lambda queue: reasons.update(self._give_back(corpse, queue))):
+            self._run(self._sessions.bury(session))
         if reasons:
             total = reasons.total()
             reasons_by_name = dict(reasons)
@@ -102,27 +109,56 @@ class Reaper:
 
     def sweep_orphans(self) -> None:
         """Give back runs of sessions that are neither open nor dying: nobody else ever would."""
-        for queue in self._run(self._queues.names()):
-            cursor = "0"
-            while True:
-                page = self._run(self._queues.orphans(queue=queue, cursor=cursor))
-                by_session: dict[str, list[tuple[str, str, Release]]] = {}
-                for session, run_id, _attempt in page.items:
-                    by_session.setdefault(session, []).append((queue, run_id, Release.INTERRUPTED))
-                for session, items in by_session.items():
-                    self._release(session, items, ORPHAN)
-                    reasons = {Release.INTERRUPTED.value: len(items)}
-                    self._report(
-                        "session_reclaimed",
-                        session=session,
-                        runs=len(items),
-                        death="orphan",
-                        how=ORPHAN,
-                        reasons=reasons,
-                    )
-                cursor = page.cursor
-                if cursor == "0":
-                    break
+        self._in_each_queue(self._sweep)
+
+    def _run(self, call: Call[Any]) -> Any:
+        self.between()
+        return self._send(call)
+
+    def _in_each_queue(self, act: Callable[[str], None]) -> bool:
+        """Do ``act`` for each queue of which something is executed; return False if Redis refused one."""
+        is_whole, cursor = True, "0"
+        while True:
+            page = self._run(self._queues.executing(cursor=cursor))
+            for queue in page.items:
+                is_whole &= self._in_queue(act, queue)
+            cursor = page.cursor
+            if cursor == "0":
+                return is_whole
+
+    def _in_queue(self, act: Callable[[str], None], queue: str) -> bool:
+        try:
+            act(queue)
+        except StoreRefusedError as error:
+            if error.concerns_client:
+                raise
+            self._report("queue_refused", queue=queue, error=str(error), is_new=queue not in self._refused)
+            self._refused.add(queue)
+            return False
+        self._refused.discard(queue)
+        return True
+
+    def _sweep(self, queue: str) -> None:
+        cursor = "0"
+        while True:
+            page = self._run(self._queues.orphans(queue=queue, cursor=cursor))
+            by_session: dict[str, list[tuple[str, str, Release]]] = {}
+            for session, run_id, _attempt in page.items:
+                by_session.setdefault(session, []).append((queue, run_id, Release.INTERRUPTED))
+            for session, items in by_session.items():
+                self._release(session, items, ORPHAN)
+                reasons = {Release.INTERRUPTED.value: len(items)}
+                self._report(
+                    "session_reclaimed",
+                    session=session,
+                    runs=len(items),
+                    death="orphan",
+                    how=ORPHAN,
+                    reasons=reasons,
+                )
+            cursor = page.cursor
+            if cursor == "0":
+                return
 
     def _give_back(self, corpse: _Corpse, queue: str) -> Counter[str]:
         """Give back what a session holds of one queue, page by page to the end."""

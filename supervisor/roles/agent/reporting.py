@@ -46,6 +46,8 @@ _LEVELS = {
     "messages_set_aside": "warning",
     "clock_skew_resigned": "warning",
     "refusals_resigned": "warning",
+    "duty_refused": "error",
+    "queue_refused": "error",
 }
 _RENEWED = {"renewed", "reclaimed"}
 
@@ -63,6 +65,8 @@ class AgentReport:
             self._answer(**fields)
         elif event == "election_unanswered":
             self._unanswered(**fields)
+        elif event in {"duty_refused", "queue_refused"}:
+            self._refused(event, **fields)
         elif event == "candidates":
             ELECTION_CANDIDATES.set(fields["count"])
         elif event == "twins":
@@ -92,6 +96,12 @@ class AgentReport:
         if not self._is_away:
             self._is_away = True
             self._log.warning("redis_unanswered", operation=operation, failures=failures, error=error)
+
+    def _refused(self, event: str, *, is_new: bool, **fields: Any) -> None:
+        REDIS_ERRORS.labels(op=fields.get("duty", "reclaim")).inc()
+        if is_new:
+            self._log.error(event, **fields)
+            event_table.tell(event, fields, level="error")
 
     def _count(self, event: str, fields: dict[str, Any]) -> None:
         if event == "leader_acquired":

@@ -1,11 +1,12 @@
 """Drops what queues have kept for long enough: `queues.history_age` and `queues.dead_age`.
 
 Guarantees
-    Each look makes one call for each queue, which drops up to 500 entries of each kind: a store that was never trimmed
-    is brought down little by little. Every agent may do it: what is gone is gone.
+    Each look makes at most ``SLICE`` calls, one for each queue, which drops up to 500 entries of each kind: a store
+    that was never trimmed is brought down little by little, and other duties go on in between. Every agent may do it:
+    what is gone is gone. A queue that Redis refuses is counted and left out.
 
 Does not guarantee
-    That an entry goes at the second: once a minute is looked.
+    That an entry goes at the second: each queue is looked at once a minute, or as often as their number allows.
 """
 
 from __future__ import annotations
@@ -13,23 +14,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from supervisor.core.errors import StoreRefusedError
 from supervisor.core.lease import MS
 from supervisor.settings.queue_settings import QueueSettings
 from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
+from supervisor.telemetry.metrics import REDIS_ERRORS
 
 PERIOD_NS = 60_000 * MS
+SLICE, SLICE_PERIOD_NS = 50, 500 * MS
 
 
 class Retention:
     """The duty of one agent. There is none where no age is set."""
 
-    period_ns = PERIOD_NS
-
     def __init__(self, *, run: Callable[[Call[Any]], Any], queues: Queues, limits: QueueSettings) -> None:
         self._run = run
         self._queues = queues
         self._limits = limits
+        self._left: list[str] = []  # queues of this round
+
+    @property
+    def period_ns(self) -> int:
+        """How long until the next look."""
+        return SLICE_PERIOD_NS if self._left else PERIOD_NS
 
     @classmethod
     def of(cls, *, run: Callable[[Call[Any]], Any], queues: Queues, limits: QueueSettings) -> Retention | None:
@@ -40,14 +48,24 @@ class Retention:
 
     def look(self, _now_ns: int) -> None:
         """Drop what is too old, up to a bound for each queue."""
+        self._left = self._left or self._run(self._queues.names())
+        queues, self._left = self._left[:SLICE], self._left[SLICE:]
+        for name in queues:
+            try:
+                self._trim(name)
+            except StoreRefusedError as error:
+                if error.concerns_client:
+                    raise
+                REDIS_ERRORS.labels(op="queue_trim").inc()
+
+    def _trim(self, name: str) -> None:
         limits = self._limits
-        for name in self._run(self._queues.names()):
-            self._run(
-                self._queues.trim(
-                    name,
-                    history=limits.history,
-                    dead_cap=limits.dead,
-                    dead_age_ms=round(1000 * (limits.dead_age_s or 0)),
-                    history_age_ms=round(1000 * (limits.history_age_s or 0)),
-                )
+        self._run(
+            self._queues.trim(
+                name,
+                history=limits.history,
+                dead_cap=limits.dead,
+                dead_age_ms=round(1000 * (limits.dead_age_s or 0)),
+                history_age_ms=round(1000 * (limits.history_age_s or 0)),
             )
+        )

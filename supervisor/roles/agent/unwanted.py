@@ -71,17 +71,20 @@ class Unwanted:
         self._report = report
         self._history = history
         self._waiting: list[UnwantedRun] = []
+        self._position: tuple[str, str] | None = None  # where the next page begins; None: a round is over
 
     @property
     def period_ns(self) -> int:
         """How long until the next look."""
-        return BETWEEN_NS if self._waiting else PERIOD_NS
+        return BETWEEN_NS if self._waiting or self._position else PERIOD_NS
 
     def look(self, _now_ns: int) -> None:
-        """Pass on what Redis wants to end, one run of each worker; ask it if none waits and something runs here."""
+        """Pass on what Redis wants to end, one run of each worker; ask for a page if none waits and one is busy."""
         slots = self._workers.busy()
         if slots and not self._waiting:
-            self._waiting = self._run(self._queues.unwanted(sorted(slots), history=self._history))
+            position = self._position or ("", "0")
+            page = self._run(self._queues.unwanted(sorted(slots), history=self._history, position=position))
+            self._waiting, self._position = page, page.position
         told: set[str] = set()
         later: list[UnwantedRun] = []
         for request in self._waiting:

@@ -3,6 +3,8 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  history        how many ended attempts each queue remembers
+--       queue          where the page before ended; empty at first
+--       cursor         in that queue; 0 at first
 --       sessions...    of the caller's replica
 --
 -- Includes  clock
@@ -11,62 +13,93 @@
 --           stale
 --           place
 --
--- Returns  queue, id, how (stop or kill), session, why (replaced or cancelled): for each
+-- Returns  queue and cursor, where the next page begins (an empty queue at the end), then
+--          queue, id, how (stop or kill), session, why (replaced or cancelled): for each
 --
 -- A request whose run has gone on without it is forgotten: to stop, once the run has another fence or none; to kill,
 -- once the session is gone, or has another run of this id, or a minute has passed in which its replica can have acted.
 -- One that says `force` or `yield` is to stop until its time, and then Redis lets go of the run, whose worker's report will be
--- refused.
+-- refused. A page ends behind LOOK_MAX requests, or LET_GO_MAX runs that were let go of. A queue whose keys are not ours is
+-- left out.
+local LOOK_MAX, LET_GO_MAX, SCAN = 1000, 100, 100
 local KILL_MS, REQUEST_MS = 60000, 86400000
 local HOW = {
   stop = { 'stop', 'replaced' }, kill = { 'kill', 'replaced' },
   yield = { 'stop', 'replaced' }, cancel = { 'stop', 'cancelled' }, force = { 'stop', 'cancelled' }, ['end'] = { 'kill', 'cancelled' },
 }
-if not_whole(1, 1) then
-  return refuse('history must be a whole number')
+if not_whole(1, 1) or not string.match(ARGV[3] or '', '^%d+$') then
+  return refuse('history and cursor must be whole numbers')
 end
-local mine, reply, now = {}, {}, now_ms()
-for i = 2, #ARGV do
+local mine, reply, now = {}, { '', '0' }, now_ms()
+local looked, ended = 0, 0
+for i = 4, #ARGV do
   mine[ARGV[i]] = true
 end
 
--- The time of a run that was asked to end is over.
+-- The time of a run that was asked to end is over; false when this page has ended enough of them, or a key is not ours.
 local function let_go(queue, id, token, what, how)
-  check_queue(queue)
+  if ended >= LET_GO_MAX or not pcall(check_queue, queue) then
+    return false
+  end
+  ended = ended + 1
   end_now(queue, tonumber(ARGV[1]), id, redis.call('HGET', q(queue, 'data'), id) or '', what,
     'it did not end in time, so it was let go of', token)
   redis.call('HSET', q(queue, 'cancel'), id, how .. '|' .. token .. '|' .. whole(now))
   redis.call('PEXPIRE', q(queue, 'cancel'), REQUEST_MS)
+  return true
+end
+
+local function look(queue, id, request)
+  local how, token, session, at = string.match(request, '^(%l+)|((.*)|%d+|%d+)|(%d+)$')
+  local kind = HOW[how or '']
+  local is_over = not kind
+  if kind and kind[1] == 'stop' then
+    is_over = redis.call('HGET', q(queue, 'run'), id) ~= token
+  elseif kind then
+    local held = redis.call('HGET', q(queue, 'run'), id) or '' -- by the same session again: another run of this id
+    is_over = redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0 or tonumber(at) + KILL_MS < now
+      or (held ~= token and string.sub(held, 1, #session + 1) == session .. '|')
+  end
+  if is_over then
+    redis.call('HDEL', q(queue, 'cancel'), id)
+  elseif mine[session] then
+    if how == 'force' and tonumber(at) <= now then
+      kind = let_go(queue, id, token, 'cancelled', 'end') and HOW['end'] or kind
+    elseif how == 'yield' and tonumber(at) <= now then
+      kind = let_go(queue, id, token, 'replaced', 'kill') and HOW['kill'] or kind
+    end
+    local m = #reply
+    reply[m + 1], reply[m + 2], reply[m + 3], reply[m + 4], reply[m + 5] = queue, id, kind[1], session, kind[2]
+  end
+end
+
+-- Look at the requests of a queue from `cursor` on; where to go on when the page is full, else nil.
+local function look_at(queue, cursor)
+  repeat
+    local page = redis.pcall('HSCAN', q(queue, 'cancel'), cursor, 'COUNT', SCAN)
+    if page['err'] then
+      return nil
+    end
+    for n = 1, #page[2], 2 do
+      pcall(look, queue, page[2][n], page[2][n + 1])
+    end
+    cursor, looked = page[1], looked + #page[2] / 2
+    if looked >= LOOK_MAX or ended >= LET_GO_MAX then
+      return cursor
+    end
+  until cursor == '0'
+  return nil
 end
 
 local queues = redis.call('SMEMBERS', KEYS[1] .. 'queues')
 table.sort(queues)
-for _, queue in ipairs(queues) do
-  local requests = redis.call('HGETALL', q(queue, 'cancel'))
-  for n = 1, #requests, 2 do
-    local id = requests[n]
-    local how, token, session, at = string.match(requests[n + 1], '^(%l+)|((.*)|%d+|%d+)|(%d+)$')
-    local kind = HOW[how or '']
-    local is_over = not kind
-    if kind and kind[1] == 'stop' then
-      is_over = redis.call('HGET', q(queue, 'run'), id) ~= token
-    elseif kind then
-      local held = redis.call('HGET', q(queue, 'run'), id) or '' -- by the same session again: another run of this id
-      is_over = redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0 or tonumber(at) + KILL_MS < now
-        or (held ~= token and string.sub(held, 1, #session + 1) == session .. '|')
-    end
-    if is_over then
-      redis.call('HDEL', q(queue, 'cancel'), id)
-    elseif mine[session] then
-      if how == 'force' and tonumber(at) <= now then
-        let_go(queue, id, token, 'cancelled', 'end')
-        kind = HOW['end']
-      elseif how == 'yield' and tonumber(at) <= now then
-        let_go(queue, id, token, 'replaced', 'kill')
-        kind = HOW['kill']
-      end
-      local m = #reply
-      reply[m + 1], reply[m + 2], reply[m + 3], reply[m + 4], reply[m + 5] = queue, id, kind[1], session, kind[2]
+for n, queue in ipairs(queues) do
+  if queue >= ARGV[2] then
+    local cursor = look_at(queue, queue == ARGV[2] and ARGV[3] or '0')
+    if cursor then
+      local is_over = cursor == '0'
+      reply[1], reply[2] = is_over and (queues[n + 1] or '') or queue, cursor
+      break
     end
   end
 end

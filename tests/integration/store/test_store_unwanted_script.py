@@ -65,3 +65,32 @@ def test_a_request_to_kill_is_forgotten_when_nobody_is_left_to_kill(busy: World,
 
     assert busy.run(busy.queues.unwanted([S])) == []
     assert pending(busy) == set()
+
+
+def test_many_requests_are_let_go_of_page_by_page(world: World) -> None:
+    """One call that ends ten thousand runs would hold the server up for everybody."""
+    world.open(S)
+    runs = [f"r{n:03}" for n in range(350)]
+    world.enqueue(*(envelope(run) for run in runs))
+    held = [run for _ in range(4) for run in world.fetch(S, want=100)]
+    assert sorted(held) == runs
+    for run in runs:
+        ask(world, "force", run, ago_ms=1)
+    position: tuple[str, str] | None = ("", "0")
+    ended, calls = 0, 0
+    while position is not None or ended < len(runs):
+        page = world.run(world.queues.unwanted([S], position=position or ("", "0")))
+        left = world.raw.hlen(world.keys.queue("default").run)
+        assert len(runs) - ended - left <= 100
+        ended, position, calls = len(runs) - left, page.position, calls + 1
+
+    assert 4 <= calls < 20
+
+
+def test_a_queue_with_a_foreign_key_hides_no_request_of_another(busy: World) -> None:
+    """Its requests cannot be read; those of the other queues are."""
+    busy.raw.sadd(busy.keys.queues, "broken")
+    busy.raw.set(f"{busy.keys.queue('broken').prefix}cancel", "another program's")
+    ask(busy, "stop", "a")
+
+    assert busy.run(busy.queues.unwanted([S])) == [UnwantedRun("default", "a", S, is_killed=False)]

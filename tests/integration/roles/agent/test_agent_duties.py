@@ -169,7 +169,7 @@ def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
         successors = [dying] if is_same_replica else [other]
         pass_time(clock, successors, lambda agent=dying: agent.is_all_back(3), 2 * LEASE_MS)
         steps += 1
-    assert steps == 5, "condemn, names, held, release, bury"
+    assert steps == 5, "condemn, executing, held, release, bury"
     assert dying.is_all_back(3)
 
 

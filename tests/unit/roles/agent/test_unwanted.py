@@ -13,7 +13,7 @@ from supervisor.roles.agent import beats
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.unwanted import BETWEEN_NS, PERIOD_NS, Unwanted
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues, UnwantedRun
+from supervisor.store.queues import Queues, UnwantedPage, UnwantedRun
 
 NAMES = ("agent", "worker-io-0", "worker-cpu-0")
 IO, CPU = 1, 2
@@ -54,7 +54,7 @@ class Stage:
     def answer(self, call: Any) -> Any:
         """Be Redis."""
         self.asked.append(list(call.args))
-        return self.requests
+        return UnwantedPage(self.requests)
 
     def wake(self) -> None:
         """Be the parent's wake-up."""
@@ -93,7 +93,7 @@ def test_a_worker_is_told_which_run_must_end(stage: Stage, slot: int) -> None:
     row = stage.board.rows[slot]
     assert (row.unwanted_hash, row.unwanted_number) == (run_hash("x"), 1)
     assert stage.signalled == [1000 + slot]
-    assert stage.asked == [[10_000, "r1/worker-cpu-0/7", "r1/worker-io-0/7"]]
+    assert stage.asked == [[10_000, "", "0", "r1/worker-cpu-0/7", "r1/worker-io-0/7"]]
     assert (stage.agent.request_number, stage.woken) == (0, 0)
 
 

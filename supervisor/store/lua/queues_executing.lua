@@ -1,0 +1,16 @@
+-- Read, page by page, the queues of which something is executed. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  cursor         0 at first, then the one of the previous page
+--
+-- Returns  cursor (0 at the end), then names. One may come twice. One whose record cannot be read is among them: whoever
+--          asks about it is told why.
+local PAGE = 500
+local page = redis.call('SSCAN', KEYS[1] .. 'queues', ARGV[1], 'COUNT', PAGE)
+local reply = { page[1] }
+for _, queue in ipairs(page[2]) do
+  if redis.call('EXISTS', KEYS[1] .. 'q:' .. queue .. ':run') == 1 then
+    reply[#reply + 1] = queue
+  end
+end
+return reply

@@ -1,0 +1,31 @@
+"""Every key that supervisor/store/keys.py spells, for tests that walk over all of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from supervisor.core.model import Kind
+from supervisor.store.keys import Keys, QueueKeys
+
+NAMES = {"kind": Kind.SYNC, "priority": 1}
+_NO_KEYS = {"cluster", "prefix", "queue", "alive"}
+
+
+def every_key(keys: Keys, *, queue: str = "broken") -> dict[str, str]:
+    """Return each key by the name of what builds it; those of a queue are of ``queue``, the others of ``x``."""
+    return {f"q.{name}": key for name, key in _built(keys.queue(queue)).items()} | _built(keys)
+
+
+def _built(of: Keys | QueueKeys) -> dict[str, str]:
+    found = {}
+    for name, value in inspect.getmembers(of):
+        if name.startswith("_") or name in _NO_KEYS:
+            continue
+        found[name] = _call(value) if callable(value) else value
+    return found
+
+
+def _call(builder: Callable[..., str]) -> str:
+    names = list(inspect.signature(builder).parameters)
+    return builder(*(NAMES.get(name, "x") for name in names))

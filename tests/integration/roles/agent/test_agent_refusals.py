@@ -1,0 +1,191 @@
+"""Keys of another type, one after the other: the duties that need no such key go on, within a second."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from supervisor.core.board import Board, SlotState, board_words
+from supervisor.core.inflight import RunState
+from supervisor.core.model import Envelope, Kind, Template
+from supervisor.core.registry import Registry
+from supervisor.roles.agent.beats import LocalWorkers
+from supervisor.roles.agent.duties import Duties
+from supervisor.roles.agent.reaper import Reaper
+from supervisor.roles.agent.unwanted import Unwanted
+from supervisor.store.keys import Keys
+from supervisor.store.queue_control import QueueControl
+from supervisor.store.queues import Queues
+from supervisor.store.scripts import Call
+from supervisor.store.sessions import Sessions
+from tests.every_key import every_key
+from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, MS, TICK_MS, Clock
+from tests.integration.servers import Server
+
+LOST = "lost.1/worker-cpu-0/1"
+NEEDS = {
+    "sessions": {"beaten", "reaped", "unwanted"},
+    "dying": {"reaped"},
+    "queues": {"reaped", "unwanted"},
+    "turns": {"reaped"},
+    "jobs": {"published"},
+}
+"""What cannot go on without a key; whatever is not named here goes on without any other."""
+
+EVERYTHING = {"beaten", "reaped", "unwanted", "published"}
+
+
+class Replica:
+    """The duties of an agent beside a machine that is lost, and a run of its own that somebody cancelled."""
+
+    def __init__(self, server: Server) -> None:
+        self.store, self.clock, keys = server.store(), Clock(), server.keys
+        self.queues, self.sessions = Queues(keys), Sessions(keys)
+        self.keys: Keys = keys
+        self.board = Board(memoryview(bytearray(8 * board_words(slots=2, inflight=4))).cast("Q"), slots=2, inflight=4)
+        row = self.board.rows[1]
+        row.state, row.generation, row.child_generation, row.busy = SlotState.RUNNING, 1, 1, 1
+        self.board.inflight[1].put(0, run_id="mine", attempt=1, state=RunState.STARTED)
+        self.session = "one/worker-cpu-0/1"
+        self.asked: list[str] = []
+        self.told: list[dict[str, Any]] = []
+        report = lambda event, **fields: self.told.append({"event": event, **fields})  # noqa: E731 - one expression
+        workers = LocalWorkers(self.board, ["agent", "worker-cpu-0"], "one")
+        self.duties = Duties(
+            run=self.run,
+            clock=self.clock,
+            workers=workers,
+            sessions=self.sessions,
+            reaper=Reaper(
+                run=self.run, sessions=self.sessions, queues=self.queues, dead_cap=100, history=100, report=report
+            ),
+            unwanted=Unwanted(
+                run=self.run,
+                queues=self.queues,
+                workers=workers,
+                row=self.board.rows[0],
+                wake_parent=lambda: None,
+                exclusive=(),
+                report=report,
+            ),
+            registry=Registry(),
+            beat_period_ns=BEAT_MS * MS,
+            session_lease_ns=LEASE_MS * MS,
+            report=report,
+        )
+        self.duties.publish({"tests.card": "{}"})
+
+    def run(self, call: Call[Any]) -> Any:
+        """Send one call."""
+        self.asked.append(call.script)
+        return self.store.run(call)
+
+    def hold(self, session: str, run_id: str, queue: str = "default") -> None:
+        """Let ``session`` execute a run."""
+        envelope = Envelope(id=run_id, template=Template(job="j", kind=Kind.SYNC, queue=queue))
+        self.store.run(self.queues.enqueue(nonce=f"n-{run_id}", envelopes=[envelope]))
+        self.store.run(self.sessions.open(session, {}))
+        turn = self.queues.turn(session=session, seq=1, kind=Kind.SYNC, queues=[queue], want=1, want_suspect=False)
+        assert len(self.store.run(turn).runs) == 1
+
+    def live_for(self, how_long_ms: int) -> None:
+        """Let it do its duties for a while."""
+        until_ns = self.clock.now_ns + how_long_ms * MS
+        while self.clock.now_ns < until_ns:
+            if self.clock.now_ns >= self.duties.next_ns():
+                self.duties.perform()
+            self.clock.now_ns += TICK_MS * MS
+
+    def done(self) -> set[str]:
+        """Return what its duties brought about."""
+        raw = self.store.raw
+        found = {"beaten"} if self.asked.count("session_beat") >= LEASE_MS // BEAT_MS else set()
+        if raw.type(self.keys.sessions) == b"hash":
+            found = found if int(raw.hget(self.keys.sessions, self.session) or 0) >= LEASE_MS // BEAT_MS else set()
+            found |= set() if raw.hexists(self.keys.sessions, LOST) else {"reaped"}
+        if raw.hget(self.keys.queue("default").run, "theirs"):
+            found.discard("reaped")
+        if any(each["event"] == "run_unwanted" for each in self.told):
+            found.add("unwanted")
+        if raw.type(self.keys.jobs) == b"hash" and raw.hexists(self.keys.jobs, "tests.card"):
+            found.add("published")
+        return found
+
+
+def spoil(replica: Replica, key: str) -> None:
+    """Put another program's key in place of ``key``."""
+    replica.store.raw.delete(key)
+    replica.store.raw.set(key, "another program's")
+
+
+def test_a_foreign_key_stops_no_duty_that_does_not_need_it(server: Server) -> None:
+    """Every key that the project spells, in turn: beats, reaping, cancels and publishing go on all the same."""
+    missing = {}
+    for name, key in every_key(server.keys).items():
+        server.raw().flushall()
+        replica = Replica(server)
+        replica.hold(replica.session, "mine")
+        replica.hold(LOST, "theirs")
+        replica.store.raw.sadd(server.keys.queues, "broken")
+        replica.store.run(QueueControl(server.keys).cancel([("default", "mine")]))
+        spoil(replica, key)
+        replica.live_for(LEASE_MS + 2 * BEAT_MS)
+        lacking = EVERYTHING - NEEDS.get(name, set()) - replica.done()
+        if lacking:
+            missing[name] = lacking
+
+    assert missing == {}
+
+
+def test_a_broken_queue_keeps_a_dead_workers_other_runs_from_nobody(server: Server) -> None:
+    """What it held elsewhere goes back at once; the broken queue follows when its key is mended, and is told once."""
+    replica = Replica(server)
+    replica.hold(replica.session, "mine")
+    raw = replica.store.raw
+    raw.sadd(server.keys.queues, "broken")
+    raw.set(server.keys.queue("broken").run, "another program's")
+    replica.board.rows[1].state = SlotState.BACKOFF
+    replica.live_for(1000)
+    assert replica.store.run(replica.queues.counts("default")).later == 1  # after the pause of a crashed run
+    assert replica.board.rows[1].reclaimed_generation == 1
+    assert sum(each["is_new"] for each in replica.told if each["event"] == "queue_refused") == 1
+    assert replica.store.run(replica.sessions.dying()) == [replica.session]
+    raw.delete(server.keys.queue("broken").run)
+    replica.live_for(11_000)
+
+    assert replica.store.run(replica.sessions.dying()) == []
+
+
+def test_beats_go_on_while_hundreds_of_lost_sessions_are_reclaimed(server: Server) -> None:
+    """A lost rack on a slow link: an agent that is busy for minutes still beats for its own workers."""
+    replica = Replica(server)
+    replica.hold(replica.session, "mine")
+    lost = [f"lost.{n}/worker-cpu-0/1" for n in range(300)]
+    for session in lost:
+        replica.store.run(replica.sessions.open(session, {}))
+    beats_ns: list[int] = []
+
+    def slow(call: Call[Any]) -> Any:
+        replica.clock.now_ns += 20 * MS
+        if call.script == "session_beat":
+            beats_ns.append(replica.clock.now_ns)
+        return replica.store.run(call)
+
+    replica.duties._run = replica.duties._reaper._send = slow
+    replica.live_for(60_000)
+
+    assert not set(lost) & set(replica.store.run(replica.sessions.list()))
+    assert max(after - at for at, after in pairwise(beats_ns)) < LEASE_MS * MS // 3
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x:y", "{z}"])
+def test_a_queue_name_that_nobody_can_have_written_is_passed_over(server: Server, name: str) -> None:
+    """Another program's member in the set of queues must not end the agent."""
+    replica = Replica(server)
+    replica.store.raw.sadd(server.keys.queues, name)
+    replica.store.raw.hset(f"{server.keys.prefix}q:{name}:run", "a", "b|1|2")
+    replica.live_for(31_000)
+
+    assert not [each for each in replica.told if each["event"] in {"duty_refused", "queue_refused"}]
