@@ -7,6 +7,7 @@
 --       answer         JSON
 --
 -- Includes  clock
+--           room
 --
 -- Returns  1 if it was still known
 if not_whole(3, 3) or ARGV[1] == '' or ARGV[2] == '' then

@@ -7,6 +7,7 @@
 --       command        JSON
 --
 -- Includes  clock
+--           room
 --
 -- Returns  SENT     also when it was sent before
 --          FULL     as many wait as may; the replica does not take them

@@ -21,6 +21,7 @@
 --       alive          prefix of the channels by which a holder shows that it lives; empty: not used
 --
 -- Includes  clock
+--           room
 --           number
 --           lease
 --

@@ -10,6 +10,7 @@
 --       duration_ms    how long the new term lasts unless renewed
 --
 -- Includes  clock
+--           room
 --           number
 --           lease
 --

@@ -9,6 +9,7 @@
 --       prefer         who should lead next; empty: any. The others let it pass for a moment
 --
 -- Includes  clock
+--           room
 --           number
 --           lease
 --

@@ -11,6 +11,7 @@
 --       alive          prefix of the channels by which the caller shows that it lives; empty: it does not now
 --
 -- Includes  clock
+--           room
 --           number
 --           lease
 --

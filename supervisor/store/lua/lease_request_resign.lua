@@ -8,6 +8,7 @@
 --       by             who asks, for people
 --
 -- Includes  clock
+--           room
 --           number
 --           lease
 --

@@ -8,6 +8,7 @@
 --       runs...        queue (empty: where it is found) and id, at most 100 times
 --
 -- Includes  clock
+--           room
 --           queue
 --           limits
 --           stale

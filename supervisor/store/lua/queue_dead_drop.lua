@@ -7,6 +7,7 @@
 --       ids...         at most 100
 --
 -- Includes  clock
+--           room
 --           queue
 --           limits
 --           stale

@@ -10,6 +10,7 @@
 --       note           who asks and why, for the history
 --
 -- Includes  clock
+--           room
 --           queue
 --           limits
 --           stale

@@ -8,6 +8,7 @@
 --       sessions...    of the caller's replica
 --
 -- Includes  clock
+--           room
 --           queue
 --           limits
 --           stale

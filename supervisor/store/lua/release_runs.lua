@@ -8,6 +8,7 @@
 --       items...       queue, id, how: once for each run. How is unstarted, interrupted, crashed or suspect
 --
 -- Includes  clock
+--           room
 --           queue
 --           limits
 --

@@ -5,6 +5,7 @@
 --       sessions...    names
 --
 -- Includes  clock
+--           room
 --
 -- Returns  those that are not open: reaped while this replica was away
 if not_whole(1, 1) then

@@ -6,6 +6,8 @@
 --       counter        only if its beat counter still is this; empty: whatever it is, because its process is known
 --                      to be dead
 --
+-- Includes  room
+--
 -- Returns  1 it is dying, also when it was before
 --          0 it beat since, or it is unknown
 --

@@ -8,6 +8,7 @@
 --       info...        field, value, field, value …
 --
 -- Includes  clock
+--           room
 --
 -- Returns  1 open, also when it was open before
 --          0 it is dying: its owner is known to be dead, and this call is late

@@ -8,6 +8,9 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, Outcome, Release
+from supervisor.store.commands import Answer, Command, Commands, Word
+from supervisor.store.leases import LeaseCode
+from supervisor.store.queue_control import QueueControl
 from supervisor.store.queues import Ack
 from supervisor.store.scripts import Call, script, script_names
 from tests.integration.store.making import World, envelope, schedule
@@ -147,3 +150,34 @@ def test_memory_that_is_full_lets_what_is_queued_run_but_nothing_be_added(world:
     assert world.state("b") == "later"
     assert world.raw.llen(world.keys.queue("default").ready(Kind.ASYNC, 1)) == 0
     assert world.fsck() == []
+
+
+def test_memory_that_is_full_keeps_no_worker_out_and_no_leader(world: World) -> None:
+    """Workers that restart then must be able to empty the queues: nobody else would ever free memory."""
+    if not world.server.is_real:
+        return  # fakeredis has no memory limit
+    world.open(S)
+    term = world.lead()
+    world.enqueue(envelope("held"), envelope("asked"), envelope("waits"))
+    assert len(world.fetch(S, want=2)) == 2
+    control, commands = QueueControl(world.keys), Commands(world.keys)
+    world.raw.config_set("maxmemory", 1)
+    try:
+        assert world.run(world.sessions.open("r.2/w-0/1", {"pid": 1}))
+        assert world.run(world.sessions.beat([S])) == []
+        renewed = world.run(world.leases.renew(epoch=term.epoch, nonce=term.nonce, duration_ms=5000))
+        assert renewed.code is LeaseCode.RENEWED
+        assert world.run(commands.send("r.1", "c", Command(word=Word.REPORT)))
+        world.run(commands.answer("r.1", "c", Answer(is_done=True)))
+        world.run(control.cancel([("default", "asked")], kill_ms=1))
+        assert world.run(world.queues.unwanted([S]))
+        assert world.run(world.sessions.condemn(S, None))
+        assert world.run(world.queues.release_runs(session=S, items=[("default", "held", Release.INTERRUPTED)])) == 1
+        world.run(world.sessions.bury(S))
+        assert world.fetch("r.2/w-0/1", want=1) == ["held"]
+        assert world.ack("r.2/w-0/1", "held").stale == []
+        assert world.run(control.purge("default", "ready:a:1")) is not None
+        released = world.leases.release(epoch=term.epoch, nonce=term.nonce, reason="a test")
+        assert world.run(released).code is LeaseCode.RELEASED
+    finally:
+        world.raw.config_set("maxmemory", 0)
