@@ -25,6 +25,7 @@ SERIES_MAX = 1000
 
 OTHER = "other"
 UNEXPECTED = "unexpected"
+_NO_LABELS: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -113,13 +114,16 @@ def _kept(seen: set[str], value: str) -> str:
 
 
 class Enabled(Collector):
-    """What another collector has, without the metrics that are disabled."""
+    """What another collector has, without the metrics that are disabled, and with a label more on each series."""
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: Collector, labels: Mapping[str, str] = _NO_LABELS) -> None:
         self._collector = collector
+        self._labels = labels
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics that are not disabled."""
+        """Yield the metrics that are not disabled; a label that a metric has itself stays."""
         for metric in self._collector.collect():
             if metric.name not in _limits.disabled and public_name(metric.name, metric.type) not in _limits.disabled:
+                if self._labels:
+                    metric.samples = [each._replace(labels={**self._labels, **each.labels}) for each in metric.samples]
                 yield metric

@@ -159,25 +159,29 @@ def forget() -> None:
     _rebind(values.MutexValue)
 
 
-def exposition(directory: Path | str | None = None, collectors: Iterable[Collector] = ()) -> bytes:
+def exposition(
+    directory: Path | str | None = None, collectors: Iterable[Collector] = (), *, cluster: str | None = None
+) -> bytes:
     """Return the text format (version 0.0.4) of all slots' values and of ``collectors``.
 
     Args:
         directory: where ``prepare`` put the files; None: where this tree did, else what this process counted
             in memory.
         collectors: objects with ``collect()``, asked now.
+        cluster: the label ``cluster`` of every series; None: without.
     """
     directory = directory or _store.directory
+    labels = {} if cluster is None else {"cluster": cluster}
     registry = CollectorRegistry(auto_describe=False)
     if directory is None:
         for metric in _store.metrics:
-            registry.register(Enabled(metric))
+            registry.register(Enabled(metric, labels))
     else:
         if _store.files is None or _store.files.directory != Path(directory):
             _store.files = SlotFiles(Path(directory))
-        registry.register(Enabled(_store.files))
+        registry.register(Enabled(_store.files, labels))
     for collector in collectors:
-        registry.register(Enabled(collector))
+        registry.register(Enabled(collector, labels))
     return prometheus_client.generate_latest(registry)
 
 

@@ -110,7 +110,8 @@ class Pages:
         overview = await self._overviews.get()
         checks = {endpoint: self.checks(endpoint) for endpoint in Endpoint}
         scrape = Scrape(self._seat, checks, overview, is_redis_up=self._overviews.is_up)
-        return web.Response(body=exposition(collectors=[scrape]), headers={"Content-Type": METRICS_TYPE})
+        body = exposition(collectors=[scrape], cluster=self._seat.settings.cluster)
+        return web.Response(body=body, headers={"Content-Type": METRICS_TYPE})
 
     @needs(Scope.READ)
     async def statusz(self, request: web.Request) -> web.Response:

@@ -91,17 +91,29 @@ def test_probes_ask_what_exists_and_liveness_does_not_depend_on_redis(pod: dict[
 def test_alerts_and_dashboard_name_metrics_that_exist() -> None:
     """A misspelt name makes an alert that never fires."""
     documented = set(re.findall(r"(?m)^\| `(tenure_\w+)`", (ROOT / "docs/metrics.md").read_text()))
-    rules = [
-        rule["expr"]
-        for group in _read(ROOT / "deploy/prometheus/tenure.rules.yaml")["groups"]
-        for rule in group["rules"]
-    ]
-    board = json.loads((ROOT / "deploy/grafana/tenure.json").read_text())
-    panels = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    rules, panels = _expressions()
     used = {re.sub(r"_bucket$", "", name) for text in (*rules, *panels) for name in re.findall(r"\btenure_\w+", text)}
 
     assert len(used) > 15
     assert used <= documented
+
+
+def test_alerts_and_dashboard_tell_clusters_apart() -> None:
+    """An aggregation over all clusters of a Prometheus hides the one that nobody leads behind one that is well."""
+    rules, panels = _expressions()
+    for text in (*rules, *panels):
+        aggregations = re.findall(r"\b(?:sum|max|min|avg|count)\b(?: by \(([^)]*)\))?", text)
+        assert all("cluster" in labels.split(", ") for labels in aggregations), text
+    for text in panels:
+        assert text.count('cluster=~"$cluster"') == len(re.findall(r"\btenure_\w+", text)), text
+
+
+def _expressions() -> tuple[list[str], list[str]]:
+    """Return those of all alerts and of all panels."""
+    groups = _read(ROOT / "deploy/prometheus/tenure.rules.yaml")["groups"]
+    rules = [rule["expr"] for group in groups for rule in group["rules"]]
+    board = json.loads((ROOT / "deploy/grafana/tenure.json").read_text())
+    return rules, [target["expr"] for panel in board["panels"] for target in panel["targets"]]
 
 
 def test_what_compose_mounts_is_there() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from supervisor.telemetry import metrics, slots
@@ -126,3 +128,22 @@ def test_a_missing_label_is_still_the_clients_own_error() -> None:
     """A mistake in a program is an error at once, not a series called other."""
     with pytest.raises(ValueError, match="Incorrect label count"):
         counter("queue", "job").labels("q")
+
+
+def test_every_series_of_a_scrape_carries_the_cluster() -> None:
+    """Alerts of one Prometheus tell clusters apart by it; a metric of a job module that has the label keeps its own."""
+    own = counter("queue")
+    own.labels("q").inc()
+    theirs = GaugeMetricFamily("tenure_theirs", "Of a job module.", labels=["cluster"])
+    theirs.add_metric(["k8s"], 1)
+    plain = GaugeMetricFamily("tenure_plain", "Without labels.", 2)
+
+    text = metrics.exposition(
+        collectors=[own, SimpleNamespace(collect=lambda: [theirs, plain])], cluster="shop"
+    ).decode()
+
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    found = {sample.name: sample.labels for sample in samples}
+    assert found["tenure_seen_total"] == {"cluster": "shop", "queue": "q"}
+    assert (found["tenure_theirs"], found["tenure_plain"]) == ({"cluster": "k8s"}, {"cluster": "shop"})
+    assert all("cluster" in sample.labels for sample in samples)

@@ -101,7 +101,7 @@ def test_health_never_asks_redis(tree: Any, silent_redis: list[socket.socket]) -
     code, _, body = tree.ask("/metrics")
 
     assert code == 200
-    assert "tenure_redis_up 0.0" in body
+    assert 'tenure_redis_up{cluster="c1"} 0.0' in body
     assert len(silent_redis) == 1
 
 

@@ -189,7 +189,7 @@ def test_rubbish_in_the_mailbox_is_counted_and_passed_over(office: Any, mailbox:
     record_listed(office, "reloaded")
 
     assert len(listed(office)) == 1
-    assert 'tenure_events_dropped_total{sink="recorder"} 3.0' in office.ask("/metrics")[2]
+    assert 'tenure_events_dropped_total{cluster="c1",sink="recorder"} 3.0' in office.ask("/metrics")[2]
 
 
 class Hook:
@@ -261,7 +261,7 @@ def test_a_webhook_that_says_no_is_not_asked_again(office: Any, make_hook: Any, 
     hook = make_hook(status)
     hooked(office, hook.url)
     events.record("reloaded")
-    sample = 'tenure_events_dropped_total{sink="webhook"} 1.0'
+    sample = 'tenure_events_dropped_total{cluster="c1",sink="webhook"} 1.0'
     wait_until(lambda: sample in office.ask("/metrics")[2], "the batch to be dropped")
     events.record("child_died")
 
@@ -290,4 +290,4 @@ def test_a_follower_that_does_not_read_is_cut_and_counted(office: Any, monkeypat
     events.record("reloaded")
 
     assert stream.event() == {}
-    assert 'tenure_events_dropped_total{sink="follower"} 1.0' in office.ask("/metrics")[2]
+    assert 'tenure_events_dropped_total{cluster="c1",sink="follower"} 1.0' in office.ask("/metrics")[2]

@@ -81,9 +81,9 @@ def test_checks_that_were_asked_for_are_counted(web: Any) -> None:
     web.ask("/readyz/redis")
 
     found = web.ask("/metrics")[2]
-    assert 'tenure_healthchecks_total{name="ping",status="success",type="livez"} 1.0' in found
-    assert 'tenure_healthchecks_total{name="redis",status="error",type="readyz"} 1.0' in found
-    assert 'tenure_healthcheck{name="redis",type="readyz"} 0.0' in found
+    assert 'tenure_healthchecks_total{cluster="c1",name="ping",status="success",type="livez"} 1.0' in found
+    assert 'tenure_healthchecks_total{cluster="c1",name="redis",status="error",type="readyz"} 1.0' in found
+    assert 'tenure_healthcheck{cluster="c1",name="redis",type="readyz"} 0.0' in found
 
 
 def test_an_unknown_check_or_path_is_not_found(web: Any) -> None:
