@@ -28,7 +28,8 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
         definition = record.definition()
     except msgspec.DecodeError:
         return {"schedule": record.id, "revision": record.revision, "status": "written by another version"}
-    is_planned = record.next_ms is not None and record.next_ms > 0 and record.pause is None and not record.completed_ms
+    is_idle = record.pause is not None or bool(record.completed_ms) or bool(record.invalid)
+    is_planned = record.next_ms is not None and record.next_ms > 0 and not is_idle
     is_running = is_planned and _waits_for_its_run(record, definition)
     next_ms = record.next_ms if is_planned and not is_running else None
     return {
@@ -79,6 +80,8 @@ def status_words(record: Record, now_ms: int) -> str:
         return f"paused: {', '.join(about)}" if about else "paused"
     if record.completed_ms:
         return _COMPLETED
+    if record.invalid:
+        return f"invalid: {record.invalid}"
     if record.next_ms is None:
         return _OVER
     return _ASKED if record.next_ms <= 0 else "active"

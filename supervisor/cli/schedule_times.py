@@ -177,7 +177,7 @@ def coming_rows(found: Inspection, *, count: int) -> list[dict[str, Any]]:
     """Return the next ``count`` times at which a stored schedule is due, no more than its ``max_runs`` leaves."""
     assert found.record is not None
     definition, counters = found.record.definition(), ScheduleState.parse(found.state).counters
-    if counters.completed_ms:
+    if counters.completed_ms or found.record.invalid:
         return []
     if definition.max_runs is not None:
         count = min(count, max(0, definition.max_runs - counters.fired))

@@ -12,6 +12,7 @@ import msgspec
 from supervisor.core import templating
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.json_values import check_arguments
+from supervisor.core.limits import limits_of
 from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
 from supervisor.core.policies import DEFAULT_PROFILE, profile_field, said
 from supervisor.core.registry import JobSpec, Registry
@@ -61,6 +62,7 @@ def template_of(
         return None, faults
     try:
         template = _template(name, schedule, spec, profiles)
+        limits_of(msgspec.structs.replace(template, args=_filled(name, schedule, template.args)))
         body = msgspec.json.encode(template)
         check_arguments(spec.name, template.args, body, around=2)
         size = len(body) + _ENVELOPE_BYTES
@@ -99,10 +101,8 @@ def _template(
     name: str, schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]
 ) -> Template:
     picked = _picked(schedule, spec, profiles)
-    filled = schedule.args
-    if templating.needs_rendering(filled):
-        # The signature is asked about what a run will get; what is kept has the placeholders.
-        filled = templating.sample(filled, schedule=name, timezone=zone_of(schedule))
+    # The signature is asked about what a run will get; what is kept has the placeholders.
+    filled = _filled(name, schedule, schedule.args)
     retry = picked.get("retry")
     template = spec.template(
         filled,
@@ -115,10 +115,16 @@ def _template(
     return msgspec.structs.replace(
         template,
         profile=profile_field(schedule.profile or spec.base.profile),
-        args=dict(schedule.args),
+        args={**spec.base.args, **schedule.args},  # the defaults that limits need, under what the schedule says
         # The schedule may shorten the hard timeout below the job's soft one: derive that anew.
         soft_timeout_s=None if soft_s is not None and soft_s > template.timeout_s else soft_s,
     )
+
+
+def _filled(name: str, schedule: ScheduleSettings, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not templating.needs_rendering(args):
+        return args
+    return templating.sample(args, schedule=name, timezone=zone_of(schedule))
 
 
 def _picked(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]) -> dict[str, Any]:

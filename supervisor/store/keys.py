@@ -114,6 +114,8 @@ class Keys:
         """Hash. Schedule to the JSON of its pause, which outlives any reload: reason, by, at_ms, until_ms."""
         self.schedule_state = f"{self.prefix}schedule:state"
         """Hash. Schedule to its counters and its latest decisions, packed."""
+        self.schedule_invalid = f"{self.prefix}schedule:invalid"
+        """Hash. Schedule to revision and reason, on a line each, where the leader cannot use its definition."""
         self.schedule_wait = f"{self.prefix}schedule:wait"
         """Hash. Schedule to what the end of one of its runs must cause; absent where nothing waits."""
         self.schedule_gone = f"{self.prefix}schedule:gone"

@@ -136,6 +136,7 @@ class DueReply:
     last_change: str  # id of the newest entry in the stream of changes
     is_late_full: bool  # there may be more of the late ones
     paused: int = 0
+    invalid: int = 0  # schedules whose definition cannot be used
     seen: list[Seen]
 
 
@@ -148,6 +149,7 @@ class PlanItem(NamedTuple):
     wait: str = ""  # what the end of a run causes
     set_pause: str = ""  # empty: as it is; "-" ends it; else the pause
     completed: str = ""  # empty: as it is; since when; "0": not; "-" deletes the schedule
+    invalid: str = ""  # why its definition cannot be used; empty: it can
 
     def arguments(self) -> Iterator[Argument]:
         """Yield the fields in the order of the script."""
@@ -159,7 +161,7 @@ class PlanItem(NamedTuple):
         yield seen.pause
         yield "" if self.next_ms is None else self.next_ms
         yield "" if self.new_mark_ms is None else self.new_mark_ms
-        yield from (self.wait, self.set_pause, self.completed)
+        yield from (self.wait, self.set_pause, self.completed, self.invalid)
 
 
 @lru_cache(maxsize=1024)
@@ -204,7 +206,7 @@ def parse_planned(reply: Any) -> list[PlanCode]:
 
 def parse_due(reply: Any) -> DueReply:
     """Return what ``schedule_due`` answered."""
-    now_ms, planned, defined, overdue, next_ms, is_full, last_change, is_late_full, paused = reply[:9]
+    now_ms, planned, defined, overdue, next_ms, is_full, last_change, is_late_full, paused, invalid = reply[:10]
     return DueReply(
         now_ms=number(now_ms),
         planned=number(planned),
@@ -215,7 +217,8 @@ def parse_due(reply: Any) -> DueReply:
         last_change=text(last_change),
         is_late_full=is_late_full == b"1",
         paused=number(paused),
-        seen=list(_seen(reply[9:])),
+        invalid=number(invalid),
+        seen=list(_seen(reply[10:])),
     )
 
 

@@ -42,6 +42,7 @@ class Record:
     pause: Pause | None
     completed_ms: int = 0  # since when; 0: it is not completed
     is_live: bool = False  # runs of it are unfinished
+    invalid: str = ""  # why the leader cannot use its definition; empty: it can
 
     @property
     def is_dynamic(self) -> bool:
@@ -98,7 +99,9 @@ class Views:
         return script("schedule_inspect").call(keys=self._prefix, args=args, parse=_inspections)
 
 
-def record_of(name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any, state: Any, is_live: bool) -> Record:
+def record_of(
+    name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any, state: Any, is_live: bool, invalid: Any
+) -> Record:
     """Return what a stored definition with its neighbours says."""
     revision, _, rest = stored.partition(b"\n")
     _, _, rest = rest.partition(b"\n")
@@ -113,6 +116,7 @@ def record_of(name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any, 
         pause=unpack_pause(pause),
         completed_ms=ScheduleState.parse(state).counters.completed_ms,
         is_live=is_live,
+        invalid=text(invalid),
     )
 
 
@@ -128,8 +132,17 @@ def unpack_pause(stored: bytes | None) -> Pause | None:
 
 def _page(reply: Any) -> RecordPage:
     items = [
-        record_of(text(name), stored, mark=mark, next_ms=next_ms, pause=pause, state=state, is_live=text(live) == "1")
-        for name, stored, mark, next_ms, pause, state, live in chunks(reply[2:], 7)
+        record_of(
+            text(name),
+            stored,
+            mark=mark,
+            next_ms=next_ms,
+            pause=pause,
+            state=state,
+            is_live=text(live) == "1",
+            invalid=invalid,
+        )
+        for name, stored, mark, next_ms, pause, state, live, invalid in chunks(reply[2:], 8)
     ]
     return RecordPage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]))
 
@@ -140,12 +153,19 @@ def _inspections(reply: Any) -> list[Inspection]:
 
 def _each_inspection(reply: Any) -> Iterator[Inspection]:
     now_ms = number(reply[0])
-    for name, stored, mark, next_ms, pause, state, live, buffered, first, removed in chunks(reply[1:], 10):
+    for name, stored, mark, next_ms, pause, state, live, buffered, first, removed, invalid in chunks(reply[1:], 11):
         runs = [line.partition(" ") for line in text(live).split("\n") if line]
         record = None
         if stored:
             record = record_of(
-                text(name), stored, mark=mark, next_ms=next_ms, pause=pause, state=state, is_live=bool(runs)
+                text(name),
+                stored,
+                mark=mark,
+                next_ms=next_ms,
+                pause=pause,
+                state=state,
+                is_live=bool(runs),
+                invalid=invalid,
             )
         yield Inspection(
             id=text(name),

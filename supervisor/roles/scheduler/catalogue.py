@@ -108,7 +108,7 @@ class Catalogue:
         self._known: dict[str, Known] = {}
         self._shared: dict[bytes, ScheduleDef] = {}
         self._packers: dict[tuple[bytes, bytes], Packer] = {}
-        self._refused: dict[str, int] = {}  # schedule to the revision that cannot be used
+        self._refused: dict[str, tuple[int, str]] = {}  # schedule to the revision that cannot be used, and why
 
     def __len__(self) -> int:
         return len(self._known)
@@ -118,9 +118,10 @@ class Catalogue:
         known = self._known.get(schedule)
         return known if known is not None and known.revision == revision else None
 
-    def is_refused(self, schedule: str, revision: int) -> bool:
-        """Return whether this revision was found not to be usable."""
-        return self._refused.get(schedule) == revision
+    def refusal(self, schedule: str, revision: int) -> str | None:
+        """Return why this revision cannot be used; None as far as is known."""
+        refused, reason = self._refused.get(schedule, (0, ""))
+        return reason if refused == revision else None
 
     def learn(self, schedule: str, revision: int, body: bytes, *, is_dynamic: bool) -> str | None:
         """Take in a definition; return why it cannot be used, or None."""
@@ -139,13 +140,13 @@ class Catalogue:
             if len(self._known) > self._limit:
                 del self._known[next(iter(self._known))]
             return None
-        self.refuse(schedule, revision)
+        self.refuse(schedule, revision, reason)
         return reason
 
-    def refuse(self, schedule: str, revision: int) -> None:
-        """Note that this revision cannot be used."""
+    def refuse(self, schedule: str, revision: int, reason: str) -> None:
+        """Note why this revision cannot be used."""
         self.forget(schedule)
-        self._refused[schedule] = revision
+        self._refused[schedule] = (revision, reason)
         if len(self._refused) > self._limit:
             del self._refused[next(iter(self._refused))]
 

@@ -19,6 +19,7 @@ from supervisor.store.schedule_items import FireItem, PlanItem, Seen
 from supervisor.store.schedule_state import Counters
 
 BY = "tenure"
+REASON_MAX = 500
 UNUSABLE_MS = 60_000
 """How long a schedule that cannot be used is left alone: a newer version may lead then."""
 
@@ -65,9 +66,9 @@ def evaluate(seen: Seen, known: Known, moment: Moment) -> Evaluation:
     return Evaluation(plan, ready, begin)
 
 
-def unusable(seen: Seen, moment: Moment) -> PlanItem:
-    """Return the plan for a schedule without a definition, or with one that cannot be used."""
-    return PlanItem(seen, moment.now_ms + UNUSABLE_MS)
+def unusable(seen: Seen, moment: Moment, reason: str) -> PlanItem:
+    """Return the plan for a schedule whose definition cannot be used."""
+    return PlanItem(seen, moment.now_ms + UNUSABLE_MS, invalid=reason[:REASON_MAX] or "it cannot be used")
 
 
 def _paused(seen: Seen, known: Known, moment: Moment) -> Evaluation:

@@ -182,7 +182,7 @@ class Firing:
         try:
             return items(ready, moment, limit)
         except TenureError as error:
-            self._reading.refuse(ready, str(error))
+            self._reading.refuse(ready.schedule, ready.known.revision, str(error))
             return None
 
     def _send(
@@ -236,7 +236,7 @@ class Firing:
         try:
             following = advanced(ready, mark_ms)
         except TenureError as error:
-            self._reading.refuse(ready, str(error))
+            self._reading.refuse(ready.schedule, ready.known.revision, str(error))
             return
         if following is not None:
             self._reading.keep(following, moment)

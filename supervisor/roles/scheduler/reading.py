@@ -119,11 +119,11 @@ class Reading:
             self.window.drop(ready.schedule)
             self._read_at_ms = min(self._read_at_ms, ready.fire_ms - AHEAD_MS)
 
-    def refuse(self, ready: Ready, reason: str) -> None:
-        """Tell why ``ready`` cannot be fired, and leave it: reading it again plans it for later."""
-        self._catalogue.refuse(ready.schedule, ready.known.revision)
-        self._asking.report("schedule_invalid", schedule=ready.schedule, reason=reason)
-        self.again(ready.schedule)
+    def refuse(self, schedule: str, revision: int, reason: str) -> None:
+        """Tell why a definition cannot be used, and leave it: reading the schedule again plans it for later."""
+        self._catalogue.refuse(schedule, revision, reason)
+        self._asking.report("schedule_invalid", schedule=schedule, reason=reason)
+        self.again(schedule)
 
     def put_off(self, schedules: Sequence[str], error: str, *, is_planned: bool = True) -> None:
         """Leave ``schedules`` alone for a minute: Redis refuses what they owe, or if not ``is_planned``, their plan."""
@@ -247,7 +247,7 @@ class Reading:
             for each in seen
             if each.revision is not None
             and self._catalogue.get(each.schedule, each.revision) is None
-            and not self._catalogue.is_refused(each.schedule, each.revision)
+            and self._catalogue.refusal(each.schedule, each.revision) is None
             and self._kept_back.get(each.schedule) != each.revision
         }
         names = list(unknown)
@@ -298,10 +298,11 @@ class Reading:
         if known is None:
             if self._kept_back.get(seen.schedule) == seen.revision:
                 return None
-            if not self._catalogue.is_refused(seen.schedule, seen.revision):
+            reason = self._catalogue.refusal(seen.schedule, seen.revision)
+            if reason is None:
                 self.again(seen.schedule)  # it changed between two questions
                 return None
-            return Evaluation(unusable(seen, moment))
+            return Evaluation(unusable(seen, moment, reason))
         until_ms = self._put_off.until_ms(seen.schedule, moment.now_ms + moment.ahead_ms)
         if until_ms is not None:
             is_there = seen.score == until_ms or not self._put_off.is_planned(seen.schedule)
@@ -309,9 +310,8 @@ class Reading:
         try:
             return evaluate(seen, known, moment)
         except TenureError as error:
-            self._catalogue.refuse(seen.schedule, seen.revision)
-            self._asking.report("schedule_invalid", schedule=seen.schedule, reason=str(error))
-            return Evaluation(unusable(seen, moment))
+            self.refuse(seen.schedule, seen.revision, str(error))
+            return None
 
     def _plan(self, term: Term, plans: Sequence[tuple[PlanItem, Evaluation]], moment: Moment) -> Steps[None]:
         def call_of(items: Sequence[tuple[PlanItem, Evaluation]]) -> Call[list[PlanCode]]:

@@ -27,6 +27,7 @@ from supervisor.telemetry.metrics import (
     REDIS_ERRORS,
     SCHEDULE_LATENESS_SECONDS,
     SCHEDULES,
+    SCHEDULES_INVALID,
     SCHEDULES_OVERDUE,
     SCHEDULES_PAUSED,
     SCHEDULES_REFUSED,
@@ -80,6 +81,7 @@ class SchedulerReport:
             SCHEDULES.set(fields["defined"])
             SCHEDULES_OVERDUE.set(fields["overdue"])
             SCHEDULES_PAUSED.set(fields["paused"])
+            SCHEDULES_INVALID.set(fields["invalid"])
             SCHEDULES_REFUSED.set(fields["refused"])
             return
         if event == "schedule_heard":

@@ -39,6 +39,7 @@ class Telling:
             planned=reply.planned,
             overdue=reply.overdue,
             paused=reply.paused,
+            invalid=reply.invalid,
             refused=refused,
         )
 

@@ -123,9 +123,10 @@ def _schedule(record: Record) -> dict[str, Any]:
         "schedule": record.id,
         "revision": record.revision,
         "kind": "dynamic" if record.is_dynamic else "static",
-        "next_ms": record.next_ms if record.next_ms and record.next_ms > 0 else None,
+        "next_ms": record.next_ms if record.next_ms and record.next_ms > 0 and not record.invalid else None,
         "watermark_ms": record.mark_ms,
         "completed_ms": record.completed_ms or None,
+        "invalid": record.invalid or None,
         "paused": None if record.pause is None else msgspec.to_builtins(record.pause),
     }
     try:

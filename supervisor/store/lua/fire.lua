@@ -118,6 +118,7 @@ end
 -- These raise, before the first write, if a key is not ours.
 redis.call('XLEN', S .. 'log')
 redis.call('HLEN', S .. 'wait')
+redis.call('HLEN', S .. 'invalid')
 local marks = redis.call('HMGET', S .. 'mark', unpack(names))
 local defs = redis.call('HMGET', S .. 'def', unpack(names))
 local lives = redis.call('HMGET', S .. 'live', unpack(names))
@@ -530,6 +531,9 @@ for _, group in ipairs(groups) do
 end
 write('HSET', S .. 'mark', new_marks)
 write('HSET', S .. 'state', new_states)
+if redis.call('HLEN', S .. 'invalid') > 0 then -- what is fired can be used
+  redis.call('HDEL', S .. 'invalid', unpack(names))
+end
 write('ZADD', S .. 'next', new_scores)
 write('ZREM', S .. 'next', over)
 write('HSET', S .. 'live', new_lives)

@@ -7,7 +7,8 @@
 -- Includes  clock
 --
 -- Returns  cursor (0 at the end), now_ms, then id, record, watermark, next_ms, pause, the counters of its state and
---          1 or 0 (whether runs of it are unfinished) for each. One may come twice.
+--          1 or 0 (whether runs of it are unfinished), and why its definition cannot be used (or empty), for each. One
+--          may come twice.
 local S = KEYS[1] .. 'schedule:'
 local page = redis.call('HSCAN', S .. 'def', ARGV[1], 'COUNT', ARGV[2])
 local reply = { page[1], whole(now_ms()) }
@@ -19,6 +20,7 @@ for i = 1, #page[2], 2 do
   reply[n + 4] = redis.call('ZSCORE', S .. 'next', id) or ''
   reply[n + 5] = redis.call('HGET', S .. 'paused', id) or ''
   reply[n + 6] = string.match(redis.call('HGET', S .. 'state', id) or '', '^[^\n]*')
+  reply[n + 8] = string.match(redis.call('HGET', S .. 'invalid', id) or '', '\n(.*)$') or ''
   reply[n + 7] = string.find(redis.call('HGET', S .. 'live', id) or '', '^[^>]') and '1' or '0' -- >: its new name
 end
 return reply

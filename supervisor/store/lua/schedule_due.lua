@@ -16,7 +16,7 @@
 --           limits
 --
 -- Returns  now_ms, how many are in the plan, how many definitions there are, how many are overdue, first due time after `until_ms` (or empty), 1 if there may be more of the soon ones, the
---          last entry of the stream of changes, 1 if there may be more late ones, how many are paused,
+--          last entry of the stream of changes, 1 if there may be more late ones, how many are paused, how many invalid,
 --          then for each: id, score (or empty), revision (empty: no definition), set digest, watermark, state, pause
 --          (or empty), number of live runs as far as known, how many follow, waiting nominal times
 --          Order: on time, then asked for, then late, then by id.
@@ -94,7 +94,7 @@ local reply = {
   whole(redis.call('ZCOUNT', next, '(0', '(' .. ARGV[8])),
   head[2] or '', is_full and '1' or '0',
   change[1] and change[1][1] or '0-0', #older >= 2 * math.max(tonumber(ARGV[7]), 1) and '1' or '0',
-  whole(redis.call('HLEN', S .. 'paused')),
+  whole(redis.call('HLEN', S .. 'paused')), whole(redis.call('HLEN', S .. 'invalid')),
 }
 if #ids == 0 then
   return reply

@@ -3,7 +3,8 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
---       items...       schedule, revision, mark_ms, score, pause, next_ms, new_mark_ms, wait, set_pause, completed:
+--       items...       schedule, revision, mark_ms, score, pause, next_ms, new_mark_ms, wait, set_pause, completed,
+--                      invalid:
 --                      once for each item. The first five are what the caller saw; the others what shall be:
 --                      next_ms      when to look again; empty: not by time
 --                      new_mark_ms  empty: as it is; never later than this server's now
@@ -12,6 +13,7 @@
 --                      completed    empty: as it is; since when in ms, never later than this server's now; 0: not; - to
 --                                   delete the schedule if next_ms has passed, or to look again in a minute while a run
 --                                   of it is unfinished or waits
+--                      invalid      why the definition cannot be used; empty: it can
 --
 -- Includes  clock
 --           term
@@ -27,13 +29,13 @@
 --          SKEWED   by this server's time the pause has not ended, or the schedule is to be kept; nothing written
 --          GONE     there is no definition: it is out of the plan
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local FIELDS, FIRST, AGAIN_MS = 10, 3, 60000
+local FIELDS, FIRST, AGAIN_MS = 11, 3, 60000
 local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
 if refused then
   return refused
 end
 if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
-  return refuse('items of 10 fields')
+  return refuse('items of 11 fields')
 end
 for i = FIRST, #ARGV, FIELDS do
   local line = table.concat({ ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 5], ARGV[i + 6] }, ' ')
@@ -114,6 +116,7 @@ local function plan(i)
     redis.call('HSET', S .. 'mark', id, whole(mark))
   end
   put(id, 'wait', ARGV[i + 7])
+  put(id, 'invalid', ARGV[i + 10] ~= '' and revision .. '\n' .. ARGV[i + 10] or '')
   if set_pause ~= '' then
     put(id, 'paused', set_pause == '-' and '' or set_pause)
   end

@@ -42,6 +42,12 @@ SCHEDULES_PAUSED = Gauge(
     "Schedules that are paused, by a person or after failures, as the leader last saw: defined, and not fired.",
     multiprocess_mode="mostrecent",
 )
+SCHEDULES_INVALID = Gauge(
+    "tenure_schedules_invalid",
+    "Schedules whose stored definition the leader cannot use, as it last saw: shown as invalid with the reason, not "
+    "fired, and looked at again each minute. Alarm on any.",
+    multiprocess_mode="mostrecent",
+)
 SCHEDULES_REFUSED = Gauge(
     "tenure_schedules_refused",
     "Schedules that Redis refuses to fire or to plan, such as for a key of another type in their queue; each is tried "

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
+from supervisor.core.limits import limits_of
 from supervisor.core.model import Exclusion, ScheduleDef, When
 from supervisor.core.registry import Registry, job
+from supervisor.core.templating import render
 from supervisor.core.triggers import trigger_of
 from supervisor.settings.nodes import Node, wrap
 from supervisor.settings.schedules import CHUNK, validate_schedules
@@ -50,6 +53,23 @@ def refusals(known: Registry, **fields: Any) -> list[str]:
 
 
 # --- what is accepted -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "key"), [({}, "acme"), ({"p": "other"}, "other"), ({"p": "{{ date }}"}, "1970-01-01")]
+)
+def test_a_default_that_a_limit_names_is_part_of_what_a_run_needs(
+    known: Registry, args: dict[str, Any], key: str
+) -> None:
+    """The same job without arguments can be enqueued; as a schedule it never fired."""
+
+    @job("partner.sync", concurrency=("{p}", 1))
+    def sync(p: str = "acme", other: int = 1) -> None: ...
+
+    template = define(known, job="partner.sync", args=args, every="1h").template
+    assert template.args == {"p": "acme"} | args
+    rendered = msgspec.structs.replace(template, args=render(template.args, schedule="a", nominal_ms=1, run="a@1"))
+    assert limits_of(rendered).concurrency == f"partner.sync:{key}"
 
 
 def test_every_field_reaches_the_definition(known: Registry) -> None:

@@ -6,7 +6,7 @@ local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 
 -- Raise, before the first write, if a key that a change writes holds another type.
 local function check_plan()
-  for _, name in ipairs({ 'def', 'mark', 'paused', 'state', 'wait', 'gone', 'live', 'sets' }) do
+  for _, name in ipairs({ 'def', 'mark', 'paused', 'state', 'wait', 'gone', 'live', 'sets', 'invalid' }) do
     redis.call('HLEN', SCHEDULE .. name)
   end
   redis.call('ZCARD', SCHEDULE .. 'next')
@@ -103,7 +103,7 @@ local function bury(id, now)
   local memory = whole(now) .. ' ' .. (revision or '0') .. ' ' .. whole(mark_of(id)) .. ' ' .. (timing or '0') .. ' '
     .. whole(#paused) .. '\n' .. paused .. state
   redis.call('HSET', SCHEDULE .. 'gone', id, memory)
-  for _, name in ipairs({ 'def', 'mark', 'paused', 'state', 'wait' }) do
+  for _, name in ipairs({ 'def', 'mark', 'paused', 'state', 'wait', 'invalid' }) do
     redis.call('HDEL', SCHEDULE .. name, id)
   end
   redis.call('ZREM', SCHEDULE .. 'next', id)

@@ -95,6 +95,7 @@ local function define(i, set, now)
     new_revision = add(i, set, now)
   else
     code, new_revision = 'CHANGED', whole(tonumber(revision) + 1)
+    redis.call('HDEL', SCHEDULE .. 'invalid', id)
     begin_without(i, old_json)
     if timing ~= old_timing then
       retime(i, revision, now)

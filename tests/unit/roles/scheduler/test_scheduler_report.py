@@ -68,10 +68,11 @@ def test_missed_times_are_said() -> None:
 
 def test_what_is_overdue_and_what_is_paused_can_be_alarmed_on() -> None:
     """As the leader last saw it."""
-    SchedulerReport()("plan", defined=12, planned=11, overdue=3, paused=2, refused=1)
+    SchedulerReport()("plan", defined=12, planned=11, overdue=3, paused=2, invalid=4, refused=1)
 
     assert metrics.SCHEDULES_OVERDUE._value.get() == 3
     assert metrics.SCHEDULES_PAUSED._value.get() == 2
+    assert metrics.SCHEDULES_INVALID._value.get() == 4
     assert metrics.SCHEDULES_REFUSED._value.get() == 1
     assert metrics.SCHEDULES._value.get() == 12
 

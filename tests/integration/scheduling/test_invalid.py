@@ -1,0 +1,52 @@
+"""A stored schedule that the leader cannot use is seen as invalid wherever schedules are shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from supervisor.cli.schedule_rows import record_row
+from supervisor.cli.schedule_times import coming_rows
+from supervisor.core.model import ScheduleDef, Template
+from supervisor.roles.web.api_reads import _schedule
+from supervisor.store.schedule_definitions import Change
+from supervisor.store.schedules import Schedules
+from tests.integration.scheduling.desk import EVERY_10S, definition_of
+
+
+def test_a_schedule_that_cannot_fire_says_so_until_it_is_mended_or_gone(desk: Any) -> None:
+    """It was shown as active, and as its next time the one at which the leader looks at it again."""
+    here = desk(tick=EVERY_10S)
+    good = definition_of("sync", EVERY_10S)
+    limited = Template(job="demo", kind=good.template.kind, concurrency="{p}", concurrency_max=1)
+    bad = ScheduleDef(id="sync", template=limited, every_ms=10_000)
+
+    def store(definition: ScheduleDef) -> None:
+        here.run(here.definitions.upsert([Change(definition=definition)], wall_ms=here.now_ms))
+        here.cluster.advance(5)
+
+    def shown() -> tuple[str, Any, bool]:
+        found = here.show("sync")
+        (browsed,) = [each for each in here.run(here.views.browse()).items if each.id == "sync"]
+        row, api = record_row(browsed, here.now_ms), _schedule(found.record)
+        assert browsed.invalid == found.record.invalid == (api["invalid"] or "")
+        return row["status"], row["next_ms"] or api["next_ms"], bool(coming_rows(found, count=1))
+
+    def counted() -> int:
+        schedules = Schedules(here.cluster._world.server.keys)
+        return int(here.run(schedules.due(after_ms=0, until_ms=0, late_ms=0, limit=0)).invalid)
+
+    store(bad)
+    status, *times = shown()
+    assert status.startswith("invalid: job demo: the key '{p}' of a limit names 'p', which this run does not have")
+    assert times == [None, False]
+    assert counted() == 1
+    store(good)
+    assert (shown()[0], counted()) == ("active", 0)
+    store(bad)
+    here.cluster.kill("r1")
+    here.cluster.restart("r1")
+    here.cluster.advance(70)
+    assert (shown()[0][:7], counted()) == ("invalid", 1)
+    here.run(here.definitions.delete([("sync", None)]))
+    assert counted() == 0
+    assert here.seconds("tick"), "the others go on"
