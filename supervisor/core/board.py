@@ -294,9 +294,12 @@ class Board:
         return NO_ENDPOINT
 
     def publish_endpoint(self, address: str) -> None:
-        """Say that Redis is at ``address``. Only the agent's elector; nothing changes if it is there already."""
+        """Say that Redis is at ``address``, or, where it is empty, that nobody knows for now.
+
+        Only the agent's search, one thread at a time; nothing changes if it is there already.
+        """
         raw = address.encode()
-        assert 0 < len(raw) <= ENDPOINT_BYTES_MAX
+        assert len(raw) <= ENDPOINT_BYTES_MAX
         if self.endpoint().address == address:
             return
         header = self.header

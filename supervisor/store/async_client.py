@@ -37,7 +37,7 @@ from supervisor.store.link import (
     translate,
     wait_ms,
 )
-from supervisor.store.resolver import LOOK_S, MOVED_ON, Route, Signpost
+from supervisor.store.route import LOOK_S, MOVED_ON, Route, Signpost
 from supervisor.store.routes import route_of
 from supervisor.store.scripts import Call, script
 from supervisor.store.topology import is_master

@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.utils import SENTINEL
 
 from supervisor.clock import SystemClock
-from supervisor.store.resolver import LOOK_S, MOVED_ON, Route
+from supervisor.store.route import LOOK_S, MOVED_ON, Route
 
 _CLOCK = SystemClock()
 

@@ -34,7 +34,7 @@ from supervisor.store.codec import check_run_id
 from supervisor.store.enqueueing import Args, Each, EnqueueOptions, JobRef, ManyOptions
 from supervisor.store.keys import Keys
 from supervisor.store.queues import Enqueued, Queues
-from supervisor.store.resolver import Signpost
+from supervisor.store.route import Signpost
 from supervisor.store.scripts import Argument, Call
 from supervisor.store.sessions import Sessions
 from supervisor.store.stencil import Stencil, Stencils

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from redis.connection import Connection
 from redis.exceptions import (
@@ -35,6 +35,7 @@ from supervisor.clock import Clock, SystemClock
 from supervisor.core.board import Endpoint
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.settings.redis_url import RedisUrl, Topology, join_address
+from supervisor.store.sentinel_watch import SentinelWatch
 from supervisor.store.topology import (
     Claim,
     Failure,
@@ -58,11 +59,13 @@ CHECK_S = 0.1
 """How often sentinels are asked although all is well, and how long that may delay a call. A master that was cut off
 together with its client answers it for ever, and what it accepts is lost when the partition heals."""
 
-NO_ANSWER = "no answer in time"
-LOOK_S = 0.05
-"""How often a client that follows looks for another endpoint while it waits for a reply."""
+HOLD_NS = 3_000_000_000
+"""How long a fail-over under way may keep everybody from the old master; a promotion takes a tenth of a second."""
 
-MOVED_ON = "the agent has found another master meanwhile"
+HEAR_S = 0.02
+"""Between two looks at a fail-over that was told of."""
+
+NO_ANSWER = "no answer in time"
 PAUSE_S = 0.1
 """Between two looks of the agent within one search."""
 
@@ -71,70 +74,6 @@ LEARNED_MAX = 16
 
 
 _Ask = Callable[[Any, str], Claim | Failure]
-
-
-class Signpost(Protocol):
-    """Where the agent says where Redis is: the board."""
-
-    @property
-    def endpoint_generation(self) -> int:
-        """One word; another one means another endpoint."""
-        ...
-
-    def endpoint(self) -> Endpoint:
-        """Return where Redis is."""
-        ...
-
-    def publish_endpoint(self, address: str) -> None:
-        """Say where Redis is."""
-        ...
-
-
-class Route(Protocol):
-    """How a client learns where to connect."""
-
-    is_search: bool  # whether ``find`` waits for others
-
-    def generation(self) -> int:
-        """Return the generation of the endpoint; 0: not known."""
-        ...
-
-    def find(self, bound_s: float) -> Endpoint:
-        """Return where to connect.
-
-        Raises:
-            StoreUnavailableError: nobody knows, for now.
-            StoreRefusedError: a person must act.
-        """
-        ...
-
-    def lost(self) -> None:
-        """Take note that the endpoint did not serve."""
-        ...
-
-
-class Followed:
-    """The endpoint that the agent of this tree publishes."""
-
-    is_search = False
-
-    def __init__(self, signpost: Signpost) -> None:
-        self._signpost = signpost
-
-    def generation(self) -> int:
-        """Return the word on the board."""
-        return self._signpost.endpoint_generation
-
-    def find(self, bound_s: float) -> Endpoint:
-        """Return what the board says; see ``Route``."""
-        del bound_s
-        endpoint = self._signpost.endpoint()
-        if not endpoint.address:
-            raise StoreUnavailableError("the agent of this replica has not found Redis yet; its log says why")
-        return endpoint
-
-    def lost(self) -> None:
-        """Do nothing: the agent notices by itself, and two searches could disagree."""
 
 
 class Resolver:
@@ -169,6 +108,10 @@ class Resolver:
         self._endpoint = Endpoint("", 0)
         self._is_lost = True
         self._check_at_ns = 0
+        self._held_until_ns = 0
+        self._lock = threading.RLock()  # what sentinels say by themselves is heard on threads of its own
+        self._hearing = threading.Lock()
+        self._watch: SentinelWatch | None = None
 
     def generation(self) -> int:
         """Return the number of the finding; 0 when ``find`` has something to ask first."""
@@ -180,6 +123,45 @@ class Resolver:
 
     def find(self, bound_s: float) -> Endpoint:
         """Search, within ``bound_s`` seconds; see ``Route``."""
+        if self._clock.elapsed_ns() < self._held_until_ns:
+            raise StoreUnavailableError(f"no master at {self._url.where} for now: its sentinels replace it")
+        if self._watch is None and self._publish is not None and self._url.topology is Topology.SENTINEL:
+            self._watch = SentinelWatch(self._known, self._url.master, self._connection, self.heard)
+        with self._lock:
+            return self._find(bound_s)
+
+    def heard(self) -> None:
+        """Follow a fail-over that a sentinel tells of, until it is done; for the threads of the watch.
+
+        From the choice of the new master to its promotion nothing is sent to the old one: it would be lost.
+        """
+        if not self._hearing.acquire(blocking=False):
+            return
+        until_ns = self._clock.elapsed_ns() + HOLD_NS
+        try:
+            while not self._is_settled() and self._clock.elapsed_ns() < until_ns:
+                threading.Event().wait(HEAR_S)
+        finally:
+            self._hearing.release()
+
+    def _is_settled(self) -> bool:
+        """Go where the sentinels point, or hold everybody back while that is no master yet."""
+        with self._lock:
+            claims, _ = self._ask_all(CHECK_S)
+            coming = [claim for claim in claims if claim.is_coming]
+            for address in rank(coming or claims)[:1]:
+                if self._verify(address, self._clock.elapsed_ns() + int(CHECK_S * 1e9), CHECK_S, []):
+                    self._settle(address)
+                    return True
+            if coming and not self._held_until_ns:
+                self._held_until_ns = self._clock.elapsed_ns() + HOLD_NS
+                self._endpoint = Endpoint("", self._endpoint.generation + 1)
+                self._is_lost = True
+                if self._publish is not None:
+                    self._publish("")
+            return not coming
+
+    def _find(self, bound_s: float) -> Endpoint:
         if not self._is_lost:
             if self._is_check_due():
                 self._check(min(CHECK_S, bound_s / 4))
@@ -233,6 +215,7 @@ class Resolver:
         if self._publish is not None:
             self._publish(address)
         self._is_lost = False
+        self._held_until_ns = 0
         self._check_at_ns = self._clock.elapsed_ns() + int(CHECK_PERIOD_S * 1e9)
         return self._endpoint
 

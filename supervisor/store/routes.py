@@ -15,7 +15,8 @@ from supervisor.store.dialing import Dialler
 from supervisor.store.keys import Keys
 from supervisor.store.link import options, topology
 from supervisor.store.passwords import Passwords
-from supervisor.store.resolver import Followed, Resolver, Route, Signpost
+from supervisor.store.resolver import Resolver
+from supervisor.store.route import Followed, Route, Signpost
 
 
 def route_of(

@@ -27,6 +27,7 @@ class Claim:
 
     address: str
     epoch: int = 0
+    is_coming: bool = False  # it is being made master at this moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def promoted_claim(facts: object, replicas: object) -> Claim | None:
         named = _named(replica)
         if b"promoted" in named.get(b"flags", b"") and b"ip" in named and b"port" in named:
             host, port = named[b"ip"].decode("utf-8", "replace"), named[b"port"]
-            return Claim(checked(join_address(host, int(port))), _epoch(facts) + 1)
+            return Claim(checked(join_address(host, int(port))), _epoch(facts) + 1, is_coming=True)
     return None
 
 

@@ -206,11 +206,14 @@ class Agent:
         os.kill(self._seat.parent_pid, signal.SIGURG)
 
     def _found_redis(self, address: str) -> None:
-        """Tell the tree where Redis is: from the elector's thread, which alone searches."""
+        """Tell the tree where Redis is, from the search of the elector; empty while sentinels replace the master."""
         board = self._seat.board
         if address == board.endpoint().address:
             return
         board.publish_endpoint(address)
+        if not address:
+            self._report("redis_failing_over")
+            return
         self._report("redis_found", address=address)
         self._tree.term_changed()  # the scheduler may be waiting before it tries again
 

@@ -15,8 +15,9 @@ from supervisor.store.keys import Keys
 from supervisor.store.leases import LeaseCode
 from supervisor.store.preflight import acl_rules, check
 from supervisor.store.resolver import CHECK_PERIOD_S
+from supervisor.store.sentinel_watch import CHANNELS
 from tests.integration.store.clients import Clients, works
-from tests.integration.topology.sides import NONCE, Replica
+from tests.integration.topology.sides import DURATION_MS, NONCE, Replica, attempt
 from tests.proxy import Proxy
 from tests.scripted import ScriptedServer
 from tests.topologies import LOOPBACK, MASTER, Node, Sentinels
@@ -29,6 +30,8 @@ SENTINEL_RULES = (
     "+sentinel|get-master-addr-by-name",
     "+sentinel|master",
     "+sentinel|replicas",
+    "+subscribe",
+    *(f"&{channel}" for channel in CHANNELS),
 )
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("sentinel")]
@@ -84,6 +87,29 @@ def test_a_killed_master_is_replaced_and_epochs_grow(sentinels: Sentinels, both:
     assert replica.child.where == replica.elector.where
     assert replica.child.run(replica.queues.show("before0")).state == "queued"
     assert replica.campaign(nonce="cd" * 16).epoch > term.epoch
+
+
+def test_nothing_that_was_accepted_is_lost_in_a_planned_failover(sentinels: Sentinels, both: Replica) -> None:
+    """SENTINEL FAILOVER on healthy servers: the old master would go on serving for seconds, and all of it be lost."""
+    replica = both
+    term = replica.campaign()
+    renewal = replica.leases.renew(epoch=term.epoch, nonce=NONCE, duration_ms=DURATION_MS)
+    replica.enqueue("before")
+    old, accepted = sentinels.master(), list[str]()
+    wait_until(lambda: in_step(sentinels), what="the replicas to have it")
+    sentinels.sentinels[0].ask("SENTINEL", "FAILOVER", MASTER)
+
+    def writes_elsewhere() -> bool:
+        run_id = f"w{len(accepted)}"
+        attempt(replica.elector, renewal)
+        if attempt(replica.child, replica.enqueue_call(run_id)):
+            accepted.append(run_id)
+        return replica.child.where not in {"", old.address} and sentinels.master() is not old
+
+    wait_until(writes_elsewhere, what="the writer to follow", bound_s=FAILOVER_S_MAX)
+    found = [run_id for run_id in accepted if replica.patiently(replica.queues.show(run_id)).state == "queued"]
+    assert found == accepted
+    assert old.ask("ROLE")[0] in {b"master", b"slave"}
 
 
 def in_step(sentinels: Sentinels) -> bool:
