@@ -56,7 +56,6 @@ class Facts:
     is_board_sound: bool
     phase: Phase
     parent_beat_ns: int
-    is_leading: bool
     epoch: int
     trusted_until_ns: int
     elector_due_ns: int
@@ -132,7 +131,6 @@ def facts(
         is_board_sound=is_sound,
         phase=Phase(header.phase) if header.phase in _PHASES else Phase.STARTING,
         parent_beat_ns=header.parent_beat_ns,
-        is_leading=bool(header.is_leading),
         epoch=term.epoch,
         trusted_until_ns=term.trusted_until_ns,
         elector_due_ns=header.elector_due_ns,
@@ -296,12 +294,12 @@ def _skewed(of: Facts) -> str:
 
 
 def _overdue(of: Facts) -> str:
-    """Name a leader whose term ran out long ago and who still believes in it."""
-    if not of.is_leading:
+    """Name a holder whose trust ended long ago: it can neither renew nor learn that another replica leads."""
+    if of.epoch == 0 or of.trusted_until_ns == 0:  # follows; or must not fire yet, which readyz tells
         return ""
     overdue_s = (of.now_ns - of.trusted_until_ns) / 1e9
     limit_s = of.lease_duration_s + OVERDUE_GRACE_S
-    return f"leading, but the last renewal is overdue by {overdue_s:.1f} s" if overdue_s > limit_s else ""
+    return f"it holds the lease, but the last renewal is overdue by {overdue_s:.1f} s" if overdue_s > limit_s else ""
 
 
 def _age(of: Facts, at_ns: int, limit_s: float, what: str) -> str:

@@ -24,7 +24,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
 
 Mode = Literal["cold", "expired", "free", "presence", "register"]
-_NONCE = re.compile(r"(?!0{32})[0-9a-f]{32}", re.ASCII)
+_NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 DURATION_MS_MAX = 3_600_000  # far above every lease that can be configured: nobody waits for a longer one
 EPOCH_END = 10**14  # no clock in milliseconds comes near it: what is there or above was not granted
 
@@ -66,10 +66,7 @@ class CandidateInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def skew_ms(self) -> int | None:
-        """How far its clock is ahead of Redis', less the way of its question; None: not known.
-
-        It says nothing of a holder, whose renewals mark the entry as seen without writing it anew.
-        """
+        """How far its clock is ahead of Redis', less the way of its question; None: not known."""
         return self.wall_ms - self.seen_ms if self.wall_ms and self.seen_ms else None
 
 
@@ -180,7 +177,7 @@ class Leases:
             "host": info.host,
             "pid": info.pid,
             "version": info.version,
-            "info": msgspec.json.encode(msgspec.structs.replace(info, replica=replica, seen_ms=0)),
+            "info": _entry(msgspec.structs.replace(info, replica=replica)),
             "genesis_seen": genesis,
             "hold": hold,
             "alive": self._alive,
@@ -189,11 +186,19 @@ class Leases:
         return script("lease_campaign").call(keys=keys, args=args, parse=_view)
 
     def renew(
-        self, *, epoch: int, nonce: str, duration_ms: int, hold: str = "", is_present: bool = False
+        self,
+        *,
+        epoch: int,
+        nonce: str,
+        duration_ms: int,
+        info: CandidateInfo | None = None,
+        hold: str = "",
+        is_present: bool = False,
     ) -> Call[LeaseView]:
         """Extend the caller's own term; never anybody else's.
 
         Args:
+            info: what others may know about the caller now; None: as it was.
             epoch: of the caller's term.
             nonce: of the caller's term.
             duration_ms: how long it lasts from now.
@@ -203,6 +208,7 @@ class Leases:
         keys = {**self._record, "candidates": self._keys.candidates}
         alive = self._alive if is_present else ""
         args = {"epoch": epoch, "nonce": nonce, "duration_ms": duration_ms, "hold": hold, "alive": alive}
+        args |= {"replica": info.replica if info else "", "info": _entry(info) if info else ""}
         return script("lease_renew").call(keys=keys, args=args, parse=_view)
 
     def promote(self, *, epoch: int, nonce: str, new_nonce: str, duration_ms: int) -> Call[LeaseView]:
@@ -245,6 +251,10 @@ class Leases:
         return script("hash_read").call(keys={"hash": self._keys.candidates}, args={}, parse=_candidates)
 
 
+def _entry(info: CandidateInfo) -> bytes:
+    return msgspec.json.encode(msgspec.structs.replace(info, seen_ms=0))
+
+
 def _view(reply: Any) -> LeaseView:
     code, epoch, nonce, holder, seq, remaining, duration, now, genesis, event, *rest = reply
     code = LeaseCode(text(code))
@@ -261,7 +271,7 @@ def _view(reply: Any) -> LeaseView:
     unreadable = [
         name for name, value in numbers.items() if value is None and (name, text(written[name])) != ("pid", "")
     ]
-    is_nonce = _NONCE.fullmatch(text(nonce)) is not None
+    is_nonce = _NONCE.fullmatch(text(nonce)) is not None and nonce.strip(b"0") != b""
     if not is_nonce and holder:
         unreadable.append("nonce")
     if holder and number(remaining) == -number(now):

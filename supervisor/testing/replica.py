@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from msgspec import structs
+
 from supervisor.core.board import Board, Phase, SlotState, Term, board_words
 from supervisor.core.model import ScheduleDef
 from supervisor.roles.agent.elector import Elector
@@ -126,7 +128,7 @@ class Replica:
         """Start an agent's elector on the board as it is."""
         tree = _SimulatedTree(self.board, self.clock, lambda: self.scheduler.wake())  # noqa: PLW0108 - may be replaced
         tree.progress_limit_ns = max(tree.progress_limit_ns, 2 * self._classes[1].slice_ns)
-        standing = Standing(
+        self._standing = standing = Standing(
             leases=Leases(self._keys),
             board=self.board,
             clock=self.clock,
@@ -145,6 +147,10 @@ class Replica:
             new_nonce=lambda: f"{self._rng.getrandbits(128):032x}",
         )
         self.elector.start(self._classes[0](standing).run())
+
+    def bring(self) -> None:
+        """Follow a reload: say from now on that it brings ``definitions``."""
+        self._standing.me = structs.replace(self._standing.me, schedules_digest=schedules_digest(self.definitions))
 
     def start_scheduler(self) -> None:
         """Start a scheduler process on the board as it is."""

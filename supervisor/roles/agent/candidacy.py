@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from msgspec import structs
-
 from supervisor.core.board import Term
 from supervisor.core.lease import Event, Observation, State, is_named
 from supervisor.core.presence import CONFIRM_NS, PresenceWatch, Sighting
@@ -254,7 +252,7 @@ class Candidacy:
             mode=mode,
             observed_epoch=observation.epoch if observation else 0,
             observed_seq=observation.seq if observation else 0,
-            info=structs.replace(at.me, wall_ms=at.clock.wall_ms()),
+            info=at.described(),
             genesis=at.known_genesis,
             hold=at.hold,
         )

@@ -54,7 +54,7 @@ class ElectorThread:
         self._woken.set()
 
     def bring(self, schedules_digest: str) -> None:
-        """Say from the next campaign on that this replica brings another set of schedules."""
+        """Say from the next campaign or renewal on that this replica brings another set of schedules."""
         standing = self._standing
         standing.me = structs.replace(standing.me, schedules_digest=schedules_digest)
 

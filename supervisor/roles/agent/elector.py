@@ -218,6 +218,7 @@ class Elector:
             epoch=term.epoch,
             nonce=term.nonce,
             duration_ms=at.timing.duration_ms,
+            info=at.described(),
             hold=at.hold,
             is_present=is_present,
         )

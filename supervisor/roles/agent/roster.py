@@ -22,6 +22,8 @@ from supervisor.store.leases import CandidateInfo
 
 PERIOD_NS = 60_000 * MS  # of the leader, whose count is what alarms look at
 STANDBY_PERIOD_NS = 300_000 * MS  # of the others: less than half a question a second is what a standby may cost
+FORGET_MS = 86_400_000
+WITHDRAWN_MAX = 100  # in one question
 FRESH_LEASES = 3  # candidates that campaigned within so many lease durations are alive
 
 
@@ -58,14 +60,28 @@ class Roster:
         except UNANSWERED:
             return None  # only the order of campaigns depends on it
         self._number = number
-        newest_ms = max((candidate.seen_ms for candidate in listed), default=0)
+        # What is far ahead of Redis' clock was written by a stranger, or before that clock was set back.
+        dated = [each for each in listed if each.seen_ms <= at.answered_ms + FORGET_MS]
+        newest_ms = max((each.seen_ms for each in dated), default=0)
+        if at.state is State.LEADER:
+            known = {each.replica for each in dated if each.seen_ms >= newest_ms - FORGET_MS}
+            yield from self._forget([each.replica for each in listed if each.replica not in known])
         oldest_ms = newest_ms - FRESH_LEASES * at.timing.duration_ms
-        fresh = [candidate for candidate in listed if candidate.seen_ms >= oldest_ms]
+        fresh = [candidate for candidate in dated if candidate.seen_ms >= oldest_ms]
         eligible = [candidate for candidate in fresh if candidate.participates]
         self._others = [candidate for candidate in eligible if candidate.replica != at.me.replica]
         at.report("candidates", count=len(eligible))
         self._look_for_twins(fresh)
         return listed
+
+    def _forget(self, gone: Sequence[str]) -> Steps[None]:
+        """Take off the list who was not seen for a day: killed, each start of a tree having a name of its own."""
+        if not gone:
+            return
+        try:
+            yield Ask(self._at.leases.withdraw(*gone[:WITHDRAWN_MAX]), self._at.timing.timeout_ns)
+        except UNANSWERED:
+            return  # at the next reading
 
     def wait_ns(self, *, holder: str, prefer: str) -> int:
         """Return how long to let better candidates go first after ``holder`` released the lease.

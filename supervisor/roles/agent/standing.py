@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from msgspec import structs
+
 from supervisor.clock import Clock
 from supervisor.core.board import Board, Term
 from supervisor.core.clock_skew import Skew
@@ -143,6 +145,10 @@ class Standing:
     def now(self) -> int:
         """Return CLOCK_BOOTTIME in nanoseconds."""
         return self.clock.elapsed_ns()
+
+    def described(self) -> CandidateInfo:
+        """Return what others may know about this replica now."""
+        return structs.replace(self.me, wall_ms=self.clock.wall_ms())
 
     def move(self, event: Event) -> None:
         """Let ``event`` happen to the state."""

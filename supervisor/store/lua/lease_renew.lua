@@ -3,12 +3,14 @@
 -- KEYS  lease          hash: the current term
 --       genesis        string: identity of this data set
 --       events         stream: reclaimed goes in
---       candidates     hash: the holder's own entry is marked as seen
+--       candidates     hash: the holder's own entry is written anew
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
 --       duration_ms    how long the term lasts from now
 --       hold           the caller must not fire until a person clears this reason; empty: nothing new to hold for
 --       alive          prefix of the channels by which the caller shows that it lives; empty: it does not now
+--       replica        identity of the caller; empty: as the record says
+--       info           JSON of the caller as a candidate, as it is now: a reload may have changed it. Empty: as it was
 --
 -- Includes  clock
 --           room
@@ -28,6 +30,7 @@ if not_whole(1, 1) or not_whole(3, 3) or ARGV[2] == '' then
 end
 local now = now_ms()
 local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'until')
+local replica = ARGV[6] ~= '' and ARGV[6] or r[3] or ''
 if not r[1] then
   return world('MISSING', now)
 end
@@ -37,18 +40,22 @@ end
 
 local lapsed = (count(r[4]) or 0) < now
 local presence = presence_of(ARGV[5], r[1])
-redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(ARGV[3])), 'duration', ARGV[3], 'renewed', whole(now),
-  'presence', presence > 0 and '1' or '0')
+redis.call('HSET', KEYS[1], 'holder', replica, 'until', whole(now + tonumber(ARGV[3])), 'duration', ARGV[3],
+  'renewed', whole(now), 'presence', presence > 0 and '1' or '0')
 raise(KEYS[1], 'seq', now)
 if ARGV[4] ~= '' then
   redis.call('HSET', KEYS[1], 'hold', ARGV[4])
 end
-local info = redis.call('HGET', KEYS[4], r[3])
+local known = redis.call('HGET', KEYS[4], replica)
+local info = ARGV[7] ~= '' and ARGV[7] or known and string.gsub(known, '^%d+ ', '', 1)
 if info then
-  redis.call('HSET', KEYS[4], r[3], whole(now) .. ' ' .. string.gsub(info, '^%d+ ', '', 1))
+  redis.call('HSET', KEYS[4], replica, whole(now) .. ' ' .. info)
+end
+if info and not known then
+  raise(KEYS[1], 'roster', 0)
 end
 if lapsed then
-  event('reclaimed', r[1], r[3], 'renewed')
+  event('reclaimed', r[1], replica, 'renewed')
   return world('RECLAIMED', now, presence)
 end
 return world('RENEWED', now, presence)

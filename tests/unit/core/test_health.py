@@ -28,7 +28,6 @@ HEALTHY = Facts(
     is_board_sound=True,
     phase=Phase.READY,
     parent_beat_ns=NOW - S // 2,
-    is_leading=True,
     epoch=7,
     trusted_until_ns=NOW + 4 * S,
     elector_due_ns=NOW + S,
@@ -71,7 +70,7 @@ def test_a_healthy_replica_passes_everything() -> None:
 
 def test_a_standby_is_as_healthy_as_a_leader() -> None:
     """It serves, and must be ready so that a rolling update goes on."""
-    assert failing(replace(HEALTHY, is_leading=False, trusted_until_ns=0)) == {}
+    assert failing(replace(HEALTHY, trusted_until_ns=0)) == {}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_a_standby_is_as_healthy_as_a_leader() -> None:
         (replace(HEALTHY, trusted_until_ns=NOW - 5 * S), {}),
         (replace(HEALTHY, trusted_until_ns=NOW - 6 * S), {"readyz": ["election"]}),
         (replace(HEALTHY, trusted_until_ns=NOW - 26 * S), {"readyz": ["election"], "healthz": ["leaderElection"]}),
-        (replace(HEALTHY, is_leading=False, epoch=0, trusted_until_ns=0), {}),
+        (replace(HEALTHY, epoch=0, trusted_until_ns=0), {}),
         (replace(HEALTHY, elector_due_ns=NOW - S), {}),
         (replace(HEALTHY, elector_due_ns=NOW - 2 * S), {"readyz": ["election"], "healthz": ["electionWatchdog"]}),
         (replace(HEALTHY, elector_due_ns=0), {}),
@@ -211,18 +210,13 @@ def read(of: Board) -> Facts:
 def test_facts_come_from_the_board() -> None:
     """Nothing is remembered: a web child that was just restarted knows as much."""
     made = board()
-    made.header.phase, made.header.parent_beat_ns, made.header.is_leading = Phase.READY, NOW, 1
+    made.header.phase, made.header.parent_beat_ns = Phase.READY, NOW
     made.publish_term(Term(7, "ab" * 16, NOW + S))
     made.rows[0].state, made.rows[0].redis_ok_ns = SlotState.RUNNING, NOW - S
 
     seen = read(made)
 
-    assert (seen.phase, seen.is_leading, seen.trusted_until_ns, seen.is_board_sound) == (
-        Phase.READY,
-        True,
-        NOW + S,
-        True,
-    )
+    assert (seen.phase, seen.epoch, seen.trusted_until_ns, seen.is_board_sound) == (Phase.READY, 7, NOW + S, True)
     assert seen.slots[0] == SlotFacts("agent", "agent", None, SlotState.RUNNING, NOW - S)
     assert seen.slots[1] == SlotFacts("worker-io-0", "worker", "io", SlotState.STOPPED, 0)
 

@@ -21,7 +21,7 @@ NO_PROCESS = with_slot("scheduler", state=SlotState.BACKOFF)
 TABLE: dict[str, tuple[Facts, int, int, int, str]] = {
     "nothing is wrong, leading": (HEALTHY, OK, OK, OK, ""),
     "nothing is wrong, standing by": (
-        replace(HEALTHY, is_leading=False, epoch=0, trusted_until_ns=0), OK, OK, OK, "",
+        replace(HEALTHY, epoch=0, trusted_until_ns=0), OK, OK, OK, "",
     ),
     "a reload is under way": (replace(HEALTHY, phase=Phase.RELOADING), OK, OK, OK, ""),
     "the tree is starting": (replace(HEALTHY, phase=Phase.STARTING), OK, READY, OK, "startup"),

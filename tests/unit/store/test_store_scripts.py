@@ -19,7 +19,7 @@ def test_every_header_is_understood() -> None:
     """KEYS and ARGV, the argument that takes any number of values, and what is included."""
     renew = script("lease_renew")
     assert renew.key_names == ("lease", "genesis", "events", "candidates")
-    assert renew.arg_names == ("epoch", "nonce", "duration_ms", "hold", "alive")
+    assert renew.arg_names == ("epoch", "nonce", "duration_ms", "hold", "alive", "replica", "info")
     turn = script("turn")
     assert (turn.arg_names[0], turn.arg_names[-1], turn.rest) == ("session", "ack_count", "items")
     assert "local function now_ms" in renew.source
@@ -59,9 +59,9 @@ def test_a_call_with_wrong_names_fails_before_it_is_sent() -> None:
     """Swapped or forgotten arguments are found by the first test that builds the call."""
     item = script("lease_renew")
     keys = {name: name for name in item.key_names}
-    args = {"epoch": 1, "nonce": "n", "duration_ms": 5, "hold": "", "alive": ""}
+    args = {"epoch": 1, "nonce": "n", "duration_ms": 5, "hold": "", "alive": "", "replica": "r", "info": ""}
     call = item.call(keys=keys, args=args, parse=str)
-    assert (call.keys, call.args) == (item.key_names, (1, "n", 5, "", ""))
+    assert (call.keys, call.args) == (item.key_names, (1, "n", 5, "", "", "r", ""))
     assert item.argument(call, "epoch") == 1
     assert item.argument(call, "mode") is None
     for wrong in ({**args, "extra": 1}, {"epoch": 1, "nonce": "n"}):
