@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from signal import SIGKILL, Signals
 
-from supervisor.core.inflight import Inflight, RunState, run_hash
+from supervisor.core.inflight import Inflight, RunState, execution_hash
 from supervisor.core.model import Release
 from supervisor.core.restart import Cause
 
@@ -51,8 +51,10 @@ _BY_CAUSE = {
 class HeldRun:
     """A run that Redis says the dead session holds."""
 
+    queue: str
     run_id: str
     attempt: int
+    fetched_ms: int
 
 
 def describe_death(cause: Cause, last_exit: int | None, *, is_out_of_memory: bool = False) -> str:
@@ -79,14 +81,14 @@ def assign(held: Sequence[HeldRun], table: Iterable[Inflight], *, death: Death, 
     """Return what to do with each held run, by run id.
 
     Args:
-        held: what Redis says the session holds.
+        held: what Redis says the session holds in one queue.
         table: the in-flight table the worker left, or nothing when it is not known.
         death: why the process is gone.
         now_ns: with an overrun, the runs whose deadline is before this are the ones that overran.
     """
     if death is Death.NODE_LOST:
         return {run.run_id: Release.INTERRUPTED for run in held}
-    entries = {(entry.run_hash, entry.attempt): entry for entry in table}
+    entries = {(entry.execution, entry.attempt): entry for entry in table}
     begun = [entry for entry in entries.values() if entry.state is RunState.STARTED]
     others = Release.SUSPECT
     if death is Death.CRASHED:
@@ -100,7 +102,10 @@ def assign(held: Sequence[HeldRun], table: Iterable[Inflight], *, death: Death, 
         culprits = begun if len(begun) == 1 else []
     return {
         run.run_id: _blame(
-            entries.get((run_hash(run.run_id), run.attempt)), culprits, others, is_crash=death is Death.CRASHED
+            entries.get((execution_hash((run.queue, run.run_id), run.fetched_ms), run.attempt)),
+            culprits,
+            others,
+            is_crash=death is Death.CRASHED,
         )
         for run in held
     }

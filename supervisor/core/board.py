@@ -127,7 +127,7 @@ class Row(_Block):
     oom_generation = _Word(39)  # the newest process of this slot that the kernel killed for memory
     # written by the agent
     reclaimed_generation = _Word(10)  # newest generation whose runs it has given back
-    unwanted_hash = _Word(25)  # of a run of this worker that must give way (run_hash)
+    unwanted_hash = _Word(25)  # of a run of this worker that must give way (execution_hash)
     unwanted_reason = _Word(27)  # UnwantedReason
     unwanted_number = _Word(26)  # written after both; a new number is a new request
     # written by the child

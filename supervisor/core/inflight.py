@@ -8,6 +8,8 @@ from enum import IntEnum
 from hashlib import blake2b
 
 INFLIGHT_WORDS = 3
+RunKey = tuple[str, str]
+"""Queue and id of a run: an id names one run of its queue, and says nothing of other queues."""
 
 
 class RunState(IntEnum):
@@ -23,7 +25,7 @@ class RunState(IntEnum):
 class Inflight:
     """One entry of a worker's in-flight table."""
 
-    run_hash: int
+    execution: int  # execution_hash
     attempt: int
     state: RunState
     deadline_ns: int
@@ -36,12 +38,12 @@ class InflightTable:
         self.words = words
         self.size = len(words) // INFLIGHT_WORDS
 
-    def put(self, index: int, *, run_id: str, attempt: int, state: RunState, deadline_ns: int = 0) -> None:
+    def put(self, index: int, *, execution: int, attempt: int, state: RunState, deadline_ns: int = 0) -> None:
         """Write entry ``index``; the state goes in last, so that a half-written entry reads as free."""
         assert 0 <= index < self.size
         at = index * INFLIGHT_WORDS
         self.words[at + 1] = 0
-        self.words[at] = run_hash(run_id)
+        self.words[at] = execution
         self.words[at + 2] = deadline_ns
         self.words[at + 1] = attempt << 8 | state
 
@@ -74,6 +76,6 @@ class InflightTable:
                 yield Inflight(self.words[at], word >> 8, RunState(word & 0xFF), self.words[at + 2])
 
 
-def run_hash(run_id: str) -> int:
-    """Return 64 bits that stand for a run id on the board; never 0."""
-    return int.from_bytes(blake2b(run_id.encode(), digest_size=8).digest(), "big") | 1
+def execution_hash(run: RunKey, fetched_ms: int) -> int:
+    """Return 64 bits that stand for one execution on the board, by its run and when it was fetched; never 0."""
+    return int.from_bytes(blake2b(f"{run[0]} {run[1]} {fetched_ms}".encode(), digest_size=8).digest(), "big") | 1

@@ -2,7 +2,7 @@
 
 Guarantees
     A run that was taken stays in Redis until its worker acknowledged it under its fence,
-    (session, attempt). Each call may be sent twice.
+    session, attempt and when it was fetched. Each call may be sent twice.
 
 Does not guarantee
     That a run's code executes once: a run whose worker vanished runs again.
@@ -87,6 +87,7 @@ class UnwantedRun:
     session: str
     is_killed: bool  # its time to stop is over: Redis has let go of it already
     is_cancelled: bool = False  # a person asked
+    fetched_ms: int = 0  # which execution of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class HeldPage:
     """Some of the runs that a session holds. ``cursor`` "0": the last page. One may come on two pages."""
 
     cursor: str
-    items: list[tuple[str, int]]  # run id, attempt
+    items: list[tuple[str, int, int]]  # run id, attempt, fetched_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +211,14 @@ class Queues(QueueReads):
         self,
         *,
         session: str,
-        items: Sequence[tuple[str, str, Release]],
+        items: Sequence[tuple[str, str, str]],
         dead_cap: int = DEAD_CAP,
         history: int = HISTORY,
         detail: str = "",
     ) -> Call[int]:
         """Give back runs that ``session`` holds, as (queue, run id, why); returns how many it still held.
+
+        Why is a ``Release``, or what ``only`` makes of one.
 
         ``detail`` says what ended their process, for people; its first ``DETAIL_BYTES_MAX`` bytes count.
 
@@ -276,6 +279,11 @@ class Queues(QueueReads):
         return script("queue_trim").call(keys=self._prefix, args=args, parse=int)
 
 
+def only(release: Release, run: FetchedRun) -> str:
+    """Return ``release`` for just this execution of a run, and none that the session may have begun since."""
+    return f"{release.value} {run.attempt}|{run.fetched_ms}"
+
+
 def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
     """Read a digit for each run, then the holders of the unique keys of those that have a 2, one a line."""
     digits, *holders = text(reply).split("\n")
@@ -290,8 +298,8 @@ def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
 
 def _unwanted(reply: Any) -> UnwantedPage:
     page = UnwantedPage(
-        UnwantedRun(text(queue), text(run_id), text(session), how == b"kill", why == b"cancelled")
-        for queue, run_id, how, session, why in chunks(reply[2:], 5)
+        UnwantedRun(text(queue), text(run_id), text(session), how == b"kill", why == b"cancelled", number(fetched))
+        for queue, run_id, how, session, why, fetched in chunks(reply[2:], 6)
     )
     page.position = (text(reply[0]), text(reply[1])) if reply[0] else None
     return page
@@ -303,10 +311,12 @@ def _queues(reply: Any) -> QueuePage:
 
 
 def _held(reply: Any) -> HeldPage:
-    return HeldPage(text(reply[0]), [(text(run_id), number(at)) for _, run_id, at in chunks(reply[1:], 3)])
+    return HeldPage(
+        text(reply[0]), [(text(run_id), number(at), number(ms)) for _, run_id, at, ms in chunks(reply[1:], 4)]
+    )
 
 
 def _orphans(reply: Any) -> OrphanPage:
     return OrphanPage(
-        text(reply[0]), [(text(who), text(run_id), number(at)) for who, run_id, at in chunks(reply[1:], 3)]
+        text(reply[0]), [(text(who), text(run_id), number(at)) for who, run_id, at, _ in chunks(reply[1:], 4)]
     )

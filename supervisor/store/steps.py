@@ -46,7 +46,7 @@ class StepCalls:
             keys: of the cluster.
             run_id: the run.
             queue: where it is.
-            fence: session and attempt, each with a bar behind it.
+            fence: session, attempt and when it was fetched, parted by bars.
             born: tells the run from an earlier one of the same id.
         """
         self._steps = {"steps": keys.steps(check_run_id(run_id))}

@@ -46,6 +46,7 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue: str
     attempt: int
     outcome: Outcome
+    fetched_ms: int = 0  # of the execution, as its FetchedRun has it; one that is not told is nobody's
     schedule: str | None = None
     result: bytes | None = None  # JSON; kept for result_ttl_ms
     result_ttl_ms: int = 0
@@ -74,7 +75,7 @@ class FetchedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     crashes: int
     interrupts: int
     suspect: bool  # to be run alone
-    fetched_ms: int = 0  # by Redis' time; a repeated reply has another
+    fetched_ms: int = 0  # by Redis' time; with session and attempt it tells this execution from any other
 
 
 class BrokenRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +84,7 @@ class BrokenRun(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     run_id: str
     attempt: int
+    fetched_ms: int
     reason: str
 
 
@@ -99,16 +101,16 @@ class TurnReply(msgspec.Struct, frozen=True, kw_only=True):
 
 def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
     """Return an acknowledgement as the script takes it: most have neither result nor error, nor anything to add."""
-    line, queue = _line(session, ack), check_name("queue", ack.queue)
+    line, where = _line(session, ack), f"{check_name('queue', ack.queue)} {ack.fetched_ms}"
     has_result = ack.result is not None and ack.result_ttl_ms > 0
     is_plain = not (
         has_result or ack.error or ack.schedule or ack.children or ack.retry_delay_ms or ack.kind or ack.left_behind
     )
     if is_plain:
-        return (line, queue)
+        return (line, where)
     kind = "-" if ack.kind is None else KIND_LETTER[ack.kind]
     ttl_ms = ack.result_ttl_ms if has_result else 0
-    more = f"{queue} {ack.schedule or '-'} {ttl_ms} {ack.retry_delay_ms} {kind} {len(ack.children)}"
+    more = f"{where} {ack.schedule or '-'} {ttl_ms} {ack.retry_delay_ms} {kind} {len(ack.children)}"
     payload = pack_result(ack.run_id, ack.result or b"") if has_result else pack_error(ack.error)
     if ack.left_behind is not None:
         return (line, f"{more} x", payload, ack.left_behind)
@@ -134,14 +136,22 @@ def parse_turn(reply: Any) -> TurnReply:
     runs, broken = [], []
     fields = reply[4]
     for i in range(0, len(fields), 3):
-        queue, attempts, crashes, interrupts, is_suspect = _taken(fields[i + 2])
+        queue, attempts, crashes, interrupts, is_suspect, fetched_ms = _taken(fields[i + 2])
         run_id = text(fields[i])
         try:
             envelope = unpack(fields[i + 1])
             if envelope.id != run_id:
                 raise msgspec.ValidationError(f"it says that its id is {envelope.id[:80]!r}")
         except msgspec.DecodeError as error:
-            broken.append(BrokenRun(queue=queue, run_id=run_id, attempt=attempts + 1, reason=str(error)))
+            broken.append(
+                BrokenRun(
+                    queue=queue,
+                    run_id=run_id,
+                    attempt=attempts + 1,
+                    fetched_ms=fetched_ms or now_ms,
+                    reason=str(error),
+                )
+            )
             continue
         run = FetchedRun(
             queue=queue,
@@ -150,7 +160,7 @@ def parse_turn(reply: Any) -> TurnReply:
             crashes=crashes,
             interrupts=interrupts,
             suspect=is_suspect,
-            fetched_ms=now_ms,
+            fetched_ms=fetched_ms or now_ms,
         )
         runs.append(run)
     due = optional_number(reply[2])
@@ -158,9 +168,10 @@ def parse_turn(reply: Any) -> TurnReply:
 
 
 @lru_cache(maxsize=1024)
-def _taken(what: bytes) -> tuple[str, int, int, int, bool]:
-    """Read queue, charges and whether a run is a suspect; most of a queue say the same."""
+def _taken(what: bytes) -> tuple[str, int, int, int, bool, int]:
+    """Read queue, charges, whether a run is a suspect, and when it was fetched, 0: just now; most say the same."""
     queue, *rest = text(what).split(" ")
+    fetched_ms = int(rest.pop()[1:]) if rest and rest[-1].startswith("@") else 0
     is_suspect = rest[-1:] == ["s"]
     charged = rest[0].encode() if len(rest) > is_suspect else None
-    return (queue, *charges(charged), is_suspect)
+    return (queue, *charges(charged), is_suspect, fetched_ms)

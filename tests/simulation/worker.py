@@ -38,6 +38,7 @@ class Worker:
                 run_id=run.envelope.id,
                 queue=run.queue,
                 attempt=run.attempt,
+                fetched_ms=run.fetched_ms,
                 outcome=Outcome.OK,
                 schedule=run.envelope.schedule,
             )

@@ -39,6 +39,7 @@ def _acknowledge(producer: Producer, queues: Queues, session: str, fetched: Fetc
         run_id=fetched.envelope.id,
         queue=fetched.queue,
         attempt=fetched.attempt,
+        fetched_ms=fetched.fetched_ms,
         outcome=Outcome.OK if is_task else Outcome.GIVEBACK,
         schedule=fetched.envelope.schedule,
         started_ms=now_ms,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from supervisor.core.blame import Death, describe_death
 from supervisor.core.board import Board, Phase, Row, SlotState, UnwantedReason
-from supervisor.core.inflight import Inflight, RunState, run_hash
+from supervisor.core.inflight import Inflight, RunState
 from supervisor.core.restart import Cause
 from supervisor.roles.seat import session_name
 
@@ -69,11 +69,10 @@ class LocalWorkers:
             if _has_process(row := self._board.rows[slot]) and row.busy
         }
 
-    def end_run(self, slot: int, run_id: str, reason: UnwantedReason = UnwantedReason.REPLACED) -> bool:
-        """Ask the process of ``slot`` to end a run; return whether it executes it, as far as the board shows."""
-        wanted = run_hash(run_id)
+    def end_run(self, slot: int, wanted: int, reason: UnwantedReason = UnwantedReason.REPLACED) -> bool:
+        """Ask the process of ``slot`` to end one execution, by its hash; return whether the board shows it there."""
         if not any(
-            entry.run_hash == wanted and entry.state is RunState.STARTED
+            entry.execution == wanted and entry.state is RunState.STARTED
             for entry in self._board.inflight[slot].entries()
         ):
             return False

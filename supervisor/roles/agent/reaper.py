@@ -166,7 +166,7 @@ class Reaper:
         cursor = "0"
         while True:
             page = self._run(self._queues.held(session=corpse.session, queue=queue, cursor=cursor))
-            held = [HeldRun(run_id, attempt) for run_id, attempt in page.items]
+            held = [HeldRun(queue, run_id, attempt, fetched_ms) for run_id, attempt, fetched_ms in page.items]
             blame = assign(held, corpse.table, death=corpse.death, now_ns=corpse.now_ns)
             self._release(corpse.session, [(queue, run_id, release) for run_id, release in blame.items()], corpse.how)
             reasons.update(release.value for release in blame.values())

@@ -3,7 +3,7 @@
 Guarantees
     A request is repeated while it stands, so that a worker that missed one gets the next. Several of one worker are
     passed on one after the other, so that none hides another.
-    Only a process that executes the very run is asked or killed, as far as the scoreboard shows.
+    Only a process in the very execution that is meant is asked or killed, as far as the scoreboard shows.
 
 Does not guarantee
     That a coroutine that refuses its cancellation ends before its hard timeout: the process is not killed,
@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from supervisor.core.board import Row, UnwantedReason, Verb
+from supervisor.core.inflight import execution_hash
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.seat import Seat
 from supervisor.roles.steps import Report
@@ -99,7 +100,8 @@ class Unwanted:
     def _pass_on(self, request: UnwantedRun, slot: int) -> bool:
         """Tell the worker in ``slot``; return whether it executes the run."""
         reason = UnwantedReason.CANCELLED if request.is_cancelled else UnwantedReason.REPLACED
-        if not self._workers.end_run(slot, request.run_id, reason):
+        wanted = execution_hash((request.queue, request.run_id), request.fetched_ms)
+        if not self._workers.end_run(slot, wanted, reason):
             return False
         is_killed = request.is_killed and slot in self._exclusive
         self._report(

@@ -20,7 +20,7 @@ from contextvars import copy_context
 from typing import Any
 
 from supervisor.core.board import UnwantedReason
-from supervisor.core.inflight import run_hash
+from supervisor.core.inflight import RunKey
 from supervisor.roles.worker.context import SoftTimeout
 from supervisor.roles.worker.copies import Original
 from supervisor.roles.worker.executor import Execution
@@ -57,7 +57,7 @@ class AsyncRuns:
         """
         self._at = workplace
         self._on_ended = on_ended
-        self._running: dict[str, _Running] = {}
+        self._running: dict[RunKey, _Running] = {}
         self._held: deque[Execution] = deque()  # fetched, and waiting to be started
         self._starts_max = -(-workplace.concurrency // 2)  # in one turn of the loop
         self._original = Original()
@@ -101,9 +101,8 @@ class AsyncRuns:
         return sorted({running.execution.spec.name for running in self._running.values()})
 
     def queue_of(self, run_id: str) -> str | None:
-        """Return the queue of a run that is executed; None if it is not."""
-        running = self._running.get(run_id)
-        return None if running is None else running.execution.fetched.queue
+        """Return the queue of a run that is executed, the first of them if there are two; None if it is not."""
+        return next((queue for queue, known_id in self._running if known_id == run_id), None)
 
     def accept(self, arrived: Sequence[FetchedRun]) -> None:
         """Start what was fetched, or say how it ends without being started."""
@@ -122,9 +121,9 @@ class AsyncRuns:
         self._start_held()
 
     def end_unwanted(self, unwanted: int, reason: UnwantedReason) -> None:
-        """Cancel the run with this hash, if it is here: nobody wants it any more."""
-        for run_id, running in self._running.items():
-            if run_hash(run_id) == unwanted and running.execution.unwanted is None:
+        """Cancel the execution with this hash, if it is here: nobody wants it any more."""
+        for running in self._running.values():
+            if running.execution.hash == unwanted and running.execution.unwanted is None:
                 self._cancel(running, reason)
                 return
 
@@ -167,9 +166,9 @@ class AsyncRuns:
 
     def _start(self, execution: Execution) -> None:
         self._at.executor.begin(execution)
-        run_id = execution.fetched.envelope.id
-        self._at.presence.started(run_id, execution.hard_ns, execution.started_ns)
-        running = self._running[run_id] = _Running(execution)
+        key = execution.key
+        self._at.presence.started(key, execution.hard_ns, execution.started_ns)
+        running = self._running[key] = _Running(execution)
         self._has_suspect = execution.fetched.suspect
         if running.soft_ns < self._soft_due_ns:
             self._arm_soft(running.soft_ns)
@@ -210,8 +209,8 @@ class AsyncRuns:
 
     def _note_end(self, running: _Running, value: Any, error: BaseException | None) -> None:
         execution, executor = running.execution, self._at.executor
-        run_id = execution.fetched.envelope.id
-        del self._running[run_id]
+        key = execution.key
+        del self._running[key]
         self._has_suspect = False  # if one ran, it ran alone
         ack = None
         if error is None:
@@ -221,7 +220,7 @@ class AsyncRuns:
                 after_s = execution.fetched.envelope.template.soft_after_s
                 error = SoftTimeout(f"still running after {after_s:g} s").with_traceback(error.__traceback__)
             ack = executor.end(execution, error)
-        self._at.presence.done(run_id)
+        self._at.presence.done(key)
         if ack is None:
             self.interrupted.append(execution.fetched)
         else:

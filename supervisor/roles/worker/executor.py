@@ -25,6 +25,7 @@ from supervisor.clock import Clock
 from supervisor.core.board import UnwantedReason
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.hooks import UnknownProfileError, VetoedError
+from supervisor.core.inflight import RunKey, execution_hash
 from supervisor.core.json_values import json_of
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.core.registry import JobSpec, Registry
@@ -45,6 +46,7 @@ _GAVE_WAY = {
     UnwantedReason.REPLACED: (Outcome.REPLACED, "asked to make room for a newer run"),
     UnwantedReason.CANCELLED: (Outcome.CANCELLED, "a person asked for its end"),
 }
+STILL_HERE_DELAY_MS = 5_000
 _SPANS_MAX = 1000
 _OF_DATA = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
 
@@ -73,9 +75,14 @@ class Execution:
     """Why it was asked to end, if it was."""
 
     @property
-    def run_id(self) -> str:
-        """Which run this is an attempt of."""
-        return self.fetched.envelope.id
+    def key(self) -> RunKey:
+        """Queue and id of the run that this is an attempt of."""
+        return self.fetched.queue, self.fetched.envelope.id
+
+    @property
+    def hash(self) -> int:
+        """What stands for this execution on the board."""
+        return execution_hash(self.key, self.fetched.fetched_ms)
 
     def cancel(self, unwanted: UnwantedReason | None = None) -> None:
         """Note that it is being asked to end, where the job sees it too.
@@ -121,7 +128,13 @@ class Executor:
             return self._prepared(fetched)
         except _OF_DATA as error:  # whatever lies in Redis ends its own run, and no process
             reason = f"{type(error).__name__}: {error}"
-            broken = BrokenRun(queue=fetched.queue, run_id=fetched.envelope.id, attempt=fetched.attempt, reason=reason)
+            broken = BrokenRun(
+                queue=fetched.queue,
+                run_id=fetched.envelope.id,
+                attempt=fetched.attempt,
+                fetched_ms=fetched.fetched_ms,
+                reason=reason,
+            )
             return self._refusals.bury(broken)
 
     def _prepared(self, fetched: FetchedRun) -> Execution | Ack:
@@ -133,7 +146,7 @@ class Executor:
             spec = self._registry.get(template.job)
         except UnknownJobError as error:
             return self._refusals.unknown(fetched, error)
-        self._refusals.known(envelope.id)
+        self._refusals.known(fetched)
         if spec.kind is not self._kind:
             log.warning("run_of_other_kind", run=envelope.id, job=spec.name, kind=spec.kind.value)
             return self.give_back(fetched, kind=spec.kind)
@@ -183,7 +196,7 @@ class Executor:
             runner.keys,
             run_id=envelope.id,
             queue=fetched.queue,
-            fence=f"{self._worker}|{fetched.attempt}|",
+            fence=f"{self._worker}|{fetched.attempt}|{fetched.fetched_ms}",
             born=f"{envelope.enqueued_ms}",
         )
         return Steps(attempt=fetched.attempt, clock=self._clock, calls=calls, runner=runner)
@@ -263,6 +276,11 @@ class Executor:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
         return self._refusals.give_back(fetched, kind=kind)
 
+    def put_off(self, fetched: FetchedRun) -> Ack:
+        """Return the acknowledgement of a run of which an earlier execution is still here."""
+        log.warning("run_still_here", **identity(fetched))
+        return self._refusals.give_back(fetched, delay_ms=STILL_HERE_DELAY_MS)
+
     def bury(self, broken: BrokenRun) -> Ack:
         """Return the acknowledgement of a run that cannot be read."""
         return self._refusals.bury(broken)
@@ -287,6 +305,7 @@ class Executor:
             run_id=envelope.id,
             queue=fetched.queue,
             attempt=fetched.attempt,
+            fetched_ms=fetched.fetched_ms,
             outcome=outcome,
             schedule=envelope.schedule,
             result=result,

@@ -28,7 +28,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from supervisor.clock import Clock
 from supervisor.core.board import UnwantedReason
-from supervisor.core.inflight import run_hash
 from supervisor.roles.worker import calling
 from supervisor.roles.worker.context import Interrupted, SoftTimeout
 
@@ -57,8 +56,8 @@ class Run(Protocol):
     """What the handlers need of the run that is executed."""
 
     @property
-    def run_id(self) -> str:
-        """Which it is."""
+    def hash(self) -> int:
+        """What stands for it on the board."""
         ...
 
     @property
@@ -94,7 +93,7 @@ class Interrupts:
 
         Args:
             clock: of this machine.
-            unwanted: tells the hash of a run that must end, and why, once for each request.
+            unwanted: tells the hash of an execution that must end, and why, once for each request.
         """
         self._clock = clock
         self._unwanted = unwanted
@@ -182,7 +181,7 @@ class Interrupts:
     def _heed_early(self, run: Run) -> None:
         """Apply a request that its signal brought between the note that the run began and this call."""
         early, self._early = self._early, None
-        if early is not None and early[0] == run_hash(run.run_id):
+        if early is not None and early[0] == run.hash:
             run.cancel(early[1])
             self._demands.add(Demand.SOFT)
             self._come_again()
@@ -248,7 +247,7 @@ class Interrupts:
             self._early = unwanted or self._early  # or it was meant for a run that has ended since
             return
         if unwanted is not None:
-            if unwanted[0] != run_hash(self._run.run_id):
+            if unwanted[0] != self._run.hash:
                 return
             self._run.cancel(unwanted[1])
         self._demands.add(Demand.SOFT)

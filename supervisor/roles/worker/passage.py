@@ -55,6 +55,7 @@ class Passage:
         self._pipeline = pipeline
         self._hooks = hooks
         self._context = context
+        self._key = context.queue, context.run_id
         self._clock = clock
         self._reserved: list[Asked] = list(hooks.at[Point.RESERVE]) if may_have_left else []
 
@@ -82,7 +83,7 @@ class Passage:
         for point in ASKED:
             for asked in self._hooks.at[point]:
                 self._ask(asked, point)
-        self._pipeline.settled(self._context.run_id)
+        self._pipeline.settled(self._key)
         dispatcher = self._hooks.dispatcher
         return call() if dispatcher is None else self._dispatch(dispatcher)
 
@@ -140,7 +141,7 @@ class Passage:
         for point in ASKED:
             for asked in self._hooks.at[point]:
                 await self._ask_async(asked, point)
-        self._pipeline.settled(self._context.run_id)
+        self._pipeline.settled(self._key)
         dispatcher = self._hooks.dispatcher
         return await (call() if dispatcher is None else self._dispatch_async(dispatcher))
 
@@ -207,7 +208,7 @@ class Passage:
             return
         if point is Point.RESERVE and not veto.is_failure:
             self._reserved.pop()  # it is the last that was asked
-        final = self._pipeline.final(veto, self._context.run_id, self._hooks.defer_max_s)
+        final = self._pipeline.final(veto, self._key, self._hooks.defer_max_s)
         if not veto.is_failure:
             HOOK_ANSWERS.labels(asked.name, point.value, "reject" if final.delay_s is None else "defer").inc()
         raise VetoedError(final)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from supervisor.clock import Clock
 from supervisor.core.errors import TenureError
 from supervisor.core.hooks import Hook, HookRegistry, Point, UnknownProfileError, Veto, failure_delay_s, plain_reason
+from supervisor.core.inflight import RunKey
 from supervisor.core.model import Kind
 from supervisor.core.policies import DEFAULT_PROFILE
 from supervisor.settings.hook_sources import UnusableHookError, enabled_names, find_hook, known_hooks, points_of
@@ -101,7 +102,7 @@ class Pipeline:
         self._known: HookRegistry | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._webhooks: list[Webhook] = []
-        self._waiting: OrderedDict[str, tuple[int, int]] = OrderedDict()  # since when, and how often, a run was put off
+        self._waiting: OrderedDict[RunKey, tuple[int, int]] = OrderedDict()  # since when, how often put off
 
     def of(self, profile: str) -> Hooks | None:
         """Return the hooks of a profile, empty for the default; None when no worker has anything to ask.
@@ -198,21 +199,21 @@ class Pipeline:
 
     # Putting off ---------------------------------------------------------------------------------
 
-    def settled(self, run_id: str) -> None:
+    def settled(self, key: RunKey) -> None:
         """Note that nothing keeps a run from being executed any more."""
         if self._waiting:
-            self._waiting.pop(run_id, None)
+            self._waiting.pop(key, None)
 
-    def final(self, veto: Veto, run_id: str, defer_max_s: float) -> Veto:
+    def final(self, veto: Veto, key: RunKey, defer_max_s: float) -> Veto:
         """Return what becomes of a run that a hook will not have now: with a delay, or rejected without one."""
         if veto.delay_s is None and not veto.is_failure:
-            self.settled(run_id)
+            self.settled(key)
             return veto
         now_ns = self._clock.elapsed_ns()
-        since_ns, count = self._waiting.pop(run_id, (now_ns, 0))
+        since_ns, count = self._waiting.pop(key, (now_ns, 0))
         if now_ns - since_ns >= defer_max_s * 1e9:
             return veto._replace(delay_s=None, reason=f"{veto.reason}; put off for {defer_max_s:g} s already")
-        self._waiting[run_id] = (since_ns, count + 1)
+        self._waiting[key] = (since_ns, count + 1)
         if len(self._waiting) > WAITING_MAX:
             self._waiting.popitem(last=False)
         return veto._replace(delay_s=failure_delay_s(count + 1)) if veto.delay_s is None else veto

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from supervisor.clock import Clock
 from supervisor.core.board import ChildState, Phase, Row, UnwantedReason, Verb
-from supervisor.core.inflight import InflightTable, RunState
+from supervisor.core.inflight import InflightTable, RunKey, RunState, execution_hash
 from supervisor.roles.following import Following
 from supervisor.roles.seat import Seat
 
@@ -35,8 +35,9 @@ class Presence:
         self._generation = seat.generation
         self._parent_pid = seat.parent_pid
         self._free = list(reversed(range(self._table.size)))
-        self._held: dict[str, tuple[int, int]] = {}  # run id: index, attempt
-        self._deadlines: dict[str, int] = {}
+        self._held: dict[RunKey, tuple[int, int, int]] = {}  # index, attempt, fetched_ms
+        self._twins: dict[tuple[RunKey, int, int], int] = {}  # attempt and fetched_ms of what came twice: index
+        self._deadlines: dict[RunKey, int] = {}
         self._unwanted_number = self._row.unwanted_number
         self._following = Following(seat)
 
@@ -126,17 +127,25 @@ class Presence:
         """How many more runs the in-flight table can note."""
         return len(self._free)
 
-    def fetched(self, run_id: str, attempt: int) -> None:
-        """Note a run that is here and not begun."""
-        index = self._free.pop()
-        self._held[run_id] = (index, attempt)
-        self._table.put(index, run_id=run_id, attempt=attempt, state=RunState.FETCHED)
+    def fetched(self, key: RunKey, attempt: int, fetched_ms: int) -> bool:
+        """Note an execution that is here and not begun; False if an earlier one of the same run is still here.
 
-    def started(self, run_id: str, deadline_ns: int, now_ns: int | None = None) -> None:
+        That happens when Redis let go of the earlier one. The later one must then not begin in this process.
+        """
+        index = self._free.pop()
+        execution = execution_hash(key, fetched_ms)
+        self._table.put(index, execution=execution, attempt=attempt, state=RunState.FETCHED)
+        if key in self._held:
+            self._twins[key, attempt, fetched_ms] = index
+            return False
+        self._held[key] = (index, attempt, fetched_ms)
+        return True
+
+    def started(self, key: RunKey, deadline_ns: int, now_ns: int | None = None) -> None:
         """Note that user code of the run is about to be called, and when it must be killed."""
-        index, attempt = self._held[run_id]
+        index, attempt, _ = self._held[key]
         self._table.mark(index, attempt=attempt, state=RunState.STARTED, deadline_ns=deadline_ns)
-        self._deadlines[run_id] = deadline_ns
+        self._deadlines[key] = deadline_ns
         words = self._words
         words[_BUSY] = len(self._deadlines)
         earliest_ns = words[_DEADLINE]
@@ -145,21 +154,24 @@ class Presence:
         if deadline_ns - (self._clock.elapsed_ns() if now_ns is None else now_ns) < NEAR_NS:
             self._wake_parent()
 
-    def done(self, run_id: str, now_ns: int | None = None) -> None:
+    def done(self, key: RunKey, now_ns: int | None = None) -> None:
         """Note that user code of the run returned; its acknowledgement is still to be answered."""
         words = self._words
         words[_BEAT] = self._clock.elapsed_ns() if now_ns is None else now_ns
-        index, attempt = self._held[run_id]
+        index, attempt, _ = self._held[key]
         self._table.mark(index, attempt=attempt, state=RunState.DONE)
-        deadline_ns = self._deadlines.pop(run_id)
+        deadline_ns = self._deadlines.pop(key)
         words[_BUSY] = len(self._deadlines)
         words[_DONE] += 1
         if deadline_ns == words[_DEADLINE]:
             self._set_deadline()
 
-    def settled(self, run_id: str) -> None:
-        """Forget a run that Redis no longer counts as ours."""
-        index, _ = self._held.pop(run_id)
+    def settled(self, key: RunKey, attempt: int, fetched_ms: int) -> None:
+        """Forget an execution that Redis no longer counts as ours."""
+        index = self._twins.pop((key, attempt, fetched_ms), None) if self._twins else None
+        if index is None:
+            index, *known = self._held.pop(key)
+            assert known == [attempt, fetched_ms]
         self._table.clear(index)
         self._free.append(index)
 

@@ -20,6 +20,7 @@ import structlog
 from supervisor.clock import Clock
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.hooks import UnknownProfileError, Veto
+from supervisor.core.inflight import RunKey
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.ends import Ends
 from supervisor.roles.worker.failure import Failure
@@ -41,12 +42,12 @@ class Refusals:
         self._worker = worker
         self._clock = clock
         self._ends = ends
-        self._unknown_since: OrderedDict[str, int] = OrderedDict()
+        self._unknown_since: OrderedDict[RunKey, int] = OrderedDict()
 
-    def known(self, run_id: str) -> None:
+    def known(self, fetched: FetchedRun) -> None:
         """Forget that the job of a run was unknown."""
         if self._unknown_since:
-            self._unknown_since.pop(run_id, None)
+            self._unknown_since.pop((fetched.queue, fetched.envelope.id), None)
 
     def give_back(self, fetched: FetchedRun, *, delay_ms: int = 0, kind: Kind | None = None) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
@@ -55,6 +56,7 @@ class Refusals:
             run_id=fetched.envelope.id,
             queue=fetched.queue,
             attempt=fetched.attempt,
+            fetched_ms=fetched.fetched_ms,
             outcome=Outcome.GIVEBACK,
             schedule=fetched.envelope.schedule,
             retry_delay_ms=delay_ms,
@@ -73,6 +75,7 @@ class Refusals:
             run_id=broken.run_id,
             queue=broken.queue,
             attempt=broken.attempt,
+            fetched_ms=broken.fetched_ms,
             outcome=Outcome.DEAD,
             error=failure.as_error(),
             started_ms=now_ms,
@@ -99,6 +102,7 @@ class Refusals:
             run_id=envelope.id,
             queue=fetched.queue,
             attempt=fetched.attempt,
+            fetched_ms=fetched.fetched_ms,
             outcome=Outcome.EXPIRED,
             schedule=envelope.schedule,
             started_ms=now_ms,
@@ -125,6 +129,7 @@ class Refusals:
             run_id=envelope.id,
             queue=fetched.queue,
             attempt=fetched.attempt,
+            fetched_ms=fetched.fetched_ms,
             outcome=outcome,
             schedule=envelope.schedule,
             started_ms=started_ms,
@@ -135,9 +140,9 @@ class Refusals:
 
     def unknown(self, fetched: FetchedRun, error: UnknownJobError | UnknownProfileError) -> Ack:
         """Return the acknowledgement of a run whose job no module here registered, or whose profile is not there."""
-        run_id = fetched.envelope.id
+        key = fetched.queue, fetched.envelope.id
         now_ns = self._clock.elapsed_ns()
-        since_ns = self._unknown_since.setdefault(run_id, now_ns)
+        since_ns = self._unknown_since.setdefault(key, now_ns)
         if len(self._unknown_since) > UNKNOWN_RUNS_MAX:
             self._unknown_since.popitem(last=False)
         is_dead = now_ns - since_ns >= UNKNOWN_GRACE_NS
@@ -147,7 +152,7 @@ class Refusals:
         metrics.RUNS_FINISHED.labels(fetched.queue, UNKNOWN_JOB, outcome.value).inc()
         if not is_dead:
             return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)
-        del self._unknown_since[run_id]
+        del self._unknown_since[key]
         return self._dead(fetched, error)
 
     def arguments(self, fetched: FetchedRun, error: ArgumentsError) -> Ack:
@@ -164,6 +169,7 @@ class Refusals:
             run_id=fetched.envelope.id,
             queue=fetched.queue,
             attempt=fetched.attempt,
+            fetched_ms=fetched.fetched_ms,
             outcome=Outcome.DEAD,
             schedule=fetched.envelope.schedule,
             error=failure.as_error(),

@@ -255,10 +255,10 @@ class SyncPool:
         """Call the job; None when it was cut off by a stop."""
         executor, fetched = self._at.executor, execution.fetched
         envelope = fetched.envelope
-        run_id = envelope.id
+        key = execution.key
         enter_run(
             run_fields(
-                run=run_id,
+                run=envelope.id,
                 job=execution.spec.name,
                 schedule=envelope.schedule,
                 attempt=fetched.attempt,
@@ -266,7 +266,7 @@ class SyncPool:
             )
         )
         executor.begin(execution)
-        self._presence.started(run_id, execution.hard_ns, execution.started_ns)
+        self._presence.started(key, execution.hard_ns, execution.started_ns)
         relief = Relief(execution.started_ns + PATIENCE_NS, self._relieve) if is_fast else None
         try:
             value = self._interrupts.job(
@@ -274,14 +274,14 @@ class SyncPool:
             )
         except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
             self._original.must_be(execution.spec.name)
-            self._presence.done(run_id)
+            self._presence.done(key)
             if self._interrupts.must_quit:
                 self._interrupted.append(fetched)
                 return None
             ack = executor.end(execution, error)
         else:
             self._original.must_be(execution.spec.name)
-            self._presence.done(run_id)
+            self._presence.done(key)
             if inspect.isawaitable(value):
                 ack = executor.fail(execution, _never_awaited(value))
             else:

@@ -27,7 +27,7 @@ from supervisor.roles.worker.turns import SessionLostError, Turns
 from supervisor.settings.queue_settings import QueueSettings
 from supervisor.store.keys import Keys
 from supervisor.store.producer import Producer
-from supervisor.store.queues import Ack, FetchedRun, Queues, TurnReply
+from supervisor.store.queues import Ack, FetchedRun, Queues, TurnReply, only
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 from supervisor.telemetry import metrics
@@ -92,7 +92,7 @@ class Workplace:
 
     def hand_back(self, runs: Sequence[FetchedRun]) -> Call[int]:
         """Return the call that gives back what a stop cut off: to the head of its queue, no attempt charged."""
-        items = [(fetched.queue, fetched.envelope.id, Release.INTERRUPTED) for fetched in runs]
+        items = [(fetched.queue, fetched.envelope.id, only(Release.INTERRUPTED, fetched)) for fetched in runs]
         return self.queues.release_runs(
             session=self.session, items=items, history=self.limits.history, dead_cap=self.limits.dead
         )
@@ -100,7 +100,7 @@ class Workplace:
     def handed_back(self, runs: Sequence[FetchedRun]) -> None:
         """Note that ``hand_back`` was answered."""
         for fetched in runs:
-            self.presence.settled(fetched.envelope.id)
+            self.presence.settled((fetched.queue, fetched.envelope.id), fetched.attempt, fetched.fetched_ms)
 
     def may_start(self) -> bool:
         """Whether what was fetched is still certainly ours.
@@ -131,6 +131,8 @@ class Workplace:
     def settle(self, reply: TurnReply, *, asked_ns: int) -> list[FetchedRun]:
         """Close the open turn with ``reply``; return the runs it brought, noted as fetched.
 
+        One of which an earlier execution is still here goes back for a moment, and is not among them.
+
         Raises:
             SessionLostError: the session was condemned.
         """
@@ -140,12 +142,16 @@ class Workplace:
         self.outage.answered()
         self.settled(reply)
         self._report()
+        arrived = []
         for fetched in reply.runs:
-            self.presence.fetched(fetched.envelope.id, fetched.attempt)
+            if self.presence.fetched((fetched.queue, fetched.envelope.id), fetched.attempt, fetched.fetched_ms):
+                arrived.append(fetched)
+            else:
+                self.turns.acknowledge(self.executor.put_off(fetched))
         for broken in reply.broken:
-            self.presence.fetched(broken.run_id, broken.attempt)
+            self.presence.fetched((broken.queue, broken.run_id), broken.attempt, broken.fetched_ms)
             self.turns.acknowledge(self.executor.bury(broken))
-        return reply.runs
+        return arrived
 
     def settled(self, reply: TurnReply) -> None:
         """Close the open turn; for one that fetched nothing, all of it. What is to be told of it is told later.
@@ -155,7 +161,7 @@ class Workplace:
         """
         acks = self.turns.answered(reply)
         for ack in acks:
-            self.presence.settled(ack.run_id)
+            self.presence.settled((ack.queue, ack.run_id), ack.attempt, ack.fetched_ms)
         self.unreported.append((acks, reply.stale))
 
     def _report(self) -> None:

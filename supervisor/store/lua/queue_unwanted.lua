@@ -15,10 +15,10 @@
 --           place
 --
 -- Returns  queue and cursor, where the next page begins (an empty queue at the end), then
---          queue, id, how (stop or kill), session, why (replaced or cancelled): for each
+--          queue, id, how (stop or kill), session, why (replaced or cancelled), fetched_ms: for each execution
 --
 -- A request whose run has gone on without it is forgotten: to stop, once the run has another fence or none; to kill,
--- once the session is gone, or has another run of this id, or a minute has passed in which its replica can have acted.
+-- once the session is gone, or a minute has passed in which its replica can have acted.
 -- One that says `force` or `yield` is to stop until its time, and then Redis lets go of the run, whose worker's report will be
 -- refused. A page ends behind LOOK_MAX requests, or LET_GO_MAX runs that were let go of. A queue whose keys are not ours is
 -- left out.
@@ -57,9 +57,7 @@ local function look(queue, id, request)
   if kind and kind[1] == 'stop' then
     is_over = redis.call('HGET', q(queue, 'run'), id) ~= token
   elseif kind then
-    local held = redis.call('HGET', q(queue, 'run'), id) or '' -- by the same session again: another run of this id
     is_over = redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0 or tonumber(at) + KILL_MS < now
-      or (held ~= token and string.sub(held, 1, #session + 1) == session .. '|')
   end
   if is_over then
     redis.call('HDEL', q(queue, 'cancel'), id)
@@ -71,6 +69,7 @@ local function look(queue, id, request)
     end
     local m = #reply
     reply[m + 1], reply[m + 2], reply[m + 3], reply[m + 4], reply[m + 5] = queue, id, kind[1], session, kind[2]
+    reply[m + 6] = string.match(token, '%d+$')
   end
 end
 

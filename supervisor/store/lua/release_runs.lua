@@ -5,7 +5,8 @@
 --       history        how many ended attempts each queue remembers
 --       dead_cap       how many dead runs each queue keeps
 --       detail         what ended their process, for people; may be empty
---       items...       queue, id, how: once for each run. How is unstarted, interrupted, crashed or suspect
+--       items...       queue, id, how: once for each run. How is unstarted, interrupted, crashed or suspect; behind it
+--                      ` <attempt>|<fetched_ms>` where only that execution is meant, and not any of the session's
 --
 -- Includes  clock
 --           room
@@ -29,7 +30,7 @@ if session == '' or not_whole(2, 3) or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
   return refuse('history, dead_cap, detail and items of 3 fields')
 end
 for i = FIRST, #ARGV, FIELDS do
-  if not HOW[ARGV[i + 2]] then
+  if not HOW[string.match(ARGV[i + 2], '^%l+')] then
     return refuse('how ' .. ARGV[i + 2])
   end
   for _, part in ipairs({ 'run', 'data', 'att', 'err', 'limits' }) do -- raises, before the first write, if a key is not ours
@@ -97,15 +98,15 @@ end
 
 local released = 0
 for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their order
-  local queue, id, how = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local queue, id, how, fence = ARGV[i], ARGV[i + 1], string.match(ARGV[i + 2], '^(%l+) ?(.*)$')
   local token = redis.call('HGET', q(queue, 'run'), id) or ''
-  if string.sub(token, 1, #session + 1) == session .. '|' then
+  if string.sub(token, 1, #session + 1) == session .. '|' and (fence == '' or token == session .. '|' .. fence) then
     local attempt, fetched = string.match(token, '|(%d+)|(%d+)$')
     local data = redis.call('HGET', q(queue, 'data'), id)
     redis.call('HDEL', q(queue, 'run'), id)
     release_all(queue, { id }, false)
     released = released + 1
-    if data and is_cancelled(queue, id, token .. '|') then
+    if data and is_cancelled(queue, id, token) then
       redis.call('HDEL', q(queue, 'data'), id)
       forget(queue, '', id)
       count_add(queue, 'cancelled', 1)

@@ -3,7 +3,7 @@
 -- KEYS  steps          hash, expires: name to JSON, and `#born`: which run of this id they belong to
 --       run            hash: run to `session|attempt|fetched_ms`
 -- ARGV  id             of the run
---       fence          `session|attempt|` of the caller
+--       fence          of the caller's execution, as `run` has it
 --       born           tells this run from an earlier one of the same id
 --       name           of the step
 --       ttl_ms         for how long the steps are kept after this
@@ -18,7 +18,7 @@ if not_whole(5, 7) then
   return refuse('ttl_ms, steps_max and bytes_max must be whole numbers')
 end
 local token = redis.call('HGET', KEYS[2], ARGV[1])
-if not token or string.sub(token, 1, #ARGV[2]) ~= ARGV[2] then
+if token ~= ARGV[2] then
   return 0
 end
 if redis.call('HGET', KEYS[1], '#born') ~= ARGV[3] then

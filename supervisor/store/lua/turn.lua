@@ -11,8 +11,8 @@
 --       queue_count    how many queues follow, with two items each
 --       ack_count      how many acknowledgements follow them
 --       items...       for each queue: name, and how many of its runs may be fetched; then for each acknowledgement:
---                      its history line, `<id>|<outcome>|<attempt>|…`, and its queue; where there is more to say, in
---                      place of the queue `<queue> <schedule> <result_ttl_ms> <retry_delay_ms> <kind> <child_count>`,
+--                      its history line, `<id>|<outcome>|<attempt>|…`, and `<queue> <fetched_ms>`; where there is more
+--                      to say, after that ` <schedule> <result_ttl_ms> <retry_delay_ms> <kind> <child_count>`,
 --                      - meaning none, and the result or the error, or empty; where ` x` follows, also JSON of what it
 --                      leaves behind: keep, counts, errors, then, steps (adr/0030); then the children of all of them, in
 --                      the same order: id, queue, delay_ms, data
@@ -24,11 +24,12 @@
 --           fetch
 --
 -- Returns  LOST, now_ms: the session is not open. Nothing was done, and the caller must stop what it runs
---          TURN, now_ms, next_due_ms (or empty), stale ids, runs as id, data, `<queue>[ <charges>][ s]`; s: a suspect
+--          TURN, now_ms, next_due_ms (or empty), stale ids, runs as id, data, `<queue>[ <charges>][ s][ @<fetched_ms>]`;
+--          s: a suspect; fetched_ms: where it is not now_ms
 --          error OLDSEQ: a later turn was answered
 --
--- An acknowledgement counts only if (session, attempt) still owns the run; else its id comes back as stale and it has
--- no effect. The same (session, seq) again does nothing and gets its runs again.
+-- An acknowledgement counts only if its very execution, session, attempt and when it was fetched, still owns the run; else
+-- its id comes back as stale and it has no effect. The same (session, seq) again does nothing and gets its runs again.
 -- Children come into being with the acknowledgement that carries them, all of them or none (adr/0018). One whose id
 -- is in its queue already is left alone; one whose unique key another run holds ends at once (adr/0021).
 -- An id without data was cancelled: it is dropped and not counted.
@@ -57,23 +58,28 @@ end
 -- The acknowledgements, by queue. Most have nothing in `more`: for them there is no table, only places in these.
 local by_queue, ack_queues, child_count = {}, {}, 0
 local function more_of(text, payload)
-  local queue, schedule, ttl, delay, kind, children, left = string.match(text,
-    '^(%S+) (%S+) (%d+) (%d+) ([as-]) (%d+)( ?x?)$')
-  if not queue or not payload then
+  local schedule, ttl, delay, kind, children, left = string.match(text, '^ (%S+) (%d+) (%d+) ([as-]) (%d+)( ?x?)$')
+  if not schedule or not payload then
     return nil
   end
   local more = { is_leaving = left ~= '', schedule = schedule ~= '-' and schedule or '', ttl = ttl, delay = tonumber(delay),
     kind = kind ~= '-' and kind or nil, children = tonumber(children), first_child = child_count, payload = payload }
   child_count = child_count + more.children
-  return more, queue
+  return more
 end
 local NOTHING_MORE = { schedule = '', ttl = '0', delay = 0, children = 0, first_child = 0, payload = '' }
-local next_ack = first_ack
+local next_ack, places = first_ack, {} -- of most the same text says where they are and since when
 for _ = 1, acks do
-  local line, queue, more = argv[next_ack] or '', argv[next_ack + 1] or '', nil
-  if string.find(queue, ' ', 1, true) then
-    more, queue = more_of(queue, argv[next_ack + 2])
-    next_ack = next_ack + 1
+  local line, where, more = argv[next_ack] or '', argv[next_ack + 1] or '', nil
+  local place = places[where]
+  if not place then
+    place = { string.match(where, '^(%S+) (%d+)(.*)$') }
+    places[where] = place
+  end
+  local queue = place[1]
+  if queue and place[3] ~= '' then
+    more = more_of(place[3], argv[next_ack + 2])
+    queue, next_ack = more and queue, next_ack + 1
     if more and more.is_leaving then
       local is_json, left_behind = pcall(cjson.decode, argv[next_ack + 2])
       more.left_behind, next_ack = is_json and type(left_behind) == 'table' and left_behind or nil, next_ack + 1
@@ -84,17 +90,18 @@ for _ = 1, acks do
   end
   next_ack = next_ack + 2
   local id, outcome, attempt = string.match(line, '^([^|]+)|(%l+)|(%d+)|')
-  if not queue or queue == '' or not OUTCOMES[outcome] then
+  if not queue or not OUTCOMES[outcome] then
     return refuse('acknowledgement ' .. line)
   end
   local of = by_queue[queue]
   if not of then
-    of = { name = queue, ids = {}, outcomes = {}, attempts = {}, lines = {}, more = {} }
+    of = { name = queue, ids = {}, outcomes = {}, attempts = {}, fetched = {}, lines = {}, more = {} }
     by_queue[queue] = of
     ack_queues[#ack_queues + 1] = of
   end
   local n = #of.ids + 1
-  of.ids[n], of.outcomes[n], of.attempts[n], of.lines[n], of.more[n] = id, outcome, attempt, line, more
+  of.ids[n], of.outcomes[n], of.attempts[n], of.fetched[n] = id, outcome, attempt, place[2]
+  of.lines[n], of.more[n] = line, more
 end
 local first_child = next_ack
 if first_child + child_count * CHILD ~= #ARGV + 1 or child_count > CHILDREN_MAX then
@@ -121,10 +128,10 @@ local function count(queue, name, n)
 end
 
 local given = {} -- for each of runs, what the record calls it: r or s, and its queue
-local function give(queue, id, data, att, is_suspect)
+local function give(queue, id, data, att, is_suspect, fetched)
   local n, what = #runs, queue
-  if att or is_suspect then
-    what = queue .. (att and ' ' .. att or '') .. (is_suspect and ' s' or '')
+  if att or is_suspect or fetched then
+    what = queue .. (att and ' ' .. att or '') .. (is_suspect and ' s' or '') .. (fetched and ' @' .. fetched or '')
   end
   runs[n + 1], runs[n + 2], runs[n + 3] = id, data, what
   given[#given + 1] = is_suspect and 's ' .. queue or queue
@@ -137,7 +144,7 @@ local function next_due()
   for i = FIRST, first_ack - 1, 2 do
     local due = due_at[ARGV[i]]
     if due == nil then
-      due = tonumber(redis.call('ZRANGE', q(ARGV[i], 'later'), 0, 0, 'WITHSCORES')[2] or nil)
+      due = tonumber((redis.pcall('ZRANGE', q(ARGV[i], 'later'), 0, 0, 'WITHSCORES'))[2] or nil)
     end
     if due and (not first or due < first) then
       first = due
@@ -163,7 +170,8 @@ if last_seq == seq then
       elseif token and string.sub(token, 1, #session + 1) == session .. '|' then
         local data = redis.call('HGET', q(queue, 'data'), id)
         if data then
-          give(queue, id, data, redis.call('HGET', q(queue, 'att'), id), what == 's')
+          local fetched = string.match(token, '|(%d+)$')
+          give(queue, id, data, redis.call('HGET', q(queue, 'att'), id), what == 's', fetched)
         end
       end
     end
@@ -204,7 +212,7 @@ end
 
 -- What becomes of a run whose attempt ended; it is in `run` no more, and out of `data` if it is over. `kept`: what is
 -- written for all of them together.
-local function finish(queue, id, outcome, attempt, more, data, att, kept)
+local function finish(queue, id, outcome, attempt, fetched, more, data, att, kept)
   if ENDS[outcome] then
     if more.ttl ~= '0' then
       redis.call('SET', KEYS[1] .. 'result:' .. id, more.payload, 'PX', more.ttl)
@@ -218,7 +226,7 @@ local function finish(queue, id, outcome, attempt, more, data, att, kept)
     live_remove(more.schedule, id, outcome)
     return outcome
   end
-  if data and outcome ~= 'dead' and is_cancelled(queue, id, session .. '|' .. attempt .. '|') then
+  if data and outcome ~= 'dead' and is_cancelled(queue, id, session .. '|' .. attempt .. '|' .. fetched) then
     redis.call('HDEL', q(queue, 'data'), id)
     forget(queue, more.schedule, id)
     return 'cancelled', true
@@ -261,14 +269,14 @@ end
 
 -- Which acknowledgements count: those whose run the caller still owns, once. `owned` are their places.
 local function own(of)
-  local tokens, seen, mark, mark_of = redis.call('HMGET', q(of.name, 'run'), unpack(of.ids)), {}, '', nil
+  local tokens, seen, token, attempt, fetched = redis.call('HMGET', q(of.name, 'run'), unpack(of.ids)), {}, '', '', ''
   local owned, ids, over, later = {}, {}, {}, {}
   for n, id in ipairs(of.ids) do
-    if of.attempts[n] ~= mark_of then
-      mark_of = of.attempts[n]
-      mark = session .. '|' .. mark_of .. '|'
+    if of.attempts[n] ~= attempt or of.fetched[n] ~= fetched then
+      attempt, fetched = of.attempts[n], of.fetched[n]
+      token = session .. '|' .. attempt .. '|' .. fetched
     end
-    if tokens[n] and string.find(tokens[n], mark, 1, true) == 1 and not seen[id] then
+    if tokens[n] == token and not seen[id] then
       seen[id] = true
       owned[#owned + 1], ids[#ids + 1] = n, id
       local which = ENDS[of.outcomes[n]] and over or later
@@ -335,8 +343,8 @@ local function settle(of)
     if outcome == 'ok' and not of.more[n] and not string.find(id, '[@!]') then
       plain = plain + 1
     else
-      local how, is_unwanted = finish(queue, id, outcome, of.attempts[n], of.more[n] or NOTHING_MORE, data[id], att[id],
-        kept)
+      local how, is_unwanted = finish(queue, id, outcome, of.attempts[n], of.fetched[n], of.more[n] or NOTHING_MORE,
+        data[id], att[id], kept)
       count(queue, how)
       if is_unwanted then
         of.lines[n], of.outcomes[n] = string.gsub(of.lines[n], '^([^|]+)|%l+|', '%1|cancelled|', 1), 'cancelled'

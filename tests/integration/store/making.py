@@ -5,9 +5,11 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import msgspec
+
 from supervisor.core.model import Envelope, Kind, Outcome, ScheduleDef, Template
 from supervisor.store.client import Store
-from supervisor.store.codec import pack
+from supervisor.store.codec import fence_parts, pack
 from supervisor.store.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.queues import Ack, Queues, TurnReply
 from supervisor.store.schedule_definitions import Change, Definitions
@@ -56,9 +58,19 @@ class World:
         return [enqueued.is_new for enqueued in self.run(call)]
 
     def turn_call(self, session: str, **arguments: Any) -> Any:
+        """Return a turn. An acknowledgement that does not say when its execution began means the one on record."""
+        arguments["acks"] = [self._told(ack) for ack in arguments.get("acks", [])]
         self.sequences[session] = arguments.pop("seq", self.sequences.get(session, 0) + 1)
         defaults = {"kind": Kind.ASYNC, "queues": ["default"], "want": 0, "want_suspect": False, "acks": []}
         return self.queues.turn(session=session, seq=self.sequences[session], **defaults | arguments)
+
+    def _told(self, ack: Ack) -> Ack:
+        known = ack.fetched_ms or self.fetched_ms(ack.run_id, ack.queue)
+        return msgspec.structs.replace(ack, fetched_ms=known)
+
+    def fetched_ms(self, run_id: str, queue: str = "default") -> int:
+        """Return when the execution of a run that is on record was fetched; 0: there is none."""
+        return fence_parts(self.raw.hget(self.keys.queue(queue).run, run_id) or b"")[2]
 
     def turn(self, session: str, **arguments: Any) -> TurnReply:
         return self.run(self.turn_call(session, **arguments))

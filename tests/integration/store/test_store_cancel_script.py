@@ -80,7 +80,8 @@ def test_a_running_run_is_asked_by_its_attempt(world: World) -> None:
 
     assert cancel(world, "a") == cancel(world, "a") == [Cancelled(CancelCode.ASKED, "default", 1)]
 
-    asked = [UnwantedRun("default", "a", S, is_killed=False, is_cancelled=True)]
+    at_ms = world.fetched_ms("a")
+    asked = [UnwantedRun("default", "a", S, is_killed=False, is_cancelled=True, fetched_ms=at_ms)]
     assert wanted(world, S) == wanted(world, S) == asked
     assert wanted(world, Z) == []
     world.ack(S, "a", Outcome.CANCELLED)
@@ -134,7 +135,8 @@ def test_one_that_does_not_end_in_time_is_let_go_of(world: World) -> None:
     cancel(world, "a", kill_ms=1)
     world.raw.hset(f"{world.keys.queue('default').prefix}cancel", "a", _passed(world))
 
-    killed = [UnwantedRun("default", "a", S, is_killed=True, is_cancelled=True)]
+    at_ms = world.fetched_ms("a")
+    killed = [UnwantedRun("default", "a", S, is_killed=True, is_cancelled=True, fetched_ms=at_ms)]
     assert wanted(world, S) == wanted(world, S) == killed
     assert world.ack(S, "a").stale == ["a"]
     assert [outcome for _, outcome, _ in outcomes(world)] == ["cancel_asked", "cancelled"]

@@ -115,6 +115,7 @@ def test_the_documented_rights_are_enough_for_every_call(real_server: RealServer
         world.store = store
         for part in ("leases", "queues", "schedules", "sessions"):
             setattr(world, part, type(getattr(world, part))(type(world.keys)("small")))
+        world.keys = type(world.keys)("small")
         term = world.lead()
         world.run(world.leases.renew(epoch=term.epoch, nonce=term.nonce, duration_ms=5000))
         world.run(world.declare_call(term, schedule("s"), schedule("t")))

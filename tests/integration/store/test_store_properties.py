@@ -83,9 +83,9 @@ class Life(RuleBasedStateMachine):
         for run in reply.runs:
             assert run.envelope.id not in self.holder, "held twice"
             assert run.envelope.id in self.alive, "it had ended"
-            self.holder[run.envelope.id] = (session, run.attempt)
+            self.holder[run.envelope.id] = (session, run.attempt, run.fetched_ms)
         assert len(reply.runs) <= want
-        return multiple(*((run.envelope.id, session, run.attempt) for run in reply.runs))
+        return multiple(*((run.envelope.id, session, run.attempt, run.fetched_ms) for run in reply.runs))
 
     def turn(self, session: str, acks: list[Ack], *, want: int, suspect: bool, again: bool) -> TurnReply:
         self.seq[session] = self.seq.get(session, 0) + 1
@@ -107,14 +107,14 @@ class Life(RuleBasedStateMachine):
         spawned=st.integers(0, 2),
         again=st.booleans(),
     )
-    def acknowledge(self, held: tuple[str, str, int], outcome: Outcome, spawned: int, *, again: bool) -> None:
+    def acknowledge(self, held: tuple[str, str, int, int], outcome: Outcome, spawned: int, *, again: bool) -> None:
         """Also late: the session may be gone, or another may hold the run by now. Children come if it counts."""
-        run, session, attempt = held
+        run, session, attempt, fetched_ms = held
         born = [f"{run}/{number}" for number in range(spawned)] if outcome is Outcome.OK else []
         children = tuple(Child(pack(envelope(child)), 0, "tests.noop") for child in born)
-        ack = Ack(run_id=run, queue=QUEUE, attempt=attempt, outcome=outcome, children=children)
+        ack = Ack(run_id=run, queue=QUEUE, attempt=attempt, fetched_ms=fetched_ms, outcome=outcome, children=children)
         reply = self.turn(session, [ack], want=0, suspect=False, again=again)
-        owns = self.holder.get(run) == (session, attempt)
+        owns = self.holder.get(run) == (session, attempt, fetched_ms)
         assert reply.lost == (session not in self.open)
         if not reply.lost:
             assert reply.stale == ([] if owns else [run])
@@ -135,11 +135,11 @@ class Life(RuleBasedStateMachine):
         self.open.discard(session)
         for _ in range(reapers):
             page = self.store.run(self.queues.held(session=session, queue=QUEUE))
-            items = [(QUEUE, run, how) for run, _ in page.items]
+            items = [(QUEUE, run, how) for run, *_ in page.items]
             if items:
                 self.call(self.queues.release_runs(session=session, items=items), is_repeated=again)
         self.store.run(self.sessions.bury(session))
-        for run in [run for run, (holder, _) in self.holder.items() if holder == session]:
+        for run in [run for run, (holder, *_) in self.holder.items() if holder == session]:
             del self.holder[run]
             if self.raw.zscore(self.keys.dead, run) is not None:  # at_most_once, or its last crash
                 self.alive.discard(run)
@@ -180,7 +180,14 @@ class Life(RuleBasedStateMachine):
             self.time_passes()
             reply = self.turn("last", [], want=5, suspect=True, again=False)
             acks = [
-                Ack(run_id=run.envelope.id, queue=QUEUE, attempt=run.attempt, outcome=Outcome.OK) for run in reply.runs
+                Ack(
+                    run_id=run.envelope.id,
+                    queue=QUEUE,
+                    attempt=run.attempt,
+                    fetched_ms=run.fetched_ms,
+                    outcome=Outcome.OK,
+                )
+                for run in reply.runs
             ]
             assert self.turn("last", acks, want=0, suspect=False, again=False).stale == []
             self.ended += [ack.run_id for ack in acks]

@@ -15,7 +15,9 @@ def release(world: World, *items: tuple[str, Release], session: str = S, queue: 
 
 
 def held(world: World, session: str = S) -> list[tuple[str, int]]:
-    return sorted(world.run(world.queues.held(session=session, queue="default")).items)
+    page = world.run(world.queues.held(session=session, queue="default"))
+    assert [at for _, _, at in page.items] == [world.fetched_ms(run_id) for run_id, _, _ in page.items]
+    return sorted((run_id, attempt) for run_id, attempt, _ in page.items)
 
 
 def test_a_dead_workers_runs_go_back_and_run_elsewhere(world: World) -> None:
@@ -200,7 +202,7 @@ def test_what_a_session_holds_is_read_to_the_end(world: World) -> None:
     while cursor != "0":
         page = world.run(world.queues.held(session=S, queue="default", cursor=cursor or "0"))
         cursor = page.cursor
-        seen |= {run_id for run_id, _ in page.items}
+        seen |= {run_id for run_id, *_ in page.items}
     assert len(seen) == 1000
 
 

@@ -72,11 +72,11 @@ def test_a_turn_that_meets_a_foreign_key_loses_no_run(world: World, part: str) -
     """Scripts are not rolled back, so their order of writes must be safe at every point."""
     world.open(S)
     world.enqueue(envelope("held"), envelope("free"))
-    world.fetch(S, want=1)
+    (held,) = world.turn(S, want=1).runs
     key = world.keys.queue("default").prefix + part
     saved = world.raw.dump(key) if world.server.is_real else None
     spoil(world, key)
-    acks = [Ack(run_id="held", queue="default", attempt=1, outcome=Outcome.RETRY)]
+    acks = [Ack(run_id="held", queue="default", attempt=1, fetched_ms=held.fetched_ms, outcome=Outcome.RETRY)]
     call = world.turn_call(S, want=5, want_suspect=True, acks=acks)
     assert refusal(world, call) == "" or "another type" in refusal(world, call)
     if saved and part in {"run", "later", "dead", "ready:a:1"}:
@@ -85,6 +85,22 @@ def test_a_turn_that_meets_a_foreign_key_loses_no_run(world: World, part: str) -
 
     if part not in {"data", "run", "later", "ready:a:1"} or saved:
         assert placed(world) >= {"held", "free"}
+
+
+@pytest.mark.parametrize("part", [*PARTS, "err", "limits", "blocked", "woken", "stale", "cancel", "ready:a:0"])
+def test_a_foreign_key_in_one_queue_stops_nothing_in_another(world: World, part: str) -> None:
+    """A turn that was refused half-way would be repeated for ever, and its worker fetch nothing any more."""
+    world.open(S)
+    world.enqueue(envelope("done"), envelope("next"))
+    assert world.fetch(S, want=1) == ["done"]
+    world.enqueue(envelope("other", queue="ill"))
+    world.enqueue(envelope("late", queue="ill"), delays_ms=[1])
+    spoil(world, world.keys.queue("ill").prefix + part)
+    ack = Ack(run_id="done", queue="default", attempt=1, outcome=Outcome.OK)
+    reply = world.turn(S, want=5, queues=["ill", "default"], acks=[ack])
+    assert "next" in [run.envelope.id for run in reply.runs]
+    assert reply.stale == []
+    assert world.state("done") == "finished"
 
 
 @pytest.mark.parametrize("part", ["run", "later", "dead", "data"])

@@ -39,9 +39,15 @@ def test_an_agent_hears_of_its_own_runs_until_they_end(busy: World) -> None:
     ask(busy, "stop", "a")
     ask(busy, "kill", "b")
 
-    assert busy.run(busy.queues.unwanted([S])) == [UnwantedRun("default", "a", S, is_killed=False)]
-    assert busy.run(busy.queues.unwanted([S])) == [UnwantedRun("default", "a", S, is_killed=False)]
-    assert busy.run(busy.queues.unwanted([Z])) == [UnwantedRun("default", "b", Z, is_killed=True)]
+    assert busy.run(busy.queues.unwanted([S])) == [
+        UnwantedRun("default", "a", S, is_killed=False, fetched_ms=busy.fetched_ms("a"))
+    ]
+    assert busy.run(busy.queues.unwanted([S])) == [
+        UnwantedRun("default", "a", S, is_killed=False, fetched_ms=busy.fetched_ms("a"))
+    ]
+    assert busy.run(busy.queues.unwanted([Z])) == [
+        UnwantedRun("default", "b", Z, is_killed=True, fetched_ms=busy.fetched_ms("b"))
+    ]
     assert busy.run(busy.queues.unwanted(["r.3/worker-cpu-0/1"])) == []
     assert pending(busy) == {b"a", b"b"}
 
@@ -93,4 +99,5 @@ def test_a_queue_with_a_foreign_key_hides_no_request_of_another(busy: World) -> 
     busy.raw.set(f"{busy.keys.queue('broken').prefix}cancel", "another program's")
     ask(busy, "stop", "a")
 
-    assert busy.run(busy.queues.unwanted([S])) == [UnwantedRun("default", "a", S, is_killed=False)]
+    asked = UnwantedRun("default", "a", S, is_killed=False, fetched_ms=busy.fetched_ms("a"))
+    assert busy.run(busy.queues.unwanted([S])) == [asked]

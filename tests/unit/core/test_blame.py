@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.blame import Death, HeldRun, assign, describe_death
-from supervisor.core.inflight import Inflight, RunState, run_hash
+from supervisor.core.inflight import Inflight, RunState, execution_hash
 from supervisor.core.model import Release
 from supervisor.core.restart import Cause
 
@@ -13,11 +13,11 @@ NOW = 1000
 
 
 def entry(run_id: str, state: RunState, *, attempt: int = 1, deadline_ns: int = 0) -> Inflight:
-    return Inflight(run_hash(run_id), attempt, state, deadline_ns)
+    return Inflight(execution_hash(("q", run_id), 7), attempt, state, deadline_ns)
 
 
 def held(*run_ids: str) -> list[HeldRun]:
-    return [HeldRun(run_id, 1) for run_id in run_ids]
+    return [HeldRun("q", run_id, 1, 7) for run_id in run_ids]
 
 
 def test_the_only_run_that_had_begun_is_charged() -> None:

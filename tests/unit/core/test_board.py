@@ -23,7 +23,7 @@ from supervisor.core.board import (
     _Word,
     board_words,
 )
-from supervisor.core.inflight import InflightTable, RunState, run_hash
+from supervisor.core.inflight import InflightTable, RunState, execution_hash
 
 OLD = Term(epoch=7, nonce="0123456789abcdef" * 2, trusted_until_ns=1_000)
 NEW = Term(epoch=8, nonce="fedcba9876543210" * 2, trusted_until_ns=2_000)
@@ -168,13 +168,13 @@ def test_an_entry_that_was_being_written_reads_as_free_or_whole() -> None:
     """Blame goes by this table, so a half-written entry may not name the wrong run."""
     for stores in range(5):
         table = make_board().inflight[0]
-        table.put(0, run_id="old", attempt=3, state=RunState.STARTED, deadline_ns=5)
+        table.put(0, execution=77, attempt=3, state=RunState.STARTED, deadline_ns=5)
         dying = object.__new__(InflightTable)
         dying.words, dying.size = Dying(table.words, stores), table.size  # type: ignore[assignment]
         with contextlib.suppress(KilledError):
-            dying.put(0, run_id="new", attempt=1, state=RunState.FETCHED, deadline_ns=9)
-        found = [(entry.run_hash, entry.attempt, entry.state, entry.deadline_ns) for entry in table.entries()]
-        whole = [(run_hash("old"), 3, RunState.STARTED, 5)], [(run_hash("new"), 1, RunState.FETCHED, 9)], []
+            dying.put(0, execution=99, attempt=1, state=RunState.FETCHED, deadline_ns=9)
+        found = [(entry.execution, entry.attempt, entry.state, entry.deadline_ns) for entry in table.entries()]
+        whole = [(77, 3, RunState.STARTED, 5)], [(99, 1, RunState.FETCHED, 9)], []
         assert found in whole
 
 
@@ -182,7 +182,7 @@ def test_clearing_a_table_frees_every_entry() -> None:
     """A new generation must not be blamed for what an old one held."""
     table = make_board().inflight[1]
     for index in range(table.size):
-        table.put(index, run_id=f"run-{index}", attempt=1, state=RunState.DONE)
+        table.put(index, execution=index + 1, attempt=1, state=RunState.DONE)
     assert len(list(table.entries())) == table.size
     table.clear_all()
     assert list(table.entries()) == []
@@ -192,7 +192,7 @@ def test_an_entry_outside_its_table_is_refused() -> None:
     """It would be somebody else's."""
     table = make_board().inflight[0]
     with pytest.raises(AssertionError):
-        table.put(table.size, run_id="run", attempt=1, state=RunState.FETCHED)
+        table.put(table.size, execution=1, attempt=1, state=RunState.FETCHED)
     assert table.size == len(table.words) // INFLIGHT_WORDS
 
 
@@ -208,9 +208,15 @@ def test_clearing_a_row_leaves_what_the_parent_and_the_agent_wrote() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["", "nightly@0", "0" * 500])
-def test_a_run_hash_is_never_zero(run_id: str) -> None:
+def test_the_hash_of_an_execution_is_never_zero(run_id: str) -> None:
     """Zero is what an empty word looks like."""
-    assert 0 < run_hash(run_id) < 2**64
+    assert 0 < execution_hash(("q", run_id), 7) < 2**64
+
+
+def test_executions_that_differ_in_queue_id_or_time_have_different_hashes() -> None:
+    """A request to end one must hit no other, and blame must name the right one."""
+    executions = [((queue, run_id), at) for queue in ("q", "p") for run_id in ("a", "b") for at in (1, 2)]
+    assert len({execution_hash(*execution) for execution in executions}) == len(executions)
 
 
 def test_the_states_with_a_process_are_those_a_child_can_be_alive_in() -> None:

@@ -25,20 +25,34 @@ local function add(lists, list, id)
   table.insert(lists[list], id)
 end
 
+-- A foreign key in one queue must not hide what was taken from another, or stop what was acknowledged from being recorded:
+-- its error is told at the end, and only by a turn that did nothing else.
+local failed
+local function read(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply['err'] then
+    failed = failed or reply['err']
+    return nil
+  end
+  return reply
+end
+
 -- Promote what is due. A retry, or a run that came too early for its rate, is older than what waits: it goes to the head.
 -- One that crashed its worker goes on alone, so that it takes no neighbours with it.
--- Returns when the next one is due: false for none, nil where that is not known.
+-- Returns when the next one is due: false for none, or where a foreign key is in the way; nil where that is not known.
 local function promote(queue, now)
   local later = q(queue, 'later')
-  local head = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
-  local first = tonumber(head[2] or nil)
+  local head = read('ZRANGE', later, 0, 0, 'WITHSCORES')
+  local first = head and tonumber(head[2] or nil)
   if not first or first > now then
     return first or false
   end
   local due = redis.call('ZRANGEBYSCORE', later, '-inf', whole(now), 'LIMIT', 0, PROMOTE_MAX)
-  local data = redis.call('HMGET', q(queue, 'data'), unpack(due))
-  local att = redis.call('HMGET', q(queue, 'att'), unpack(due))
-  local heads, tails, bells = {}, {}, { a = 0, s = 0 }
+  local data, att = read('HMGET', q(queue, 'data'), unpack(due)), read('HMGET', q(queue, 'att'), unpack(due))
+  if not data or not att then
+    return false
+  end
+  local heads, tails, newer, gone, bells = {}, {}, {}, {}, { a = 0, s = 0 }
   for n, id in ipairs(due) do
     if data[n] then
       local kind, header = string.sub(data[n], 1, 1), header_of(data[n])
@@ -48,18 +62,26 @@ local function promote(queue, now)
       else
         add((att[n] or (header and limits_in(header).rate)) and heads or tails, ready(queue, data[n]), id)
         if header and not att[n] then
-          replace_older(queue, id, data[n])
+          newer[#newer + 1] = n
         end
       end
       bells[kind] = bells[kind] + 1
     else
-      forget(queue, '', id)
+      gone[#gone + 1] = id
     end
   end
   for _, lists in ipairs({ heads, tails }) do
     for list in pairs(lists) do
-      redis.call('LLEN', list) -- raises, before the first write, if a key is not ours
+      if not read('LLEN', list) then
+        return false
+      end
     end
+  end
+  for _, id in ipairs(gone) do
+    forget(queue, '', id)
+  end
+  for _, n in ipairs(newer) do
+    replace_older(queue, due[n], data[n])
   end
   make_ready(heads, tails)
   redis.call('ZREMRANGEBYRANK', later, 0, #due - 1) -- just these: the earliest come first
@@ -69,18 +91,8 @@ local function promote(queue, now)
 end
 
 -- Everything below is of one turn `t`: open queues, session, letter, want, wheel, now, now_us, want_suspect, give, count,
--- due_at. A foreign key in one queue must not hide what was taken from another: its error is told at the end, and only
--- by a turn that did nothing else.
+-- due_at.
 local t
-
-local function read(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply['err'] then
-    t.failed = t.failed or reply['err']
-    return nil
-  end
-  return reply
-end
 
 -- Whether behind the first in a list of those that wait for a slot there are `count` more that do.
 local function are_behind(queue, wait, key, count)
@@ -370,8 +382,8 @@ local function take(open, class, list, limit)
   while taken < limit and t.looks > 0 and t.keys > 0 do
     local ids = read('LRANGE', list, 0, math.min(step, t.looks) - 1) or {}
     local skip = stale_drop(queue, list, ids)
-    local plan = #ids > 0 and decide(open, ids, skip, limit - taken, is_suspect)
-    for n = plan and plan.seen + 1 or 1, #ids do -- what stays in the list
+    local plan = skip and #ids > 0 and decide(open, ids, skip, limit - taken, is_suspect)
+    for n = plan and plan.seen + 1 or 1, skip and #ids or 0 do -- what stays in the list
       if skip[n] then
         stale_add(queue, list, ids[n])
       end
@@ -488,5 +500,5 @@ local function fetch(turn)
       ring(open.name, t.letter, 1)
     end
   end
-  return t.failed
+  return failed
 end

@@ -418,8 +418,9 @@ local function tally_revive(id, data)
   end
 end
 
--- Whether a person asked for the end of just this attempt: `token` is how its fence begins, whole parts of it.
+-- Whether a person asked for the end of just this execution.
 local function is_cancelled(queue, id, token)
+  token = token .. '|'
   local asked = redis.pcall('HGET', q(queue, 'cancel'), id)
   local how = type(asked) == 'string' and string.match(asked, '^(%l+)|')
   return (how == 'cancel' or how == 'force') and string.find(asked, token, #how + 2, true) == #how + 2

@@ -17,11 +17,14 @@ local function stale_count(queue, list, id)
 end
 
 -- Which of `ids`, in the order of `list`, are to be skipped, as n = true. They are no longer counted afterwards, so they
--- must leave the list in the same script.
+-- must leave the list in the same script. nil if a foreign key is in the way.
 local function stale_drop(queue, list, ids)
   local skipped, stale = {}, q(queue, 'stale')
-  if #ids == 0 or redis.call('EXISTS', stale) == 0 then
+  local known = #ids > 0 and redis.pcall('HLEN', stale) or 0
+  if known == 0 then
     return skipped
+  elseif type(known) ~= 'number' then
+    return nil
   end
   local fields = {}
   for n, id in ipairs(ids) do

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from supervisor.core.board import SlotState
-from supervisor.core.inflight import RunState
+from supervisor.core.inflight import RunState, execution_hash
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.store.client import Store
 from supervisor.store.keys import Keys
@@ -28,14 +28,16 @@ def lease(store: Store, keys: Keys) -> LeaseView:
     return store.run(Leases(keys).view())
 
 
-def enqueue_and_take(store: Store, keys: Keys, session: str, *run_ids: str) -> None:
-    """Put runs into the queue and let ``session`` fetch them."""
+def enqueue_and_take(store: Store, keys: Keys, session: str, *run_ids: str) -> list[int]:
+    """Put runs into the queue and let ``session`` fetch them; return what stands for each on the board."""
     envelopes = [Envelope(id=run_id, template=Template(job="test.job", kind=Kind.ASYNC)) for run_id in run_ids]
     queues = Queues(keys)
     store.run(queues.enqueue(nonce=session, envelopes=envelopes))
     assert store.run(Sessions(keys).open(session, {}))
     call = queues.turn(session=session, seq=1, kind=Kind.ASYNC, queues=["default"], want=10, want_suspect=False)
-    assert [run.envelope.id for run in store.run(call).runs] == list(run_ids)
+    runs = store.run(call).runs
+    assert [run.envelope.id for run in runs] == list(run_ids)
+    return [execution_hash((run.queue, run.envelope.id), run.fetched_ms) for run in runs]
 
 
 def ready(store: Store, keys: Keys) -> int:
@@ -122,9 +124,9 @@ def test_a_killed_agent_is_replaced_within_its_term(replica: Make, store: Store,
 def test_runs_of_a_dead_worker_go_back_with_fair_blame(replica: Make, store: Store, keys: Keys) -> None:
     """One had begun and is charged, and runs alone next; the other had not and is ready."""
     one = with_worker(replica("r1"))
-    enqueue_and_take(store, keys, SESSION, "begun", "waiting")
-    one.board.inflight[WORKER].put(0, run_id="begun", attempt=1, state=RunState.STARTED)
-    one.board.inflight[WORKER].put(1, run_id="waiting", attempt=1, state=RunState.FETCHED)
+    begun, waiting = enqueue_and_take(store, keys, SESSION, "begun", "waiting")
+    one.board.inflight[WORKER].put(0, execution=begun, attempt=1, state=RunState.STARTED)
+    one.board.inflight[WORKER].put(1, execution=waiting, attempt=1, state=RunState.FETCHED)
     one.start("agent")
     row = one.board.rows[WORKER]
     row.state = SlotState.BACKOFF

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.core.blame import Death
-from supervisor.core.inflight import Inflight, RunState, run_hash
+from supervisor.core.inflight import Inflight, RunState, execution_hash
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.roles.agent.reaper import Reaper
 from supervisor.store.queues import Queues
@@ -22,6 +22,7 @@ class Bench:
         self.store = server.store()
         self.queues, self.sessions = Queues(server.keys), Sessions(server.keys)
         self.told: list[dict[str, Any]] = []
+        self.taken: dict[str, int] = {}  # what stands on the board for each run that was fetched
         self.reaper = Reaper(
             run=self.store.run,
             sessions=self.sessions,
@@ -40,12 +41,18 @@ class Bench:
             call = self.queues.turn(
                 session=session, seq=seq + start, kind=Kind.SYNC, queues=[queue], want=200, want_suspect=False
             )
-            assert len(self.store.run(call).runs) == len(envelopes)
+            runs = self.store.run(call).runs
+            assert len(runs) == len(envelopes)
+            self.taken |= {
+                run.envelope.id: execution_hash((run.queue, run.envelope.id), run.fetched_ms) for run in runs
+            }
 
     def fetch(self, session: str, *queues: str) -> list[str]:
         self.store.run(self.sessions.open(session, {}))
         call = self.queues.turn(session=session, seq=1, kind=Kind.SYNC, queues=queues, want=200, want_suspect=False)
-        return [run.envelope.id for run in self.store.run(call).runs]
+        runs = self.store.run(call).runs
+        self.taken |= {run.envelope.id: execution_hash((run.queue, run.envelope.id), run.fetched_ms) for run in runs}
+        return [run.envelope.id for run in runs]
 
 
 def test_every_run_of_every_queue_goes_back(server: Server) -> None:
@@ -86,7 +93,7 @@ def test_two_reapers_give_back_once(server: Server) -> None:
     """A foreign agent may finish what the owner's has begun."""
     bench = Bench(server)
     bench.hold("a")
-    table = [Inflight(run_hash("a"), 1, RunState.FETCHED, 0)]
+    table = [Inflight(bench.taken["a"], 1, RunState.FETCHED, 0)]
     bench.reaper.reclaim(SESSION, death=Death.CRASHED, table=table)
     bench.reaper.reclaim(SESSION, death=Death.NODE_LOST)
 
@@ -113,7 +120,7 @@ def test_a_run_that_took_its_process_down_too_often_is_dead_and_says_of_what(ser
     template = Template(job="j", kind=Kind.SYNC, max_crashes=1)
     bench.store.run(bench.queues.enqueue(nonce="n", envelopes=[Envelope(id="poison", template=template)]))
     assert bench.fetch(SESSION, "default") == ["poison"]
-    table = [Inflight(run_hash("poison"), 1, RunState.STARTED, 0)]
+    table = [Inflight(bench.taken["poison"], 1, RunState.STARTED, 0)]
     bench.reaper.reclaim(SESSION, death=Death.CRASHED, how="SIGSEGV", table=table)
 
     (dead,) = bench.store.run(bench.queues.dead("default"))

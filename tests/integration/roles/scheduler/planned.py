@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import msgspec
+
 from supervisor.core.model import Kind, Outcome, ScheduleDef, Template
 from supervisor.roles.agent.standing import Timing
 from supervisor.settings.models import ElectionSettings
@@ -50,6 +52,7 @@ class Planned:
             self.world, self.keys, "r1", timing=timing, definitions=definitions, clock=self.clock, **options
         )
         self.seq = 0
+        self.began: dict[str, int] = {}  # when each run was fetched
         self.leader.start()
         self.advance(0.5)
 
@@ -108,9 +111,14 @@ class Planned:
 
     def _turn(self, **arguments: Any) -> Any:
         self.run(self.sessions.open(SESSION, {}))
+        acks = [
+            msgspec.structs.replace(ack, fetched_ms=self.began.get(ack.run_id, 0)) for ack in arguments.get("acks", [])
+        ]
         self.seq += 1
         defaults = {"kind": Kind.SYNC, "queues": ["default"], "want": 0, "want_suspect": False, "acks": []}
-        return self.run(self.queues.turn(session=SESSION, seq=self.seq, **defaults | arguments))
+        reply = self.run(self.queues.turn(session=SESSION, seq=self.seq, **defaults | arguments | {"acks": acks}))
+        self.began |= {run.envelope.id: run.fetched_ms for run in reply.runs}
+        return reply
 
 
 @contextmanager

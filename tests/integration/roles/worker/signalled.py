@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from supervisor.clock import SystemClock
 from supervisor.core.board import UnwantedReason
+from supervisor.core.inflight import execution_hash
 from supervisor.roles.worker.interrupts import Interrupts
 
 SIGNALS = (signal.SIGALRM, signal.SIGUSR2, signal.SIGTERM, signal.SIGQUIT)
@@ -18,7 +19,7 @@ SIGNALS = (signal.SIGALRM, signal.SIGUSR2, signal.SIGTERM, signal.SIGQUIT)
 class Subject:
     """A run that is executed."""
 
-    run_id: str = "r"
+    hash: int = execution_hash(("q", "r"), 5)
     is_cancelled: bool = False
     unwanted: UnwantedReason | None = None
 

@@ -12,7 +12,8 @@ import pytest
 
 from supervisor import Context, job
 from supervisor.core.board import UnwantedReason
-from supervisor.core.inflight import RunState, run_hash
+from supervisor.core.inflight import RunState, execution_hash
+from supervisor.store.codec import fence_parts
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.workshop import Workshop, until
 from tests.integration.servers import wait_until
@@ -20,8 +21,15 @@ from tests.integration.servers import wait_until
 
 def ask(shop: Workshop, run_id: str) -> None:
     """Ask as the agent does."""
+    with shop.server.raw() as raw:
+        token = raw.hget(shop.server.keys.queue("default").run, run_id)
+    ask_for(shop, execution_hash(("default", run_id), fence_parts(token or b"")[2]))
+
+
+def ask_for(shop: Workshop, execution: int) -> None:
+    """Ask for the end of an execution, by what stands for it on the board."""
     row = shop.board.rows[0]
-    row.unwanted_hash = run_hash(run_id)
+    row.unwanted_hash = execution
     row.unwanted_number += 1
 
 
@@ -90,7 +98,9 @@ async def test_a_coroutine_that_is_unwanted_before_its_first_step_ends_too(shop:
         def accept_and_cancel(runs: Any) -> None:
             accept(runs)
             for run in runs:
-                pool._runs.end_unwanted(run_hash(run.envelope.id), UnwantedReason.CANCELLED)
+                pool._runs.end_unwanted(
+                    execution_hash((run.queue, run.envelope.id), run.fetched_ms), UnwantedReason.CANCELLED
+                )
 
         pool._runs.accept = accept_and_cancel  # type: ignore[method-assign]
         await until(lambda: shop.ended(1), what="its end")
@@ -145,7 +155,8 @@ def test_a_plain_function_is_interrupted_and_ends_as_it_was_asked_to(
     if sync_shop.server.is_real:
         follower = sync_shop.enqueue("after")
     sync_shop.board.rows[0].unwanted_reason = reason
-    ask(sync_shop, run_id)
+    (begun,) = sync_shop.board.inflight[0].entries()
+    ask_for(sync_shop, begun.execution)
     worker.signal(signal.SIGUSR2)
     if not sync_shop.server.is_real:  # the worker has a server of its own, and no second run
         wait_until(lambda: not is_running(), what="its end")

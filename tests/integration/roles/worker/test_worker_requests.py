@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from supervisor.core.board import UnwantedReason
-from supervisor.core.inflight import run_hash
+from supervisor.core.inflight import execution_hash
 from supervisor.roles.worker.context import SoftTimeout
 from supervisor.roles.worker.interrupts import Demand, Interrupts
 from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
@@ -26,7 +26,7 @@ def subject() -> Iterator[Interrupts]:
 
 def test_a_second_signal_while_the_first_is_asked_about_is_no_request_of_its_own(subject: Interrupts) -> None:
     """Taken for a soft timeout it would have the run tried again that somebody wanted to end."""
-    requests = [(run_hash("r"), UnwantedReason.CANCELLED)]
+    requests = [(execution_hash(("q", "r"), 5), UnwantedReason.CANCELLED)]
 
     def unwanted() -> tuple[int, UnwantedReason] | None:
         found = requests.pop() if requests else None
@@ -48,7 +48,7 @@ def test_a_second_signal_while_the_first_is_asked_about_is_no_request_of_its_own
 
 def asked_once(subject: Interrupts, run_id: str) -> None:
     """Let the next question be answered by a request for ``run_id``, and send the signal that brings it."""
-    requests = [(run_hash(run_id), UnwantedReason.REPLACED)]
+    requests = [(execution_hash(("q", run_id), 5), UnwantedReason.REPLACED)]
     subject._unwanted = lambda: requests.pop() if requests else None
     signal.raise_signal(signal.SIGUSR2)
 

@@ -20,7 +20,7 @@ def board() -> Board:
     made.header.phase = Phase.READY
     for row in made.rows[1:]:
         row.state, row.generation, row.child_generation = SlotState.RUNNING, 1, 1
-    made.inflight[1].put(0, run_id="a", attempt=1, state=RunState.STARTED)
+    made.inflight[1].put(0, execution=7, attempt=1, state=RunState.STARTED)
     return made
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.board import Board, Phase, Row, SlotState, UnwantedReason, Verb, board_words
-from supervisor.core.inflight import RunState, run_hash
+from supervisor.core.inflight import RunState, execution_hash
 from supervisor.roles.agent import beats
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.unwanted import BETWEEN_NS, PERIOD_NS, Unwanted
@@ -29,7 +29,9 @@ class Stage:
         for slot in (IO, CPU):
             row = self.board.rows[slot]
             row.state, row.generation, row.pid, row.busy = SlotState.RUNNING, 7, 1000 + slot, 1
-            self.board.inflight[slot].put(0, run_id="x", attempt=1, state=RunState.STARTED)
+            self.board.inflight[slot].put(
+                0, execution=execution_hash(("default", "x"), 5), attempt=1, state=RunState.STARTED
+            )
         self.signalled: list[int] = []
         monkeypatch.setattr(beats.os, "kill", lambda pid, _number: self.signalled.append(pid))
         self.asked: list[list[str]] = []
@@ -74,7 +76,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 def request(slot: int, *, kill: bool = False, run_id: str = "x") -> UnwantedRun:
     """Return what Redis says of a run."""
-    return UnwantedRun("default", run_id, f"r1/{NAMES[slot]}/7", kill)
+    return UnwantedRun("default", run_id, f"r1/{NAMES[slot]}/7", kill, fetched_ms=5)
 
 
 def test_an_idle_replica_asks_nothing(stage: Stage) -> None:
@@ -91,7 +93,7 @@ def test_a_worker_is_told_which_run_must_end(stage: Stage, slot: int) -> None:
     stage.look(request(slot))
 
     row = stage.board.rows[slot]
-    assert (row.unwanted_hash, row.unwanted_number) == (run_hash("x"), 1)
+    assert (row.unwanted_hash, row.unwanted_number) == (execution_hash(("default", "x"), 5), 1)
     assert stage.signalled == [1000 + slot]
     assert stage.asked == [[10_000, "", "0", "r1/worker-cpu-0/7", "r1/worker-io-0/7"]]
     assert (stage.agent.request_number, stage.woken) == (0, 0)
@@ -99,7 +101,7 @@ def test_a_worker_is_told_which_run_must_end(stage: Stage, slot: int) -> None:
 
 def test_a_run_that_is_not_executed_there_any_more_disturbs_nobody(stage: Stage) -> None:
     """It has ended, waits to begin, or is another one by now."""
-    stage.board.inflight[CPU].put(0, run_id="x", attempt=1, state=RunState.DONE)
+    stage.board.inflight[CPU].put(0, execution=execution_hash(("default", "x"), 5), attempt=1, state=RunState.DONE)
     stage.look(request(IO, run_id="y"), request(CPU, kill=True))
 
     assert stage.signalled == []
@@ -144,7 +146,7 @@ def test_a_worker_that_died_meanwhile_is_no_error(stage: Stage, monkeypatch: pyt
 
 def test_a_worker_is_told_why(stage: Stage) -> None:
     """A cancelled run ends as cancelled, not as replaced."""
-    stage.look(UnwantedRun("default", "x", f"r1/{NAMES[IO]}/7", is_killed=False, is_cancelled=True))
+    stage.look(UnwantedRun("default", "x", f"r1/{NAMES[IO]}/7", is_killed=False, is_cancelled=True, fetched_ms=5))
 
     assert stage.board.rows[IO].unwanted_reason == UnwantedReason.CANCELLED
     assert stage.told[0]["why"] == "cancelled"
@@ -157,7 +159,7 @@ def test_several_runs_of_one_worker_are_named_one_after_the_other(stage: Stage) 
     """There is one place for a request; the second would hide the first."""
     table, row = stage.board.inflight[IO], stage.board.rows[IO]
     for index, run_id in enumerate(("a", "b", "c")):
-        table.put(index, run_id=run_id, attempt=1, state=RunState.STARTED)
+        table.put(index, execution=execution_hash(("default", run_id), 5), attempt=1, state=RunState.STARTED)
     heard = []
     stage.look(*(request(IO, run_id=run_id) for run_id in ("a", "gone", "b", "c")))
     heard.append(row.unwanted_hash)
@@ -166,5 +168,9 @@ def test_several_runs_of_one_worker_are_named_one_after_the_other(stage: Stage) 
         stage.unwanted.look(0)
         heard.append(row.unwanted_hash)
 
-    assert heard == [run_hash("a"), run_hash("b"), run_hash("c")]
+    assert heard == [
+        execution_hash(("default", "a"), 5),
+        execution_hash(("default", "b"), 5),
+        execution_hash(("default", "c"), 5),
+    ]
     assert (len(stage.asked), stage.unwanted.period_ns) == (1, PERIOD_NS)

@@ -77,8 +77,8 @@ def test_it_travels_as_json_with_the_acknowledgement_and_a_run_without_any_sends
     packed = leavings.pack(keep_s=3600, follow=["complete 0 q id a1{}"])
     assert packed is not None
     assert msgspec.json.decode(packed) == {"keep": 3_600_000, "counts": {"a": 1}, "then": ["complete 0 q id a1{}"]}
-    ack = Ack(run_id="r", queue="q", attempt=1, outcome=Outcome.OK, left_behind=packed)
-    assert acknowledgement("s", ack)[1:] == ("q - 0 0 - 0 x", b"", packed)
+    ack = Ack(run_id="r", queue="q", attempt=1, fetched_ms=5, outcome=Outcome.OK, left_behind=packed)
+    assert acknowledgement("s", ack)[1:] == ("q 5 - 0 0 - 0 x", b"", packed)
 
 
 def test_what_follows_is_checked_like_a_child_and_shares_their_names() -> None:

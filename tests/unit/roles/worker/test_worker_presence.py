@@ -76,7 +76,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 def test_ready_clears_what_an_older_generation_left(stage: Stage) -> None:
     """And says whose words these are, and wakes the parent."""
-    stage.board.inflight[0].put(0, run_id="old", attempt=1, state=RunState.STARTED)
+    stage.board.inflight[0].put(0, execution=77, attempt=1, state=RunState.STARTED)
 
     stage.subject.ready()
 
@@ -89,15 +89,15 @@ def test_ready_clears_what_an_older_generation_left(stage: Stage) -> None:
 def test_a_run_passes_through_its_states(stage: Stage) -> None:
     """Fetched, started, done, forgotten; the deadline stands exactly while user code runs."""
     subject, row = stage.subject, stage.board.rows[0]
-    subject.fetched("r1", 2)
+    subject.fetched(("q", "r1"), 2, 5)
     assert stage.entries == [(RunState.FETCHED, 2, 0)]
-    subject.started("r1", 90_000_000_000)
+    subject.started(("q", "r1"), 90_000_000_000)
     assert stage.entries == [(RunState.STARTED, 2, 90_000_000_000)]
     assert (row.busy, row.deadline_ns, row.done) == (1, 90_000_000_000, 0)
-    subject.done("r1")
+    subject.done(("q", "r1"))
     assert stage.entries == [(RunState.DONE, 2, 0)]
     assert (row.busy, row.deadline_ns, row.done) == (0, 0, 1)
-    subject.settled("r1")
+    subject.settled(("q", "r1"), 2, 5)
     assert stage.entries == []
 
 
@@ -105,21 +105,21 @@ def test_the_earliest_deadline_stands(stage: Stage) -> None:
     """The parent kills by one word."""
     subject, row = stage.subject, stage.board.rows[0]
     for run_id, deadline_ns in (("a", 30), ("b", 20), ("c", 40)):
-        subject.fetched(run_id, 1)
-        subject.started(run_id, deadline_ns * 10**9)
+        subject.fetched(("q", run_id), 1, 5)
+        subject.started(("q", run_id), deadline_ns * 10**9)
     assert row.deadline_ns == 20 * 10**9
-    subject.done("b")
+    subject.done(("q", "b"))
     assert row.deadline_ns == 30 * 10**9
-    subject.done("a")
-    subject.done("c")
+    subject.done(("q", "a"))
+    subject.done(("q", "c"))
     assert row.deadline_ns == 0
 
 
 def test_only_a_near_deadline_wakes_the_parent(stage: Stage) -> None:
     """It looks every half second by itself."""
     for number, (ahead_ns, signals) in enumerate([(module.NEAR_NS, 0), (module.NEAR_NS - 1, 1)]):
-        stage.subject.fetched(f"r{number}", 1)
-        stage.subject.started(f"r{number}", stage.clock.elapsed + ahead_ns)
+        stage.subject.fetched(("q", f"r{number}"), 1, 5)
+        stage.subject.started(("q", f"r{number}"), stage.clock.elapsed + ahead_ns)
         assert len(stage.signals) == signals
 
 
@@ -128,13 +128,13 @@ def test_a_fresh_beat_stands_before_the_deadline_that_excused_it_goes(
 ) -> None:
     """Between the two stores the parent would see an old beat and no deadline: a hang that is none."""
     subject, row = stage.subject, stage.board.rows[0]
-    subject.fetched("r1", 1)
-    subject.started("r1", 10**12)
+    subject.fetched(("q", "r1"), 1, 5)
+    subject.started(("q", "r1"), 10**12)
     stage.clock.elapsed += 10**11
     seen: list[int] = []
     monkeypatch.setattr(subject, "_set_deadline", lambda: seen.append(row.beat_ns))
 
-    subject.done("r1")
+    subject.done(("q", "r1"))
 
     assert seen == [stage.clock.elapsed]
 
@@ -142,12 +142,39 @@ def test_a_fresh_beat_stands_before_the_deadline_that_excused_it_goes(
 def test_entries_are_used_again(stage: Stage) -> None:
     """The table is as large as the pool, and a worker lives long."""
     for number in range(20):
-        stage.subject.fetched(f"r{number}", 1)
-        stage.subject.settled(f"r{number}")
+        stage.subject.fetched(("q", f"r{number}"), 1, 5)
+        stage.subject.settled(("q", f"r{number}"), 1, 5)
     for number in range(3):
-        stage.subject.fetched(f"s{number}", 1)
+        stage.subject.fetched(("q", f"s{number}"), 1, 5)
 
     assert len(stage.entries) == 3
+
+
+def test_one_id_in_two_queues_is_two_runs(stage: Stage) -> None:
+    """The end of one leaves the other, its deadline and its entry."""
+    subject, row = stage.subject, stage.board.rows[0]
+    for queue, deadline_ns in (("q", 30), ("p", 20)):
+        assert subject.fetched((queue, "r"), 1, 5)
+        subject.started((queue, "r"), deadline_ns * 10**9)
+    subject.done(("p", "r"))
+    subject.settled(("p", "r"), 1, 5)
+    assert (row.busy, row.deadline_ns) == (1, 30 * 10**9)
+    assert stage.entries == [(RunState.STARTED, 1, 30 * 10**9)]
+
+
+def test_a_later_execution_of_a_run_that_is_here_is_noted_and_not_begun(stage: Stage) -> None:
+    """Redis let go of the earlier one, which goes on: each is settled by itself."""
+    subject = stage.subject
+    assert subject.fetched(("q", "r"), 1, 5)
+    subject.started(("q", "r"), 30)
+    assert not subject.fetched(("q", "r"), 1, 6)
+    assert [state for state, *_ in stage.entries] == [RunState.STARTED, RunState.FETCHED]
+    subject.settled(("q", "r"), 1, 6)
+    assert stage.entries == [(RunState.STARTED, 1, 30)]
+    subject.done(("q", "r"))
+    subject.settled(("q", "r"), 1, 5)
+    assert stage.entries == []
+    assert subject.room == stage.board.inflight[0].size
 
 
 def test_a_parent_that_is_gone_is_no_error(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,9 +79,9 @@ def test_arguments_that_do_not_fit_end_the_run_at_once(stage: Stage) -> None:
 
 def test_a_run_that_cannot_be_read_is_dead(stage: Stage) -> None:
     """It would come back for ever."""
-    ack = stage.executor.bury(BrokenRun(queue="default", run_id="r1", attempt=1, reason="not JSON"))
+    ack = stage.executor.bury(BrokenRun(queue="default", run_id="r1", attempt=1, fetched_ms=5, reason="not JSON"))
 
-    assert (ack.outcome, ack.run_id) == (Outcome.DEAD, "r1")
+    assert (ack.outcome, ack.run_id, ack.fetched_ms) == (Outcome.DEAD, "r1", 5)
 
 
 def late(not_after_ms: int | None, **fields: Any) -> FetchedRun:
