@@ -29,6 +29,7 @@ from supervisor.cli.output import (
     print_value,
     span,
 )
+from supervisor.cli.schedule_asking import confirm
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_NO, EXIT_OK, StoreUnavailableError, TenureError
 from supervisor.core.lease import is_named
@@ -139,9 +140,8 @@ def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings:
         if heir == lease.holder:
             click.echo(f"{lease.holder} leads already (epoch {lease.epoch}).")
             return EXIT_OK
-        if not yes:
-            successor = f"to {heir}" if heir else "to another replica"
-            click.confirm(f"{lease.holder} leads (epoch {lease.epoch}). Ask it to hand over {successor}?", abort=True)
+        successor = f"to {heir}" if heir else "to another replica"
+        confirm(f"{lease.holder} leads (epoch {lease.epoch}). Ask it to hand over {successor}?", yes=yes)
         call = connection.leases.request_resign(epoch=lease.epoch, to=heir, by=_asker())
         connection.store.run(call)
         heard = await_heir(connection, lease, timeout_s)
@@ -169,8 +169,7 @@ def leader_clear_hold(*, yes: bool, load_settings: LoadSettings) -> int:
         if not lease.hold:
             click.echo("Nothing is held.")
             return EXIT_OK
-        if not yes:
-            click.confirm(f"Fires are held: {lease.hold}. Let them go on?", abort=True)
+        confirm(f"Fires are held: {lease.hold}. Let them go on?", yes=yes)
         connection.store.run(connection.leases.clear_hold(by=_asker()))
     click.echo("The leader fires again.")
     return EXIT_OK

@@ -105,7 +105,8 @@ def _running(connection: Connection, queue: str | None, count: int) -> list[dict
 def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
     """Show one run: where it is and why, its progress, how its attempts ended, its result, its error.
 
-    Of its arguments it shows the names only: any of them may be a secret.
+    Of its arguments it shows the names only: any of them may be a secret. "forgotten" is a run whose line newer ones
+    have pushed out of the history, while what is known of the runs below it and of its steps is still kept.
 
     \b
     Example:
@@ -115,9 +116,10 @@ def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
         view = _look(connection, run_id)
         below = connection.store.run(Tallies(connection.keys).read(run_id))
         steps = connection.store.run(Tallies(connection.keys).steps(run_id))
-    if view is None:
+    if view is None and below is None and not steps:
         raise TenureError(f"no run is called {run_id!r}, or its history is gone; `tenure runs list` shows the latest")
-    record = _record(view) | family_record(below, steps)
+    own = {"run": run_id, "state": "forgotten"} if view is None else _record(view)
+    record = own | family_record(below, steps)
     print_value(record, output="yaml" if output == "table" else output)
 
 

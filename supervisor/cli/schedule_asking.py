@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -207,6 +208,16 @@ def confirm(question: str, *, yes: bool) -> None:
 
     Raises:
         click.Abort: the answer is no.
+        TenureError: there is nobody who could answer.
     """
-    if not yes:
-        click.confirm(question, abort=True, err=True)
+    if yes:
+        return
+    try:
+        is_agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise  # by Ctrl-C
+        click.echo(err=True)
+        raise TenureError("nobody answered, so nothing was done; give --yes where there is no terminal") from None
+    if not is_agreed:
+        raise click.Abort

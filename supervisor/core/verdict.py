@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from supervisor.core.board import SlotState
-from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP
+from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, EXIT_CRASH_LOOP
 from supervisor.core.restart import Group, Slot, is_refusal
 
 EARLY_FAILURES_MAX = 3  # before the tree was ever ready: a broken release fails at once
@@ -28,13 +28,14 @@ def tree_verdict(slot: Slot, status: int, *, name: str, group: Group, is_tree_re
     """Return whether the failure of one slot ends the tree; ``slot`` as it is after the exit."""
     if slot.state not in {SlotState.BACKOFF, SlotState.FATAL} or slot.streak == 0:
         return None
+    code = EXIT_CANNOT_CREATE if status == EXIT_CANNOT_CREATE else EXIT_CRASH_LOOP  # the place is at fault, or we are
     if not is_tree_ready:
         if slot.state is SlotState.FATAL and is_refusal(status):
             return Verdict(EXIT_CONFIG, f"{name} refused to start with exit code {status}")
         if slot.streak >= EARLY_FAILURES_MAX:
-            return Verdict(EXIT_CRASH_LOOP, f"{name} failed {slot.streak} times before the tree was ever ready")
+            return Verdict(code, f"{name} failed {slot.streak} times before the tree was ever ready")
     if slot.state is SlotState.FATAL and group.ends_tree:
-        return Verdict(EXIT_CRASH_LOOP, f"{name} keeps failing, last with {describe_status(status)}")
+        return Verdict(code, f"{name} keeps failing, last with {describe_status(status)}")
     return None
 
 

@@ -32,7 +32,7 @@ class _Files:
         self.lock = Lock()
         self.values: list[SlotValue] = []
         self.problem = ""  # why a value is not in its file, the last time that one was not
-        self._pattern: str | None = None
+        self._place: tuple[str, str] | None = None  # what stands before and behind the kind in a file's name
         self._open: dict[str, SlotFile] = {}
 
     def claim(self, directory: Path, slot: str) -> str:
@@ -40,7 +40,7 @@ class _Files:
         with self.lock:
             self._close()
             self.problem = ""
-            self._pattern = f"{directory}/{{}}_{file_key(slot)}.db"
+            self._place = f"{directory}/", f"_{file_key(slot)}.db"
             for value in self.values:
                 value.bind()
             return self.problem
@@ -49,7 +49,7 @@ class _Files:
         """Go on in memory."""
         with self.lock:
             self._close()
-            self._pattern = None
+            self._place = None
             for value in self.values:
                 value.bind()
 
@@ -61,16 +61,16 @@ class _Files:
     def after_fork(self) -> None:
         """In a forked process: leave the files to the one that claimed them. A lock may be held by a lost thread."""
         self.lock = Lock()
-        if self._pattern is not None:
+        if self._place is not None:
             self.release()
 
     def get(self, prefix: str) -> SlotFile | None:
         """Return the file for metrics of this kind; None: count in memory."""
-        if self._pattern is None:
+        if self._place is None:
             return None
         if prefix not in self._open:
             try:
-                self._open[prefix] = SlotFile(self._pattern.format(prefix))
+                self._open[prefix] = SlotFile(prefix.join(self._place))
             except OSError as error:
                 self.problem = error.strerror or repr(error)
                 return None

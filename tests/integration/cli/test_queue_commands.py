@@ -69,6 +69,13 @@ def test_a_person_is_asked_before_something_goes(world: World, invoke: Invoke) -
     assert (world.state("a"), world.state("dead")) == ("queued", "dead")
 
 
+def test_without_anybody_to_ask_the_way_out_is_named(world: World, invoke: Invoke) -> None:
+    """A script sees no question: what it has to give, and that nothing was done."""
+    refused = invoke("runs", "cancel", "a")
+    assert (refused.code, world.state("a")) == (1, "queued")
+    assert "nothing was done; give --yes where there is no terminal" in refused.err
+
+
 def test_the_turn_of_a_run_is_changed(world: World, invoke: Invoke) -> None:
     """It may start now, and before others."""
     done = invoke("runs", "requeue", "later", "-o", "json")

@@ -52,6 +52,16 @@ def test_a_run_is_shown_with_the_sums_of_all_below_it(world: World, invoke: Invo
     assert (record["parent"], "limits" in record, "below" in record) == ("p", False, False)
 
 
+def test_what_is_below_a_run_is_shown_when_newer_runs_have_pushed_it_out_of_the_history(
+    world: World, invoke: Invoke
+) -> None:
+    """The root of 10,000 runs: its own line goes with the first of them, its sums stay."""
+    world.raw.delete(world.keys.queue("default").hist, world.keys.result("p"))
+    shown = json.loads(invoke("runs", "show", "p", "-o", "json").out)
+    assert (shown["run"], shown["state"], shown["below"]["total"]) == ("p", "forgotten", 3)
+    assert invoke("runs", "show", "never").code == 1
+
+
 def test_a_run_is_shown_with_its_steps(world: World, invoke: Invoke) -> None:
     """Which are done, which failed and why, in their order."""
     calls = StepCalls(world.keys, run_id="p/c", queue="default", fence=f"{S}|1|", born="0")

@@ -265,6 +265,14 @@ def test_a_crash_loop_ends_a_ready_tree_only_for_roles_it_cannot_do_without(grou
     assert (verdict.code if verdict else 0) == (70 if group in {"agent", "web", "embedded"} else 0)
 
 
+@pytest.mark.parametrize("is_tree_ready", [False, True])
+def test_a_place_that_takes_nothing_ends_the_tree_by_its_own_code(is_tree_ready: bool) -> None:  # noqa: FBT001
+    """A disk that fills up between the check at the start and the server's own: 73, as at the start."""
+    slot = die(at(SlotState.RUNNING, streak=5, failures=(T,) * 5), 73, group=Group.EMBEDDED)
+    verdict = tree_verdict(slot, 73, name="embedded", group=Group.EMBEDDED, is_tree_ready=is_tree_ready)
+    assert (verdict.code if verdict else 0) == 73
+
+
 def test_a_single_failure_of_a_ready_tree_ends_nothing() -> None:
     """That is what restarts are for."""
     slot = die(at(SlotState.RUNNING), 70, group=Group.AGENT)

@@ -254,3 +254,13 @@ def test_the_number_of_series_has_a_limit(directory: Path) -> None:
     assert samples[("tenure_invented_total", ("job7", "q"))] == 2
     assert samples[("tenure_invented_seconds_count", ("other",))] == 50
     assert sum(name == "tenure_invented_total" for name, _ in samples) == 20 + 1
+
+
+def test_the_directory_may_hold_any_character(tmp_path: Path) -> None:
+    """Braces, as in a path that somebody forgot to expand, ended every child by a KeyError."""
+    directory = tmp_path / "a {x} ${HOME} %s"
+    metrics.prepare(directory)
+
+    assert in_child(life("worker", 2)) == 0
+
+    assert scrape(directory)["tenure_acks_stale_total", ()] == 2
