@@ -7,8 +7,10 @@ Guarantees
     (https://www.sqlite.org/isolation.html).
     A URL with a password in it is refused: arguments lie in the queue. Name it by reference.
 
+    Tables that exist are used as they are, views of their names too; one that lacks a column is refused.
+
 Does not guarantee
-    Migrations: tables that exist are used as they are.
+    Migrations.
 """
 
 from __future__ import annotations
@@ -19,14 +21,24 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from jobs.identity.models import metadata
 from jobs.references import is_reference, resolve
+
+DatabaseArgument = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^(?:env:|file:|(?!\w[\w+.-]*://[^:/@]*:[^@]*@)(?!.*[?&]password=))",
+        extra={"remedy": "it must hold no password: arguments lie in the queue; write env:NAME or file:/path"},
+    ),
+]
+"""A URL without a password, or a reference to any: checked where it is written, before it lies in the queue."""
 
 DEFAULT = "sqlite:///.tenure/identity.db"
 LOCK_WAIT_MS = 30_000
@@ -138,8 +150,22 @@ def _create_tables(engine: Engine) -> None:
 
 
 def _is_complete(engine: Engine) -> bool:
+    """Return whether every table, or a view of its name, is there.
+
+    Raises:
+        DatabaseRefusedError: one is there, and is another program's.
+    """
     with reading(engine) as connection:
-        return set(metadata.tables) <= set(inspect(connection).get_table_names())
+        inspector = inspect(connection)
+        there = [table for table in metadata.sorted_tables if inspector.has_table(table.name)]
+        for table in there:
+            missing = set(table.columns.keys()) - {each["name"] for each in inspector.get_columns(table.name)}
+            if missing:
+                raise DatabaseRefusedError(
+                    f"table {table.name} is there without the columns {', '.join(sorted(missing))}, so it is another "
+                    f"program's; name another database or schema, or make views as docs/jobs.md describes"
+                )
+        return len(there) == len(metadata.tables)
 
 
 @contextmanager

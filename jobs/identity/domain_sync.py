@@ -19,7 +19,7 @@ from typing import TypedDict
 from sqlalchemy import Connection, delete, or_, select, update
 
 from jobs.identity.changes import Bound, Changes, KnownDomain, decide
-from jobs.identity.database import DEFAULT, alone, open_database
+from jobs.identity.database import DEFAULT, DatabaseArgument, alone, open_database
 from jobs.identity.models import DISABLED, SOURCE_CHARS, domains, endpoints
 from jobs.identity.source import SourceRefusedError, UpstreamDomain, load, source_label
 from jobs.identity.upserts import batches, upsert
@@ -46,7 +46,7 @@ def domain_sync(
     ctx: Context,
     *,
     source: str,
-    database: str = DEFAULT,
+    database: DatabaseArgument = DEFAULT,
     source_token: str | None = None,
     source_name: str | None = None,
     ca_file: str | None = None,
@@ -79,6 +79,8 @@ def domain_sync(
     upstream = load(source, token=token, ca_file=ca_file, allow_empty=allow_empty)
     with open_database(database) as engine, alone(engine) as connection:
         result = sync(connection, owner, upstream, now_ms=ctx.clock.wall_ms(), bound=bound)
+    if result["disabled"]:
+        ctx.log.warning("domains_disabled", source=owner, count=result["disabled"])
     ctx.log.info("domains_synced", source=owner, **result)
     return result
 

@@ -23,7 +23,7 @@ from sqlalchemy import Engine, bindparam, case, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from jobs.http import failure_reason, session, tls_context
-from jobs.identity.database import DEFAULT, open_database, reading
+from jobs.identity.database import DEFAULT, DatabaseArgument, open_database, reading
 from jobs.identity.models import ENABLED, ERROR_CHARS, FAILING, OK, domains, endpoints
 from supervisor import Context, job
 from supervisor.clock import Clock
@@ -32,6 +32,7 @@ CONCURRENCY_MAX = 200
 TIMEOUT_S_MAX = 60.0
 ENDPOINTS_MAX = 100_000
 STORE_EVERY = 100
+BROKEN_TOLD_MAX = 20
 
 
 class VerificationResult(TypedDict):
@@ -73,7 +74,7 @@ class Verdict:
 async def endpoint_verification(
     ctx: Context,
     *,
-    database: str = DEFAULT,
+    database: DatabaseArgument = DEFAULT,
     concurrency: int = 10,
     timeout: float = 5.0,  # noqa: ASYNC109 - of one request
     limit: int = 10_000,
@@ -100,6 +101,8 @@ async def endpoint_verification(
     round_ = _Round(database, ctx.clock, timeout)
     async with session(tls, connections=concurrency) as client:
         await round_.check_all(client, registered, concurrency)
+    for verdict in round_.broken:
+        ctx.log.warning("endpoint_broken", endpoint=verdict.endpoint.id, status=verdict.status, error=verdict.error)
     ctx.log.info("endpoints_verified", **round_.result)
     return round_.result
 
@@ -113,6 +116,7 @@ class _Round:
         self._clock = clock
         self._timeout_s = timeout_s
         self._gathered: list[Verdict] = []
+        self.broken: list[Verdict] = []  # the first of them, to be told one by one
         self._storing = asyncio.Lock()
 
     async def check_all(self, client: aiohttp.ClientSession, registered: Iterable[Endpoint], concurrency: int) -> None:
@@ -165,7 +169,10 @@ class _Round:
         self.result["ok"] += now == OK
         self.result["failing"] += now == FAILING
         self.result["recovered"] += (before, now) == (FAILING, OK)
-        self.result["broken"] += (before, now) == (OK, FAILING)
+        if (before, now) == (OK, FAILING):
+            self.result["broken"] += 1
+            if len(self.broken) < BROKEN_TOLD_MAX:
+                self.broken.append(verdict)
 
 
 def _registered(database: str, limit: int) -> list[Endpoint]:

@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from sqlalchemy import Connection, Engine, delete, select
 
-from jobs.identity.database import DEFAULT, open_database
+from jobs.identity.database import DEFAULT, DatabaseArgument, open_database
 from jobs.identity.models import tokens
 from supervisor import Context, job
 
@@ -31,7 +31,9 @@ class CleanupResult(TypedDict):
 
 
 @job("identity.token_cleanup")
-def token_cleanup(ctx: Context, *, database: str = DEFAULT, batch: int = 500, max_batches: int = 1000) -> CleanupResult:
+def token_cleanup(
+    ctx: Context, *, database: DatabaseArgument = DEFAULT, batch: int = 500, max_batches: int = 1000
+) -> CleanupResult:
     """Delete expired tokens.
 
     Args:

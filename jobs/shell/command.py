@@ -64,7 +64,8 @@ def command(
         shell: which shell reads a line.
         stdin: what it can read; default: nothing.
         check: whether an exit code other than 0, or a signal, fails the run.
-        output_tail: how many bytes of its output (stdout and stderr together) to keep, at most 32768.
+        output_tail: how many bytes of its output (stdout and stderr together) to keep, at most 32768: in the result,
+            or in the log when it failed.
 
     Raises:
         CommandFailedError: it failed, and ``check`` is true. Carries the last of its output.
@@ -79,6 +80,8 @@ def command(
     ending = _run(ctx, launch, tail)
     result = _result(launch, ending, tail, duration_s=(ctx.clock.elapsed_ns() - started_ns) / 1e9)
     if check and result["exit_code"] != 0:
+        kept = {name: result[name] for name in ("exit_code", "signal", "output_tail", "truncated")}
+        ctx.log.warning("command_failed", command=launch.name, **kept)
         raise CommandFailedError(_failure(launch, result))
     return result
 

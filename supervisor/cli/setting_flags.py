@@ -35,6 +35,8 @@ def take_setting_flags(
     Raises:
         click.UsageError: the last word is a flag that needs a value, or a flag is nearly one of a setting.
     """
+    from supervisor.settings.deprecations import FOREIGN_FLAGS
+
     rest: list[str] = []
     found: dict[str, Flag] = {}
     words = iter(args)
@@ -47,6 +49,8 @@ def take_setting_flags(
             rest.append(word)
             if known[name] and not equals:
                 rest += islice(words, 1)  # its value, whatever that looks like
+        elif name in FOREIGN_FLAGS:
+            raise click.UsageError(f"No such option '{name}': {FOREIGN_FLAGS[name]}.")
         elif not name.startswith("--"):
             rest.append(word)
         elif (path := _path(name)) is None:

@@ -20,7 +20,7 @@ from supervisor.core.model import Kind, Template
 from supervisor.core.policies import Given, Policies, given_of, profile_field, under
 from supervisor.core.resource import Resource
 from supervisor.core.retry import Retry
-from supervisor.core.signatures import Signature, kind_of, signature_of
+from supervisor.core.signatures import Signature, in_words, kind_of, signature_of
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 
@@ -117,7 +117,7 @@ class JobSpec:
         try:
             return msgspec.convert(args if type(args) is dict else dict(args), self.arguments, strict=False)
         except (msgspec.ValidationError, RecursionError) as error:
-            raise ArgumentsError(f"job {self.name}{self.signature}: {error}") from None
+            raise ArgumentsError(f"job {self.name}{self.signature}: {in_words(self.arguments, str(error))}") from None
 
     def template(self, args: Mapping[str, Any], **overrides: Any) -> Template:
         """Return the template of a run with ``args``; ``overrides`` replace fields of it by name.

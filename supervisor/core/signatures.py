@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self, get_type_hints
+from typing import Any, Self, get_args, get_type_hints
 
 import msgspec
 
@@ -173,3 +173,14 @@ def _resolve(hint: str, scope: dict[str, Any]) -> Any:
 
     holder.__annotations__ = {"value": hint}
     return get_type_hints(holder, globalns=scope, include_extras=True)["value"]
+
+
+def in_words(arguments: type[msgspec.Struct], text: str) -> str:
+    """Return what msgspec says of a value, or what its annotation says instead: ``Meta(extra={"remedy": …})``."""
+    path = text.rpartition("`$.")[2].removesuffix("`")
+    hints = [each.type for each in msgspec.structs.fields(arguments) if each.name == path]
+    if hints and "matching regex" in text:
+        for meta in (meta for hint in (*hints, *get_args(hints[0])) for meta in getattr(hint, "__metadata__", ())):
+            if isinstance(meta, msgspec.Meta) and (remedy := (meta.extra or {}).get("remedy")):
+                return f"{path}: {remedy}"
+    return text

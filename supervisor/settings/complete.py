@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 
 import msgspec
@@ -81,6 +83,9 @@ def _import(module: str, where: str, path: str) -> ModuleType:
 def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         if module == error.name or module.startswith(f"{error.name}."):
+            hidden = _hidden(module)
+            if hidden:
+                return hidden
             return f"there is no module {module}", "install it, or start where it lies; the name is package.module"
         extra = EXTRAS.get(error.name.partition(".")[0])
         remedy = f"pip install tenure[{extra}]" if extra else "install it"
@@ -90,6 +95,18 @@ def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     frames = [frame for frame in frames if frame.filename != __file__]
     return f"{text} ({frames[-1].filename}:{frames[-1].lineno})" if frames else text, "fix it, or remove it from jobs"
+
+
+def _hidden(module: str) -> tuple[str, str] | None:
+    """Return what to say where a package of the current directory is hidden by an installed one; None: it is not."""
+    top = module.partition(".")[0]
+    other = getattr(sys.modules.get(top), "__file__", None)
+    ours = Path.cwd() / top
+    if other is None or not ours.is_dir() or Path(other).resolve().is_relative_to(ours.resolve()):
+        return None
+    whose = "Tenure's own " if top == "jobs" else ""
+    message = f"there is no module {module} in {whose}{Path(other).parent}, which hides the package {top} here"
+    return message, f"rename {ours}, or list its modules under another package: what is installed is found first"
 
 
 def _registers(module: ModuleType) -> bool:

@@ -50,6 +50,19 @@ OLD_FLAGS: Mapping[str, Old] = {
 """Flags that kube-scheduler's command lines have, by the setting they stand for."""
 
 
+FOREIGN_FLAGS: Mapping[str, str] = {
+    "--leader-elect": "every replica takes part in the election, unless --election-participate=false",
+    "--leader-elect-renew-deadline": "trust ends by itself, before the lease does (--election-lease-duration)",
+    "--leader-elect-resource-lock": "the lease lies in Redis (--redis-url)",
+    "--leader-elect-resource-name": "the lease is that of the cluster (--cluster)",
+    "--leader-elect-resource-namespace": "the lease is that of the cluster (--cluster)",
+    "--kubeconfig": "the lease lies in Redis, not in Kubernetes (--redis-url)",
+    "-v": "write --log-level debug",
+    "--v": "write --log-level debug",
+}
+"""Flags of kube-scheduler that have no equal here, and what to write."""
+
+
 def _variable(path: str) -> str:
     return f"TENURE_{path.upper().replace('.', '__')}"
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 KEY = "compat"
 FORMATS = ("cloudforet",)
 
+_CLOUDFORET_KEYS = ("SCHEDULERS", "QUEUES", "WORKERS", "GLOBAL", "application_scheduler", "application_worker")
 _ALIASES = {"SPACEONE_HOST": ("web", "host"), "SPACEONE_PORT": ("web", "port")}
 _THREADS = "SPACEONE_WORKER"
 _PORT = re.compile(r"[0-9]{1,5}\Z")
@@ -96,6 +97,15 @@ class Foreign:
     def _has_redis(self) -> bool:
         flag = self.flags.get("redis.url")
         return bool(self.environ.get("TENURE_REDIS__URL") or (flag.value if isinstance(flag, Flag) else flag))
+
+
+def looks_foreign(document: Node) -> Problem | None:
+    """Return what to say of a file that is Cloudforet's and is read as a native one; None of any other."""
+    node = next((child for key in _CLOUDFORET_KEYS if (child := document.child(key)) is not None), None)
+    if node is None:
+        return None
+    remedy = "read it with --compat cloudforet, or once with tenure config convert"
+    return Problem(node.origin, "", "is a configuration of Cloudforet's, and not of Tenure's", remedy)
 
 
 def foreign_environment(root: Node, environ: Mapping[str, str]) -> Node:

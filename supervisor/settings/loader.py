@@ -24,7 +24,7 @@ from pathlib import Path
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.settings.deprecations import Notice, of_flags, of_variables, renamed
 from supervisor.settings.followed import follow_files
-from supervisor.settings.foreign import Conversion, FileLayers, Foreign, foreign_environment
+from supervisor.settings.foreign import Conversion, FileLayers, Foreign, foreign_environment, looks_foreign
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.models import Settings
 from supervisor.settings.nodes import DEFAULT_ORIGIN, Node, format_path, merge, wrap
@@ -166,6 +166,10 @@ def _read_files(
         problems += converted.problems
         native, root = list(converted.native), converted.root
     for document in native:
+        foreigner = looks_foreign(document)
+        if foreigner is not None:
+            problems.append(foreigner)
+            continue
         layer, more = conform(renamed(document, shape, notices, problems), shape)
         problems += more
         root = merge(root, layer, shape) or root

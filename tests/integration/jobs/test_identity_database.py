@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from sqlalchemy.exc import OperationalError
 from jobs.identity.database import DatabaseRefusedError, open_database, reading
 from jobs.identity.models import metadata
 from jobs.references import UnresolvedReferenceError, resolve
+from supervisor.core.errors import ArgumentsError
+from supervisor.core.registry import registry
 
 
 @pytest.mark.parametrize(
@@ -158,6 +161,48 @@ def test_a_reference_that_leads_nowhere_is_explained(
     with pytest.raises(UnresolvedReferenceError, match=message) as caught:
         resolve("token", reference.format(tmp_path))
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("job", ["identity.domain_sync", "identity.token_cleanup", "identity.endpoint_verification"])
+@pytest.mark.parametrize(
+    "database", ["postgresql://me:hunter2@db/x", "postgresql+psycopg://:hun/ter2@db/x", "sqlite:///x?password=hunter2"]
+)
+def test_a_password_is_refused_before_it_lies_in_the_queue(job: str, database: str) -> None:
+    """Whoever writes the schedule or enqueues hears of it, without the password."""
+    arguments = {"database": database, **({"source": "list.json"} if job == "identity.domain_sync" else {})}
+
+    with pytest.raises(ArgumentsError, match="database: it must hold no password: arguments lie in the queue") as found:
+        registry.get(job).template(arguments)
+    assert "ter2" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "database", ["sqlite:///a.db", "postgresql://me@db:5432/x?sslmode=require", "env:URL", "file:/run/secrets/a:b@c"]
+)
+def test_a_database_without_a_password_is_taken(database: str) -> None:
+    """References too: what they lead to is read by the worker."""
+    assert registry.get("identity.token_cleanup").check({"database": database}) == {"database": database}
+
+
+def test_a_table_of_another_program_is_refused_and_a_view_serves(tmp_path: Path) -> None:
+    """Its columns would be missed in the words of SQL, in the middle of a run; a view has whatever it is given."""
+    url = f"sqlite:///{tmp_path}/theirs.db"
+    with sqlite3.connect(tmp_path / "theirs.db") as raw:
+        raw.execute("CREATE TABLE tokens (token TEXT, user TEXT)")
+    with pytest.raises(DatabaseRefusedError, match="table tokens is there without the columns created, domain_id"):
+        opened(url)
+
+    with sqlite3.connect(tmp_path / "theirs.db") as raw:
+        raw.execute("ALTER TABLE tokens RENAME TO theirs")
+        columns = "rowid AS id, user AS domain_id, token AS hash, 0 AS created, NULL AS expires_at"
+        raw.execute(f"CREATE VIEW tokens AS SELECT {columns} FROM theirs")
+    opened(url)
+
+
+def opened(url: str) -> None:
+    """Open a database and close it."""
+    with open_database(url):
+        pass
 
 
 def test_a_locked_database_fails_the_run_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import structlog
 
 from jobs.shell import CommandFailedError, CommandRefusedError, command
 from supervisor import Context
@@ -54,6 +55,17 @@ def test_a_long_output_ends_the_message_with_its_last_lines(ctx: Context) -> Non
 
     assert len(str(caught.value)) < 1000
     assert str(caught.value).endswith("\n100000\nthe cause")
+
+
+def test_what_a_failed_command_wrote_is_in_the_log_as_long_as_was_asked(ctx: Context) -> None:
+    """The run's error has room for the last lines only."""
+    with structlog.testing.capture_logs() as lines, pytest.raises(CommandFailedError):
+        command(ctx, command="seq 10000; exit 4", output_tail=4000)
+
+    (line,) = [each for each in lines if each["event"] == "command_failed"]
+    assert (line["exit_code"], line["truncated"], line["log_level"]) == (4, True, "warning")
+    assert 3900 < len(line["output_tail"]) <= 4000
+    assert line["output_tail"].endswith("\n10000\n")
 
 
 def test_a_command_killed_by_a_signal_says_which(ctx: Context) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 
 from supervisor.cli.help import hyphenated
 from supervisor.cli.setting_flags import flag_paths, flag_rows, is_switch, take_setting_flags
+from supervisor.settings.deprecations import FOREIGN_FLAGS
 from supervisor.settings.overrides import Flag
 
 KNOWN = {"--reason": True, "-c": True, "--all": False, "--port": True}
@@ -61,6 +64,15 @@ def test_what_is_nearly_a_setting_is_refused_with_it_and_the_rest_is_left() -> N
         taken("--election-lease-duratoin", "5s")
     assert raised.value.possibilities == ["--election-lease-duration"]
     assert taken("--zzz") == (["--zzz"], {})
+
+
+@pytest.mark.parametrize("flag", sorted(FOREIGN_FLAGS))
+def test_a_flag_of_kube_scheduler_without_an_equal_is_refused_with_what_to_write(flag: str) -> None:
+    """People bring command lines with them; "no such option" alone sends them to the manual."""
+    with pytest.raises(click.UsageError, match=f"No such option '{flag}': .*") as raised:
+        taken(f"{flag}=false")
+    assert all(name in {*flag_paths(), *KNOWN} for name in re.findall(r"--[a-z-]+", FOREIGN_FLAGS[flag]))
+    assert FOREIGN_FLAGS[flag] in str(raised.value)
 
 
 def test_no_two_settings_share_a_flag_and_each_is_listed() -> None:

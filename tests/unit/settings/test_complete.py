@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import jobs
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.registry import Registry, job, registry
@@ -249,6 +250,22 @@ def test_a_package_may_only_collect_the_jobs_of_others(modules: Path) -> None:
         "from supervisor.core.registry import job\n@job('tpack.f')\ndef f() -> None: ...\n"
     )
     assert import_jobs(["tcollect", "tpack", "tpack.inner"]) == []
+
+
+def test_a_package_that_an_installed_one_hides_is_named(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package ``jobs`` is Tenure's; "there is no such module" would be said where everybody sees it."""
+    report = modules / "here" / "jobs"
+    report.mkdir(parents=True)
+    (report / "__init__.py").touch()
+    (report / "nightly.py").touch()
+    monkeypatch.chdir(modules / "here")
+
+    (found,) = import_jobs(["jobs.nightly"])
+
+    where = Path(jobs.__file__).parent
+    hides = f"there is no module jobs.nightly in Tenure's own {where}, which hides the package jobs here"
+    assert hides in str(found)
+    assert f"rename {report}" in str(found)
 
 
 def test_jobs_in_the_current_directory_are_found(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:

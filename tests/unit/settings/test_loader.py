@@ -94,6 +94,8 @@ def test_every_problem_is_reported_at_once_in_reading_order(problems_of: Problem
         ("workers: {'a b': {kind: async}}\n", 'workers["a b"]: must be 1 to 64 of letters, digits and . _ -, starting with a letter or digit'),
         ("jobs: [a.b, a.b]\n", "jobs[1]: 'a.b' is listed twice; remove one"),
         ("data_dir: ''\n", "data_dir: should have at least 1 character, got ''"),
+        ("SCHEDULERS: {}\nQUEUES: {}\nweb: {prot: 1}\n", "is a configuration of Cloudforet's, and not of Tenure's; read it with --compat cloudforet, or once with tenure config convert"),
+        ("application_worker: {}\n", "is a configuration of Cloudforet's, and not of Tenure's; read it with --compat cloudforet, or once with tenure config convert"),
         ("frobnicate: 1\n", f"frobnicate: is not a setting; known here: {', '.join(sorted(Settings.model_fields))}"),
     ],
 )  # fmt: skip
