@@ -161,6 +161,8 @@ class Actor:
         world = self._world
         timeout_at_ns = self._clock.true_ns(self._clock.elapsed_ns() + step.timeout_ns)
         world.after(timeout_at_ns - world.now_ns, lambda: self._deliver(number, None, _away("no answer in time")))
+        if fate.reset_ns is not None:
+            world.after(fate.reset_ns, lambda: self._deliver(number, None, _away("connection reset")))
         if self._link.is_cut or fate.is_request_lost:
             return
         reply_ns = None if fate.is_reply_lost else fate.reply_ns

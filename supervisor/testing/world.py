@@ -50,6 +50,7 @@ class Fate:
     is_request_lost: bool = False
     is_reply_lost: bool = False
     repeated_after_ns: int | None = None  # the network delivers the request a second time
+    reset_ns: int | None = None  # the connection is reset: the caller is told then, whatever became of the request
 
 
 class Network:

@@ -30,15 +30,17 @@ from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.leases import Leases
 from supervisor.store.sessions import Sessions
-from tests.e2e.chaos_target import CONFIG, JOBS, Replica, alive
+from tests.e2e.chaos_target import CONFIG, HOST, JOBS, Replica, alive
 from tests.e2e.chaos_verdict import CLUSTER, PERIODS_MS, QUEUES, dead, history_of, judge, say
 from tests.e2e.history import History
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
+from tests.proxy import Proxy
 from tests.waiting import wait_until
 
 REPLICAS = ("one", "two", "three")
-FAULTS = {"kill_role": 8, "kill_parent": 3, "suspend": 4, "terminate": 3, "kill_server": 2}
+FAULTS = {"kill_role": 8, "kill_parent": 3, "suspend": 4, "terminate": 3}
+FAULTS_OF_ALL = {"kill_server": 2, "reset": 4, "hang_names": 2}
 SECONDS_MAX = 1800  # 3.1 decisions a second: the log of 10,000 holds them all
 GONE_S = 10  # after the death of its parent, for a whole family
 STOP_S = 60  # grace, its margin, a pause, and two busy cores
@@ -59,10 +61,13 @@ class Chaos:
         self.families: list[tuple[float, str, list[psutil.Process]]] = []  # what must be gone, and when
         self.replicas: list[Replica] = []
         self.server = Server(directory)
+        self.network = Proxy(self.server.socket)
         self.is_server_up = True
         self.store = Store.connect(self.server.url, settings=RedisSettings(), name="chaos", timeout_s=20)
         (directory / "chaos_jobs.py").write_text(JOBS)
-        config = CONFIG.format(cluster=CLUSTER, url=self.server.url, lines=directory / "lines.txt")
+        config = CONFIG.format(
+            cluster=CLUSTER, url=f"redis://{HOST}:{self.network.port}/0", lines=directory / "lines.txt"
+        )
         (directory / "tenure.yaml").write_text(config)
 
     def start(self) -> None:
@@ -113,10 +118,11 @@ class Chaos:
 
     def strike(self) -> None:
         """Do one harm at random."""
-        fault = self.rng.choices(list(FAULTS), list(FAULTS.values()))[0]
+        faults = FAULTS | FAULTS_OF_ALL
+        fault = self.rng.choices(list(faults), list(faults.values()))[0]
         standing = [each for each in self.replicas if each.state != "dead"]
-        if fault == "kill_server":
-            self.kill_server()
+        if fault in FAULTS_OF_ALL:
+            getattr(self, fault)()
         elif standing:
             getattr(self, fault)(self.rng.choice(standing))
 
@@ -183,6 +189,21 @@ class Chaos:
                 replica.is_disturbed = True
             self.later(self.rng.uniform(0.1, 4), self.start_server)
             self.faults["kill server"] += 1
+
+    def reset(self) -> None:
+        """Reset every connection, as a firewall does with those that were idle for too long."""
+        self.network.reset()
+        self.faults["reset"] += 1
+
+    def hang_names(self) -> None:
+        """End every connection while the name server hangs, for less or more than a process may be silent."""
+        flag = self.directory / "names-hang"
+        flag.touch()
+        self.network.reset()
+        for replica in self.replicas:
+            replica.is_disturbed = True
+        self.later(self.rng.uniform(1, 8), lambda: flag.unlink(missing_ok=True))
+        self.faults["hang names"] += 1
 
     def start_server(self) -> None:
         """Start it on the data it has."""
@@ -264,6 +285,8 @@ class Chaos:
             if process.pid not in ours and self.is_here(process)
         ]
         assert not left, f"left behind: {left}"
+        crashed = [each for replica in self.replicas for tree in replica.trees for each in tree.events("child_crashed")]
+        assert not crashed, f"ended by an error of their own: {crashed}"
         assert not self.store.run(Sessions(Keys(CLUSTER)).list()), "a session is open and nobody is left"
 
     def is_here(self, process: psutil.Process) -> bool:
@@ -279,6 +302,7 @@ class Chaos:
             for tree in replica.trees:
                 tree.close()
         self.store.close()
+        self.network.close()
         self.server.kill()
 
 

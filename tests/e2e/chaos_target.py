@@ -13,12 +13,29 @@ from tests.e2e.trees import Tree
 KILLS_MAX = 4  # of one slot within the window: the sixth would rightly count as a crash loop
 KILL_WINDOW_S = 130
 
+HOST = "redis.chaos"
+
 JOBS = """
 import asyncio
 import os
+import socket
 import time
 
 from supervisor import Context, job
+
+real_look_up = socket.getaddrinfo
+
+
+def look_up(host, *rest, **more):
+    if host != "redis.chaos":
+        return real_look_up(host, *rest, **more)
+    if os.path.exists("names-hang"):
+        time.sleep(10)
+        raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+    return real_look_up("127.0.0.1", *rest, **more)
+
+
+socket.getaddrinfo = look_up
 
 
 def note(path: str, ctx: Context) -> None:

@@ -12,7 +12,9 @@ from random import Random
 from supervisor.core.lease import MS
 from supervisor.testing.world import Fate, Network, S
 
-NETWORK_KINDS = ("slow", "lost_request", "lost_reply", "repeated", "stall")
+NETWORK_KINDS = ("slow", "lost_request", "lost_reply", "repeated", "stall", "reset")
+"""A name server that hangs is a partition: each call costs its bound."""
+
 REPLICA_KINDS = (
     "pause",
     "crash",
@@ -83,4 +85,5 @@ class BadNetwork(Network):
             is_request_lost=happens("lost_request", 0.05),
             is_reply_lost=happens("lost_reply", 0.08),
             repeated_after_ns=rng.randrange(0, 3 * S) if happens("repeated", 0.08) else None,
+            reset_ns=rng.randrange(0, 4 * MS) if happens("reset", 0.05) else None,
         )
