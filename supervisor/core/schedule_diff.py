@@ -17,9 +17,10 @@ import msgspec
 
 from supervisor.core.errors import TenureError
 from supervisor.core.jitter import fire_at_ms
-from supervisor.core.model import ScheduleDef
+from supervisor.core.model import ScheduleDef, scheduled_run_id
 from supervisor.core.triggers import trigger_of
 
+UNLISTED_MIN, UNLISTED_AGE_MS = 100, 30 * 86_400_000
 OWED_MAX = 1000
 """More nominal times since the watermark are not compared: the new timing then counts from now."""
 
@@ -69,6 +70,27 @@ def kept_mark_ms(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int, now_ms: in
     except TenureError:
         return None  # one of them has no usable timing: nothing waits
     return nominal - 1 if is_waiting and is_kept else None
+
+
+def unlisted_runs(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int) -> list[str]:
+    """Return the ids of the latest runs of ``old`` where ``new`` needs to know which are unfinished; oldest first.
+
+    Under ``overlap: allow`` nobody keeps a list. Which of them are unfinished, their queue knows.
+
+    Args:
+        old: the stored definition.
+        new: what replaces it.
+        mark_ms: the watermark.
+    """
+    if old.overlap != "allow" or new.overlap == "allow":
+        return []
+    try:
+        trigger = trigger_of(old)
+        count = min(max(UNLISTED_MIN, new.max_running), OWED_MAX)
+        nominals = trigger.newest(mark_ms - UNLISTED_AGE_MS, mark_ms, count)
+    except TenureError:
+        return []
+    return [f"{old.id}!initial", *(scheduled_run_id(old.id, nominal) for nominal in nominals)]
 
 
 def field_changes(old: ScheduleDef, new: ScheduleDef) -> list[FieldChange]:

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedule_diff import Difference, FieldChange, field_changes, kept_mark_ms
+from supervisor.core.schedule_diff import Difference, FieldChange, field_changes
 from supervisor.store.codec import pack_definition
 from supervisor.store.keys import Keys
 from supervisor.store.schedule_definitions import BATCH_MAX, Change, DefineCode, Definitions, DeleteCode
-from supervisor.store.schedule_views import Inspection, Record, Views
+from supervisor.store.schedule_views import Inspection, Record, Views, change_of
 from supervisor.store.scripts import Call
 
 PAGES_MAX = 10_000
@@ -145,16 +145,7 @@ def compared(definition: ScheduleDef, record: Record | None, now_ms: int) -> Com
         return Compared(Difference.CREATED, definition.id, Change(definition=definition, expected_revision=0))
     if record.body == pack_definition(definition) and record.is_dynamic:
         return Compared(Difference.UNCHANGED, definition.id, revision=record.revision)
-    try:
-        old = record.definition()
-    except msgspec.DecodeError:
-        old = None
-    change = Change(
-        definition=definition,
-        expected_revision=record.revision,
-        seen_revision=record.revision,
-        kept_mark_ms=kept_mark_ms(old, definition, mark_ms=record.mark_ms, now_ms=now_ms) if old else None,
-    )
+    change, old = change_of(record, definition, now_ms=now_ms, expected_revision=record.revision)
     return Compared(
         Difference.CHANGED,
         definition.id,

@@ -65,6 +65,7 @@ class Change:
     definition: ScheduleDef
     expected_revision: int | None = None  # dynamic only: else CONFLICT; 0: it must not exist; None: any
     seen_revision: int = 0  # the revision that ``kept_mark_ms`` was computed from
+    unlisted: Sequence[str] = ()  # ``queue id`` of runs that may be unfinished, where none were listed
     kept_mark_ms: int | None = None  # lets a change of timing keep what is owed under both
 
 
@@ -162,7 +163,18 @@ def _item(change: Change, wall_ms: int) -> list[Argument]:
     kept = "" if change.kept_mark_ms is None else f"{change.seen_revision}:{change.kept_mark_ms}"
     paused = f"p{definition.pause_reason}" if definition.paused else ""
     record = pack_definition(definition)
-    return [definition.id, timing, expected, definition.renamed_from, kept, paused, queue, extra, record]
+    return [
+        definition.id,
+        timing,
+        expected,
+        definition.renamed_from,
+        kept,
+        paused,
+        queue,
+        extra,
+        record,
+        "\n".join(change.unlisted),
+    ]
 
 
 def _begin(reply: Any) -> Begin:

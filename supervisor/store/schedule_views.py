@@ -10,9 +10,10 @@ import msgspec
 
 from supervisor.core.json_values import read_json
 from supervisor.core.model import ScheduleDef
+from supervisor.core.schedule_diff import kept_mark_ms, unlisted_runs
 from supervisor.store.codec import chunks, number, optional_number, text, unpack_definition
 from supervisor.store.keys import Keys
-from supervisor.store.schedule_definitions import DYNAMIC
+from supervisor.store.schedule_definitions import DYNAMIC, Change
 from supervisor.store.schedule_state import ScheduleState
 from supervisor.store.scripts import Call, script
 
@@ -97,6 +98,25 @@ class Views:
         assert len(ids) <= PAGE
         args = {"buffered": BUFFERED_SHOWN, "ids": ids}
         return script("schedule_inspect").call(keys=self._prefix, args=args, parse=_inspections)
+
+
+def change_of(
+    record: Record, definition: ScheduleDef, *, now_ms: int, expected_revision: int | None = None
+) -> tuple[Change, ScheduleDef | None]:
+    """Return what makes ``record`` the ``definition``, and what it was; None when another version wrote it."""
+    try:
+        old = record.definition()
+    except msgspec.DecodeError:
+        return Change(definition=definition, expected_revision=expected_revision), None
+    runs = unlisted_runs(old, definition, mark_ms=record.mark_ms)
+    change = Change(
+        definition=definition,
+        expected_revision=expected_revision,
+        seen_revision=record.revision,
+        kept_mark_ms=kept_mark_ms(old, definition, mark_ms=record.mark_ms, now_ms=now_ms),
+        unlisted=[f"{old.template.queue} {run}" for run in runs],
+    )
+    return change, old
 
 
 def record_of(

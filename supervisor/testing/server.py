@@ -31,7 +31,7 @@ _ASKING = (
     "fakeredis.commands_mixins.server_mixin",
     "fakeredis.model._stream",
 )
-DEFINITION_FIELDS = 9  # of lib/define.lua
+DEFINITION_FIELDS = 10  # of lib/define.lua
 
 
 class _DrivenTime:

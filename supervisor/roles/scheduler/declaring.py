@@ -33,7 +33,6 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.first_seen import ANCHORS, settled
 from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedule_diff import kept_mark_ms
 from supervisor.roles.steps import Ask, Report, Steps
 from supervisor.settings.complete import schedules_digest
 from supervisor.store.codec import pack_definition, unpack_definition
@@ -47,7 +46,7 @@ from supervisor.store.schedule_definitions import (
     Defined,
     Definitions,
 )
-from supervisor.store.schedule_views import Record, RecordPage, Views
+from supervisor.store.schedule_views import Record, RecordPage, Views, change_of
 from supervisor.store.scripts import Call
 
 TOLD_MAX = 20
@@ -205,8 +204,7 @@ class Declaring:
         definition = _settled(self._definitions[place], record.body, now_ms)
         if record.body == pack_definition(definition):
             return
-        kept = _kept_mark_ms(record, definition, now_ms)
-        now.differing.append(Change(definition=definition, seen_revision=record.revision, kept_mark_ms=kept))
+        now.differing.append(change_of(record, definition, now_ms=now_ms)[0])
 
     def _write(self, term: Term) -> Steps[None]:
         now = self._round
@@ -289,14 +287,6 @@ def _settled(declared: ScheduleDef, body: bytes, now_ms: int) -> ScheduleDef:
     except msgspec.DecodeError:
         stored = None
     return settled(declared, stored, now_ms)
-
-
-def _kept_mark_ms(record: Record, definition: ScheduleDef, now_ms: int) -> int | None:
-    try:
-        old = record.definition()
-    except msgspec.DecodeError:
-        return None  # another version wrote it: nothing is known of its timing
-    return kept_mark_ms(old, definition, mark_ms=record.mark_ms, now_ms=now_ms)
 
 
 def _ask(call: Call[Any]) -> Steps[Any]:

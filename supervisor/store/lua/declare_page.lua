@@ -4,7 +4,7 @@
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
 --       digest         of the whole set
---       items...       a definition of nine arguments, see lib/define.lua, at most 250 times
+--       items...       a definition of ten arguments, see lib/define.lua, at most 250 times
 --
 -- Includes  clock
 --           term

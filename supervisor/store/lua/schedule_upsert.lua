@@ -1,7 +1,7 @@
 -- Create or change dynamic schedules.
 --
 -- KEYS  prefix         every key of this cluster begins with it
--- ARGV  items...       a definition of nine arguments, see lib/define.lua, at most 250 times
+-- ARGV  items...       a definition of ten arguments, see lib/define.lua, at most 250 times
 --
 -- Includes  clock
 --           queue

@@ -326,7 +326,7 @@ def test_an_item_of_a_wrong_form_changes_nothing_at_all(plan: Plan) -> None:
     good = plan.upsert_call(schedule("a"))
     for position, wrong in ((0, ""), (1, "no hex"), (2, "x"), (4, "7"), (7, "zz{}"), (8, "")):
         args = list(good.args) * 2
-        args[9 + position] = wrong
+        args[len(good.args) + position] = wrong
         with pytest.raises(StoreRefusedError, match="BADARG"):
             plan.world.run(type(good)(good.script, good.keys, tuple(args), good.parse))
     assert plan.world.stored() == {}

@@ -68,7 +68,9 @@ def test_a_default_that_a_limit_names_is_part_of_what_a_run_needs(
 
     template = define(known, job="partner.sync", args=args, every="1h").template
     assert template.args == {"p": "acme"} | args
-    rendered = msgspec.structs.replace(template, args=render(template.args, schedule="a", nominal_ms=1, run="a@1"))
+    rendered = msgspec.structs.replace(
+        template, args=render(template.args, schedule="a", nominal_ms=1, timezone="UTC", run="a@1")
+    )
     assert limits_of(rendered).concurrency == f"partner.sync:{key}"
 
 

@@ -1,9 +1,9 @@
 -- Library: bringing in one definition, static or dynamic: what an edit does to watermark, pause and counters.
--- A definition is nine arguments from ARGV[i] on: id, timing digest, expected revision (or empty), former id (or empty),
+-- A definition is ten arguments from ARGV[i] on: id, timing digest, expected revision (or empty), former id (or empty),
 -- seen revision and the lowest watermark that a change of timing may set (`revision:mark`, or empty), `p` and a reason
 -- when it starts paused (else empty), queue, data of the extra run that a change of its timing causes (or empty),
--- definition.
-local DEFINITION_FIELDS = 9
+-- definition, runs that may be unfinished without being listed (`queue id` lines, oldest first; or empty).
+local DEFINITION_FIELDS = 10
 
 -- Return what is wrong with the definition at ARGV[i], before the first write.
 local function fault(i)
@@ -54,6 +54,46 @@ local function add(i, set, now)
   return whole((memory and memory.revision or 0) + 1)
 end
 
+-- Under `allow` no list of unfinished runs is kept: a policy that needs one begins with those that are still there.
+local function list_runs(i)
+  local id, listed = ARGV[i], unfinished(ARGV[i])
+  local seen = {}
+  for _, line in ipairs(listed) do
+    seen[line] = true
+  end
+  for line in string.gmatch(ARGV[i + 9], '[^\n]+') do
+    local queue, run = string.match(line, '^(%S+) (%S+)$')
+    if queue and not seen[line] and redis.call('HEXISTS', q(queue, 'data'), run) == 1
+      and not redis.call('ZSCORE', q(queue, 'dead'), run) then
+      listed[#listed + 1] = line
+    end
+  end
+  if #listed > 0 then
+    redis.call('HSET', SCHEDULE .. 'live', id, table.concat(listed, '\n'))
+  end
+end
+
+-- The run that a change of the timing causes. As many unfinished ones as may be keep it from being enqueued, and it
+-- counts for later ones, as a due run does.
+local function start_changed(i)
+  local id, queue = ARGV[i], ARGV[i + 6]
+  local run, definition = id .. '!changed!' .. ARGV[i + 1], cjson.decode(ARGV[i + 8])
+  if definition['overlap'] == 'allow' then
+    start(queue, run, ARGV[i + 7])
+    return
+  end
+  local lines = unfinished(id)
+  if #lines >= (definition['max_running'] or 1) then
+    local state = redis.call('HGET', SCHEDULE .. 'state', id) or ''
+    local numbers = counters(state)
+    numbers[2] = numbers[2] + 1
+    redis.call('HSET', SCHEDULE .. 'state', id, with_counters(state, numbers))
+  elseif start(queue, run, ARGV[i + 7]) then
+    lines[#lines + 1] = queue .. ' ' .. run
+    redis.call('HSET', SCHEDULE .. 'live', id, table.concat(lines, '\n'))
+  end
+end
+
 -- The new due times count from now, never from before. One nominal time may be kept: that which the caller saw wait
 -- for its jitter, under this very revision.
 local function retime(i, revision, now)
@@ -61,7 +101,7 @@ local function retime(i, revision, now)
   local from = seen == revision and math.min(tonumber(floor), now) or now
   redis.call('HSET', SCHEDULE .. 'mark', id, whole(math.max(mark_of(id), from)))
   if ARGV[i + 7] ~= '' and redis.call('HEXISTS', SCHEDULE .. 'paused', id) == 0 then
-    start(ARGV[i + 6], id .. '!changed!' .. ARGV[i + 1], ARGV[i + 7])
+    start_changed(i)
   end
 end
 
@@ -97,6 +137,9 @@ local function define(i, set, now)
     code, new_revision = 'CHANGED', whole(tonumber(revision) + 1)
     redis.call('HDEL', SCHEDULE .. 'invalid', id)
     begin_without(i, old_json)
+    if ARGV[i + 9] ~= '' then
+      list_runs(i)
+    end
     if timing ~= old_timing then
       retime(i, revision, now)
     end
