@@ -13,7 +13,7 @@ IMAGE ?= tenure
 BUILDER ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check unit sim sim-mutants model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check dist sbom chart image checksums clean
+.PHONY: help run test lint check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ sim: $(VENV)/.dev  ## Simulate elections and fires: make sim SEEDS=10000
 
 sim-mutants: $(VENV)/.dev  ## Break scripts and state machine one at a time; each break must be caught
 	$(BIN)/python -m tests.simulation --mutants
+
+mutations: $(VENV)/.dev  ## Give pools envelopes that something broke: make mutations TENURE_MUTATIONS=10000
+	TENURE_MUTATIONS=$(or $(TENURE_MUTATIONS),10000) $(BIN)/python -m pytest -q tests/integration/roles/worker/test_worker_mutations.py
 
 model: $(VENV)/.dev  ## Explore the lease and fire protocol exhaustively, beyond the bounds of make test (minutes)
 	$(BIN)/python -m tests.model

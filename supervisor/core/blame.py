@@ -1,16 +1,15 @@
 """Blame: what to do with each run that a dead worker process still holds.
 
 Guarantees
-    A run is charged with a crash only when it alone had begun, or when it overran its own
-    hard deadline. Its neighbours are never charged for it.
-    A run that may have begun and about which nothing is known is suspect: it runs alone next.
-    So is one that had ended without Redis knowing: what breaks a process (memory overwritten, a
-    descriptor of ours closed, a thread left behind) may show after the job has returned. Given
-    back as innocent, such a run would take one process after the other down, without end.
-
-Does not guarantee
-    That the table is complete. A worker killed between its fetch and its note leaves held
-    runs without an entry.
+    Every death is charged, or makes suspects. Whoever was alone with its process is charged, whatever
+    was being done about it: it was read, prepared, executed or acknowledged. So no run takes one process
+    after the other down without end: it is alone after the first, and dead after ``max_crashes`` more.
+    A run is charged with a crash only when no other can have ended the process, or when it overran
+    its own hard deadline. Its neighbours are never charged for it.
+    Where several can have done it they are suspects, and run alone next. One that had ended without Redis
+    knowing is among them: what breaks a process (memory overwritten, a descriptor of ours closed, a thread left
+    behind) may show after the job has returned. One without an entry was just being read: a worker notes all that a
+    turn brought before it does anything else.
 """
 
 from __future__ import annotations
@@ -56,6 +55,11 @@ class HeldRun:
     attempt: int
     fetched_ms: int
 
+    @property
+    def execution(self) -> int:
+        """What stands for it in the in-flight table."""
+        return execution_hash((self.queue, self.run_id), self.fetched_ms)
+
 
 def describe_death(cause: Cause, last_exit: int | None, *, is_out_of_memory: bool = False) -> str:
     """Say how a worker process ended, for the record of the runs that it held.
@@ -77,46 +81,55 @@ def describe_death(cause: Cause, last_exit: int | None, *, is_out_of_memory: boo
     return Signals(number).name if number in _NAMED else f"signal {number}"
 
 
-def assign(held: Sequence[HeldRun], table: Iterable[Inflight], *, death: Death, now_ns: int) -> dict[str, Release]:
-    """Return what to do with each held run, by run id.
+def assign(held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: Death, now_ns: int) -> list[Release]:
+    """Return what to do with each held run, in their order.
 
     Args:
-        held: what Redis says the session holds in one queue.
-        table: the in-flight table the worker left, or nothing when it is not known.
+        held: all that Redis says the session holds.
+        table: the in-flight table the worker left; None when it is not known.
         death: why the process is gone.
         now_ns: with an overrun, the runs whose deadline is before this are the ones that overran.
     """
     if death is Death.NODE_LOST:
-        return {run.run_id: Release.INTERRUPTED for run in held}
-    entries = {(entry.execution, entry.attempt): entry for entry in table}
-    begun = [entry for entry in entries.values() if entry.state is RunState.STARTED]
-    others = Release.SUSPECT
-    if death is Death.CRASHED:
-        begun += [entry for entry in entries.values() if entry.state is RunState.DONE]
-        culprits = begun if len(begun) == 1 else []
-    elif death is Death.STOPPED:
-        culprits, others = [], Release.INTERRUPTED
-    elif overdue := [entry for entry in begun if 0 < entry.deadline_ns <= now_ns]:
-        culprits, others = overdue, Release.INTERRUPTED  # the cause is known, so nobody else is suspected
-    else:
-        culprits = begun if len(begun) == 1 else []
-    return {
-        run.run_id: _blame(
-            entries.get((execution_hash((run.queue, run.run_id), run.fetched_ms), run.attempt)),
-            culprits,
-            others,
-            is_crash=death is Death.CRASHED,
-        )
-        for run in held
-    }
+        return [Release.INTERRUPTED] * len(held)
+    entries = {(entry.execution, entry.attempt): entry for entry in table or ()}
+    found = [entries.get((run.execution, run.attempt)) for run in held]
+    if death is Death.STOPPED:
+        return [_uncharged(entry) for entry in found]
+    overdue = [entry for entry in entries.values() if _is_overdue(entry, now_ns)] if death is Death.OVERRUN else []
+    if overdue:  # the cause is known, so nobody else is suspected
+        return [Release.CRASHED if entry in overdue else _uncharged(entry) for entry in found]
+    states = [None if entry is None else entry.state for entry in found]
+    suspected = _suspected([entry.state for entry in entries.values()], states, death)
+    others = sum(entry.state in suspected for entry in entries.values() if entry not in found)
+    is_one = others + sum(state in suspected for state in states) == 1
+    return [
+        _blame(entry, is_one=is_one, is_known=table is not None) if state in suspected else _uncharged(entry)
+        for entry, state in zip(found, states, strict=True)
+    ]
 
 
-def _blame(entry: Inflight | None, culprits: Sequence[Inflight], others: Release, *, is_crash: bool) -> Release:
-    if entry is None:
-        return others  # it may have begun
-    if entry.state is RunState.FETCHED:
-        return Release.UNSTARTED
-    if entry in culprits:
-        return Release.CRASHED
-    # One that ended does not make a process overrun, or stop.
-    return Release.INTERRUPTED if entry.state is RunState.DONE and not is_crash else others
+def _is_overdue(entry: Inflight, now_ns: int) -> bool:
+    return entry.state is RunState.STARTED and 0 < entry.deadline_ns <= now_ns
+
+
+def _suspected(table: Sequence[RunState], held: Sequence[RunState | None], death: Death) -> frozenset[RunState | None]:
+    """Return the states in which a run can have ended its process. None: Redis gave it, and no entry tells of it."""
+    if death is Death.OVERRUN:
+        return frozenset({RunState.STARTED, None})  # one that ended does not make a process overrun
+    suspected = {RunState.STARTED, RunState.DONE, RunState.FETCHED, None}
+    if None in held or RunState.FETCHED in table or RunState.STARTED in table:
+        return frozenset(suspected)
+    return frozenset({*suspected, RunState.WAITING})  # its turn may just have come
+
+
+def _uncharged(entry: Inflight | None) -> Release:
+    is_unstarted = entry is not None and entry.state in {RunState.FETCHED, RunState.WAITING}
+    return Release.UNSTARTED if is_unstarted else Release.INTERRUPTED
+
+
+def _blame(entry: Inflight | None, *, is_one: bool, is_known: bool) -> Release:
+    has_begun = entry.state in {RunState.STARTED, RunState.DONE} if entry is not None else not is_known
+    if has_begun:
+        return Release.CRASHED if is_one else Release.SUSPECT
+    return Release.CRASHED_UNSTARTED if is_one else Release.SUSPECT_UNSTARTED

@@ -16,9 +16,13 @@ class RunState(IntEnum):
     """How far a worker got with a run it fetched."""
 
     FREE = 0
-    FETCHED = 1
+    FETCHED = 1  # it is being read and prepared
     STARTED = 2
     DONE = 3
+    WAITING = 4  # prepared, or behind another one: nothing is done about it now
+
+
+_STATES = {state.value: state for state in RunState}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,13 @@ class InflightTable:
         return not any(self.words[index * INFLIGHT_WORDS + 1] & 0xFF for index in range(self.size))
 
     def entries(self) -> Iterator[Inflight]:
-        """Yield every entry that is not free."""
+        """Yield every entry that is not free. What no worker writes, a broken process may have: it may have begun."""
         for index in range(self.size):
             at = index * INFLIGHT_WORDS
             word = self.words[at + 1]
             if word & 0xFF:
-                yield Inflight(self.words[at], word >> 8, RunState(word & 0xFF), self.words[at + 2])
+                state = _STATES.get(word & 0xFF, RunState.STARTED)
+                yield Inflight(self.words[at], word >> 8, state, self.words[at + 2])
 
 
 def execution_hash(run: RunKey, fetched_ms: int) -> int:

@@ -48,6 +48,17 @@ class Release(StrEnum):
     INTERRUPTED = "interrupted"  # a stop or the loss of a node cut it off: no attempt charged
     CRASHED = "crashed"  # it took its process down, or overran its hard deadline: a crash is charged
     SUSPECT = "suspect"  # one of several in a process that died: run alone next, nothing charged
+    CRASHED_UNSTARTED = (
+        "precrashed"  # as CRASHED: charged, although it never began: nobody else can have ended the process
+    )
+    SUSPECT_UNSTARTED = (
+        "presuspect"  # as SUSPECT: it never began, and is one of several that can have ended the process
+    )
+
+    @property
+    def reason(self) -> str:
+        """The same in logs and metrics, where it does not matter whether the run had begun."""
+        return self.value.removeprefix("pre")
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

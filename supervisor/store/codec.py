@@ -43,7 +43,7 @@ _TIMING = (
     "end_at_ms",
 )
 _ID = re.compile(r"[!-+\--{}~]{1,255}", re.ASCII)  # printable, without comma, bar and space
-_CHARGES = re.compile(rb"(\d{1,9}),(\d{1,9}),(\d{1,9})")
+_CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
 _ENVELOPE = json_reader(Envelope)
 _DEFINITION = json_reader(ScheduleDef)
 _ENCODER = msgspec.json.Encoder()

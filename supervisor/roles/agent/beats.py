@@ -31,7 +31,7 @@ class DeadWorker:
     generation: int
     session: str
     death: Death
-    table: tuple[Inflight, ...]
+    table: tuple[Inflight, ...] | None  # None: not known
     how: str  # it died, for people
 
 
@@ -121,13 +121,14 @@ class LocalWorkers:
     def _dead(self, slot: int, name: str, generation: int) -> DeadWorker:
         row = self._board.rows[slot]
         is_stopping = self._board.header.phase >= Phase.DRAINING
-        table, death = tuple(self._board.inflight[slot].entries()), _death(row)
+        table: tuple[Inflight, ...] | None = tuple(self._board.inflight[slot].entries())
+        death = _death(row)
         how = describe_death(Cause.NONE, None)
         if row.generation == generation:
             how = describe_death(Cause(row.cause), row.last_exit, is_out_of_memory=row.oom_generation == generation)
         if not row.generation == row.child_generation == generation:
             # The slot went on, or the process never came so far: what was read is of another one.
-            table, death = (), Death.CRASHED
+            table, death = None, Death.CRASHED
         if is_stopping:
             death = Death.STOPPED
         session = session_name(self._replica, name, generation)

@@ -14,7 +14,7 @@ Does not guarantee
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class _Corpse:
     session: str
     death: Death
     how: str
-    table: tuple[Inflight, ...]
+    table: tuple[Inflight, ...] | None
     now_ns: int
 
 
@@ -74,7 +74,7 @@ class Reaper:
         *,
         death: Death,
         how: str = "",
-        table: Iterable[Inflight] = (),
+        table: Iterable[Inflight] | None = None,
         counter: int | None = None,
         now_ns: int = 0,
     ) -> bool:
@@ -84,15 +84,15 @@ class Reaper:
             session: of the dead process.
             death: why it is gone; blame goes by it.
             how: the same for people, kept with each run that it held.
-            table: the in-flight table it left, if that is known.
+            table: the in-flight table it left; None: not known.
             counter: only if its beat counter still is this.
             now_ns: when it died, at the latest.
         """
         if not self._run(self._sessions.condemn(session, counter)):
             return False
-        corpse = _Corpse(session, death, how or _HOW.get(death, ""), tuple(table), now_ns)
-        reasons: Counter[str] = Counter()
-        if self._in_each_queue(lambda queue: reasons.update(self._give_back(corpse, queue))):
+        corpse = _Corpse(session, death, how or _HOW.get(death, ""), None if table is None else tuple(table), now_ns)
+        reasons, is_whole = self._give_back(corpse)
+        if is_whole:
             self._run(self._sessions.bury(session))
         if reasons:
             total = reasons.total()
@@ -160,19 +160,35 @@ class Reaper:
             if cursor == "0":
                 return
 
-    def _give_back(self, corpse: _Corpse, queue: str) -> Counter[str]:
-        """Give back what a session holds of one queue, page by page to the end."""
+    def _give_back(self, corpse: _Corpse) -> tuple[Counter[str], bool]:
+        """Give back what a session holds, and say whether Redis refused nothing.
+
+        All of it is read first: who is to blame depends on who else was there.
+        """
+        held: dict[HeldRun, None] = {}
+        is_whole = self._in_each_queue(lambda queue: held.update(dict.fromkeys(self._held(corpse.session, queue))))
+        blame = zip(held, assign(list(held), corpse.table, death=corpse.death, now_ns=corpse.now_ns), strict=True)
+        by_queue: dict[str, list[tuple[str, str, Release]]] = {}
+        for run, release in blame:
+            by_queue.setdefault(run.queue, []).append((run.queue, run.run_id, release))
         reasons: Counter[str] = Counter()
-        cursor = "0"
-        while True:
-            page = self._run(self._queues.held(session=corpse.session, queue=queue, cursor=cursor))
-            held = [HeldRun(queue, run_id, attempt, fetched_ms) for run_id, attempt, fetched_ms in page.items]
-            blame = assign(held, corpse.table, death=corpse.death, now_ns=corpse.now_ns)
-            self._release(corpse.session, [(queue, run_id, release) for run_id, release in blame.items()], corpse.how)
-            reasons.update(release.value for release in blame.values())
+
+        def release_all(queue: str) -> None:
+            self._release(corpse.session, by_queue[queue], corpse.how)
+            reasons.update(release.reason for _, _, release in by_queue[queue])
+
+        for queue in by_queue:
+            is_whole &= self._in_queue(release_all, queue)
+        return reasons, is_whole
+
+    def _held(self, session: str, queue: str) -> Iterator[HeldRun]:
+        """Yield what a session holds of one queue, page by page to the end."""
+        cursor = ""
+        while cursor != "0":
+            page = self._run(self._queues.held(session=session, queue=queue, cursor=cursor or "0"))
+            for run_id, attempt, fetched_ms in page.items:
+                yield HeldRun(queue, run_id, attempt, fetched_ms)
             cursor = page.cursor
-            if cursor == "0":
-                return reasons
 
     def _release(self, session: str, items: list[tuple[str, str, Release]], how: str) -> None:
         for start in range(0, len(items), RELEASE_MAX):

@@ -17,6 +17,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from itertools import islice
 from typing import Any
 
 from supervisor.core.board import UnwantedReason
@@ -114,6 +115,8 @@ class AsyncRuns:
             else:
                 hold(prepared)
         self._start_held()
+        for execution in islice(reversed(self._held), len(arrived)):
+            self._at.presence.waits(execution.key)
 
     def close(self) -> None:
         """Start nothing more, and give back what waits."""

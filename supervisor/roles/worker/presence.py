@@ -141,6 +141,11 @@ class Presence:
         self._held[key] = (index, attempt, fetched_ms)
         return True
 
+    def waits(self, key: RunKey) -> None:
+        """Note that nothing is done about a run for now: it is prepared, or others come first."""
+        index, attempt, _ = self._held[key]
+        self._table.mark(index, attempt=attempt, state=RunState.WAITING)
+
     def started(self, key: RunKey, deadline_ns: int, now_ns: int | None = None) -> None:
         """Note that user code of the run is about to be called, and when it must be killed."""
         index, attempt, _ = self._held[key]

@@ -167,6 +167,8 @@ class SyncPool:
             self._pause(self._at.outage.failed("turn", error))
             return
         arrived = self._at.settle(reply, asked_ns=asked_ns)
+        for behind in arrived[not self._ready :]:
+            self._presence.waits((behind.queue, behind.envelope.id))
         self._ready += arrived
         if is_idle:
             has_one = any(fetched.suspect for fetched in arrived)

@@ -5,8 +5,9 @@
 --       history        how many ended attempts each queue remembers
 --       dead_cap       how many dead runs each queue keeps
 --       detail         what ended their process, for people; may be empty
---       items...       queue, id, how: once for each run. How is unstarted, interrupted, crashed or suspect; behind it
---                      ` <attempt>|<fetched_ms>` where only that execution is meant, and not any of the session's
+--       items...       queue, id, how: once for each run. How is unstarted, interrupted, crashed or suspect, the last two
+--                      with `pre` in front if it never began; behind it ` <attempt>|<fetched_ms>` where only that execution
+--                      is meant, and not any of the session's
 --
 -- Includes  clock
 --           room
@@ -22,7 +23,7 @@
 -- alone next. What must not run twice and may have begun is dead: "lost". A run whose end a person asked for, which its
 -- worker did not live to obey, ends cancelled.
 local FIELDS, FIRST, DELAYS_MS = 3, 5, { 0, 5000, 30000 }
-local HOW = { unstarted = true, interrupted = true, crashed = true, suspect = true }
+local HOW = { unstarted = true, interrupted = true, crashed = true, suspect = true, precrashed = true, presuspect = true }
 local session, history, dead_cap = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local detail = string.gsub(string.sub(ARGV[4] or '', 1, 200), '[%c|]', '/')
 local reclaimed = detail == '' and 'reclaimed' or 'reclaimed: ' .. detail
@@ -62,10 +63,10 @@ local function kill(queue, id, attempt, template, reason)
   return reason
 end
 
-local function put_back(queue, id, how, attempt, data, template)
+local function put_back(queue, id, how, has_begun, attempt, data, template)
   local attempts, crashes, interrupts = charges(redis.call('HGET', q(queue, 'att'), id))
   local letter = string.sub(data, 1, 1)
-  if how ~= 'unstarted' and template['at_most_once'] == true then
+  if has_begun and template['at_most_once'] == true then
     return kill(queue, id, attempt, template, 'lost')
   end
   crashes = crashes + (how == 'crashed' and 1 or 0)
@@ -98,7 +99,9 @@ end
 
 local released = 0
 for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their order
-  local queue, id, how, fence = ARGV[i], ARGV[i + 1], string.match(ARGV[i + 2], '^(%l+) ?(.*)$')
+  local queue, id, asked, fence = ARGV[i], ARGV[i + 1], string.match(ARGV[i + 2], '^(%l+) ?(.*)$')
+  local how = string.gsub(asked, '^pre', '')
+  local has_begun = how == asked and how ~= 'unstarted'
   local token = redis.call('HGET', q(queue, 'run'), id) or ''
   if string.sub(token, 1, #session + 1) == session .. '|' and (fence == '' or token == session .. '|' .. fence) then
     local attempt, fetched = string.match(token, '|(%d+)|(%d+)$')
@@ -113,7 +116,7 @@ for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their
       history_add(queue, history, line(id, 'cancelled', attempt, fetched, template_of(data)))
     elseif data then
       local template = template_of(data)
-      local ended = put_back(queue, id, how, attempt, data, template)
+      local ended = put_back(queue, id, how, has_begun, attempt, data, template)
       count_add(queue, 'reclaim_' .. how, 1)
       if ended ~= 'unstarted' and ended ~= 'suspect' then
         history_add(queue, history, line(id, ended, attempt, fetched, template))

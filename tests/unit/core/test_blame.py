@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from supervisor.core.blame import Death, HeldRun, assign, describe_death
@@ -20,11 +22,15 @@ def held(*run_ids: str) -> list[HeldRun]:
     return [HeldRun("q", run_id, 1, 7) for run_id in run_ids]
 
 
+def blamed(runs: list[HeldRun], table: list[Inflight] | None, *, death: Death = Death.CRASHED) -> dict[str, Release]:
+    return {run.run_id: how for run, how in zip(runs, assign(runs, table, death=death, now_ns=NOW), strict=True)}
+
+
 def test_the_only_run_that_had_begun_is_charged() -> None:
     """Its neighbours were fetched and nothing more, so they go back as if nothing had happened."""
-    table = [entry("a", RunState.STARTED), entry("b", RunState.FETCHED)]
+    table = [entry("a", RunState.STARTED), entry("b", RunState.WAITING)]
 
-    assert assign(held("a", "b"), table, death=Death.CRASHED, now_ns=NOW) == {
+    assert blamed(held("a", "b"), table, death=Death.CRASHED) == {
         "a": Release.CRASHED,
         "b": Release.UNSTARTED,
     }
@@ -34,14 +40,14 @@ def test_several_begun_runs_are_suspects() -> None:
     """Any of them may have done it; each runs alone next, and nobody is charged."""
     table = [entry("a", RunState.STARTED), entry("b", RunState.STARTED)]
 
-    assert set(assign(held("a", "b"), table, death=Death.CRASHED, now_ns=NOW).values()) == {Release.SUSPECT}
+    assert set(blamed(held("a", "b"), table, death=Death.CRASHED).values()) == {Release.SUSPECT}
 
 
 def test_the_run_that_overran_its_deadline_is_charged_and_no_other() -> None:
     """The process was killed for it, so the cause is known."""
     table = [entry("slow", RunState.STARTED, deadline_ns=NOW), entry("b", RunState.STARTED, deadline_ns=NOW + 1)]
 
-    assert assign(held("slow", "b"), table, death=Death.OVERRUN, now_ns=NOW) == {
+    assert blamed(held("slow", "b"), table, death=Death.OVERRUN) == {
         "slow": Release.CRASHED,
         "b": Release.INTERRUPTED,
     }
@@ -51,14 +57,14 @@ def test_a_deadline_that_passed_after_a_crash_is_no_proof() -> None:
     """The agent may look a second after the death; only the parent knows that it killed for a deadline."""
     table = [entry("a", RunState.STARTED, deadline_ns=NOW - 1), entry("b", RunState.STARTED)]
 
-    assert set(assign(held("a", "b"), table, death=Death.CRASHED, now_ns=NOW).values()) == {Release.SUSPECT}
+    assert set(blamed(held("a", "b"), table, death=Death.CRASHED).values()) == {Release.SUSPECT}
 
 
 def test_a_stopped_worker_charges_nobody() -> None:
     """Grace ran out: that is not the runs' fault."""
     table = [entry("a", RunState.STARTED), entry("b", RunState.FETCHED)]
 
-    assert assign(held("a", "b", "c"), table, death=Death.STOPPED, now_ns=NOW) == {
+    assert blamed(held("a", "b", "c"), table, death=Death.STOPPED) == {
         "a": Release.INTERRUPTED,
         "b": Release.UNSTARTED,
         "c": Release.INTERRUPTED,
@@ -68,41 +74,66 @@ def test_a_stopped_worker_charges_nobody() -> None:
 @pytest.mark.parametrize("death", [Death.OVERRUN, Death.STOPPED])
 def test_a_finished_run_that_was_not_acknowledged_is_run_again_uncharged(death: Death) -> None:
     """Its acknowledgement died with the process."""
-    assert assign(held("a"), [entry("a", RunState.DONE)], death=death, now_ns=NOW) == {"a": Release.INTERRUPTED}
+    assert blamed(held("a"), [entry("a", RunState.DONE)], death=death) == {"a": Release.INTERRUPTED}
 
 
 def test_finished_runs_of_a_crashed_process_are_suspects_too() -> None:
     """What one of them broke may have shown after it returned; called innocent, it would break the next process as well."""
     table = [entry("a", RunState.DONE), entry("b", RunState.DONE), entry("c", RunState.STARTED)]
 
-    assert set(assign(held("a", "b", "c"), table, death=Death.CRASHED, now_ns=NOW).values()) == {Release.SUSPECT}
+    assert set(blamed(held("a", "b", "c"), table, death=Death.CRASHED).values()) == {Release.SUSPECT}
 
 
 def test_a_finished_run_is_charged_with_the_crash_that_nobody_else_can_have_caused() -> None:
     """Alone in its process it must come to an end after ``max_crashes``."""
-    table = [entry("a", RunState.DONE), entry("b", RunState.FETCHED)]
+    assert blamed(held("a"), [entry("a", RunState.DONE)]) == {"a": Release.CRASHED}
 
-    assert assign(held("a", "b"), table, death=Death.CRASHED, now_ns=NOW) == {
-        "a": Release.CRASHED,
-        "b": Release.UNSTARTED,
+
+def test_a_run_that_was_just_being_read_is_charged_when_it_was_alone() -> None:
+    """A worker notes what a turn brought before it does anything else, so one without an entry never began."""
+    assert blamed(held("a"), []) == {"a": Release.CRASHED_UNSTARTED}
+    assert blamed(held("a"), [entry("b", RunState.WAITING)]) == {"a": Release.CRASHED_UNSTARTED}
+    assert blamed(held("a"), None) == {"a": Release.CRASHED}  # nothing is known: it may have begun
+
+
+def test_runs_that_were_being_read_or_prepared_are_suspects_beside_those_that_had_begun() -> None:
+    """Whichever of them it was, it runs alone next; given back as innocent it would take one process after the other."""
+    table = [entry("a", RunState.STARTED), entry("b", RunState.FETCHED), entry("d", RunState.WAITING)]
+
+    assert blamed(held("a", "b", "c", "d"), table) == {
+        "a": Release.SUSPECT,
+        "b": Release.SUSPECT_UNSTARTED,
+        "c": Release.SUSPECT_UNSTARTED,
+        "d": Release.UNSTARTED,
+    }
+    assert set(blamed(held("a", "b"), None).values()) == {Release.SUSPECT}
+
+
+def test_where_nothing_else_was_being_done_those_that_wait_are_suspects() -> None:
+    """The turn of one of them may just have come."""
+    assert blamed(held("a"), [entry("a", RunState.WAITING)]) == {"a": Release.CRASHED_UNSTARTED}
+    assert blamed(held("a", "b"), [entry("a", RunState.WAITING), entry("b", RunState.DONE)]) == {
+        "a": Release.SUSPECT_UNSTARTED,
+        "b": Release.SUSPECT,
     }
 
 
-def test_a_run_without_an_entry_is_suspect() -> None:
-    """It may have begun: the worker died between the fetch and its note, or the table is lost."""
-    assert assign(held("a"), [], death=Death.CRASHED, now_ns=NOW) == {"a": Release.SUSPECT}
-
-
-def test_an_entry_of_an_earlier_attempt_says_nothing() -> None:
-    """The same run may have been in the same process before."""
-    table = [entry("a", RunState.FETCHED, attempt=2)]
-
-    assert assign(held("a"), table, death=Death.CRASHED, now_ns=NOW) == {"a": Release.SUSPECT}
+@pytest.mark.parametrize("states", list(product([None, *list(RunState)[1:]], repeat=3)))
+def test_every_death_is_charged_or_makes_suspects(states: tuple[RunState | None, ...]) -> None:
+    """A death for which nobody answers is repeated without end."""
+    names = "abc"
+    for count in (1, 2, 3):
+        known = zip(names[:count], states, strict=False)
+        table = [entry(name, state) for name, state in known if state is not None]
+        found = list(blamed(held(*names[:count]), table).values())
+        charged = sum(how in {Release.CRASHED, Release.CRASHED_UNSTARTED} for how in found)
+        suspects = sum(how in {Release.SUSPECT, Release.SUSPECT_UNSTARTED} for how in found)
+        assert (charged, suspects) == (1, 0) or (charged == 0 and suspects > 1)
 
 
 def test_the_loss_of_a_node_charges_nobody() -> None:
     """Power and networks fail without any job's help."""
-    found = assign(held("a", "b"), [entry("a", RunState.STARTED)], death=Death.NODE_LOST, now_ns=NOW)
+    found = blamed(held("a", "b"), [entry("a", RunState.STARTED)], death=Death.NODE_LOST)
 
     assert set(found.values()) == {Release.INTERRUPTED}
 

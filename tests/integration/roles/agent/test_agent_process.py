@@ -126,7 +126,7 @@ def test_runs_of_a_dead_worker_go_back_with_fair_blame(replica: Make, store: Sto
     one = with_worker(replica("r1"))
     begun, waiting = enqueue_and_take(store, keys, SESSION, "begun", "waiting")
     one.board.inflight[WORKER].put(0, execution=begun, attempt=1, state=RunState.STARTED)
-    one.board.inflight[WORKER].put(1, execution=waiting, attempt=1, state=RunState.FETCHED)
+    one.board.inflight[WORKER].put(1, execution=waiting, attempt=1, state=RunState.WAITING)
     one.start("agent")
     row = one.board.rows[WORKER]
     row.state = SlotState.BACKOFF

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from supervisor.core.blame import Death
 from supervisor.core.inflight import Inflight, RunState, execution_hash
-from supervisor.core.model import Envelope, Kind, Template
+from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.roles.agent.reaper import Reaper
-from supervisor.store.queues import Queues
+from supervisor.store.queues import Ack, Queues
 from supervisor.store.sessions import Sessions
 from tests.integration.servers import Server
 
@@ -54,6 +56,35 @@ class Bench:
         self.taken |= {run.envelope.id: execution_hash((run.queue, run.envelope.id), run.fetched_ms) for run in runs}
         return [run.envelope.id for run in runs]
 
+    def alone(self, session: str) -> list[str]:
+        """Take a suspect and finish it; return what was taken, unfinished, if that is the poisonous one."""
+        for seq in range(1, 9):
+            call = self.queues.turn(
+                session=session, seq=2 * seq, kind=Kind.SYNC, queues=["default"], want=1, want_suspect=True
+            )
+            runs = self.store.run(call).runs
+            self.taken |= {
+                run.envelope.id: execution_hash((run.queue, run.envelope.id), run.fetched_ms) for run in runs
+            }
+            taken = [run.envelope.id for run in runs]
+            if not taken or "poison" in taken:
+                return taken
+            acks = [
+                Ack(run_id=run.envelope.id, queue="default", attempt=1, outcome=Outcome.OK, fetched_ms=run.fetched_ms)
+                for run in runs
+            ]
+            call = self.queues.turn(
+                session=session,
+                seq=2 * seq + 1,
+                kind=Kind.SYNC,
+                queues=["default"],
+                want=0,
+                want_suspect=False,
+                acks=acks,
+            )
+            self.store.run(call)
+        return []
+
 
 def test_every_run_of_every_queue_goes_back(server: Server) -> None:
     """Page by page to the end: the first page is not all."""
@@ -94,7 +125,7 @@ def test_two_reapers_give_back_once(server: Server) -> None:
     bench = Bench(server)
     bench.hold("a")
     table = [Inflight(bench.taken["a"], 1, RunState.FETCHED, 0)]
-    bench.reaper.reclaim(SESSION, death=Death.CRASHED, table=table)
+    bench.reaper.reclaim(SESSION, death=Death.STOPPED, table=table)
     bench.reaper.reclaim(SESSION, death=Death.NODE_LOST)
 
     assert bench.fetch("r2/worker-cpu-0/1", "default") == ["a"]
@@ -127,3 +158,27 @@ def test_a_run_that_took_its_process_down_too_often_is_dead_and_says_of_what(ser
     assert (dead.error["reason"], dead.error["detail"], dead.crashes) == ("crashed", "SIGSEGV", 1)
     assert bench.store.run(bench.queues.recent("default"))[0].note == "reclaimed: SIGSEGV"
     assert bench.told[-1]["how"] == "SIGSEGV"
+
+
+@pytest.mark.parametrize("stage", [None, *list(RunState)[1:]])
+def test_a_run_that_ends_its_process_is_dead_after_a_bounded_number_of_deaths_whatever_its_stage(
+    server: Server, stage: RunState | None
+) -> None:
+    """Read, prepared, executed or acknowledged: after one death in company it is alone, and each further one is charged."""
+    bench = Bench(server)
+    later = server.keys.queue("default").later
+    bench.hold("poison", "one", "two", session="r1/worker-cpu-0/1")
+    in_hands, deaths = ["poison", "one", "two"], 0
+    while bench.store.run(bench.queues.show("poison")).state != "dead":
+        deaths += 1
+        table = [Inflight(bench.taken[run_id], 1, stage, 0) for run_id in in_hands if stage is not None]
+        bench.reaper.reclaim(f"r1/worker-cpu-0/{deaths}", death=Death.CRASHED, table=table)
+        if bench.store.raw.zscore(later, "poison"):
+            bench.store.raw.zadd(later, {"poison": 1})  # its pause is over
+        bench.store.run(bench.sessions.open(f"r1/worker-cpu-0/{deaths + 1}", {}))
+        in_hands = bench.alone(f"r1/worker-cpu-0/{deaths + 1}")
+
+    (dead,) = bench.store.run(bench.queues.dead("default"))
+    assert (deaths, dead.error["reason"], dead.crashes) == (4, "crashed", 3)
+    ended = [entry.run_id for entry in bench.store.run(bench.queues.recent("default")) if entry.outcome == "ok"]
+    assert sorted(ended) == ["one", "two"]

@@ -62,7 +62,7 @@ def test_a_table_of_the_next_process_is_not_used(board: Board) -> None:
     board.rows[1].generation = 2
     (dead,) = workers(board).dead()
 
-    assert (dead.generation, dead.death, dead.table) == (1, Death.CRASHED, ())
+    assert (dead.generation, dead.death, dead.table) == (1, Death.CRASHED, None)
 
 
 def test_the_parent_is_woken_once_the_next_process_need_not_wait(board: Board) -> None:

@@ -1,0 +1,71 @@
+"""Whatever lies in a queue ends its own run, and no worker."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+from supervisor import job
+from supervisor.core.model import Kind
+from supervisor.store.queues import Queues
+from tests.integration.roles.worker.workshop import Workshop, until
+
+COUNT = int(os.environ.get("TENURE_MUTATIONS", "200"))
+"""How many envelopes a pool is given; ``make mutations`` gives more."""
+
+RECORDED = [line for line in Path("tests/data/envelopes-v1.txt").read_bytes().splitlines() if line[2:3] == b"{"]
+CHARGES = [b"0,0,0", b"9,2,2", b"x,y,z", b"1,2", b"99999999999,0,0", b"-1,-1,-1", b"\xff", b"1e9,1,1"]
+_NUMBERS = [b"0", b"-1", b"1e308", b"-1e308", b"9" * 400, b"18446744073709551616", b"1.5", b"null", b'""', b"true"]
+_DEEP = [b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 940 + b"]" * 940]
+_VALUES = [*_DEEP, b"{}", b'"\\ud800"', b'"\xff"', b"NaN", *_NUMBERS]
+_VALUE = re.compile(rb'(?<=:)("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|true|false|null)')
+
+
+def mutated(draw: random.Random, data: bytes) -> bytes:
+    """Return an envelope with one to three changes: another value, another byte, a piece less, a piece twice."""
+    for _ in range(draw.randint(1, 3)):
+        change, at = draw.randrange(8), draw.randrange(max(1, len(data)))
+        places = list(_VALUE.finditer(data))
+        if change < 5 and places:
+            place = draw.choice(places)
+            data = data[: place.start()] + draw.choice(_VALUES) + data[place.end() :]
+        elif change == 5:
+            data = data[:at] + bytes([draw.randrange(256)]) + data[at + 1 :]
+        elif change == 6:
+            data = data[:at] + data[at + draw.randint(1, 9) :]
+        else:
+            data = data[:at] + data[at : at + draw.randint(1, 40)] + data[at:]
+    return data
+
+
+def put(shop: Workshop, draw: random.Random, count: int) -> None:
+    """Lay runs into the queue as something else than a producer would."""
+    queue = shop.server.keys.queue("default")
+    for number in range(count):
+        run_id = f"m{number}"
+        recorded = draw.choice(RECORDED)
+        as_ours = re.sub(rb'"id":"[^"]*"', b'"id":"' + run_id.encode() + b'"', recorded, count=1)
+        data = b"a" + mutated(draw, as_ours[1:].replace(b'"kind":"sync"', b'"kind":"async"'))
+        shop.store.raw.hset(queue.data, run_id, data)
+        if draw.random() < 0.3:
+            shop.store.raw.hset(queue.att, run_id, draw.choice(CHARGES))
+        shop.store.raw.rpush(queue.ready(Kind.ASYNC, draw.randrange(3)), run_id)
+
+
+async def test_a_pool_survives_any_envelope(shop: Workshop) -> None:
+    """A run that stops each process which reads it stops every replica, since it is offered to all."""
+    for name in ("mail.send", "reports.nightly", "reports.part", "pay", "plain"):
+
+        @job(name)
+        async def take(to: Any = 0, region: Any = 0, days: Any = 0, deep: Any = 0, part: Any = 0) -> None: ...
+
+    put(shop, random.Random(COUNT), COUNT)
+    async with shop.worker() as pool:
+        innocent = shop.enqueue("plain")
+        await until(lambda: shop.state(innocent) == "finished" or pool._runs.fault, what="the run behind all others")
+        assert pool._runs.fault is None
+        counts = lambda: shop.store.run(Queues(shop.server.keys).counts("default"))  # noqa: E731 - one expression
+        await until(lambda: counts().ready_total == 0 and counts().running == 0, what="the end of all runs")
