@@ -158,6 +158,7 @@ def _opener(*, is_pinned: bool) -> OpenerDirector:
         urllib.request.ProxyHandler(),
         *([urllib.request.HTTPHandler()] if is_pinned else []),
         urllib.request.HTTPSHandler(),
+        urllib.request.UnknownHandler(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPRedirectHandler(),
         urllib.request.HTTPErrorProcessor(),
@@ -177,8 +178,6 @@ def _read_url(target: Target) -> bytes:
     try:
         request = urllib.request.Request(target.url, headers={"User-Agent": "tenure"})  # noqa: S310 - http(s) only
         response = _opener(is_pinned=bool(target.sha256)).open(request, timeout=target.timeout_s)
-        if response is None:
-            raise OSError("leads to a scheme that is not read, or to plain http without sha256")
         with response:
             while (chunk := response.read1(_CHUNK)) and len(found) <= BYTES_MAX:
                 found += chunk
@@ -187,7 +186,8 @@ def _read_url(target: Target) -> bytes:
     except urllib.error.HTTPError as error:
         raise OSError(f"answered {error.code}") from None
     except urllib.error.URLError as error:
-        raise OSError(f"cannot be reached: {error.reason}") from None
+        plain = "; plain http needs sha256" if "url type: http" in str(error.reason) else ""
+        raise OSError(f"cannot be reached: {error.reason}{plain}") from None
     except TimeoutError:
         raise OSError(f"did not answer within {target.timeout_s:g}s") from None
     except (ValueError, http.client.HTTPException):

@@ -8,6 +8,7 @@ import pytest
 
 from supervisor.settings import cloudforet_fetch
 from supervisor.settings.cloudforet_fetch import Target
+from supervisor.settings.nodes import Node
 from tests.unit.settings.cloudforet_desk import QUEUES, CloudforetDesk
 
 URL = "https://config.example/identity.yaml"
@@ -36,6 +37,12 @@ def test_plain_http_without_a_digest_is_refused(cloudforet: CloudforetDesk, remo
 
     assert "IMPORT[0]: is plain http: anybody on the way can change it" in found
     assert "use https://, or write {url: …, sha256: …}" in found
+
+
+def test_https_does_not_lead_to_plain_http() -> None:
+    """What is not pinned is fetched by an opener that has no plain HTTP, wherever a redirect points."""
+    with pytest.raises(OSError, match="unknown url type: http; plain http needs sha256"):
+        cloudforet_fetch.fetch(Target(Node("", "a:1"), (), "http://127.0.0.1:1/x", None))
 
 
 @pytest.mark.parametrize(
