@@ -16,8 +16,9 @@ from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.scripts import Call
 from supervisor.testing.replica import Replica
 from supervisor.testing.world import S, World
-from tests.simulation.faults import CONTROL_KINDS, REPLICA_KINDS, SERVER_KINDS, Profile
+from tests.simulation.faults import CONTROL_KINDS, LOSS_KINDS, REPLICA_KINDS, SERVER_KINDS, Profile
 
+RUBBISH = (b"", b"rubbish", b"-1", b"1e300", b"nan", b"9" * 400)
 JOBS = ("sim.one", "sim.other")
 CHANGING = tuple(
     ScheduleDef(
@@ -50,7 +51,7 @@ class Chaos:
         self._rng = world.rng
         self._until_ns = until_ns
         self._on_data_loss = on_data_loss
-        self._kinds = [k for k in (*REPLICA_KINDS, *SERVER_KINDS, *CONTROL_KINDS) if k in profile.kinds]
+        self._kinds = [k for k in (*REPLICA_KINDS, *SERVER_KINDS, *CONTROL_KINDS, *LOSS_KINDS) if k in profile.kinds]
         self._changing: ScheduleDef | None = None  # the dynamic schedule as it is
         self._leases = Leases(world.server.keys)
         self._definitions = Definitions(world.server.keys)
@@ -163,6 +164,19 @@ class Chaos:
         self._world.tell("server", "emptied")
         self._world.server.empty()
         self._on_data_loss()
+
+    def _orphaned(self, _victim: Replica) -> None:
+        """A leader and the data go together, as with an unpersisted server on its host; a former leader may follow."""
+        leading = [replica for replica in self._replicas if replica.is_leading]
+        if leading:
+            self._crash(leading[0])
+            self._emptied(leading[0])
+
+    def _rubbish(self, _victim: Replica) -> None:
+        """Somebody writes into the lease record."""
+        field, value = self._rng.choice(["epoch", "nonce", "seq", "until", "duration"]), self._rng.choice(RUBBISH)
+        self._world.tell("person", "writes_rubbish", field=field, value=value[:20])
+        self._world.server.store.raw.hset(self._world.server.keys.lease, field, value)
 
     def _series(self, victim: Replica) -> None:
         """The scheduler dies whenever it comes back, until another replica must lead."""

@@ -27,8 +27,9 @@ REPLICA_KINDS = (
     "wall_step",
 )
 SERVER_KINDS = ("outage", "server_step", "emptied", "rolled_back")
+LOSS_KINDS = ("orphaned", "rubbish")  # drawn by themselves, so that the worlds of older seeds stay what they were
 CONTROL_KINDS = ("resign", "redefine", "pause_schedule")
-RARE = {"emptied": 0.12, "rolled_back": 0.12, "server_step": 0.25, "series": 0.15}
+RARE = {"orphaned": 0.05, "rubbish": 0.1, "emptied": 0.12, "rolled_back": 0.12, "server_step": 0.25, "series": 0.15}
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,25 @@ class Profile:
     is_rate_skewed: bool
 
     @classmethod
-    def draw(cls, rng: Random, focus: frozenset[str] = frozenset()) -> Profile:
-        """Draw a profile with the kinds of ``focus`` in it; without a focus one in eight worlds is calm."""
+    def draw(cls, rng: Random, focus: frozenset[str] = frozenset(), *, seed: int = 0) -> Profile:
+        """Draw a profile with the kinds of ``focus`` in it, and no others if it says ``only``.
+
+        Without a focus one in eight worlds is calm.
+        """
+        if "only" in focus:
+            return cls(focus - {"only"}, is_rate_skewed=False)
         if rng.random() < 0.125 and not focus:
             return cls(frozenset(), is_rate_skewed=False)
         every = (*NETWORK_KINDS, *REPLICA_KINDS, *SERVER_KINDS, *CONTROL_KINDS)
         drawn = frozenset(kind for kind in every if rng.random() < RARE.get(kind, 0.4))
+        own = Random(f"losses of {seed}")
+        drawn |= {kind for kind in LOSS_KINDS if own.random() < RARE[kind]}
         return cls(drawn | focus, rng.random() < 0.5)
 
     @property
     def keeps_data(self) -> bool:
         """Whether Redis keeps what was written."""
-        return not self.kinds & {"emptied", "rolled_back"}
+        return not self.kinds & {"emptied", "rolled_back", "orphaned"}
 
     @property
     def has_steady_server(self) -> bool:

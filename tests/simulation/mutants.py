@@ -19,6 +19,7 @@ from supervisor.roles.agent.standing import Standing
 from supervisor.roles.scheduler import deciding
 from supervisor.roles.scheduler.asking import ASK_TIMEOUT_NS, Asking
 from supervisor.roles.scheduler.planner import Scheduler
+from supervisor.roles.scheduler.watermarks import Watermarks
 from supervisor.roles.steps import Ask, Sleep
 from supervisor.store import scripts
 from supervisor.store.schedule_items import FireCode, FireReply, FireResult
@@ -114,6 +115,14 @@ def _undisputed(self: Standing, view: Any) -> None:
     self.disputed_until_ns = 0
 
 
+def _as_if_sole(self: Watermarks, term: Any) -> None:
+    self._is_sole, self._epoch = self._epoch > 0, term.epoch
+
+
+def _unnoticed(self: Watermarks, schedule: str, mark_ms: int) -> None:
+    self._marks[schedule] = mark_ms
+
+
 _OBSERVE = lease.Observation.of
 _SAW = Standing.saw
 _OWED = owed
@@ -134,7 +143,9 @@ MUTANTS: dict[str, Mutation] = {
         "if (marks[n] or '0') ~= item.mark or nominal <= mark or new_mark <= mark then",
         "if false then",
     ),
-    "fire lets any clock push the watermark": lua("fire.lua", "> now + limit then", "> now + limit + 1e9 then"),
+    "fire lets any clock push the watermark": lua(
+        "fire.lua", "local now, limit = now_ms(), tonumber(ARGV[3])", "local now, limit = now_ms(), 1e9"
+    ),
     "fire takes a plan of an older definition": lua(
         "fire.lua", "string.match(defs[n], '^%d+') ~= item.revision", "false"
     ),
@@ -175,6 +186,9 @@ MUTANTS: dict[str, Mutation] = {
     "a request to resign is taken for any term": lua(
         "lease_request_resign.lua", "if r[1] ~= ARGV[1] or (r[2] or '') == '' then", "if (r[2] or '') == '' then"
     ),
+    # Lost data.
+    "a leader brings back watermarks of an earlier term": python(Watermarks, "begin", _as_if_sole),
+    "a watermark that went back is not noticed": python(Watermarks, "remember", _unnoticed),
     # The replicas.
     "trust counts from the reply": python(elector, "granted", _granted_at_reply),
     "two replicas draw the same nonce": python(Elector, "__init__", _one_nonce),
@@ -200,6 +214,8 @@ FAST = (
 
 
 FOCUS: dict[str, str] = {
+    "a leader brings back watermarks of an earlier term": "only orphaned resign",
+    "a watermark that went back is not noticed": "only rolled_back",
     "fire does not check the term": "pause slow stall",
     "fire compares the epoch alone, of any term": "pause slow stall",
     "fire takes a plan of an older definition": "redefine slow stall",

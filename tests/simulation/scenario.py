@@ -15,6 +15,7 @@ from supervisor.testing.world import ReplicaClock, S, Told, World
 from tests.simulation.chaos import CHANGING, Chaos
 from tests.simulation.checker import problems
 from tests.simulation.faults import BadNetwork, Profile
+from tests.simulation.repeats import repeats
 from tests.simulation.witness import Witness
 from tests.simulation.worker import Worker
 
@@ -62,7 +63,7 @@ class Outcome:
 def run(seed: int, *, focus: frozenset[str] = frozenset()) -> Outcome:
     """Run the world of ``seed`` and judge it; the kinds of fault in ``focus`` are part of it whatever the seed says."""
     rng = Random(seed)
-    profile = Profile.draw(rng, focus)
+    profile = Profile.draw(rng, focus, seed=seed)
     duration_ns = rng.choice([2, 3, 5]) * S
     timing = Timing(
         duration_ns=duration_ns,
@@ -89,6 +90,8 @@ def run(seed: int, *, focus: frozenset[str] = frozenset()) -> Outcome:
         witness, worker = Witness(world, changing=CHANGING[0].id), Worker(world)
         _live(world, replicas, profile, network, witness)
         found = [*witness.problems, *problems(world, replicas, profile, DEFINITIONS, worker)]
+        if not profile.kinds & {"server_step", "rubbish"}:
+            found += [] if profile.keeps_data else repeats(world, witness.flagged)
     return Outcome(seed, profile, found, world.history, len(world.server.decisions), world.server.calls)
 
 

@@ -17,6 +17,7 @@ class Witness:
         self._changing = changing
         self._marks: dict[bytes, bytes] = {}
         self._seen = 0  # decisions
+        self.flagged: list[bool] = []  # for each decision, whether its run says that it may have run before
         self.problems: list[str] = []
         world.on_executed.append(self._look)
 
@@ -37,6 +38,8 @@ class Witness:
             if name in marks and int(marks[name]) < int(before)
         ]
         self._marks = marks
+        waiting = server.store.fields(f"{server.keys.prefix}q:default:data")
+        self.flagged += [b'"maybe_duplicate":true' in waiting.get(each.run_id.encode(), b"") for each in new]
         for decision in new:
             if decision.schedule == self._changing and decision.code is FireCode.FIRED:
                 self._judge(decision.nominal_ms, decision.run_id)

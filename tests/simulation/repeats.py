@@ -1,0 +1,67 @@
+"""The law of lost data: what runs again does so for want of knowledge, and says so."""
+
+from __future__ import annotations
+
+from supervisor.core.lease import MS
+from supervisor.store.schedules import FireCode
+from supervisor.testing.world import Told, World
+
+ANSWER_NS_MAX = 1000 * MS  # an answer is younger: later ones are given up
+
+
+def repeats(world: World, flagged: list[bool]) -> list[str]:
+    """Return what was fired twice without a loss in between, against better knowledge, or unmarked, in words."""
+    server, found = world.server, []
+    losses = [told for told in world.history if told.who == "server" and told.event in {"emptied", "rolled_back"}]
+    last: dict[tuple[str, int], int] = {}
+    marked = 0
+    for index, (decision, at_ns) in enumerate(zip(server.decisions, server.moments_ns, strict=True)):
+        if decision.code is not FireCode.FIRED:
+            continue
+        before = last.get(key := (decision.schedule, decision.nominal_ms))
+        last[key] = index
+        if before is None:
+            continue
+        between = [told for told in losses if server.moments_ns[before] <= told.at_ns <= at_ns]
+        who = _holder(world, decision.epoch)
+        what = f"{decision.schedule}@{decision.nominal_ms} was fired again by {who}"
+        if not between:
+            found.append(f"{what}, and Redis lost nothing in between")
+        elif all(told.event == "emptied" for told in between) and _knew(world, who, server.moments_ns[before], between):
+            found.append(f"{what}, which had an answer of Redis after it was fired first")
+        elif who == _holder(world, server.decisions[before].epoch) and not _begun(
+            world, who, server.moments_ns[before], at_ns
+        ):
+            marked += flagged[index]
+            if not flagged[index]:
+                found.append(f"{what}, which remembered it, without the flag")
+    counted = sum(told.fields["count"] for told in world.history if told.event == "fires_doubtful")
+    return found + ([f"{marked} marked repeats, {counted} counted"] if counted < marked else [])
+
+
+def _holder(world: World, epoch: int) -> str:
+    for told in world.history:
+        if told.event in {"leader_acquired", "leader_promoted"} and told.fields["epoch"] == epoch:
+            return told.who.partition("/")[0]
+    return ""
+
+
+def _knew(world: World, who: str, fired_ns: int, losses: list[Told]) -> bool:
+    """Whether the elector of ``who`` was answered between a fire and the first loss after it, and lives since."""
+    is_known = False
+    for told in world.history:
+        if told.event in {"booted", "revived"} and told.who.partition("/")[0] == who:
+            is_known = False
+        is_answer = told.event == "election_answer" and told.who == f"{who}/elector"
+        is_known = is_known or (is_answer and fired_ns + ANSWER_NS_MAX < told.at_ns < losses[0].at_ns)
+    return is_known
+
+
+def _begun(world: World, who: str, from_ns: int, until_ns: int) -> bool:
+    """Whether a process of ``who`` began in between, and remembers nothing, or was told to forget the schedule."""
+    return any(
+        told.event in {"booted", "revived", "killed", "pause", "redefines", "schedule_pause", "schedule_resume"}
+        and told.who.partition("/")[0] in {who, "person"}
+        for told in world.history
+        if from_ns <= told.at_ns <= until_ns
+    )
