@@ -22,9 +22,12 @@ import difflib
 import re
 import zoneinfo
 from bisect import bisect_right
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from importlib import metadata
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from supervisor.core.errors import EXIT_CONFIG, TenureError
@@ -38,6 +41,7 @@ SECOND_MIN = -62_000_000_000
 SECOND_MAX = 253_000_000_000
 """First instant that is no longer served, in the year 9987."""
 
+_VERSION_MAX = 100
 _BLOCK_BITS = 27  # 2**27 s is 4.25 years: 2 ms to scan, and most processes need one or two
 _DAY_S = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -105,6 +109,19 @@ def _info(name: str) -> zoneinfo.ZoneInfo:
         except (KeyError, ValueError, OSError):  # absent; not a zone file; a directory such as "America"
             pass
     raise UnknownZoneError(f"timezone {name!r} is not in the time zone database; {_remedy(name)}")
+
+
+def database_version() -> str:
+    """Return which data ``zone`` reads: that of the system, where it has some, and of the package for the rest."""
+    found = [metadata.version("tzdata")]
+    for folder in map(Path, zoneinfo.TZPATH):
+        try:
+            with Path(folder, "tzdata.zi").open(encoding="utf-8") as file:
+                found.append(file.readline(_VERSION_MAX).removeprefix("# version ").strip())
+        except (OSError, UnicodeDecodeError):  # other systems do not say; the time of the last installation does
+            with suppress(OSError):
+                found.append(str(folder.stat().st_mtime_ns))
+    return " ".join(found)
 
 
 def _remedy(name: str) -> str:

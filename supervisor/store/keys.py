@@ -107,7 +107,7 @@ class Keys:
         self.schedule_live = f"{self.prefix}schedule:live"
         """Hash. Schedule to ``queue run`` lines of its unfinished runs, where overlap is skip."""
         self.schedule_sets = f"{self.prefix}schedule:sets"
-        """Hash. Digest of a set of schedules to its revision; ``#revision`` and ``#applied`` beside them."""
+        """Hash. Digest of a set of schedules to its revision; beside them ``#revision``, ``#applied``, ``#zones``."""
         self.schedule_changes = f"{self.prefix}schedule:changes"
         """Stream, capped. One entry for each change that the leader must look at; it wakes its listener."""
         self.schedule_paused = f"{self.prefix}schedule:paused"

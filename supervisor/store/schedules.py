@@ -217,6 +217,16 @@ class Schedules:
         parse = lambda reply: (text(reply[0]), texts(reply[1:]))  # noqa: E731 - one expression
         return script("schedule_audit").call(keys=self._prefix, args=args, parse=parse)
 
+    def rezone(self, *, epoch: int, nonce: str, version: str, cursor: str = "0") -> Call[tuple[str, int]]:
+        """Ask to look at a page of the schedules with a time zone, unless the plan was made under ``version``.
+
+        Answers the next cursor, "0" at the end, and how many are to be looked at.
+        Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
+        """
+        args = {"epoch": epoch, "nonce": nonce, "version": version, "cursor": cursor, "count": AUDIT_PAGE}
+        parse = lambda reply: (text(reply[0]), number(reply[1]))  # noqa: E731 - one expression
+        return script("schedule_rezone").call(keys=self._prefix, args=args, parse=parse)
+
     def state(self, schedule: str) -> Call[ScheduleState]:
         """Read what is remembered of the decisions about ``schedule``."""
         keys = {"definitions": self._keys.schedule_state}

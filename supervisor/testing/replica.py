@@ -85,6 +85,7 @@ class Replica:
         self.clock = clock
         self.definitions = definitions
         self.version = ""
+        self.zones_version = "test"
         self.priority = 0
         self.is_cut = False  # a partition: nothing gets through, nothing is refused
         self.trusts: list[Trust] = []
@@ -168,6 +169,7 @@ class Replica:
             report=self._reporter(self.scheduler.name),
             rng=self._rng,
             backfills=Backfills(self._keys, clock=self.clock, report=self._reporter(self.scheduler.name)),
+            zones_version=self.zones_version,
         )
         self.scheduler.start(scheduler.run())
 

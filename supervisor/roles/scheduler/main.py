@@ -14,6 +14,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
+from supervisor.core import zones
 from supervisor.core.board import ChildState, Phase
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.lease import MS
@@ -68,6 +69,7 @@ class Driver:
             catchup_rate=rate,
             allow_empty=settings.scheduler.allow_empty_static,
             backfills=Backfills(self._keys, clock=seat.clock, report=report, rate_per_s=rate),
+            zones_version=zones.database_version(),
         )
 
     def run(self) -> int:

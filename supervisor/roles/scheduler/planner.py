@@ -31,6 +31,7 @@ from supervisor.roles.scheduler.deciding import Moment
 from supervisor.roles.scheduler.declaring import Declaring
 from supervisor.roles.scheduler.firing import Firing
 from supervisor.roles.scheduler.reading import Reading
+from supervisor.roles.scheduler.rezoning import Rezoning
 from supervisor.roles.steps import Report, Sleep, Steps, Watch
 from supervisor.store.schedules import Schedules
 
@@ -69,6 +70,7 @@ class Scheduler:
         catchup_rate: int = 1000,
         allow_empty: bool = False,
         backfills: Backfills | None = None,
+        zones_version: str = "",
     ) -> None:
         self._schedules = schedules
         self._clock = clock
@@ -85,6 +87,7 @@ class Scheduler:
             reconcile_ns=self.reconcile_ns,
             is_outdated=lambda schedule, body: self._declaring.is_outdated(schedule, body),  # noqa: PLW0108 - replaced
         )
+        self._rezoning = Rezoning(schedules, self._asking, zones_version)
         self._firing = Firing(schedules, self._asking, self._reading, moment=self._moment)
         self._refused: Term | None = None
         self._allow_empty = allow_empty
@@ -129,6 +132,7 @@ class Scheduler:
         self._reading.begin()
         self._reading.marks.begin(term)
         self._firing.begin()
+        self._rezoning.begin()
         self._is_served = False  # whether what is due at its start was looked at
         self._audit_at_ns = self._clock.elapsed_ns() + self.audit_ns
         try:
@@ -168,6 +172,9 @@ class Scheduler:
                 yield from self._firing.begin_runs(term, begin, redis_ms)
             return True
         if (yield from self._fire_late(term, moment)) or (yield from self._declare(term)):
+            return True
+        if (yield from self._rezoning.work(term)):
+            self._reading.expect()
             return True
         if self._backfills is not None and (yield from self._backfills.work(term)):
             return True

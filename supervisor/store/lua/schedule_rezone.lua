@@ -1,0 +1,38 @@
+-- Ask the leader to look at schedules that depend on a time zone, where the plan was made under other zone data.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  epoch          of the caller's term
+--       nonce          of the caller's term
+--       version        of the caller's zone data
+--       cursor         0 at first, then the one of the previous page
+--       count          roughly how many are examined
+--
+-- Includes  clock
+--           term
+--
+-- Returns  cursor (0 at the end: the version is noted then, and the next call answers so at once), and how many are to be
+--          looked at
+--          error FENCED <epoch>: the term is not the current one; nothing written
+local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+if refused then
+  return refused
+end
+if ARGV[3] == '' or not_whole(4, 5) then
+  return refuse('version, cursor and count')
+end
+local S = KEYS[1] .. 'schedule:'
+if redis.call('HGET', S .. 'sets', '#zones') == ARGV[3] then
+  return { '0', '0' }
+end
+local page, count, asked = redis.call('HSCAN', S .. 'def', ARGV[4], 'COUNT', ARGV[5]), 0, whole(-now_ms())
+for i = 1, #page[2], 2 do
+  local score = string.find(page[2][i + 1], '"timezone":"', 1, true) and redis.call('ZSCORE', S .. 'next', page[2][i])
+  if score and tonumber(score) > 0 and redis.call('HEXISTS', S .. 'paused', page[2][i]) == 0 then
+    redis.call('ZADD', S .. 'next', asked, page[2][i])
+    count = count + 1
+  end
+end
+if page[1] == '0' then
+  redis.call('HSET', S .. 'sets', '#zones', ARGV[3])
+end
+return { page[1], whole(count) }
