@@ -14,18 +14,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import overload
+from zlib import crc32
 
 from supervisor.core.inflight import INFLIGHT_WORDS, InflightTable
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
-HEADER_WORDS = 74
+HEADER_WORDS = 76
 ROW_WORDS = 41
 _KEPT_WORDS = 38  # what stands from here on outlives a fork
 EVERY_SLOT = (1 << 32) - 1
 """In place of a slot, in a request: all workers."""
 _SEQLOCK_TRIES = 1000
-_ENDPOINT_WORDS = slice(36, HEADER_WORDS)
-ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 36)
+_WORD_MAX = (1 << 64) - 1
+_ENDPOINT_WORDS = slice(38, HEADER_WORDS)
+ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 38)
 """Room for the longest name that DNS allows and a port: 253 + 6."""
 
 
@@ -202,7 +204,10 @@ class Header(_Block):
     _clock_skew_ms = _Word(31)  # as 64 bits of two's complement
     # where Redis is, written by the agent's elector alone, before it sends anything there
     endpoint_sequence = _Word(32)  # odd while the words after it change
-    endpoint_bytes = _Word(33)  # then the address, eight bytes to a word
+    endpoint_bytes = _Word(33)
+    # of each record with its sequence: some processors show stores of others in another order than they were made
+    term_check = _Word(36)
+    endpoint_check = _Word(37)  # then the address, eight bytes to a word
 
     @property
     def clock_skew_ms(self) -> int:
@@ -236,6 +241,11 @@ class Endpoint:
     generation: int  # 0: never published
 
 
+def _check(*words: int) -> int:
+    """Return a word that is another one, but for one chance in 2^60, when any of ``words`` is."""
+    return hash(words) & _WORD_MAX  # of numbers: the same in every process
+
+
 NO_ENDPOINT = Endpoint(address="", generation=0)
 NO_TERM = Term(epoch=0, nonce="0" * 32, trusted_until_ns=0)
 
@@ -262,10 +272,13 @@ class Board:
         header = self.header
         for _ in range(_SEQLOCK_TRIES):
             before = header.term_sequence
-            nonce = header.nonce_high << 64 | header.nonce_low
-            term = Term(header.epoch, f"{nonce:032x}", header.trusted_until_ns)
-            if before % 2 == 0 and header.term_sequence == before:
-                return term
+            if before == 0:
+                break
+            words = header.epoch, header.nonce_high, header.nonce_low, header.trusted_until_ns
+            is_whole = header.term_check == _check(before, *words)
+            if before % 2 == 0 and header.term_sequence == before and is_whole:
+                epoch, high, low, trusted_until_ns = words
+                return Term(epoch, f"{high << 64 | low:032x}", trusted_until_ns)
         return NO_TERM
 
     def publish_term(self, term: Term) -> None:
@@ -273,9 +286,11 @@ class Board:
         header = self.header
         header.term_sequence = (header.term_sequence | 1) + (header.term_sequence & 1) * 2
         nonce = int(term.nonce, 16)
+        high, low = nonce >> 64, nonce & _WORD_MAX
         header.epoch = term.epoch
-        header.nonce_high, header.nonce_low = nonce >> 64, nonce & (1 << 64) - 1
+        header.nonce_high, header.nonce_low = high, low
         header.trusted_until_ns = term.trusted_until_ns
+        header.term_check = _check(header.term_sequence + 1, term.epoch, high, low, term.trusted_until_ns)
         header.term_sequence += 1
 
     @property
@@ -288,8 +303,11 @@ class Board:
         header = self.header
         for _ in range(_SEQLOCK_TRIES):
             before, size = header.endpoint_sequence, header.endpoint_bytes
+            if before == 0:
+                break
             raw = header.words[_ENDPOINT_WORDS].tobytes()[: min(size, ENDPOINT_BYTES_MAX)]
-            if before % 2 == 0 and header.endpoint_sequence == before:
+            is_whole = header.endpoint_check == _check(before, crc32(raw))
+            if before % 2 == 0 and header.endpoint_sequence == before and is_whole:
                 return Endpoint(raw.decode("utf-8", "replace"), before)
         return NO_ENDPOINT
 
@@ -307,6 +325,7 @@ class Board:
         header.endpoint_sequence = (header.endpoint_sequence | 1) + (header.endpoint_sequence & 1) * 2
         header.endpoint_bytes = len(raw)
         header.words[_ENDPOINT_WORDS].cast("B")[: len(raw)] = raw
+        header.endpoint_check = _check(header.endpoint_sequence + 1, crc32(raw))
         header.endpoint_sequence += 1
 
     @property

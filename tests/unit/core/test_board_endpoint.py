@@ -75,7 +75,7 @@ def test_the_longest_name_that_dns_allows_fits() -> None:
     assert len(longest) <= ENDPOINT_BYTES_MAX
 
 
-@pytest.mark.parametrize("stores", range(5))
+@pytest.mark.parametrize("stores", range(6))
 def test_a_writer_that_died_leaves_no_torn_address(stores: int) -> None:
     """The agent's replacement writes it again, under a generation that nobody has seen."""
     board = make_board()
@@ -101,3 +101,13 @@ def test_the_endpoint_and_the_term_do_not_share_a_word() -> None:
     term = board.term()
     board.publish_endpoint(FIRST)
     assert board.term() == term
+
+
+def test_a_store_that_is_seen_late_is_no_address() -> None:
+    """On arm64 another processor may see the even counter before the address: half of it would be another host."""
+    board = make_board()
+    board.publish_endpoint("redis-a.example:6379")
+    before = board.header.words[38]
+    board.publish_endpoint("valkey-b.example:6379")
+    board.header.words[38] = before
+    assert board.endpoint() == NO_ENDPOINT
