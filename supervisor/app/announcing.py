@@ -13,7 +13,7 @@ from supervisor.app.registered import announce_schedules
 from supervisor.clock import SystemClock
 from supervisor.core import features
 from supervisor.core.model import ScheduleDef
-from supervisor.settings.complete import schedules_digest
+from supervisor.settings.complete import schedules_digest, unserved
 from supervisor.settings.deprecations import Notice
 from supervisor.settings.loader import Loaded
 from supervisor.settings.nodes import DEFAULT_ORIGIN, format_path, parse_path
@@ -25,6 +25,7 @@ from supervisor.version import __version__
 CHANGED_MAX = 40
 VALUE_CHARS_MAX = 60
 FILES_SHOWN = 5
+UNSERVED_TOLD = 20
 """At most so many changed settings are in the event, each so long: a line has 4 KiB. How many there are is told."""
 
 Log = Callable[..., None]
@@ -36,11 +37,21 @@ def announce(loaded: Loaded, definitions: Sequence[ScheduleDef], slots: Sequence
     warn_of_old_names(loaded, log)
     for note in loaded.conversion.notices if loaded.conversion is not None else ():
         log("compat_note", note=note)
+    _warn_of_unserved(loaded, definitions, log)
     announce_schedules(definitions, SystemClock().wall_ms(), log)
     for name, why in features.warnings(loaded.settings.features):
         log("deprecated_feature", level="warning", name=name, note=why)
     for rule in metrics.unused_rules(metrics.STORED):
         log("metric_rule_unused", level="warning", rule=rule, consequence="metrics.label_allow names no such metric")
+
+
+def _warn_of_unserved(loaded: Loaded, definitions: Sequence[ScheduleDef], log: Log) -> None:
+    """Log which runs no pool of this replica takes; whether another replica's does is not known here."""
+    if not loaded.settings.workers:
+        log("no_workers", level="warning", where=loaded.origin("workers"), consequence="this replica runs no jobs")
+    for problem in unserved(loaded, definitions)[:UNSERVED_TOLD]:
+        consequence = f"{problem.message}; they wait for another replica, or {problem.remedy}"
+        log("queue_unserved", level="warning", where=problem.where, path=problem.path, consequence=consequence)
 
 
 def warn_of_old_names(loaded: Loaded, log: Log, *, told: Sequence[Notice] = ()) -> None:

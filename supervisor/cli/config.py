@@ -76,7 +76,7 @@ def print_conversion(loaded: Loaded) -> None:
 
 def _check_jobs(loaded: Loaded) -> None:
     from supervisor.plugins import registry as plugins
-    from supervisor.settings.complete import complete, import_jobs
+    from supervisor.settings.complete import complete, import_jobs, unserved
     from supervisor.settings.web_check import web_problems
 
     problems = import_jobs(loaded.settings.jobs, loaded.origins)
@@ -87,6 +87,8 @@ def _check_jobs(loaded: Loaded) -> None:
             definitions = complete(loaded)
             plugins.check_schedules(definitions, loaded)
             _print_notes(definitions)
+            for problem in unserved(loaded, definitions)[:NOTES_MAX]:
+                click.echo(f"note: {problem}", err=True)
         except ConfigError as error:
             problems = list(error.problems)
     problems = [*problems, *web_problems(loaded)]

@@ -23,10 +23,12 @@ from supervisor.settings.models import Settings
 
 if TYPE_CHECKING:
     from supervisor.store.leases import CandidateInfo, LeaseView
+    from supervisor.store.queue_pages import UnservedQueue
 
 CLOCK_SKEW_MS_MAX = 500
 FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive, or died just now
 DESCRIPTORS_MIN = 1024
+UNSERVED_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +179,20 @@ def _redis(settings: Settings) -> Iterator[Finding]:
             yield Finding("clock", f"{skew_ms:+d} ms against Redis", remedy)
             candidates = connection.store.run(connection.leases.candidates())
             yield replica_names(candidates, lease)
+            yield unserved_queues(connection.store.run(connection.queues.unserved()).items)
     except TenureError as error:
         text, _, remedy = str(error).partition("; ")
         yield Finding("redis", text, remedy or "start Redis, or correct redis.url")
+
+
+def unserved_queues(found: Sequence[UnservedQueue]) -> Finding:
+    """Find queues whose runs no live worker of any replica takes."""
+    if not found:
+        return Finding("queues", "each that has runs is served")
+    shown = ", ".join(map(str, found[:UNSERVED_SHOWN]))
+    more = f" and {len(found) - UNSERVED_SHOWN} more" if len(found) > UNSERVED_SHOWN else ""
+    remedy = "start a replica with a pool of that kind for the queue, or purge it: tenure queue purge"
+    return Finding("queues", f"no live worker takes {shown}{more}", remedy)
 
 
 def replica_names(candidates: Sequence[CandidateInfo], lease: LeaseView) -> Finding:

@@ -17,6 +17,7 @@ from enum import Enum
 
 from supervisor.core.board import MAGIC, Board, Phase, SlotState
 from supervisor.core.clock_skew import SKEW_MS_MAX
+from supervisor.core.model import Kind
 
 PARENT_BEAT_MAX_S = 5.0
 REDIS_ANSWER_MAX_S = 10.0
@@ -25,6 +26,8 @@ TURN_MAX_S = 30.0
 
 ELECTOR_LATE_MAX_S = 1.0
 """The deadline on the board has a margin already; this much more is a machine that was asleep."""
+
+UNSERVED_SHOWN = 10
 
 OVERDUE_GRACE_S = 20.0
 """How long beyond a whole lease a leader may be without renewal; client-go's own figure."""
@@ -69,10 +72,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check. ``reason`` is empty when it passed."""
+    """The result of one check. ``reason`` is empty when it passed; ``note``: what is worth knowing all the same."""
 
     name: str
     reason: str = ""
+    note: str = ""
 
     @property
     def ok(self) -> bool:
@@ -143,13 +147,19 @@ def facts(
     )
 
 
-def checks(endpoint: Endpoint, of: Facts) -> list[Check]:
-    """Return the checks of ``endpoint`` in the order they are shown."""
+def checks(endpoint: Endpoint, of: Facts, *, unserved: Sequence[tuple[str, Kind, int]] = ()) -> list[Check]:
+    """Return the checks of ``endpoint`` in the order they are shown.
+
+    Args:
+        endpoint: the question.
+        of: this replica.
+        unserved: queues of the cluster whose runs no live worker takes: name, kind, how many wait. A note, no failure.
+    """
     match endpoint:
         case Endpoint.LIVEZ:
             return _live(of)
         case Endpoint.READYZ:
-            return _ready(of)
+            return [*_ready(of), Check("queues", note=_waiting_in_vain(unserved))]
         case Endpoint.HEALTHZ:
             return [*_live(of), Check("leaderElection", _overdue(of)), Check("electionWatchdog", _stuck(of))]
 
@@ -169,7 +179,7 @@ def report(
         if check.name in exclude:
             lines.append(f"[+]{check.name} excluded: ok")
         elif check.ok:
-            lines.append(f"[+]{check.name} ok")
+            lines.append(f"[+]{check.name} ok{f': {check.note}' if check.note else ''}")
         else:
             failed = True
             lines.append(f"[-]{check.name} failed: {check.reason}")
@@ -291,6 +301,13 @@ def _skewed(of: Facts) -> str:
         return ""
     word = "ahead of" if of.clock_skew_ms > 0 else "behind"
     return f"this machine's clock is {abs(of.clock_skew_ms) / 1000:.1f} s {word} Redis'; set both by NTP"
+
+
+def _waiting_in_vain(unserved: Sequence[tuple[str, Kind, int]]) -> str:
+    """Name queues that no live worker of any replica serves; roles may lie on replicas that are not up yet."""
+    shown = ", ".join(f"{queue} ({waiting} {kind.value})" for queue, kind, waiting in unserved[:UNSERVED_SHOWN])
+    more = f" and {len(unserved) - UNSERVED_SHOWN} more" if len(unserved) > UNSERVED_SHOWN else ""
+    return f"runs wait in queues that no live worker takes: {shown}{more}" if unserved else ""
 
 
 def _overdue(of: Facts) -> str:

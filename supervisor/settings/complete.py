@@ -133,15 +133,25 @@ def complete(loaded: Loaded, known: Registry = registry) -> tuple[ScheduleDef, .
         secret = _has_secrets(name, loaded)
         template, faults = template_of(name, schedule, known, has_secrets=secret, profiles=profiles)
         if template is not None:
-            problems += _unserved_schedule(name, template, loaded)
             definition = definition_of(name, schedule, template, profiles)
             faults = faults_of_definition(definition)
             definitions.append(definition)
         problems += (_problem(name, fault, loaded) for fault in faults)
-    problems += _unserved_jobs(loaded, known, {definition.template.job for definition in definitions})
+    if loaded.settings.workers_strict:
+        problems += unserved(loaded, definitions, known)
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(in_reading_order(problems, loaded.files))
     return tuple(definitions)
+
+
+def unserved(loaded: Loaded, definitions: Iterable[ScheduleDef], known: Registry = registry) -> list[Problem]:
+    """Return where runs of jobs and schedules of this replica go that none of its pools takes; another one's may."""
+    found: list[Problem] = []
+    scheduled: set[str] = set()
+    for definition in definitions:
+        scheduled.add(definition.template.job)
+        found += _unserved_schedule(definition.id, definition.template, loaded)
+    return [*found, *_unserved_jobs(loaded, known, scheduled)]
 
 
 def with_late_problems(error: UnusableError, known: Registry = registry) -> ConfigError:

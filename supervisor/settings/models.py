@@ -246,6 +246,9 @@ class Settings(Section):
     )
     """Worker pools by name. Naming any pool in a file replaces these two; ``{}``: this replica runs no jobs."""
 
+    workers_strict: bool = False
+    """Refuse a configuration whose pools do not take the runs of each of its jobs and schedules. Else it is told."""
+
     jobs: tuple[ModuleName, ...] = Field(default=(), max_length=1000)
     """Modules to import at start; their ``@job`` functions become runnable."""
 

@@ -55,6 +55,7 @@ EFFECTS = {
     "redis": Effect.RESTART,
     "election": Effect.RESTART,
     "workers": Effect.POOL,
+    "workers_strict": Effect.PARENT,  # what reads a configuration asks it
     "jobs": Effect.POOLS,
     "plugins": Effect.POOLS,
     "profiles": Effect.POOLS,  # and what they change of schedules is compared with these

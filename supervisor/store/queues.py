@@ -20,9 +20,9 @@ from supervisor.store.codec import (
     number,
     pack,
     text,
-    texts,
 )
-from supervisor.store.keys import KIND_LETTER, check_name, valid_names
+from supervisor.store.keys import KIND_LETTER, check_name
+from supervisor.store.queue_pages import QueuePage, UnservedPage, parse_queues, parse_unserved
 from supervisor.store.queue_reads import QueueReads
 from supervisor.store.scripts import Argument, Call, script
 from supervisor.store.sessions import check_session
@@ -110,14 +110,6 @@ class UnwantedPage(list[UnwantedRun]):
     """Some of the runs that must end. ``position``: where the next page begins; None: this is the last."""
 
     position: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePage:
-    """Some of the queues. ``cursor`` "0": the last page. One may come on two pages."""
-
-    cursor: str
-    items: list[str]
 
 
 class Queues(QueueReads):
@@ -247,7 +239,11 @@ class Queues(QueueReads):
 
     def executing(self, cursor: str = "0") -> Call[QueuePage]:
         """Read of which queues something is executed."""
-        return script("queues_executing").call(keys=self._prefix, args={"cursor": cursor}, parse=_queues)
+        return script("queues_executing").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_queues)
+
+    def unserved(self, cursor: str = "0") -> Call[UnservedPage]:
+        """Read in which queues runs wait that no open session takes."""
+        return script("queues_unserved").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_unserved)
 
     def unwanted(
         self, sessions: Sequence[str], *, history: int = HISTORY, position: tuple[str, str] = ("", "0")
@@ -303,11 +299,6 @@ def _unwanted(reply: Any) -> UnwantedPage:
     )
     page.position = (text(reply[0]), text(reply[1])) if reply[0] else None
     return page
-
-
-def _queues(reply: Any) -> QueuePage:
-    cursor, *names = reply
-    return QueuePage(text(cursor), valid_names(texts(names)))
 
 
 def _held(reply: Any) -> HeldPage:

@@ -127,6 +127,10 @@ class Scrape(Collector):
                 for (kind, priority), count in depth.ready.items()
             ],
         )
+        unserved = self.overview.unserved if self.overview is not None else ()
+        yield _family(
+            metrics.QUEUE_UNSERVED, [((queue, kind.value), float(waiting)) for queue, kind, waiting in unserved]
+        )
         yield _family(metrics.QUEUE_RUNNING, [((depth.queue,), depth.running) for depth in queues])
         yield _family(metrics.QUEUE_LATER, [((depth.queue,), depth.later) for depth in queues])
         yield _family(metrics.QUEUE_BLOCKED, [((depth.queue,), depth.blocked) for depth in queues])

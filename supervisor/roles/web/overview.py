@@ -56,6 +56,7 @@ class Overview:
     queues: tuple[QueueDepth, ...]
     leader: Leader | None
     next_due: tuple[tuple[str, int], ...]  # schedule, wall clock in ms
+    unserved: tuple[tuple[str, Kind, int], ...] = ()  # queues whose runs no live worker takes: kind, how many wait
 
 
 class Reader(Protocol):
@@ -92,6 +93,11 @@ class Overviews:
             done, _ = await asyncio.wait({self._refresh}, timeout=WAIT_S)
             for look in done:
                 look.result()  # raises what only a mistake of ours can have raised
+        return self.newest
+
+    @property
+    def newest(self) -> Overview | None:
+        """The last look, if it is fresh enough to show; asks nothing."""
         return self._newest if self._newest is not None and self._age_s(self._newest_ns) < SHOWN_S else None
 
     async def close(self) -> None:

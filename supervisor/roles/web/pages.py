@@ -74,7 +74,8 @@ class Pages:
             pools=tuple(seat.settings.workers),
             lease_duration_s=seat.settings.election.lease_duration_s,
         )
-        return health.checks(endpoint, read)
+        overview = self._overviews.newest
+        return health.checks(endpoint, read, unserved=overview.unserved if overview is not None else ())
 
     def health(self, endpoint: Endpoint) -> Handler:
         """Return the handler of one endpoint and its single checks."""
@@ -84,8 +85,11 @@ class Pages:
             checks = self.checks(endpoint)
             for each in checks if name is None else [each for each in checks if each.name == name]:
                 HEALTHCHECKS.labels(each.name, endpoint.title, "success" if each.ok else "error").inc()
+            if endpoint is Endpoint.READYZ and "verbose" in request.query:
+                await self._overviews.get()
+                checks = self.checks(endpoint)
             if not self.guard.may_read(request):
-                checks = [health.Check(each.name, each.reason and WITHHELD) for each in checks]
+                checks = [health.Check(each.name, each.reason and WITHHELD, each.note and WITHHELD) for each in checks]
             if name is None:
                 exclude = request.query.getall("exclude", [])
                 report = health.report(endpoint, checks, verbose="verbose" in request.query, exclude=exclude)

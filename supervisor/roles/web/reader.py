@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from supervisor.core.model import Kind
 from supervisor.roles.seat import Seat
 from supervisor.roles.web.overview import WAIT_S, Leader, Overview, QueueDepth
 from supervisor.store.client import AsyncStore
@@ -52,7 +53,12 @@ class StoreReader:
         leader = Leader(lease.holder, lease.epoch, lease.host) if lease.holder else None
         due = await self.store.command("ZRANGE", self._keys.schedule_next, 0, DUE_SHOWN - 1, "WITHSCORES")
         pairs = zip(due[::2], due[1::2], strict=True)
-        return Overview(tuple(depths), leader, tuple((name.decode(), int(float(at))) for name, at in pairs))
+        due_next = tuple((name.decode(), int(float(at))) for name, at in pairs)
+        return Overview(tuple(depths), leader, due_next, await self._unserved())
+
+    async def _unserved(self) -> tuple[tuple[str, Kind, int], ...]:
+        page = await self.store.run(self._queues.unserved())
+        return tuple((each.queue, each.kind, each.waiting) for each in sorted(page.items, key=str)[:QUEUES_MAX])
 
     async def _depth(self, queue: str) -> QueueDepth:
         counts = await self.store.run(self._queues.counts(queue))

@@ -23,7 +23,7 @@ if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
   return refuse('items of 3 fields')
 end
 for i = FIRST, #ARGV, FIELDS do
-  if not string.match(ARGV[i + 1] .. ' ' .. ARGV[i + 2], '^%d+ %d+$') then
+  if not string.match(ARGV[i + 1] .. ' ' .. ARGV[i + 2], '^%d+ %d+$') or #ARGV[i + 1] + #ARGV[i + 2] > 30 then
     return refuse('watermark of ' .. ARGV[i])
   end
 end

@@ -127,6 +127,13 @@ QUEUE_READY = Computed(
 )
 QUEUE_RUNNING = Computed("tenure_queue_running", "gauge", ("queue",), "Runs that workers of any replica hold.")
 QUEUE_LATER = Computed("tenure_queue_later", "gauge", ("queue",), "Runs that wait for their time: delayed or retried.")
+QUEUE_UNSERVED = Computed(
+    "tenure_queue_unserved",
+    "gauge",
+    ("queue", "kind"),
+    "Runs that wait where no live worker of any replica takes them; only queues of which that is so. Alarm on any: "
+    "add the queue to a pool of that kind, or purge it.",
+)
 QUEUE_BLOCKED = Computed(
     "tenure_queue_blocked", "gauge", ("queue",), "Runs that wait until one with their concurrency key ends."
 )

@@ -114,3 +114,23 @@ def test_foreign_lines_in_a_history_are_left_out(world: World) -> None:
     """Another version may write more fields; what cannot be read is not shown as something else."""
     world.raw.rpush(world.keys.queue("default").hist, "only|three|parts", "id|ok|x|s|1|2|j|n")
     assert world.run(world.queues.recent("default")) == []
+
+
+def test_queues_that_no_open_session_serves_are_found_by_kind(world: World) -> None:
+    """A run there would lie for ever and nobody would know; one that a worker takes sooner or later is no news."""
+    world.enqueue(envelope("a", queue="gpu"), envelope("b"))
+    world.run(world.sessions.open("r.1/w-0/1", {"kind": "async", "queues": "default,mail"}))
+    world.run(world.sessions.open("r.1/w-1/1", {"kind": "sync", "queues": "gpu"}))
+    assert [str(each) for each in world.run(world.queues.unserved()).items] == ["1 async runs in queue gpu"]
+    world.run(world.sessions.open("r.2/w-0/1", {"kind": "async", "queues": "gpu"}))
+
+    assert world.run(world.queues.unserved()).items == []
+
+
+def test_a_foreign_key_in_a_queue_hides_no_other_queue_that_nobody_serves(world: World) -> None:
+    """What cannot be counted counts as empty."""
+    world.enqueue(envelope("b"))
+    world.raw.sadd(world.keys.queues, "broken")
+    world.raw.set(world.keys.queue("broken").suspect(Kind.ASYNC), "another program's")
+
+    assert [each.queue for each in world.run(world.queues.unserved()).items] == ["default"]

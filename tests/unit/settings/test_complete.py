@@ -15,7 +15,7 @@ from supervisor.core.errors import ConfigError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.registry import Registry, job, registry
 from supervisor.roles.worker import middleware
-from supervisor.settings.complete import complete, import_jobs, schedules_digest, with_late_problems
+from supervisor.settings.complete import complete, import_jobs, schedules_digest, unserved, with_late_problems
 from supervisor.settings.loader import UnusableError
 
 
@@ -103,7 +103,7 @@ def test_a_schedule_becomes_a_definition_with_everything_a_run_needs(desk: Any, 
 def test_everything_that_does_not_fit_is_said_at_once(desk: Any, known: Registry) -> None:
     """Each with the line of the key to change."""
     desk.add(
-        POOLS + "schedules:\n"
+        POOLS + "workers_strict: true\nschedules:\n"
         "  a:\n    job: files.snyc\n    every: 1m\n"
         "  b:\n    job: files.sync\n    every: 1m\n"
         "  c:\n    job: files.sync\n    every: 1m\n    args: {path: x, cuont: 1}\n"
@@ -112,17 +112,17 @@ def test_everything_that_does_not_fit_is_said_at_once(desk: Any, known: Registry
         "  f:\n    job: qqqq\n    every: 1m\n"
     )
     found = complaints(desk, known)
-    assert found[0] == "tenure.yaml:4: schedules.a.job: no job is called 'files.snyc'; did you mean files.sync?"
-    assert found[1].startswith("tenure.yaml:6: schedules.b.args: job files.sync")
+    assert found[0] == "tenure.yaml:5: schedules.a.job: no job is called 'files.snyc'; did you mean files.sync?"
+    assert found[1].startswith("tenure.yaml:7: schedules.b.args: job files.sync")
     assert "path" in found[1]
-    assert found[2].startswith("tenure.yaml:12: schedules.c.args: job files.sync")
+    assert found[2].startswith("tenure.yaml:13: schedules.c.args: job files.sync")
     assert "cuont" in found[2]
-    assert found[3].startswith("tenure.yaml:16: schedules.d.args: job files.sync")
+    assert found[3].startswith("tenure.yaml:17: schedules.d.args: job files.sync")
     assert found[4] == (
-        "tenure.yaml:20: schedules.e.queue: no async pool takes runs from queue 'files', where job net.ping (a coroutine) goes; "
+        "tenure.yaml:21: schedules.e.queue: no async pool takes runs from queue 'files', where job net.ping (a coroutine) goes; "
         "add files to the queues of a pool with kind: async"
     )
-    assert found[5].startswith("tenure.yaml:22: schedules.f.job: no job is called 'qqqq'")
+    assert found[5].startswith("tenure.yaml:23: schedules.f.job: no job is called 'qqqq'")
     assert len(found) == 6
 
 
@@ -150,14 +150,29 @@ def test_a_module_that_is_missing_is_said_once_beside_the_other_problems(desk: A
     assert paths == ["jobs[0]", "log.level"]
 
 
-def test_a_queue_without_a_pool_for_a_job_is_a_problem_even_without_a_schedule(desk: Any, known: Registry) -> None:
-    """A run that somebody enqueues there would lie for ever and nobody would know."""
-    desk.add("workers:\n  a: {kind: async}\n")
+def test_with_workers_strict_a_queue_without_a_pool_is_a_problem_even_without_a_schedule(
+    desk: Any, known: Registry
+) -> None:
+    """Where one replica does everything, a run that somebody enqueues there would lie for ever."""
+    desk.add("workers_strict: true\nworkers:\n  a: {kind: async}\n")
     (line,) = complaints(desk, known)
     assert line == (
-        "tenure.yaml:1: workers: no sync pool takes runs from queue 'files', where job files.sync (a plain function) goes; "
+        "tenure.yaml:2: workers: no sync pool takes runs from queue 'files', where job files.sync (a plain function) goes; "
         "add files to the queues of a pool with kind: sync"
     )
+
+
+def test_pools_by_role_need_not_serve_every_job_that_is_imported(desk: Any, known: Registry) -> None:
+    """Another replica may take the other queues; what this one leaves is told at the start, and is no mistake."""
+    desk.add(
+        "workers: {gpu: {kind: sync, queues: [gpu]}}\n"
+        "schedules: {a: {job: files.sync, every: 1m, args: {path: x}}, b: {job: net.ping, every: 1m}}\n"
+    )
+    loaded = desk.load()
+    definitions = complete(loaded, known)
+    assert len(definitions) == 2
+    told = [problem.path for problem in unserved(loaded, definitions, known)]
+    assert told == ["schedules.a.job", "schedules.b.job"]
 
 
 def test_a_replica_without_pools_schedules_for_others(desk: Any, known: Registry) -> None:

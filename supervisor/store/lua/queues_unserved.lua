@@ -1,0 +1,44 @@
+-- Find the queues in which runs wait that no open session takes. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  cursor         0 at first, then the one of the previous page
+--
+-- Includes  clock
+--           queue
+--
+-- Returns  cursor (0 at the end), then queue, kind (a or s) and how many runs wait there: for each. One may come twice.
+local PAGE = 500
+if not string.match(ARGV[1], '^%d+$') then
+  return refuse('cursor')
+end
+local LETTERS, is_served = { async = 'a', sync = 's' }, {}
+local sessions = redis.pcall('HKEYS', KEYS[1] .. 'sessions')
+for _, session in ipairs(sessions['err'] and {} or sessions) do
+  local info = redis.pcall('HMGET', KEYS[1] .. 'session:' .. session, 'kind', 'queues')
+  for name in string.gmatch(not info['err'] and info[2] or '', '[^,]+') do
+    is_served[name .. ' ' .. (LETTERS[info[1] or ''] or '')] = true
+  end
+end
+
+local function length(command, key)
+  local count = redis.pcall(command, key)
+  return type(count) == 'number' and count or 0
+end
+
+local page = redis.call('SSCAN', KEYS[1] .. 'queues', ARGV[1], 'COUNT', PAGE)
+local reply = { page[1] }
+for _, queue in ipairs(page[2]) do
+  for _, letter in ipairs({ 'a', 's' }) do
+    if not is_served[queue .. ' ' .. letter] then
+      local waiting = length('LLEN', q(queue, 'suspect:' .. letter))
+      for priority = 0, 2 do
+        waiting = waiting + length('LLEN', q(queue, 'ready:' .. letter .. ':' .. priority))
+      end
+      if waiting > 0 then
+        local n = #reply
+        reply[n + 1], reply[n + 2], reply[n + 3] = queue, letter, whole(waiting)
+      end
+    end
+  end
+end
+return reply
