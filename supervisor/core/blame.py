@@ -34,6 +34,7 @@ class Death(Enum):
 
 
 _SIGNALLED = 256
+_BEGUN = frozenset({RunState.STARTED, RunState.DONE})
 _NAMED = frozenset(Signals)
 _BY_CAUSE = {
     Cause.BOOT_TIMEOUT: "killed because it did not become ready",
@@ -61,14 +62,19 @@ class HeldRun:
         return execution_hash((self.queue, self.run_id), self.fetched_ms)
 
 
-def describe_death(cause: Cause, last_exit: int | None, *, is_out_of_memory: bool = False) -> str:
+def describe_death(
+    cause: Cause, last_exit: int | None, *, is_out_of_memory: bool = False, table: Iterable[Inflight] = ()
+) -> str:
     """Say how a worker process ended, for the record of the runs that it held.
 
     Args:
         cause: why the parent told it to go, if it did.
         last_exit: how it ended, as the board has it: the exit code, or 256 and the signal. None: not known.
         is_out_of_memory: whether the kernel killed a process of ours for memory since the last death.
+        table: the in-flight table that the process left.
     """
+    if cause is Cause.HANG and {entry.state for entry in table} & _BEGUN == {RunState.DONE}:
+        return f"{_BY_CAUSE[cause]}, after the job had returned"
     if cause in _BY_CAUSE:
         return _BY_CAUSE[cause]
     if last_exit is None:

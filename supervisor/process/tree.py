@@ -184,7 +184,11 @@ class Tree:
         )
         self.apply(live, change, now_ns)
         if change.slot.state is SlotState.FATAL:
-            self.log("slot_given_up", level="error", slot=live.spec.name, last=describe_status(ended.status))
+            wait_s = round((change.slot.deadline_ns - now_ns) / NS)
+            after = f"tried again in {wait_s} s" if change.slot.deadline_ns else "the tree ends"
+            self.log(
+                "slot_given_up", level="error", slot=live.spec.name, last=describe_status(ended.status), next=after
+            )
         if not self.is_stopping and not is_runs_fault and is_failure(before, ended.status):
             self._judge(live, ended.status)
 

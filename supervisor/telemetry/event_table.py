@@ -53,7 +53,7 @@ DECISIONS: Mapping[str, Told] = {
     "fire_rejected": Told("fire_rejected", "warning", "of", "{point} {hook}: {reason}"),
     "run_deferred": Told("run_deferred", "info", "of", "{point} {hook}: {reason}; again in {again_s} s"),
     "child_exited": Told("child_died", "warning", "slot", "pid {child_pid}"),
-    "slot_given_up": Told("slot_given_up", "error", "slot", "{last}"),
+    "slot_given_up": Told("slot_given_up", "error", "slot", "{last}; {next}"),
     "reload_done": Told("reloaded", "info", note="reload {number}: {outcome}"),
     "reload_refused": Told("reload_refused", "error", note="reload {number}: {outcome}, {problems} problems"),
     "tree_ready": Told("replica_started", "info", note="ready after {took_s} s"),

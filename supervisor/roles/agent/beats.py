@@ -121,11 +121,13 @@ class LocalWorkers:
     def _dead(self, slot: int, name: str, generation: int) -> DeadWorker:
         row = self._board.rows[slot]
         is_stopping = self._board.header.phase >= Phase.DRAINING
-        table: tuple[Inflight, ...] | None = tuple(self._board.inflight[slot].entries())
+        entries = tuple(self._board.inflight[slot].entries())
+        table: tuple[Inflight, ...] | None = entries
         death = _death(row)
         how = describe_death(Cause.NONE, None)
         if row.generation == generation:
-            how = describe_death(Cause(row.cause), row.last_exit, is_out_of_memory=row.oom_generation == generation)
+            is_out_of_memory = row.oom_generation == generation
+            how = describe_death(Cause(row.cause), row.last_exit, is_out_of_memory=is_out_of_memory, table=entries)
         if not row.generation == row.child_generation == generation:
             # The slot went on, or the process never came so far: what was read is of another one.
             table, death = None, Death.CRASHED

@@ -114,6 +114,13 @@ class Duties:
         """Return when the next duty is due."""
         return min(duty.due_ns for duty in self._duties)
 
+    def publish_first(self) -> None:
+        """Publish the jobs, so that whoever sees this replica ready may enqueue them; later if Redis is silent."""
+        try:
+            self._do(self._publishing)
+        except StoreUnavailableError:
+            self._publishing.due_ns = 0
+
     def perform(self) -> bool:
         """Reclaim what died here, then do what is due; return whether Redis answered everything."""
         if self._reclaiming.due_ns == NEVER_NS and self._workers.dead():

@@ -125,6 +125,7 @@ class Agent:
         wakeup = Wakeup(self._clock)
         try:
             self._elector.start()
+            self._duties.publish_first()
             self._say(ChildState.READY)
             while not wakeup.is_draining:
                 self._beat()

@@ -157,3 +157,23 @@ def test_the_record_says_how_a_process_died(
 ) -> None:
     """Whoever looks at a dead run must not have to search the logs of the machine that it died on."""
     assert describe_death(cause, last_exit, is_out_of_memory=is_out_of_memory) == text
+
+
+@pytest.mark.parametrize(
+    ("states", "is_after"),
+    [
+        ((RunState.DONE,), True),
+        ((RunState.DONE, RunState.FETCHED), True),
+        ((RunState.STARTED, RunState.DONE), False),
+        ((RunState.STARTED,), False),
+        ((RunState.FETCHED,), False),
+        ((), False),
+    ],
+)
+def test_a_hang_after_the_job_had_returned_is_told_apart(*, states: tuple[RunState, ...], is_after: bool) -> None:
+    """Whoever looks for the fault in the job would look in the wrong place."""
+    table = [entry(f"r{number}", state) for number, state in enumerate(states)]
+
+    how = describe_death(Cause.HANG, 256 + 6, table=table)
+
+    assert how == "killed because it hung" + (", after the job had returned" if is_after else "")

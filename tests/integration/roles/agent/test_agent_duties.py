@@ -231,3 +231,18 @@ def test_orphans_are_swept_within_half_a_minute(server: Server) -> None:
 
     assert pass_time(clock, [agent], lambda: agent.is_all_back(1), 40_000) <= 30_000
     assert agent.told[-1]["how"] == "no session held it"
+
+
+def test_jobs_are_published_before_the_agent_is_ready_if_redis_answers(server: Server) -> None:
+    """A program that waits for the tree enqueues at once, and is not told that nobody knows the job."""
+    agent = Agent(server, "a", Clock())
+    server.raw().flushall()
+    agent.duties.publish({"mail.send": "{}"})
+    agent.loses_replies = True
+    agent.duties.publish_first()
+    assert agent.store.run(agent.sessions.read_jobs()) == {}
+
+    agent.loses_replies = False
+    agent.duties.publish_first()
+
+    assert set(agent.store.run(agent.sessions.read_jobs())) == {"mail.send"}
