@@ -56,7 +56,8 @@ def _problem_of_part(module: str) -> str:
     try:
         import_module(module)
     except ModuleNotFoundError as error:
-        return "" if error.name is not None and f"{module}.".startswith(f"{error.name}.") else f"{module}: {error}"
+        is_absent = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        return "" if is_absent else f"{module} needs {error.name}, which is not installed"
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any code may stand there
         return f"{module} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return ""

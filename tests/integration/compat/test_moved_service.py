@@ -189,6 +189,18 @@ def test_what_a_service_lacks_is_named_before_anything_is_due(moved: Path) -> No
     assert why in found["oldservice.manager"]
 
 
+def test_a_library_that_a_service_lacks_is_named(moved: Path) -> None:
+    """What is missing may be no part of Cloudforet's core at all."""
+    (moved / "oldservice" / "manager" / "__init__.py").write_text("import no_such_library\n")
+    file = moved / "tenure.yaml"
+    schedule = "{job: cloudforet.plan, every: 1h, args: {queue: q, backend: oldservice.calls.Recorded}}"
+    file.write_text(f"version: 1\ncloudforet: {{packages: [oldservice]}}\nschedules: {{s: {schedule}}}\n")
+
+    found = dict(examine(load(files=[file], environ={}, flags={}).settings))
+
+    assert found["oldservice.manager"] == "oldservice.manager needs no_such_library, which is not installed"
+
+
 def test_a_service_whose_names_are_all_here_has_nothing_to_tell(moved: Path) -> None:
     """Nor has one whose tasks are executed by SpaceONE's workers: its services are not asked for."""
     schedule = "{job: cloudforet.plan, every: 1h, args: {queue: q, backend: %s}}"
