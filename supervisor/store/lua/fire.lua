@@ -217,6 +217,7 @@ local function give_way(line, is_forced)
   redis.call('HDEL', q(queue, 'data'), id)
   redis.call('HDEL', q(queue, 'att'), id)
   redis.call('HDEL', q(queue, 'err'), id)
+  leave_line(queue, id, data)
   end_limits(queue, id, 'replaced')
   history_add(queue, HISTORY, table.concat({ id, 'replaced', attempt or '0', session or '', fetched or whole(now),
     whole(now), job or '', 'a newer run of its schedule took its place' }, '|'))

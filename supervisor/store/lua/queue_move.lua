@@ -58,6 +58,7 @@ local function live_moved(id)
 end
 
 local function carry(id, data)
+  leave_line(queue, id, data)
   redis.call('HDEL', q(queue, 'blocked'), id)
   for _, name in ipairs({ 'data', 'att', 'err', 'limits' }) do
     local value = redis.call('HGET', q(queue, name), id)

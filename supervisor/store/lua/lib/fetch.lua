@@ -3,6 +3,7 @@
 -- High, normal and low have 6, 3 and 1 of 10 slots while all have work; what one cannot use goes to the others, highest
 -- first. The wheel below is smooth: the slots of one class are as far apart as can be, and no ten in a row lack any.
 local PROMOTE_MAX, LOOK_MAX, KEYS_MAX, STEP_MIN, WOKEN_MAX = 64, 200, 40, 20, 8
+local GHOSTS_MAX, AGAIN_MIN_US, AGAIN_EACH_US, LINE_MS = 2000, 300000000, 100000, 86400000
 local WHEEL = { 0, 1, 0, 0, 1, 0, 2, 0, 1, 0 }
 local WEIGHTS = { [0] = 6, 3, 1 }
 
@@ -202,36 +203,104 @@ local function has_slot(of, me)
   return t.slots[key] < of.max
 end
 
--- Whether the rate allows a start now, and else when to try again. `tat`: when the bucket would be full again.
-local function is_early(of)
-  local key = KEYS[1] .. 'limit:r:' .. of.rate
+-- The line of those of a queue and kind that came too early for a rate, the oldest first. Who was purged, cancelled or moved leaves a
+-- ghost: those at the head are taken out, so that nobody waits behind one.
+local function line_of(queue, rate)
+  local key = q(queue, 'rate:' .. t.letter .. ':' .. rate)
+  local line = t.lines[key]
+  if line then
+    return line
+  end
+  local length, looked = read('ZCARD', key), 0
+  t.keys = t.keys - 1
+  while length and looked < math.min(length, GHOSTS_MAX) do
+    local ids, gone = redis.call('ZRANGE', key, looked, looked + STEP_MIN - 1), {}
+    for n, data in ipairs(redis.call('HMGET', q(queue, 'data'), unpack(ids))) do
+      gone[#gone + 1] = not data and ids[n] or nil
+    end
+    if #gone == 0 then
+      break
+    end
+    length, looked = length - redis.call('ZREM', key, unpack(gone)), looked + #ids - #gone
+  end
+  line = length and { key = key, queue = queue, length = length, into = {}, out = {}, left = {} }
+  t.lines[key] = line
+  return line
+end
+
+-- How many are in front of a run in its line, and its rank there; without one it would be the last.
+local function place_in(line, id)
+  local rank, before = redis.call('ZRANK', line.key, id), 0
+  for _, other in ipairs(line.left) do
+    before = before + ((not rank or other < rank) and 1 or 0)
+  end
+  return (rank or line.length + #line.into) - before, rank
+end
+
+-- Whether the rate allows a start now, of a run that is not before its turn, and else when to try again. `tat`: when the
+-- bucket would be full again.
+local function is_early(of, queue, id)
+  local key, line = KEYS[1] .. 'limit:r:' .. of.rate, line_of(queue, of.rate)
   local bucket = t.buckets[key]
-  if not bucket then
+  if line and not bucket then
     local stored = read('GET', key)
     t.keys = t.keys - 1
-    if stored == nil then
-      return nil
+    if stored ~= nil then
+      bucket = { tat = tonumber(string.match(stored or '', '^(%d+) ') or nil) or 0, per_us = 0 }
+      t.buckets[key] = bucket
     end
-    local tat, next_try = string.match(stored or '', '^(%d+) (%d+)$')
-    bucket = { tat = tonumber(tat) or 0, next_try = tonumber(next_try) or 0, per_us = 0 }
-    t.buckets[key] = bucket
+  end
+  if not bucket then
+    return nil
   end
   local per_us = math.max(of.per_ms, 1) * 1000
   local step = per_us / math.max(of.count, 1)
   bucket.per_us = math.max(bucket.per_us, per_us)
-  if bucket.tat <= t.now_us then
-    bucket.next_try = 0 -- nothing started for a period: nobody that was early is left to wait behind
-  end
   -- No promise reaches further ahead than a whole period: a clock that was set back cannot hold runs up for longer.
   local tat = math.max(math.min(bucket.tat, t.now_us + per_us), t.now_us)
-  local allowed = tat + step - per_us
-  if allowed <= t.now_us then
+  local ahead, rank = place_in(line, id)
+  line.bucket, line.step, line.per_us = bucket, step, per_us
+  if tat + (ahead + 1) * step - per_us <= t.now_us then
     bucket.tat = tat + step
+    if rank then
+      line.left[#line.left + 1], line.out[#line.out + 1] = rank, id
+    end
     return false
   end
-  local due = math.max(bucket.next_try, allowed)
-  bucket.next_try = due + step -- so that a thousand early ones do not come back all at once
-  return true, math.ceil(due / 1000)
+  bucket.tat = tat
+  if not rank then
+    line.into[#line.into + 1] = id
+  end
+  local again = math.max(AGAIN_MIN_US, line.length * AGAIN_EACH_US) -- in case those in front of it go without a start
+  return true, math.ceil(math.min(tat + (ahead + 1) * step - per_us, t.now_us + again) / 1000)
+end
+
+-- Write who came into the lines and who left, and let the first of each come back when they may start.
+local function write_lines()
+  for key, line in pairs(t.lines) do
+    if #line.out > 0 then
+      redis.call('ZREM', key, unpack(line.out))
+    end
+    if #line.into > 0 then
+      local last, joined = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2], {}
+      local first = math.max(t.now_us, (tonumber(last or nil) or 0) + 1)
+      for n, id in ipairs(line.into) do
+        joined[2 * n - 1], joined[2 * n] = whole(first + n), id
+      end
+      redis.call('ZADD', key, 'NX', unpack(joined))
+      redis.call('PEXPIRE', key, LINE_MS)
+    end
+    local dues, heads = {}, line.bucket and redis.call('ZRANGE', key, 0, STEP_MIN - 1) or {}
+    for n, id in ipairs(heads) do
+      local due_us = math.max(line.bucket.tat, t.now_us) + n * line.step - line.per_us
+      dues[2 * n - 1], dues[2 * n] = whole(math.ceil(math.max(due_us, t.now_us) / 1000)), id
+    end
+    if #dues > 0 then
+      read('ZADD', q(line.queue, 'later'), 'XX', 'LT', unpack(dues))
+      t.due_at[line.queue] = nil
+    end
+  end
+  t.lines = {}
 end
 
 -- What a run's limits say: 'go', 'full', 'over' if a newer one takes its place, or 'early' with its time; nil if a
@@ -252,7 +321,7 @@ local function judge(queue, id, of, is_rated)
     end
   end
   if of.rate and is_rated then
-    local early, due = is_early(of)
+    local early, due = is_early(of, queue, id)
     if early or early == nil then
       return early and 'early' or nil, due
     end
@@ -291,6 +360,10 @@ local function decide(open, ids, skip, most, is_suspect)
         local kept = of.is_replacing and att[n] and plan.older or plan.waiting -- tried again: no newer than who runs
         kept[of.concurrency] = kept[of.concurrency] or {}
         table.insert(kept[of.concurrency], id)
+        local line = of.rate and line_of(queue, of.rate)
+        if line then
+          line.out[#line.out + 1] = id -- nobody waits for a rate behind one that waits for a slot
+        end
         plan.is_held_up = true
         plan.yield[of.concurrency] = of.is_replacing and not att[n] or plan.yield[of.concurrency]
       elseif verdict == 'over' then
@@ -335,9 +408,8 @@ local function write_limits(queue, list, plan, is_suspect)
     redis.call('SADD', key, unpack(holders))
   end
   for key, bucket in pairs(t.buckets) do
-    local ahead_us = math.max(bucket.tat, bucket.next_try) - t.now_us
-    redis.call('SET', key, whole(bucket.tat) .. ' ' .. whole(bucket.next_try), 'PX',
-      whole(math.max(math.ceil((ahead_us + bucket.per_us) / 1000), 1000)))
+    redis.call('SET', key, whole(bucket.tat) .. ' 0', 'PX', -- 0: read by versions that kept their line there
+      whole(math.max(math.ceil((bucket.tat - t.now_us + bucket.per_us) / 1000), 1000)))
   end
   t.admitted, t.buckets = {}, {}
   for _, which in ipairs({ 'waiting', 'older' }) do
@@ -373,6 +445,7 @@ local function write_limits(queue, list, plan, is_suspect)
       tell_waiting(key) -- it may have been brought back for a slot that it does not take now
     end
   end
+  write_lines()
 end
 
 -- Take up to `limit` runs from the head of the list of a class; what is gone, or held up by a limit, is put aside and not
@@ -389,7 +462,7 @@ local function take(open, class, list, limit)
       end
     end
     if not plan then
-      t.slots, t.buckets, t.admitted = {}, {}, {}
+      t.slots, t.buckets, t.lines, t.admitted = {}, {}, {}, {}
       open.lens[class] = 0
       return taken
     end
@@ -473,8 +546,8 @@ end
 -- Give the worker what it asks for; return the first error of a foreign key, if there was one.
 local function fetch(turn)
   t = turn
-  t.slots, t.buckets, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, 0, t.want + LOOK_MAX
-  t.keys, t.at = 2 * t.want + KEYS_MAX, whole(t.now)
+  t.slots, t.buckets, t.lines, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, {}, 0, t.want + LOOK_MAX
+  t.keys, t.at = 3 * t.want + KEYS_MAX, whole(t.now)
   t.first_token = t.session .. '|1|' .. t.at
   for _, open in ipairs(t.open) do
     open.lens, open.had_room = {}, open.room > 0

@@ -15,8 +15,9 @@
 --   limit:c:<key>         set     `queue id` of the runs that hold a slot: exactly runs that are in `run`
 --   limit:q:<key>         set     queues in which runs wait for a slot
 --   limit:n               hash    concurrency key to `queue id` of the newest run that replaces others
---   limit:r:<key>         string  `tat_us next_us`, expires: GCRA by the server's time, and when the next early run is
---                                 to try again. An early run waits in `later`, at a time of its own
+--   limit:r:<key>         string  `tat_us 0`, expires: GCRA by the server's time
+--   q:<queue>:rate:<kind>:<key>  zset  expires: runs that came too early for a rate, by when they first did. They wait in `later`,
+--                                 each until it may start; one starts only if all in front of it could start as well
 --   tally:<id>            hash    expires: what became of the runs below a run, those that it spawned and those that they
 --                                 did. total and left; how many ended ok, dead, cancelled …; c:<name> what they counted;
 --                                 errors, and the first of them e:<n>; then:<n> what starts when nothing is left, as
@@ -174,6 +175,20 @@ local function tell_waiting(key)
     redis.pcall('SADD', q(queue, 'woken'), key)
     ring(queue, 'a', 1)
     ring(queue, 's', 1)
+  end
+end
+
+-- A run that leaves its queue without a start leaves the line of its rate too; the first of those behind it looks at once.
+local function leave_line(queue, id, data)
+  local header = header_of(data)
+  local rate, kind = header and limits_in(header).rate, string.sub(data, 1, 1)
+  local line = rate and q(queue, 'rate:' .. kind .. ':' .. rate)
+  if line and redis.pcall('ZREM', line, id) == 1 then
+    local first = redis.pcall('ZRANGE', line, 0, 0)[1]
+    if first then
+      redis.pcall('ZADD', q(queue, 'later'), 'XX', 'LT', whole(now_ms()), first)
+      ring(queue, kind, 1)
+    end
   end
 end
 

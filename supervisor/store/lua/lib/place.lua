@@ -104,6 +104,7 @@ local function end_now(queue, cap, id, data, what, note, token)
   for _, part in ipairs({ 'run', 'data', 'att', 'err' }) do
     redis.call('HDEL', q(queue, part), id)
   end
+  leave_line(queue, id, data)
   end_limits(queue, id, what)
   live_remove('', id, what)
   count_add(queue, what, 1)
