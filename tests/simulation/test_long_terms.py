@@ -88,3 +88,16 @@ def test_health_tells_of_a_holder_that_cannot_renew(seconds: int, expected: list
         world.is_server_up = True
         world.run_until(world.now_ns + 3 * S)
         assert replicas[0].is_leading
+
+
+def test_where_every_scheduler_died_three_times_somebody_leads_within_seconds() -> None:
+    """All are penalised, and one that tries is better than none."""
+    with cluster(3) as (world, replicas):
+        for _ in replicas:
+            (leader,) = [replica for replica in replicas if replica.is_leading]
+            for _ in range(3):
+                leader.replace_scheduler()
+                world.run_until(world.now_ns + S // 2)
+        world.run_until(world.now_ns + int(2.5 * S))
+
+        assert sum(replica.is_leading for replica in replicas) == 1

@@ -101,7 +101,8 @@ class Elector:
     def _stand_back(self) -> Steps[None]:
         """Leave the lease to the others for a while; but not if none of them takes or renews it for a whole duration.
 
-        Where the scheduler of every replica keeps dying, one that tries is better than none.
+        Where the scheduler of every replica keeps dying, one that tries is better than none. A lease that lies free
+        is wanted by nobody sooner: a standby takes it within milliseconds.
         """
         at = self._at
         self._candidacy.forget()
@@ -112,6 +113,9 @@ class Elector:
         self._glance_due_ns = at.now() + at.timing.duration_ns
         former = self._glance
         self._glance = yield from self._candidacy.glance()
+        is_free = self._glance is not None and self._glance[2] == ""
+        if is_free and at.board.header.ineligible_until_ns:
+            self._glance_due_ns = at.now() + LOOK_AGAIN_NS
         if former is not None and former == self._glance:
             self._stand_again("nobody_leads")
 
@@ -300,6 +304,7 @@ class Elector:
         self._cool_downs += 1
         at.board.header.ineligible_until_ns = at.now() + pause_ns
         self._leave_it_until(at.now() + pause_ns)
+        self._glance_due_ns = at.now() + LOOK_AGAIN_NS
         at.report("ineligible", reason=reason, seconds=pause_ns / 1e9)
 
     def _withdraw(self) -> Steps[None]:
