@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.board import Board, SlotState, board_words
-from supervisor.core.inflight import RunState
+from supervisor.core.inflight import RunState, execution_hash
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.registry import Registry
 from supervisor.roles.agent.beats import LocalWorkers
@@ -47,7 +47,6 @@ class Replica:
         self.board = Board(memoryview(bytearray(8 * board_words(slots=2, inflight=4))).cast("Q"), slots=2, inflight=4)
         row = self.board.rows[1]
         row.state, row.generation, row.child_generation, row.busy = SlotState.RUNNING, 1, 1, 1
-        self.board.inflight[1].put(0, run_id="mine", attempt=1, state=RunState.STARTED)
         self.session = "one/worker-cpu-0/1"
         self.asked: list[str] = []
         self.told: list[dict[str, Any]] = []
@@ -88,7 +87,10 @@ class Replica:
         self.store.run(self.queues.enqueue(nonce=f"n-{run_id}", envelopes=[envelope]))
         self.store.run(self.sessions.open(session, {}))
         turn = self.queues.turn(session=session, seq=1, kind=Kind.SYNC, queues=[queue], want=1, want_suspect=False)
-        assert len(self.store.run(turn).runs) == 1
+        (run,) = self.store.run(turn).runs
+        if session == self.session:
+            mine = execution_hash((queue, run_id), run.fetched_ms)
+            self.board.inflight[1].put(0, execution=mine, attempt=1, state=RunState.STARTED)
 
     def live_for(self, how_long_ms: int) -> None:
         """Let it do its duties for a while."""
@@ -148,7 +150,7 @@ def test_a_broken_queue_keeps_a_dead_workers_other_runs_from_nobody(server: Serv
     raw.set(server.keys.queue("broken").run, "another program's")
     replica.board.rows[1].state = SlotState.BACKOFF
     replica.live_for(1000)
-    assert replica.store.run(replica.queues.counts("default")).later == 1  # after the pause of a crashed run
+    assert replica.store.run(replica.queues.counts("default")).suspects[Kind.SYNC] == 1
     assert replica.board.rows[1].reclaimed_generation == 1
     assert sum(each["is_new"] for each in replica.told if each["event"] == "queue_refused") == 1
     assert replica.store.run(replica.sessions.dying()) == [replica.session]
