@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import Counter
 from datetime import datetime
+from pathlib import Path
 
 from bench.schedules_table import Measure, Row, percentile
 from bench.workers_world import SYNC, Scale, Told, World, template
@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 LOOK_S = 0.0003
 CALM_S = 0.4
-WORKERS, KILLS_OF_SLOT_MAX = 8, 4  # more often within two minutes would rightly count as a crash loop
+WORKERS = 8
 POOL = f"io: {{kind: async, processes: {WORKERS}, concurrency: 10, queues: [bench]}}"
 ONE = "io: {kind: async, processes: 1, concurrency: 10, queues: [bench]}"
 FAST = "queues: {session_lease: 3s, beat_period: 500ms}"
@@ -34,33 +34,34 @@ def _until_reclaimed_ms(world: World, total: int, begun_ns: int) -> float:
     return (time.perf_counter_ns() - begun_ns) / 1e6
 
 
+def _until_begun_again_ms(file: Path, victim: int, begun_ns: int) -> float:
+    """Return the milliseconds from ``begun_ns`` until another process than ``victim`` executes the run of ``file``."""
+    while file.read_text() in {"", str(victim)}:
+        passed_s = (time.perf_counter_ns() - begun_ns) / 1e9
+        assert passed_s < BOUND_S, f"not begun again after {BOUND_S:g} s"
+        time.sleep(LOOK_S)
+    return (time.perf_counter_ns() - begun_ns) / 1e6
+
+
 def killed_rows(scale: Scale, told: Told) -> list[Row]:
-    """Kill -9 of one of eight workers, each time while it executes two runs, or one."""
+    """Kill -9 of one of eight workers, each time while it executes a run, until another process has begun that run."""
     found_ms: list[float] = []
     with World() as world:
-        tree, kills = world.start(POOL), Counter[int]()
+        world.start(POOL)
         for number in range(scale.kills):
             if number % 10 == 0:
                 told(f"{number} of {scale.kills}")
-            pids = world.hold(f"hold-{number}-a", f"hold-{number}-b")
+            run_id = f"hold-{number}"
+            victim = world.hold(run_id)[run_id]
             time.sleep(CALM_S)  # what the kill before it set off is over: the replacement stands
-            victim = next(iter(pids.values()))
-            total = world.reclaimed() + sum(pid == victim for pid in pids.values())
             begun_ns = time.perf_counter_ns()
             os.kill(victim, signal.SIGKILL)
-            found_ms.append(_until_reclaimed_ms(world, total, begun_ns))
-            for pid in set(pids.values()) - {victim}:
-                os.kill(pid, signal.SIGKILL)
-            kills.update([number])
-            if number % (WORKERS * KILLS_OF_SLOT_MAX // 4) == WORKERS * KILLS_OF_SLOT_MAX // 4 - 1:
-                tree.end()
-                tree.close()
-                tree = world.start(POOL, name=f"next{number}")
+            found_ms.append(_until_begun_again_ms(world.held(run_id), victim, begun_ns))
     return [
         Row(
-            "worker killed -9 to its runs runnable",
+            "worker killed -9 to its run begun again",
             (
-                Measure(percentile(found_ms, 0.5), 10, "ms", name="p50 "),
+                Measure(percentile(found_ms, 0.5), 25, "ms", name="p50 "),
                 Measure(percentile(found_ms, 0.99), 100, "ms", name="p99 "),
             ),
             f"{len(found_ms)} kills",

@@ -190,9 +190,13 @@ class World:
         self._nonce += 1
         envelopes = [Envelope(id=run_id, template=job) for run_id in run_ids]
         self.store.run(self.queues.enqueue(nonce=f"bench-{self._nonce}", envelopes=envelopes))
-        files = [place / run_id for run_id in run_ids]
+        files = [self.held(run_id) for run_id in run_ids]
         wait_until(lambda: all(file.exists() and file.read_text() for file in files), what="the runs to begin")
-        return {run_id: int((place / run_id).read_text()) for run_id in run_ids}
+        return {run_id: int(self.held(run_id).read_text()) for run_id in run_ids}
+
+    def held(self, run_id: str) -> Path:
+        """Return the file into which each execution of a held run writes its process."""
+        return self.directory / "held" / run_id
 
     def wait_for_ends(self, total: int, *, bound_s: float = BOUND_S) -> None:
         """Return once so many runs have completed."""
