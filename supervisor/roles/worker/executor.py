@@ -148,8 +148,7 @@ class Executor:
             return self._refusals.unknown(fetched, error)
         self._refusals.known(fetched)
         if spec.kind is not self._kind:
-            log.warning("run_of_other_kind", run=envelope.id, job=spec.name, kind=spec.kind.value)
-            return self.give_back(fetched, kind=spec.kind)
+            return self._refusals.other_kind(fetched, spec.kind)
         try:
             arguments = spec.check(template.args) if template.args or spec.arguments.__struct_fields__ else {}
         except ArgumentsError as error:
@@ -272,9 +271,9 @@ class Executor:
             execution, outcome, elapsed_ns, failure=failure, retry_delay_ms=delay_ms, left_behind=left_behind
         )
 
-    def give_back(self, fetched: FetchedRun, *, kind: Kind | None = None) -> Ack:
+    def give_back(self, fetched: FetchedRun) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
-        return self._refusals.give_back(fetched, kind=kind)
+        return self._refusals.give_back(fetched)
 
     def put_off(self, fetched: FetchedRun) -> Ack:
         """Return the acknowledgement of a run of which an earlier execution is still here."""

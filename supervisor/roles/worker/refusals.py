@@ -43,6 +43,7 @@ class Refusals:
         self._clock = clock
         self._ends = ends
         self._unknown_since: OrderedDict[RunKey, int] = OrderedDict()
+        self._other_kind: OrderedDict[RunKey, None] = OrderedDict()
 
     def known(self, fetched: FetchedRun) -> None:
         """Forget that the job of a run was unknown."""
@@ -64,6 +65,22 @@ class Refusals:
             started_ms=now_ms,
             ended_ms=now_ms,
         )
+
+    def other_kind(self, fetched: FetchedRun, kind: Kind) -> Ack:
+        """Return the acknowledgement of a run of the other kind; one that comes again is put off for five seconds.
+
+        It comes again where workers of another version put its kind right the other way round.
+        """
+        key = fetched.queue, fetched.envelope.id
+        delay_ms = UNKNOWN_DELAY_MS if key in self._other_kind else 0
+        self._other_kind[key] = None
+        if len(self._other_kind) > UNKNOWN_RUNS_MAX:
+            self._other_kind.popitem(last=False)
+        again_s = delay_ms / 1000
+        log.warning(
+            "run_of_other_kind", run=key[1], job=fetched.envelope.template.job, kind=kind.value, again_s=again_s
+        )
+        return self.give_back(fetched, delay_ms=delay_ms, kind=kind)
 
     def bury(self, broken: BrokenRun) -> Ack:
         """Return the acknowledgement of a run that cannot be read: no version that reads it is likely to come."""

@@ -67,9 +67,19 @@ local function put_at_head(id, data)
   ring(queue, string.sub(data, 1, 1), 1)
 end
 
+-- Whether its job must not run twice. Arguments may have any name: only the template's own field says so.
+local function is_once(data)
+  if not string.find(data, '"at_most_once":true', 1, true) then
+    return false
+  end
+  local is_json, envelope = pcall(cjson.decode, string.sub(data, 3 + #(header_of(data) or '')))
+  local template = is_json and type(envelope) == 'table' and envelope['template']
+  return type(template) ~= 'table' or template['at_most_once'] == true
+end
+
 -- It may have begun, and nobody knows whether it ended.
 local function put_back(id, data)
-  if string.find(data, '"at_most_once":true', 1, true) then
+  if is_once(data) then
     give_up(queue, id, now, dead_cap, '{"reason":"lost","detail":"found in no place"}')
     live_remove('', id, 'dead')
   else

@@ -326,3 +326,11 @@ def test_a_schedule_that_waits_for_a_living_run_is_left_alone(world: World) -> N
     check = Fsck(world.run, world.keys, is_mending=True)
     assert check.queue("default") + check.shared() == []
     assert world.raw.hexists(world.keys.schedule_live, "s")
+
+
+def test_an_argument_that_is_called_at_most_once_loses_no_run(world: World) -> None:
+    """Only its job says whether a run that was in no place may run again."""
+    world.enqueue(envelope("a", args={"at_most_once": True}), envelope("b", at_most_once=True))
+    world.raw.delete(world.keys.queue("default").ready(Kind.ASYNC, 1))
+    Fsck(world.run, world.keys, is_mending=True).queue("default")
+    assert [world.state(run_id) for run_id in ("a", "b")] == ["queued", "dead"]

@@ -67,6 +67,15 @@ def test_a_run_of_the_other_kind_goes_back_with_its_kind_put_right(stage: Stage)
     assert (ack.outcome, ack.kind, ack.retry_delay_ms) == (Outcome.GIVEBACK, Kind.ASYNC, 0)
 
 
+def test_a_run_of_the_other_kind_that_comes_again_is_put_off(stage: Stage) -> None:
+    """Two versions that disagree about a job would throw its runs at each other as fast as they can."""
+    delays = [stage.refuse(fetched("coroutine")).retry_delay_ms for _ in range(3)]
+    elsewhere = msgspec.structs.replace(fetched("coroutine"), queue="other")
+
+    assert delays == [0, module.UNKNOWN_DELAY_MS, module.UNKNOWN_DELAY_MS]
+    assert stage.refuse(elsewhere).retry_delay_ms == 0
+
+
 def test_arguments_that_do_not_fit_end_the_run_at_once(stage: Stage) -> None:
     """The same arguments fit no better next time."""
     ack = stage.refuse(fetched(args={"number": "many"}))
