@@ -138,7 +138,21 @@ def _alias_remedy(alias: str) -> str:
     return f"{shown(alias.split(' ', 1)[0])!r} is not an alias; {hint}"
 
 
+_DIALECTS = (
+    ("rate(", "that is EventBridge's; write every: 5m instead of cron"),
+    ("cron(", "that is EventBridge's; write its first five fields, and days of the week by name"),
+    ("rrule:", "that is iCalendar's; write every: 1d, or a cron expression"),
+    ("r/", "that is ISO 8601's; write every: 1h with start_at instead of cron"),
+    ("every ", "write every: 5m instead of cron"),
+)
+
+
 def _wrong_number(expression: str, count: int) -> str:
+    dialect = next((text for start, text in _DIALECTS if expression.strip().lower().startswith(start)), None)
+    if dialect is None and ("*-*" in expression or ".." in expression):
+        dialect = 'that is systemd\'s OnCalendar; write "0 9 * * MON-FRI" for Mon..Fri 09:00'
+    if dialect is not None:
+        return f'cron "{shown(expression)}": is not a cron expression; {dialect}'
     found = "1 field" if count == 1 else f"{count} fields"
     wanted = "five are needed: minute hour day-of-month month day-of-week; or six, with seconds in front"
     remedy = "remove the field of the year" if count == 7 else 'write "30 2 * * *" for 02:30'

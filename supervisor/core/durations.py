@@ -20,6 +20,8 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern}){{1,5}}", re.ASCII)
 DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)$"
 _MS_MAX = 2**53  # beyond it a float no longer holds every whole number
 DELAY_S_MAX = 366 * 86_400.0
+_WORDS = re.compile(r"([0-9]{1,9})(w|weeks?|days?|hours?|hrs?|minutes?|mins?|seconds?|secs?)")
+_ISO_8601 = re.compile(r"p(?:([0-9]{1,9})d)?(?:t(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?)?")
 _EXAMPLES = "write 250ms, 15s, 5m, 2h or 7d"
 
 
@@ -62,6 +64,12 @@ def _hint(value: Any) -> str:
     squeezed = "".join(value.split()).lower()
     if squeezed != value and _WHOLE.fullmatch(squeezed):
         return f"write {squeezed}"
+    if found := _WORDS.fullmatch(squeezed):
+        number, unit = int(found[1]), found[2][0]
+        return f"write {7 * number}d" if unit == "w" else f"write {number}{unit}"
+    if (found := _ISO_8601.fullmatch(squeezed)) and any(found.groups()):
+        parts = zip(found.groups(), "dhms", strict=True)
+        return "write " + "".join(f"{number}{unit}" for number, unit in parts if number)
     if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,6})?", value):
         return f"write {value}s if seconds are meant"
     return _EXAMPLES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -12,11 +13,13 @@ from supervisor.core.cron import Cron
 from supervisor.core.cron_dst import Gap, Overlap
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
+from supervisor.core.templating import needs_rendering
 from supervisor.core.trigger_kinds import Bounded, CronTrigger, Excluding, Trigger, Union
 from supervisor.core.triggers import after_completion_ms, trigger_of
 
 HORIZON_MS = 2 * 366 * 86_400_000
 DATES_MAX = 2
+HOUR_MS = 3_600_000
 DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(ScheduleDef)}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,7 +44,7 @@ def lints(definition: ScheduleDef, *, now_ms: int) -> list[str]:
     crons = [part.cron for part in _parts(trigger_of(definition)) if isinstance(part, CronTrigger)]
     over = never_due(definition, now_ms=now_ms)
     notes = [*([over] if over else []), *_idle(definition, has_cron=bool(crons))]
-    notes += [note for note in map(_either_day, crons) if note is not None]
+    notes += [note for judge in (_either_day, _numbered_days, _uneven_step) for note in map(judge, crons) if note]
     return [*notes, *(note for cron in crons for note in _clock_changes(cron, now_ms))]
 
 
@@ -69,6 +72,15 @@ def _idle(definition: ScheduleDef, *, has_cron: bool) -> Iterator[str]:
         yield f"cancel_grace has no effect on overlap: {definition.overlap}; it is for cancel_other"
     if definition.max_catchup != DEFAULTS["max_catchup"] and definition.missed != "all":
         yield f"max_catchup has no effect on missed: {definition.missed}; it is for all"
+    if definition.max_running != DEFAULTS["max_running"] and definition.overlap == "allow":
+        yield "max_running has no effect on overlap: allow, which never waits"
+    if definition.on_resume == "catchup" and definition.missed == "skip":
+        yield "on_resume: catchup has no effect on missed: skip, which makes up for nothing"
+    if definition.every_ms is not None and definition.jitter_ms > definition.every_ms:
+        yield "jitter is longer than every, and counts as that long: fires keep their order"
+    needs_zone = has_cron or definition.exclude or needs_rendering(definition.template.args)
+    if definition.timezone != "UTC" and not needs_zone and (definition.every_ms or 0) > HOUR_MS:
+        yield "timezone does not move the grid of every, which runs through 1970 in UTC; for local times, use cron"
     if definition.pause_reason and not definition.paused:
         yield "pause_reason has no effect without paused: true"
     for name, value in (("dst_gap", definition.dst_gap), ("dst_overlap", definition.dst_overlap)):
@@ -102,6 +114,27 @@ def _either_day(cron: Cron) -> str | None:
         f"{cron.expression!r} is due on days that match day-of-month {day_of_month} OR day-of-week {day_of_week}, "
         f"as in every cron; for both at once, exclude the other days, or write the weekday as MON#1 (the first Monday)"
     )
+
+
+def _numbered_days(cron: Cron) -> str | None:
+    """Return a note where days of the week have numbers and the rest looks like Quartz, which counts otherwise."""
+    words = cron.expression.split()
+    is_like_quartz = len(words) > 5 or "?" in words
+    if not is_like_quartz or not re.search(r"(?<!#)[0-9]", words[-1]):
+        return None
+    return (
+        f"{cron.expression!r} has numbers for days of the week: here 1 is Monday, in Quartz, Spring and EventBridge "
+        f"it is Sunday; write names such as MON-FRI"
+    )
+
+
+def _uneven_step(cron: Cron) -> str | None:
+    """Return a note where the minutes of an hour are stepped through unevenly."""
+    word = cron.expression.split()[-5] if len(cron.expression.split()) > 4 else ""
+    step = int(word[2:]) if re.fullmatch(r"\*/[0-9]{1,2}", word) else 1
+    if 60 % max(step, 1) == 0:
+        return None
+    return f"{cron.expression!r} begins anew with each hour; for an even interval, write every: {step}m"
 
 
 def _clock_changes(cron: Cron, now_ms: int) -> Iterator[str]:

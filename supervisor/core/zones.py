@@ -125,7 +125,7 @@ def database_version() -> str:
 
 
 def _remedy(name: str) -> str:
-    known = zoneinfo.available_timezones()
+    known = zoneinfo.available_timezones() - _NOT_PORTABLE
     inside = sorted(zone_name for zone_name in known if zone_name.startswith(f"{name}/"))
     if inside:
         return f"that is a region; name a place in it, such as {inside[0]}"

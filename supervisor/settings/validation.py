@@ -82,10 +82,19 @@ def _kind_of(node: Node) -> str:
     return names.get(type(node.value), "a number")
 
 
+_ELSEWHERE = {
+    "tz": "timezone", "interval": "every", "schedule": "cron", "enabled": "paused", "concurrencypolicy": "overlap",
+}  # fmt: skip
+"""Names that other schedulers give to settings, in lower case."""
+
+
 def _unknown_key(origin: str, path: Path, shape: Shape) -> Problem:
     key = str(path[-1])
     known = sorted(shape.children)
     close = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.6)
+    elsewhere = _ELSEWHERE.get(key.lower(), "")
+    if elsewhere in shape.children:
+        close = [elsewhere]
     remedy = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
     return Problem(origin, format_path(path), "is not a setting", remedy)
 

@@ -42,6 +42,29 @@ def test_two_restricted_day_fields_are_warned_of(cron: str, is_warned: bool) -> 
 
 
 @pytest.mark.parametrize(
+    ("fields", "note"),
+    [
+        ({"cron": "0 9 ? * 2-6"}, "here 1 is Monday"),
+        ({"cron": "0 0 9 * * 1"}, "here 1 is Monday"),
+        ({"cron": "0 9 ? * MON-FRI"}, None),
+        ({"cron": "0 9 ? * MON#1"}, None),
+        ({"cron": "0 9 * * 1-5"}, None),
+        ({"cron": "*/45 * * * *"}, "for an even interval, write every: 45m"),
+        ({"cron": "*/15 * * * *"}, None),
+        ({"every_ms": 86_400_000, "timezone": "Europe/Berlin"}, "in UTC; for local times, use cron"),
+        ({"every_ms": 86_400_000}, None),
+        ({"every_ms": 60_000, "overlap": "allow", "max_running": 3}, "max_running has no effect on overlap: allow"),
+        ({"every_ms": 60_000, "missed": "skip", "on_resume": "catchup"}, "on_resume: catchup has no effect"),
+        ({"every_ms": 60_000, "jitter_ms": 60_001}, "jitter is longer than every"),
+    ],
+)
+def test_what_reads_otherwise_elsewhere_or_has_no_effect_is_noted(fields: dict[str, Any], note: str | None) -> None:
+    """Accepted, and most likely meant otherwise."""
+    found = " ".join(lints(make(**fields), now_ms=NOW))
+    assert note in found if note else not found
+
+
+@pytest.mark.parametrize(
     ("policy", "told"),
     [
         ({}, "falls into a gap of the clock on 2027-03-28 in Europe/Berlin: dst_gap run, so it runs as the gap ends"),

@@ -26,7 +26,7 @@ def test_a_number_with_a_unit_is_a_duration(text: object, seconds: float) -> Non
     ("value", "remedy"),
     [
         (5, "write 5s"), (2.5, "write 2.5s"), ("5", "write 5s"), ("5 s", "write 5s"), ("5S", "write 5s"), ("-5s", "write 250ms"),
-        ("5sec", "write 250ms"), ("", "write 250ms"), (None, "write 250ms"), (True, "write 250ms"), (False, "write 250ms"),
+        ("5sec", "write 5s"), ("", "write 250ms"), (None, "write 250ms"), (True, "write 250ms"), (False, "write 250ms"),
         ("1h 30m", "write 1h30m"), ("0.5ms", "whole number of milliseconds"), ("9999999999999d", "below 2\\*\\*53"),
         ("\u0665s", "write 250ms"), (["5s"], "write 250ms"), ("1e3s", "write 250ms"), ("5s\n", "write 5s"), (float("inf"), "unit"),
     ],
