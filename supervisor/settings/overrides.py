@@ -184,8 +184,8 @@ def _existing_id(segment: str, node: Node | None) -> str | None:
 def _unknown_variable(name: str, shape: Shape) -> Problem:
     known = {f"{PREFIX}{'__'.join(path).upper()}" for path in shape.paths()}
     close = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.6)
-    remedy = f"did you mean {close[0]}?" if close else "sections and keys are separated by two underscores"
-    return Problem(name, "", "is not a setting", remedy)
+    other = f"every variable that begins with {PREFIX} is one: unset it, or write {PREFIX}SECTION__KEY"
+    return Problem(name, "", "is not a setting", f"did you mean {close[0]}?" if close else other)
 
 
 def _unknown_flag(origin: str, key: str, shape: Shape) -> Problem:
