@@ -175,7 +175,7 @@ def test_a_section_variable_lies_under_its_settings(desk: Any) -> None:
         ("TENURE_CLUSTR", "did you mean TENURE_CLUSTER?"),
         ("TENURE_WEB__PORT__X", "did you mean TENURE_WEB__PORT?"),
         ("TENURE_WEB__", "did you mean TENURE_WEB?"),
-        ("TENURE_QQQQQQQQQ", "unset it, or write TENURE_SECTION__KEY"),
+        ("TENURE_QQQQQQQQQ", "every variable that begins with TENURE_ is one: unset it, or write TENURE_SECTION__KEY"),
     ],
 )
 def test_an_unknown_variable_is_a_problem_with_a_suggestion(name: str, remedy: str, desk: Any) -> None:
