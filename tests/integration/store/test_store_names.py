@@ -61,7 +61,7 @@ def test_a_name_server_that_hangs_costs_the_bound_and_one_thread(connect: Client
     store = connect(url(proxy))
     names.hang()
     for _ in range(3):
-        unavailable(store, "name server gives no answer", where=f"{HOST}:{proxy.port}", bound_s=BOUND_S)
+        unavailable(store, "no answer", where=f"{HOST}:{proxy.port}", bound_s=BOUND_S)
     assert names.pending == names.pending_max == 1
     names.mend()
     works(store)
@@ -99,7 +99,7 @@ def test_an_answer_that_came_too_late_serves_the_next_call(connect: Clients, pro
     """A name server that takes longer than a call may take would else never be of use."""
     store = connect(url(proxy))
     names.hang()
-    unavailable(store, "no answer in time", where=HOST, bound_s=BOUND_S)
+    unavailable(store, "no answer", where=HOST, bound_s=BOUND_S)
     names.mend()
     wait_until(lambda: not names.pending, what="the late answer")
     names.fail(HOST, socket.EAI_AGAIN)
