@@ -143,6 +143,11 @@ class Keys:
         """Prefix of strings that expire after ten minutes: command id to what became of it."""
 
     @property
+    def jobs_seen(self) -> str:
+        """Hash. Job name to when it was last published; what nobody publishes for a week is forgotten."""
+        return f"{self.prefix}jobs:seen"
+
+    @property
     def event_log(self) -> str:
         """Stream, capped. Events of all replicas, as JSON; not to be taken for ``events``, which is the election's."""
         return f"{self.prefix}event:log"

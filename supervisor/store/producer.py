@@ -322,6 +322,6 @@ def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOpti
         ArgumentsError: the arguments do not fit the job.
         PayloadTooLargeError: the run would be larger than 64 KiB.
         StoreUnavailableError: Redis did not answer; whether it enqueued is not known. Calling again
-            with a ``run_id`` of your own cannot enqueue it twice.
+            with a ``run_id`` of your own cannot enqueue it twice while the run is unfinished or dead.
     """
     return current().enqueue(job, args, **options)

@@ -70,6 +70,10 @@ HISTORY = 10_000
 DEAD_CAP = 10_000
 
 
+QUEUE_IDLE_MS = 86_400_000
+JOBS_MS = 7 * 86_400_000
+
+
 class Enqueued(NamedTuple):
     """What became of one run of a batch. Neither new nor a duplicate: a run of its id was there."""
 
@@ -240,6 +244,11 @@ class Queues(QueueReads):
     def executing(self, cursor: str = "0") -> Call[QueuePage]:
         """Read of which queues something is executed."""
         return script("queues_executing").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_queues)
+
+    def forget(self, cursor: str = "0", *, idle_ms: int = QUEUE_IDLE_MS, jobs_ms: int = JOBS_MS) -> Call[QueuePage]:
+        """Forget queues that are empty, unserved and idle, old jobs and removed schedules; return which queues."""
+        args = {"cursor": cursor, "idle_ms": idle_ms, "jobs_ms": jobs_ms}
+        return script("queues_forget").call(keys=self._prefix, args=args, parse=parse_queues)
 
     def unserved(self, cursor: str = "0") -> Call[UnservedPage]:
         """Read in which queues runs wait that no open session takes."""

@@ -76,7 +76,8 @@ class Sessions:
         """Tell bare producers which jobs there are: name to JSON."""
         assert 0 < len(jobs) <= _JOBS_PAGE
         flat = [part for item in sorted(jobs.items()) for part in item]
-        return script("jobs_publish").call(keys={"jobs": self._keys.jobs}, args={"pairs": flat}, parse=lambda _: None)
+        keys = {"jobs": self._keys.jobs, "seen": self._keys.jobs_seen}
+        return script("jobs_publish").call(keys=keys, args={"pairs": flat}, parse=lambda _: None)
 
     def read_jobs(self) -> Call[dict[str, bytes]]:
         """Read every published job: name to JSON."""

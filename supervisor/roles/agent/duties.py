@@ -37,6 +37,8 @@ DYING_PERIOD_NS = 10_000 * MS
 ORPHAN_PERIOD_NS = 30_000 * MS
 WATCH_PERIOD_NS_MAX = 900 * MS  # while there are foreign sessions: a beat is seen so late at most
 WATCH_PERIOD_NS_MIN = 50 * MS
+FORGET_PERIOD_NS = 600_000 * MS
+FORGET_PAGE_NS = 1000 * MS
 PUBLISH_MAX = 500
 PUBLISH_PERIOD_NS = 300_000 * MS  # again now and then, because Redis may have been emptied
 
@@ -89,7 +91,10 @@ class Duties:
         self._ending = _Duty("unwanted", self._end_unwanted, unwanted.period_ns)
         self._beating = _Duty("beat", self._beat, beat_period_ns)
         self._reclaiming = _Duty("reclaim", self.reclaim_local, NEVER_NS, NEVER_NS)  # due when somebody died here
+        self._forgetting = _Duty("forget", self._forget, FORGET_PERIOD_NS, clock.elapsed_ns() + FORGET_PERIOD_NS)
+        self._forget_cursor = "0"
         self._duties = [
+            self._forgetting,
             self._beating,
             self._reclaiming,
             _Duty("dying", self._finish_dying, DYING_PERIOD_NS),
@@ -213,6 +218,11 @@ class Duties:
     def _retain(self, now_ns: int) -> None:
         self._retention.look(now_ns)
         self._retaining.period_ns = self._retention.period_ns
+
+    def _forget(self, _now_ns: int) -> None:
+        """Forget a page of what nothing else would."""
+        self._forget_cursor = self._reaper.forget(self._forget_cursor)
+        self._forgetting.period_ns = FORGET_PERIOD_NS if self._forget_cursor == "0" else FORGET_PAGE_NS
 
     def _finish_dying(self, now_ns: int) -> None:
         """Finish what another reaper began and did not end; give the owner time to do it with fair blame."""

@@ -111,6 +111,13 @@ class Reaper:
         """Give back runs of sessions that are neither open nor dying: nobody else ever would."""
         self._in_each_queue(self._sweep)
 
+    def forget(self, cursor: str) -> str:
+        """Forget a page of queues, jobs and removed schedules that nobody needs; return where the next one begins."""
+        page = self._run(self._queues.forget(cursor))
+        if page.items:
+            self._report("queues_forgotten", queues=page.items[:10], count=len(page.items))
+        return str(page.cursor)
+
     def _run(self, call: Call[Any]) -> Any:
         self.between()
         return self._send(call)

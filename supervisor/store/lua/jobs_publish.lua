@@ -1,6 +1,7 @@
 -- Tell bare producers which jobs there are.
 --
 -- KEYS  jobs           hash: job name to JSON
+--       seen           hash: job name to the time at which it was last published
 -- ARGV  pairs...       name, JSON, name, JSON …
 --
 -- Includes  clock
@@ -9,4 +10,9 @@
 if #ARGV == 0 or #ARGV % 2 ~= 0 then
   return refuse('pairs of name and JSON')
 end
+local seen, now = {}, whole(now_ms())
+for i = 1, #ARGV, 2 do
+  seen[i], seen[i + 1] = ARGV[i], now
+end
+redis.pcall('HSET', KEYS[2], unpack(seen)) -- a foreign key there keeps no job from being told
 return redis.call('HSET', KEYS[1], unpack(ARGV))

@@ -85,3 +85,59 @@ def test_trees_of_runs_leave_nothing_that_does_not_expire(world: World) -> None:
     tallies = world.raw.keys(f"{world.keys.prefix}tally:*")
     assert len(tallies) == 20
     assert all(0 < world.raw.pttl(key) <= DAY_MS for key in tallies)
+
+
+def test_an_empty_queue_that_nobody_serves_is_forgotten_after_a_day(world: World) -> None:
+    """One queue for each tenant that ever was: each would be asked about for ever."""
+    session = "r.1/w-0/1"
+    world.open(session)
+    world.enqueue(envelope("a"))
+    assert world.fetch(session) == ["a"]
+    assert world.run(world.queues.forget(idle_ms=0)).items == []
+    world.ack(session, "a")
+    now_ms = world.run(world.leases.view()).now_ms
+    world.raw.rpush(world.keys.queue("default").hist, f"a|ok|1|{session}|{now_ms}|{now_ms}||")
+    assert world.run(world.queues.forget()).items == []
+    world.run(world.queues.forget(idle_ms=0))
+
+    assert world.run(world.queues.names()) == []
+    assert world.raw.keys(f"{world.keys.prefix}q:*") == []
+
+
+def test_a_queue_that_is_served_paused_or_holds_a_run_is_kept(world: World) -> None:
+    """Forgetting must cost nobody anything."""
+    world.run(world.sessions.open("r.1/w-0/1", {"kind": "async", "queues": "served"}))
+    world.raw.sadd(world.keys.queues, "served", "paused", "empty", "broken")
+    world.raw.set(world.keys.queue("paused").paused, "{}")
+    world.raw.set(world.keys.queue("broken").data, "another program's")
+    world.enqueue(envelope("a"))
+    world.run(world.queues.forget(idle_ms=0))
+
+    assert world.run(world.queues.names()) == ["broken", "default", "paused", "served"]
+
+
+def test_a_job_that_nobody_publishes_for_a_week_is_forgotten(world: World) -> None:
+    """Names of releases long gone; one that an older version publishes is noted when it is first met."""
+    world.raw.hset(world.keys.jobs, "old", "{}")
+    world.run(world.sessions.publish_jobs({"new": "{}"}))
+    world.run(world.queues.forget())
+    assert set(world.run(world.sessions.read_jobs())) == {"old", "new"}
+    for name in ("old", "new"):
+        world.raw.hset(world.keys.jobs_seen, name, 1)
+    world.run(world.sessions.publish_jobs({"new": "{}"}))
+    world.run(world.queues.forget())
+
+    assert set(world.run(world.sessions.read_jobs())) == {"new"}
+
+
+def test_a_burst_of_removed_schedules_is_forgotten_although_none_is_removed_after_it(world: World) -> None:
+    """Purging only with the next removal keeps the last burst for ever."""
+    day_ms = 86_400_000
+    now_ms = world.run(world.leases.view()).now_ms
+    for n in range(300):
+        world.raw.hset(world.keys.schedule_gone, f"s{n}", f"{now_ms - day_ms - 1000} 1 0 0 0\n")
+    world.raw.hset(world.keys.schedule_gone, "fresh", f"{now_ms} 1 0 0 0\n")
+    for _ in range(20):
+        world.run(world.queues.forget())
+
+    assert world.raw.hkeys(world.keys.schedule_gone) == [b"fresh"]
