@@ -14,7 +14,7 @@ import pytest
 
 from supervisor.cli.main import main
 from supervisor.core.model import Kind, Template
-from supervisor.core.registry import JobCard
+from supervisor.core.registry import JobCard, registry
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.store.backfills import Backfills as BackfillCalls
 from supervisor.store.backfills import BackfillState
@@ -103,6 +103,7 @@ def invoke(
     """Run the command here; it ends as a process would, by SystemExit."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(registry, "_policies", registry._policies)  # a command that imports jobs sets its own
     monkeypatch.setattr("supervisor.cli.main._leave", sys.exit)  # threads of other tests are no reason to end all
 
     def run(*arguments: str, stdin: str = "") -> Result:

@@ -64,7 +64,8 @@ def test_what_is_below_a_run_is_shown_when_newer_runs_have_pushed_it_out_of_the_
 
 def test_a_run_is_shown_with_its_steps(world: World, invoke: Invoke) -> None:
     """Which are done, which failed and why, in their order."""
-    calls = StepCalls(world.keys, run_id="p/c", queue="default", fence=f"{S}|1|", born="0")
+    fence = f"{S}|1|{world.fetched_ms('p/c')}"
+    calls = StepCalls(world.keys, run_id="p/c", queue="default", fence=fence, born="0")
     first = b'{"status":"done","number":1,"attempt":1,"ended_ms":1000,"duration_ms":7,"result":{"token":"s3cret"}}'
     second = b'{"status":"failed","number":2,"attempt":1,"error":"ValueError: no"}'
     assert world.run(calls.write("fetch", first, ttl_ms=60_000)) == 1

@@ -77,7 +77,8 @@ def test_a_run_of_the_old_name_that_crashes_for_good_frees_the_slot_too(world: W
     run = running(world)
     for crash in range(3):
         if crash:
-            world.make_due(run)
+            if crash > 1:  # the first time it goes on at once
+                world.make_due(run)
             assert world.fetch(S, want_suspect=True) == [run]
         world.run(world.queues.release_runs(session=S, items=[("default", run, Release.CRASHED)]))
 
