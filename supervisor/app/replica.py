@@ -61,9 +61,10 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     Raises:
         ConfigError: jobs or schedules do not fit, or Redis refuses to serve (exit 78).
         CannotBindError: the HTTP address is taken (exit 69).
-        CannotCreateError: the data directory cannot be made or written, or no server can be embedded (exit 73).
+        CannotCreateError: the data directory cannot be made, written or trusted, or no server embedded (exit 73).
     """
     settings = loaded.settings
+    os.umask(0o077)  # payloads, results and logs are this user's alone, whatever the directory
     replica = _replica_id(settings)
     board_header: list[Header] = []  # once there is a board
     file = open_log_file(settings.log.file, lambda: board_header[0].log_reopens if board_header else 0)

@@ -1,11 +1,12 @@
 """A real Redis-compatible server as a child of the tree.
 
 Guarantees
-    One server for a data directory: the server process itself holds a lock on the directory
-    from before it starts until it is gone. A second tree uses the first one's socket, and
+    One server for a data directory: the server process itself holds a lock on a file in it, which only its
+    user can open, from before it starts until it is gone. A second tree uses the first one's socket, and
     starts its own server once the lock comes free.
     The server ends with its parent, however that dies, unless it was stopped by SIGSTOP, and does not see its terminal.
-    Only processes of this user reach it: a unix socket in a private directory, no port.
+    Only processes of this user reach it: a unix socket in a private directory, no port. Who else prepared the
+    directory, or serves on the socket, is refused before the first command.
 
 Does not guarantee
     That two hosts share it. Replicas on several hosts need a Redis of their own.
@@ -32,10 +33,12 @@ from typing import NoReturn
 from urllib.parse import quote
 
 from supervisor.core.errors import EXIT_OK, CannotCreateError
+from supervisor.trust import make_private_directory, peer_uid
 
 VERSION_MIN = (6, 2)
 SOCKET_NAME = "redis.sock"
 LOG_NAME = "redis.log"
+LOCK_NAME = "redis.lock"
 SOCKET_PATH_BYTES_MAX = 107  # sun_path holds 108 with the closing zero, see unix(7)
 ROOM_BYTES_MIN = 1 << 16
 _LOCK_POLL_S = 0.1
@@ -118,10 +121,10 @@ class EmbeddedServer:
         """Make the data directory, private to this user, and make sure that there is a server to run.
 
         Raises:
-            CannotCreateError: the directory cannot be made or written, or there is no server.
+            CannotCreateError: the directory cannot be made, written or trusted, or there is no server.
         """
         try:
-            self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_directory(self.data_dir)
         except OSError as error:
             raise self._unusable(error.strerror) from error
         if not os.access(self.data_dir, os.R_OK | os.W_OK | os.X_OK):
@@ -166,11 +169,13 @@ class EmbeddedServer:
         return [str(find_server()), *(part for name, value in options.items() for part in (f"--{name}", value))]
 
     def is_ready(self) -> bool:
-        """Return whether a server answers on the socket, our own or another tree's. Takes at most 0.1 s."""
+        """Return whether the directory's owner serves on the socket: this tree, or another one. Takes at most 0.1 s."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(_READY_TIMEOUT_S)
             try:
                 link.connect(str(self.socket_path))
+                if peer_uid(link) != self.data_dir.stat().st_uid:
+                    return False
                 link.sendall(b"PING\r\n")
                 return link.recv(16).startswith(b"+PONG")  # LOADING and a missing password answer otherwise
             except OSError:
@@ -188,7 +193,7 @@ class EmbeddedServer:
         self.prepare()
         argv = self.argv()
         _detach(parent_pid)
-        lock = os.open(self.data_dir, os.O_RDONLY | os.O_DIRECTORY)
+        lock = os.open(self.data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         while not _try_lock(lock):
             select.select([], [], [], _LOCK_POLL_S)
         # Kept across exec: the kernel drops the lock with the last descriptor, so with the server, and not before.

@@ -27,6 +27,7 @@ from supervisor.core.errors import CannotCreateError
 from supervisor.core.json_values import read_json
 from supervisor.core.reload import Ending
 from supervisor.process.slots import Log
+from supervisor.trust import make_private_directory
 
 TREES_ON_ONE_DIRECTORY_MAX = 100
 BYTES_MAX = 1 << 20
@@ -74,7 +75,7 @@ def claim(directory: Path, prepare: Callable[[Path], None]) -> tuple[Place, int]
     So trees on one directory keep apart, none leaves files for ever, and a command finds the tree that runs.
 
     Raises:
-        CannotCreateError: the directory cannot be made or written, or all places are taken.
+        CannotCreateError: the directory cannot be made, written or trusted, or all places are taken.
     """
     try:
         claimed = _claim(directory)
@@ -91,7 +92,7 @@ def claim(directory: Path, prepare: Callable[[Path], None]) -> tuple[Place, int]
 
 
 def _claim(directory: Path) -> tuple[Place, int] | None:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_directory(directory)
     for number in range(TREES_ON_ONE_DIRECTORY_MAX):
         place = Place(directory.absolute(), number)
         descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from supervisor.core.errors import Problem
+from supervisor.trust import distrust
 
 LINES_MAX = 1000
 BYTES_MAX = 1 << 20
@@ -62,10 +64,11 @@ def read_tokens(path: str) -> tuple[Token, ...]:
     """Return the tokens in a file.
 
     Raises:
-        TokenFileError: it cannot be read, or lines of it cannot.
+        TokenFileError: it cannot be read or trusted, or lines of it cannot.
     """
     try:
         with Path(path).open("rb") as file:
+            why = distrust(os.fstat(file.fileno()))
             found = file.read(BYTES_MAX + 1)
         text = found.decode("utf-8")
     except OSError as error:
@@ -74,6 +77,9 @@ def read_tokens(path: str) -> tuple[Token, ...]:
         raise TokenFileError([problem]) from error
     except UnicodeDecodeError as error:
         raise TokenFileError([Problem(path, "", "is no text in UTF-8", _REMEDY)]) from error
+    if why:
+        remedy = f"run `chown {os.geteuid()} {path}` and `chmod 600 {path}`: who writes to it makes tokens"
+        raise TokenFileError([Problem(path, "", f"is not trusted, writable by others than this user: {why}", remedy)])
     lines = text.splitlines()
     if len(found) > BYTES_MAX or len(lines) > LINES_MAX:
         raise TokenFileError([Problem(path, "", f"has more than {LINES_MAX} lines or 1 MiB", "split the cluster")])

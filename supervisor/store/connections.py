@@ -10,9 +10,11 @@ Guarantees
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import redis.asyncio
@@ -24,6 +26,7 @@ from supervisor.clock import SystemClock
 from supervisor.store import threads
 from supervisor.store.dialing import Dialler
 from supervisor.store.passwords import Passwords
+from supervisor.trust import peer_uid
 
 _CLOCK = SystemClock()
 _SHORTEST_S = 0.001
@@ -117,8 +120,37 @@ class TlsConnection(TcpConnection, SSLConnection):
         return secured
 
 
-class UnixConnection(_Bounded, UnixDomainSocketConnection):
+class _Unix:
+    """The embedded server is spoken to only where it runs as the user whose directory holds its socket."""
+
+    path: str
+
+    def __init__(self, *, is_embedded: bool = False, **options: Any) -> None:
+        self._is_embedded = is_embedded
+        super().__init__(**options)
+
+    def _check_peer(self, sock: socket.socket) -> None:
+        if not self._is_embedded:
+            return
+        owners = {os.geteuid()}
+        if os.geteuid() == 0:  # an administrator, who asks the tree of a service's user
+            owners.add(Path(self.path).parent.stat().st_uid)
+        uid = peer_uid(sock)
+        if uid not in owners:
+            raise RedisConnectionError(f"{self.path} is served by uid {uid}, not by this user; nothing was sent to it")
+
+
+class UnixConnection(_Unix, _Bounded, UnixDomainSocketConnection):
     """Over a unix socket, of the synchronous client."""
+
+    def _connect(self) -> socket.socket:
+        sock: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
+        try:
+            self._check_peer(sock)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
 
 class _Resettable(_Greeting):
@@ -186,12 +218,17 @@ class AsyncTlsConnection(AsyncTcpConnection, redis.asyncio.SSLConnection):
         return {"ssl": self.ssl_context.get(), "server_hostname": self.host}
 
 
-class AsyncUnixConnection(_Resettable, redis.asyncio.UnixDomainSocketConnection):
+class AsyncUnixConnection(_Unix, _Resettable, redis.asyncio.UnixDomainSocketConnection):
     """Over a unix socket, of the asynchronous client."""
 
     async def _connect(self) -> None:  # redis-py's greets too, a second time, and hides why it was refused
         async with asyncio.timeout(self.socket_connect_timeout):
             self._reader, self._writer = await asyncio.open_unix_connection(path=self.path)
+        try:
+            self._check_peer(self._writer.get_extra_info("socket"))
+        except BaseException:
+            self._writer.close()
+            raise
 
 
 _CLASSES: dict[Any, tuple[type[Any], type[Any]]] = {

@@ -104,7 +104,9 @@ def options(url: str, settings: RedisSettings, *, client_name: str, timeout_s: f
         "health_check_interval": 0,
     }
     kind = found.setdefault("connection_class", None)
-    if kind is not UnixDomainSocketConnection:
+    if kind is UnixDomainSocketConnection:
+        found["is_embedded"] = settings.url.get_secret_value() == "embedded"
+    else:
         found |= {"socket_connect_timeout": min(timeout_s, settings.connect_timeout_s), **_kept_alive(timeout_s)}
     if kind is SSLConnection:
         found |= _tls(settings)

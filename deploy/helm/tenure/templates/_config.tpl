@@ -50,6 +50,8 @@
 - name: TENURE_REPLICA
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - {name: TENURE_CONFIG, value: {{ include "tenure.whereConfig" . | quote }}}
+# A directory of its own in the volume, which Kubernetes makes writable for everybody.
+- {name: TENURE_DATA_DIR, value: /var/lib/tenure/data}
 {{- with $root.Values.compat }}
 - {name: TENURE_COMPAT, value: {{ . | quote }}}
 {{- end }}

@@ -1,0 +1,97 @@
+"""Whether files may be acted upon: the rule of ssh and of git's safe.directory.
+
+Guarantees
+    A file or directory is trusted when it belongs to this user or to root, and nobody else may write to it.
+    The file that was looked at is the one that is read: both happen through one descriptor.
+
+Does not guarantee
+    Anything about the directories above it.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import socket
+import stat
+import struct
+from pathlib import Path
+
+from supervisor.core.errors import CannotCreateError
+
+_PEER = struct.Struct("3i")  # pid, uid and gid, see unix(7)
+_GROUP_WRITES, _OTHERS_WRITE = 0o020, 0o002
+
+
+def distrust(status: os.stat_result) -> str:
+    """Return why nothing should be done by what has this ``status``; empty when it is trusted."""
+    if status.st_uid not in {os.geteuid(), 0}:
+        return f"it belongs to uid {status.st_uid}, and neither to uid {os.geteuid()} nor to root"
+    if status.st_mode & _OTHERS_WRITE:
+        return f"everybody may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
+    if status.st_mode & _GROUP_WRITES and not _is_private_group(status):
+        return f"its group may write to it (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
+
+
+def _is_private_group(status: os.stat_result) -> bool:
+    """Return whether the group is its owner's alone, as many systems make one for each user."""
+    try:
+        group = grp.getgrgid(status.st_gid)
+        return not group.gr_mem and group.gr_name == pwd.getpwuid(status.st_uid).pw_name
+    except KeyError:
+        return False
+
+
+def distrust_path(path: Path) -> str:
+    """Return why nothing should be done by the file or directory ``path``; a link must be trusted with its target.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    return distrust(path.lstat()) if not path.is_symlink() else _distrust_link(path)
+
+
+def _distrust_link(path: Path) -> str:
+    if path.lstat().st_uid not in {os.geteuid(), 0}:  # the mode of a link says nothing
+        return f"it is a link of uid {path.lstat().st_uid}"
+    return distrust(path.stat())
+
+
+def open_regular(path: Path) -> int:
+    """Open ``path`` for reading if it is a regular file; a link is not followed, and nothing can make this wait.
+
+    Raises:
+        OSError: it is none, or cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no regular file")
+    return descriptor
+
+
+def make_private_directory(path: Path) -> None:
+    """Make ``path`` a directory that only this user may enter, with its parents.
+
+    Raises:
+        CannotCreateError: it is there, and somebody else may have put something into it.
+        OSError: it cannot be made.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    why = distrust_path(path)
+    if why:
+        raise CannotCreateError(
+            f"data_dir {path} is not trusted: {why}; look at what lies in it, then run `chown {os.geteuid()} {path}` "
+            f"and `chmod 700 {path}`, or set data_dir (TENURE_DATA_DIR) to another directory"
+        )
+    status = path.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & 0o077:
+        path.chmod(0o700)
+
+
+def peer_uid(link: socket.socket) -> int:
+    """Return which user listens at the other end of a unix socket that was connected."""
+    uid: int = _PEER.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
+    return uid
