@@ -137,7 +137,7 @@ def job_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
 @click.option("--param", "arguments", metavar="NAME=VALUE", multiple=True, help="An argument; may be given many times.")
 @click.option("--queue", "queue_name", help="Queue; default: the job's.")
 @click.option("--delay", help="Run it no sooner than after this time, such as 30s or 2h.")
-@click.option("--id", "run_id", help="Identity of the run; enqueued once, however often this is called.")
+@click.option("--id", "run_id", help="Identity of the run; enqueued once in an hour.")
 @config_options
 def job_run(
     *,

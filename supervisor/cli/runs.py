@@ -179,7 +179,7 @@ for each in (cancel, requeue, set_priority):
 @click.option("--queue", "queue_name", help="Queue; default: the job's.")
 @click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Priority; default: the job's.")
 @click.option("--delay", help="Run it no sooner than after this time, such as 30s or 2h.")
-@click.option("--id", "run_id", help="Identity of the run; enqueued once, however often this is called.")
+@click.option("--id", "run_id", help="Identity of the run; enqueued once in an hour.")
 @config_options
 def enqueue(
     *,

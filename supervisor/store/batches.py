@@ -49,7 +49,7 @@ class PartlyEnqueuedError(TenureError):
 
     The first ``totals.done`` are dealt with. Of ``unsure``, which follow them, it is not known: they are in, all
     or none. Nothing after those is in. To go on without doubt, pass ids of your own and start again from
-    ``totals.done``: what is in already is left alone.
+    ``totals.done`` within an hour: what is in already is left alone.
     """
 
     def __init__(self, totals: Totals, unsure: Sequence[str], cause: BaseException) -> None:
@@ -66,10 +66,11 @@ class Batch:
     ids: list[str] = field(default_factory=list)
     runs: list[Argument] = field(default_factory=list)
     nonce: str = ""
+    is_chosen: bool = False  # the caller made the ids
 
     def calls(self, queues: Queues) -> tuple[Call[bytes], Callable[[bytes], list[Enqueued]]]:
         """Return the call, and how to read its reply: who only counts has no use for an object for each run."""
-        call = queues.enqueue_flat(nonce=self.nonce, ids=self.ids, runs=self.runs)
+        call = queues.enqueue_flat(nonce=self.nonce, ids=self.ids, runs=self.runs, is_chosen=self.is_chosen)
         return Call(call.script, call.keys, call.args, bytes), call.parse
 
 
@@ -123,7 +124,7 @@ class BatchStream:
         """Make the next batch, unless there is one."""
         if self._next is not None or not self._pulled:
             return
-        batch, size = Batch(nonce=self._entropy(16).hex()), 0
+        batch, size = Batch(nonce=self._entropy(16).hex(), is_chosen=self._run_id is not None), 0
         wall_ms = self._wall_ms()
         tail = self._stencil.tail(wall_ms, self._delay_ms, self._traceparent)
         queue = self._stencil.template.queue

@@ -27,7 +27,7 @@ class EnqueueOptions(TypedDict, total=False):
     """Seconds, or a duration such as ``"5m"``, before it may start; by Redis' clock."""
 
     run_id: str | None
-    """Its identity; a run that exists under it is left alone. Default: a fresh UUIDv7."""
+    """Its identity: enqueued in its queue once in an hour, and not while its run exists. Default: a fresh UUIDv7."""
 
     traceparent: str | None
     """The trace it belongs to, as the header of that name has it (W3C); a malformed one is dropped. Default: that of

@@ -70,6 +70,7 @@ KEY_TABLE = (
         "q:<queue>:wait:<key>", "list", "blocked runs", "unfinished, and entries that are skipped", "the last waiter"
     ),
     KeyRow("q:<queue>:rate:<key>", "list", "runs that wait for a rate", "unfinished, and skipped entries", "turns"),
+    KeyRow("q:<queue>:ran:<run>", "string", "ids that callers chose", "an hour of calls, 120 B each", "expiry"),
     KeyRow("q:<queue>:paused", "string", "nothing", "constant", "a person"),
     KeyRow("q:<queue>:stale", "hash", "cancels, changes of priority", "entries of lists", "turns, queues_forget"),
     KeyRow("q:<queue>:cancel", "hash", "requests", "24 h after the last", "expiry, queue_unwanted"),

@@ -2,7 +2,8 @@
 
 Guarantees
     One run for each call, although a lost reply is tried again: the batch carries a nonce
-    that Redis remembers. A given ``run_id`` that exists already is not enqueued twice.
+    that Redis remembers. A given ``run_id`` is not enqueued twice in its queue while its run
+    exists, nor within an hour of the call that enqueued it, also when the run has ended since.
     Arguments are checked before anything is sent: against the signature when the job's
     module is imported here, else by name against what the workers' replicas published.
 
@@ -203,7 +204,9 @@ class Producer:
         name = fresh_run_ids(wall_ms, drawn[16:])[0] if run_id is None else check_run_id(run_id)
         data = stencil.pack(name, args, stencil.tail(wall_ms, delay_ms, traceparent_of(traceparent)))
         runs: list[Argument] = [name, stencil.template.queue, delay_ms, data]
-        return stencil, self._queues.enqueue_flat(nonce=drawn[:16].hex(), ids=[name], runs=runs)
+        return stencil, self._queues.enqueue_flat(
+            nonce=drawn[:16].hex(), ids=[name], runs=runs, is_chosen=run_id is not None
+        )
 
     def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Make a call of the store from a job that looks after queues. It may be made twice, if a reply is lost.

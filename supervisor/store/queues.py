@@ -68,7 +68,8 @@ RELEASE_MAX = 200
 DETAIL_BYTES_MAX = 200
 HISTORY = 10_000
 DEAD_CAP = 10_000
-
+CHOSEN_MS = 3_600_000
+"""How long an id that a caller chose is remembered, counted from the call that enqueued it."""
 
 QUEUE_IDLE_MS = 86_400_000
 JOBS_MS = 7 * 86_400_000
@@ -143,11 +144,20 @@ class Queues(QueueReads):
             runs += [packed.run_id, packed.queue, delay, packed.data]
         return self.enqueue_flat(nonce=nonce, ids=[envelope.id for envelope in envelopes], runs=runs)
 
-    def enqueue_flat(self, *, nonce: str, ids: Sequence[str], runs: Sequence[Argument]) -> Call[list[Enqueued]]:
-        """Put packed runs into their queues, as ``enqueue`` does. ``runs``: id, queue, delay in ms and data of each."""
+    def enqueue_flat(
+        self, *, nonce: str, ids: Sequence[str], runs: Sequence[Argument], is_chosen: bool = False
+    ) -> Call[list[Enqueued]]:
+        """Put packed runs into their queues, as ``enqueue`` does.
+
+        Args:
+            nonce: as for ``enqueue``.
+            ids: of the runs.
+            runs: id, queue, delay in ms and data of each.
+            is_chosen: a caller chose the ids, so that each is new to its queue once in ``CHOSEN_MS``.
+        """
         assert nonce
         assert len(runs) == 4 * len(ids)
-        args = {"nonce": nonce, "runs": runs}
+        args = {"nonce": nonce, "memory_ms": CHOSEN_MS if is_chosen else 0, "runs": runs}
         return script("enqueue").call(keys=self._prefix, args=args, parse=lambda reply: _enqueued(ids, reply))
 
     def turn(

@@ -2,33 +2,35 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  nonce          of this call, kept for its retries; remembered for ten minutes
+--       memory_ms      how long their queue knows the ids after this, because a caller chose them; 0: while the runs exist
 --       runs...        id, queue, delay_ms, data, once for each run
 --
 -- Includes  clock
 --           queue
 --           limits
 --
--- Returns  one digit for each run: 1 new, 0 its id was there, 2 refused, because another unfinished run holds its unique
+-- Returns  one digit for each run: 1 new, 0 its id was there or is remembered, 2 refused, because another unfinished run holds its unique
 --          key; then, each on a line of its own, the ids of those holders. A repeated nonce gets the first reply again,
 --          also when the runs have ended since.
-local FIELDS, MEMORY_MS = 4, 600000
+local FIELDS, FIRST, MEMORY_MS = 4, 3, 600000
 local memory = KEYS[1] .. 'enqueues:' .. ARGV[1]
 local earlier = redis.call('GET', memory)
 if earlier then
   return earlier
 end
 local argv, last = ARGV, #ARGV -- a global costs more than a local
-if argv[1] == '' or last < 1 + FIELDS or (last - 1) % FIELDS ~= 0 then
-  return refuse('nonce and runs of id, queue, delay_ms, data')
+if last < FIRST - 1 + FIELDS or argv[1] == '' or not_whole(2, 2) or (last - FIRST + 1) % FIELDS ~= 0 then
+  return refuse('nonce, memory_ms and runs of id, queue, delay_ms, data')
 end
+local is_remembered = argv[2] ~= '0'
 
 -- Runs of one queue, kind and priority share what is checked, asked and written.
 local by_queue, order = {}, {}
-for i = 2, last, FIELDS do
+for i = FIRST, last, FIELDS do
   local queue, data = argv[i + 1], argv[i + 3]
   local of = by_queue[queue]
   if not of then
-    of = { name = queue, ids = {}, places = {}, heads = {}, kinds = {}, lists = {} }
+    of = { name = queue, ids = {}, ran = {}, places = {}, heads = {}, kinds = {}, lists = {} }
     by_queue[queue] = of
     order[#order + 1] = of
   end
@@ -44,6 +46,9 @@ for i = 2, last, FIELDS do
     of.lists[list], of.kinds[head] = kind, kind
   end
   of.ids[n], of.places[n], of.heads[n] = argv[i], i, kind
+  if is_remembered then
+    of.ran[n] = q(queue, 'ran:' .. argv[i])
+  end
 end
 for _, of in ipairs(order) do -- raises, before the first write, if a key is not ours
   for head in pairs(of.kinds) do
@@ -57,7 +62,7 @@ for _, of in ipairs(order) do
   local known, fresh, seen, new, later = redis.call('HMGET', q(of.name, 'data'), unpack(of.ids)), {}, {}, 0, {}
   for n, i in ipairs(of.places) do
     local id, data, digit = argv[i], argv[i + 3], '0'
-    if not known[n] and not seen[id] then
+    if not known[n] and not seen[id] and not (is_remembered and redis.call('EXISTS', of.ran[n]) == 1) then
       local holder
       digit = '1'
       if string.byte(data, 3) == 91 then
@@ -73,11 +78,14 @@ for _, of in ipairs(order) do
         digit, holders[i] = '2', string.gsub(holder, '^%S+ ', '')
       else
         seen[id], new = true, new + 1
+        if is_remembered then
+          redis.call('SET', of.ran[n], '', 'PX', argv[2])
+        end
         local ids = argv[i + 2] == '0' and of.heads[n].ids or later
         ids[#ids + 1] = ids == later and i or id
       end
     end
-    digits[(i - 2) / FIELDS + 1] = digit
+    digits[(i - FIRST) / FIELDS + 1] = digit
   end
   if #fresh > 0 then
     redis.call('HSET', q(of.name, 'data'), unpack(fresh))
@@ -98,7 +106,7 @@ for _, of in ipairs(order) do
   ring(of.name, 's', math.min(bells.s, 4))
 end
 local lines = { table.concat(digits) }
-for i = 2, last, FIELDS do
+for i = FIRST, last, FIELDS do
   lines[#lines + 1] = holders[i]
 end
 local reply = table.concat(lines, '\n')

@@ -19,7 +19,9 @@ from supervisor.core.model import Kind
 from supervisor.core.registry import Registry
 from supervisor.settings.models import RedisSettings
 from supervisor.store import producer as module
+from supervisor.store.batches import Totals
 from supervisor.store.producer import NoRedisError, Producer, settings_from_environment
+from supervisor.store.queue_control import QueueControl
 from supervisor.store.queues import Queues
 from supervisor.store.sessions import Sessions
 from tests.integration.servers import Server
@@ -121,6 +123,33 @@ def test_an_id_that_exists_is_not_enqueued_twice(server: Server, subject: Produc
 
     assert queued(server, "mine").envelope.template.args == {"to": "first"}
     assert server.store().run(Queues(server.keys).counts("mail")).ready_total == 1
+
+
+def test_an_id_of_the_callers_own_is_enqueued_once_in_an_hour(server: Server, subject: Producer) -> None:
+    """A caller that got no answer calls again, maybe after the run has ended."""
+    queues, store = Queues(server.keys), server.store()
+    first = subject.put("mail", {"to": "a@b"}, run_id="mine")
+    many = subject.enqueue_many("mail", [{"to": "a"}, {"to": "b"}], run_id=lambda args: f"mine-{args['to']}")
+    store.run(QueueControl(server.keys).cancel([("mail", name) for name in ("mine", "mine-a", "mine-b")]))
+    assert store.run(queues.counts("mail")).ready_total == 0
+
+    again = subject.put("mail", {"to": "a@b"}, run_id="mine")
+    more = subject.enqueue_many("mail", [{"to": "c"}, {"to": "a"}], run_id=lambda args: f"mine-{args['to']}")
+    elsewhere = subject.put("mail", {"to": "a@b"}, run_id="mine", queue="bulk")
+
+    assert (first.is_new, again.is_new, elsewhere.is_new) == (True, False, True)
+    assert (many, more) == (Totals(new=2), Totals(new=1, present=1))
+    assert 3_500_000 < store.command("PTTL", f"{server.keys.queue('mail').prefix}ran:mine") <= 3_600_000
+    store.command("DEL", f"{server.keys.queue('mail').prefix}ran:mine")  # as if the hour had passed
+    assert subject.put("mail", {"to": "a@b"}, run_id="mine").is_new
+
+
+def test_ids_that_the_producer_drew_leave_nothing_behind(server: Server, subject: Producer) -> None:
+    """Nobody can call again with an id that he did not choose."""
+    subject.put("mail", {"to": "a@b"})
+    subject.enqueue_many("mail", [{"to": "a"}, {"to": "b"}])
+
+    assert [key for key in server.store().command("KEYS", f"{server.keys.prefix}*") if b":ran:" in key] == []
 
 
 def test_a_lost_reply_is_asked_again_under_the_same_nonce(

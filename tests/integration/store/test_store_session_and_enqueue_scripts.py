@@ -111,8 +111,9 @@ def test_the_largest_batch_and_the_largest_envelope(world: World) -> None:
         world.enqueue(envelope("big", args={"blob": "x" * (PAYLOAD_BYTES_MAX - frame + 1)}))
 
 
-@pytest.mark.parametrize("bad", [("nonce",), ("nonce", "id", "default"), ("nonce", "id", "default", "-1", "a1{}"),
-                                 ("nonce", "id", "default", "0", "z1{}"), ("", "id", "default", "0", "a1{}")])  # fmt: skip
+@pytest.mark.parametrize("bad", [("nonce",), ("nonce", "id", "default"), ("nonce", "0", "id", "default", "-1", "a1{}"),
+                                 ("nonce", "0", "id", "default", "0", "z1{}"), ("", "0", "id", "default", "0", "a1{}"),
+                                 ("nonce", "soon", "id", "default", "0", "a1{}")])  # fmt: skip
 def test_a_malformed_batch_writes_nothing(world: World, bad: tuple[str, ...]) -> None:
     """Arguments are judged before the first write."""
     call = world.queues.enqueue(nonce="n", envelopes=[envelope("a")])
