@@ -72,6 +72,7 @@ EFFECTS = {
     "web.port": Effect.RESTART,
     "web.tokens_file": Effect.WEB,
     "web.reads": Effect.WEB,
+    "web.allowed_hosts": Effect.WEB,
     "web.tls_cert_file": Effect.WEB,
     "web.tls_key_file": Effect.WEB,
     "web.grpc_port": Effect.WEB,

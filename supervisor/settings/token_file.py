@@ -51,6 +51,11 @@ class Token:
     digest: bytes
     scope: Scope
 
+    @classmethod
+    def of(cls, name: str, secret: str, scope: Scope) -> Token:
+        """Return the line of a token whose text is ``secret``."""
+        return cls(name, digest_of(secret), scope)
+
 
 class TokenFileError(Exception):
     """The file cannot be used; with every reason."""
@@ -122,9 +127,14 @@ def _token(words: Sequence[str]) -> tuple[str, Token | None]:
     return "", Token(name, bytes.fromhex(match[1]), max(by_word[word] for word in chosen))
 
 
+def digest_of(secret: str) -> bytes:
+    """Return what the file holds in place of a token; stray bytes of a header count as they came."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
 def find_token(tokens: Sequence[Token], presented: str) -> Token | None:
     """Return the token that was presented. Looks at all of them, whichever it is."""
-    digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest()
+    digest = digest_of(presented)
     found = None
     for token in tokens:
         if hmac.compare_digest(token.digest, digest):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
 from supervisor.settings.section import Section
+
+HostName = Annotated[str, Field(pattern=r"^(\*|\[?[0-9A-Fa-f:.]+\]?|[A-Za-z0-9._-]+)$", max_length=255)]
+"""A name or an address without a port, or ``*``."""
 
 
 class Reads(StrEnum):
@@ -28,11 +32,15 @@ class WebSettings(Section):
 
     tokens_file: str | None = Field(default=None, min_length=1)
     """Who may do what: a line for each token, ``NAME sha256:DIGEST read,operate,admin``. Unset: nobody changes
-    anything through HTTP. Read anew by a reload."""
+    anything through HTTP, and beyond loopback only health is served. Read anew when it changes."""
 
     reads: Reads = Reads.AUTO
-    """``token``: all but health and /version asks for a token with ``read``; ``open``: nothing does; ``auto``: asked
-    for where there is a tokens_file and the address is not loopback."""
+    """``token``: all but health and /version asks for a token with ``read``; ``open``: no read does; ``auto``: open
+    where the address is loopback and there is no tokens_file."""
+
+    allowed_hosts: list[HostName] = Field(default=[], max_length=64)
+    """Names that requests may be addressed to (``Host``), beside localhost and the address itself; ``*``: any.
+    Others get 421, health excepted."""
 
     tls_cert_file: str | None = Field(default=None, min_length=1)
     """Serve HTTPS with this certificate, in PEM with its chain. Read again when the file changes. Unset: HTTP."""

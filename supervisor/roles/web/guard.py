@@ -1,7 +1,8 @@
 """Who may do what through HTTP.
 
 Guarantees
-    Health, /version and the index are open to everybody. The rest of the reads is as ``web.reads`` says.
+    A route is open to everybody only where its handler says so (``public``); one without a mark asks for ``admin``.
+    The other reads are as ``web.reads`` says, and answer to names in ``web.allowed_hosts`` alone.
     What changes something asks for a token with the scope of its route; without a tokens_file nobody has one.
     The file is read again when it changes; one that cannot be used changes nothing, and the log says why.
 """
@@ -9,31 +10,44 @@ Guarantees
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from aiohttp import web
 
+from supervisor.roles.web.hosts import Hosts
 from supervisor.settings.token_file import Scope, Token, TokenFileError, find_token, read_tokens
 from supervisor.settings.web_settings import Reads, WebSettings
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="tenure"'}
 SCOPE = "tenure_scope"
-"""Attribute of a handler: the scope that it asks for. Absent: it is open."""
+"""Attribute of a handler: the scope that it asks for; None: open to everybody. Absent: admin."""
 
 log = structlog.get_logger()
+H = TypeVar("H", bound=Callable[..., Any])
 
 
-def needs(scope: Scope) -> Callable[[Any], Any]:
+def needs(scope: Scope | None) -> Callable[[H], H]:
     """Mark a handler as one that asks for ``scope``."""
 
-    def mark(handler: Any) -> Any:
+    def mark(handler: H) -> H:
         setattr(handler, SCOPE, scope)
         return handler
 
     return mark
+
+
+def public(handler: H) -> H:
+    """Mark a handler as open to everybody, under any name of the host: health, which is without secrets."""
+    return needs(None)(handler)
+
+
+def scope_of(handler: Any) -> Scope | None:
+    """Return the scope that ``handler`` asks for: ``admin`` where nobody decided."""
+    scope: Scope | None = getattr(handler, SCOPE, Scope.ADMIN)
+    return scope
 
 
 class WatchedFile:
@@ -62,7 +76,8 @@ class Guard:
     def __init__(self, settings: WebSettings) -> None:
         self._file = WatchedFile(settings.tokens_file) if settings.tokens_file is not None else None
         self._tokens: tuple[Token, ...] = ()
-        self._are_reads_open = _are_reads_open(settings)
+        self._hosts = Hosts(settings.host, settings.allowed_hosts)
+        self._are_reads_open = are_reads_open(settings)
         self._read()
 
     def look(self) -> None:
@@ -74,11 +89,15 @@ class Guard:
         if self._file is None:
             return
         try:
-            self._tokens = read_tokens(self._file.path)
+            self.use(read_tokens(self._file.path))
         except TokenFileError as error:
             log.warning("tokens_refused", reason=str(error), consequence="those known before stay in effect")
         else:
             log.info("tokens_read", count=len(self._tokens))
+
+    def use(self, tokens: Sequence[Token]) -> None:
+        """Let in those who hold ``tokens``, and nobody else."""
+        self._tokens = tuple(tokens)
 
     def may_read(self, request: web.Request) -> bool:
         """Return whether ``request`` may see what is not open to everybody."""
@@ -91,13 +110,19 @@ class Guard:
         """Return the name of who asks, empty for nobody in particular.
 
         Raises:
+            web.HTTPMisdirectedRequest: it names a host that is not in ``web.allowed_hosts``.
             web.HTTPUnauthorized: it has to say who it is, or is nobody who is known.
             web.HTTPForbidden: it may not.
         """
-        if scope is None or (scope is Scope.READ and self._are_reads_open):
+        if scope is None:
+            return ""
+        if not self._hosts.admit(request):
+            raise web.HTTPMisdirectedRequest(text="this name of the host is not in web.allowed_hosts")
+        if scope is Scope.READ and self._are_reads_open:
             return ""
         if self._file is None:
-            raise web.HTTPForbidden(text="nobody may do this, since web.tokens_file is not set")
+            unless = ", and web.reads is not open" if scope is Scope.READ else ""
+            raise web.HTTPForbidden(text=f"nobody may do this, since web.tokens_file is not set{unless}")
         token = self._token(request)
         if token is None:
             raise web.HTTPUnauthorized(text="send a token that is known: Authorization: Bearer …", headers=CHALLENGE)
@@ -112,10 +137,23 @@ class Guard:
         return find_token(self._tokens, presented.strip())
 
 
-def _are_reads_open(settings: WebSettings) -> bool:
+def are_reads_open(settings: WebSettings) -> bool:
+    """Return whether reads ask for no token: on loopback without a file of tokens, or where that is written."""
     if settings.reads is not Reads.AUTO:
         return settings.reads is Reads.OPEN
-    return settings.tokens_file is None or is_loopback(settings.host)
+    return settings.tokens_file is None and is_loopback(settings.host)
+
+
+def warn_of_exposure(settings: WebSettings) -> None:
+    """Log what is open, closed or readable on the way, of an address that other machines reach."""
+    if is_loopback(settings.host):
+        return
+    if are_reads_open(settings):
+        log.warning("reads_open", host=settings.host, consequence="whoever reaches the port reads all but secrets")
+    elif settings.tokens_file is None:
+        log.warning("reads_closed", host=settings.host, remedy="set web.tokens_file, or web.reads to open")
+    if settings.tokens_file is not None and settings.tls_cert_file is None:
+        log.warning("tokens_without_tls", host=settings.host, remedy="set web.tls_cert_file, or end TLS before it")
 
 
 def is_loopback(host: str) -> bool:

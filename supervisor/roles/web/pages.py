@@ -8,7 +8,6 @@ Guarantees
 from __future__ import annotations
 
 import asyncio
-import html
 import platform
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -22,7 +21,7 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.answers import ASKER, HEADERS, error_response, json_response, wants_json
 from supervisor.roles.web.configz import flags, masked_settings, with_sources
-from supervisor.roles.web.guard import SCOPE, Guard, needs
+from supervisor.roles.web.guard import Guard, needs, public, scope_of
 from supervisor.roles.web.metrics import Scrape
 from supervisor.roles.web.overview import Overviews
 from supervisor.roles.web.status import status, status_text
@@ -80,6 +79,7 @@ class Pages:
     def health(self, endpoint: Endpoint) -> Handler:
         """Return the handler of one endpoint and its single checks."""
 
+        @public
         async def handle(request: web.Request) -> web.Response:
             name = request.match_info.get("check")
             checks = self.checks(endpoint)
@@ -102,6 +102,7 @@ class Pages:
 
         return handle
 
+    @public
     async def check(self, _request: web.Request) -> web.Response:
         """Readiness in one word, as Cloudforet's servers say it."""
         is_serving = health.is_serving(self.checks(Endpoint.READYZ))
@@ -134,25 +135,20 @@ class Pages:
         """The settings in effect, as flags."""
         return web.Response(text=flags(self._seat.settings))
 
+    @public
     async def version(self, _request: web.Request) -> web.Response:
         """What runs."""
         return json_response({"name": "tenure", "version": __version__, "python": platform.python_version()})
 
+    @needs(Scope.READ)
     async def index(self, request: web.Request) -> web.Response:
-        """The paths there are; for a browser that may read, with the dashboard before them."""
+        """The paths there are; for a browser with the dashboard before them."""
         if "text/html" not in request.headers.get("Accept", ""):
             return web.Response(text="".join(f"{path:<10} {text}\n" for path, text in _INDEX.items()))
-        if self.guard.may_read(request):
-            shown = status(self._seat, await self._overviews.get())
-            page = dashboard.page(shown, self.checks(Endpoint.READYZ), _INDEX, refreshes="refresh" in request.query)
-            headers = {"Content-Security-Policy": dashboard.POLICY}
-            return web.Response(text=page, content_type="text/html", headers=headers)
-        items = "".join(f'<li><a href="{path}">{path}</a> {html.escape(text)}</li>\n' for path, text in _INDEX.items())
-        title = html.escape(f"tenure {__version__} · {self._seat.replica}")
-        page = f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>\n'
-        return web.Response(
-            text=f"{page}<body><h1>{title}</h1>\n<ul>\n{items}</ul></body></html>\n", content_type="text/html"
-        )
+        shown = status(self._seat, await self._overviews.get())
+        page = dashboard.page(shown, self.checks(Endpoint.READYZ), _INDEX, refreshes="refresh" in request.query)
+        headers = {"Content-Security-Policy": dashboard.POLICY}
+        return web.Response(text=page, content_type="text/html", headers=headers)
 
 
 def application(pages: Pages, routes: Iterable[web.RouteDef] = ()) -> web.Application:
@@ -200,6 +196,6 @@ def _shield(pages: Pages) -> Any:
 
 
 def _scope(request: web.Request) -> Scope | None:
-    """Return the scope that the handler of ``request`` asks for; None for a path that there is not, too."""
-    scope: Scope | None = getattr(request.match_info.handler, SCOPE, None)
-    return scope
+    """Return the scope that ``request`` asks for; None for a path or method that there is not, too."""
+    is_found = request.match_info.http_exception is None
+    return scope_of(request.match_info.handler) if is_found else None

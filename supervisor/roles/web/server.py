@@ -27,6 +27,7 @@ from supervisor.roles.web.certificate import Certificate
 from supervisor.roles.web.event_office import EventOffice
 from supervisor.roles.web.gate import REQUEST_S, Gate
 from supervisor.roles.web.grpc_health import GrpcHealth
+from supervisor.roles.web.guard import warn_of_exposure
 from supervisor.roles.web.overview import Overviews
 from supervisor.roles.web.pages import Pages, application
 from supervisor.roles.web.reader import StoreReader
@@ -91,6 +92,7 @@ async def _serve(seat: Seat) -> int:
     _announce(seat, ChildState.READY)
     host, port, *_ = (*seat.listener.getsockname(), 0, 0) if server.sockets else ("", 0)
     log.info("web_ready", host=host, port=port, tls=certificate is not None)
+    warn_of_exposure(settings)
 
     wait_s = await stopping
     _announce(seat, ChildState.DRAINING)

@@ -11,8 +11,13 @@
 {{- end -}}
 {{- $log := dict "format" "json" -}}
 {{- if $root.Values.developer }}{{ $_ := set $log "level" "debug" }}{{ end -}}
+{{- $web := dict "host" "0.0.0.0" "port" 8080 -}}
+{{- if $root.Values.http.tokensSecret }}{{ $_ := set $web "tokens_file" "/run/secrets/tenure-http/tokens" }}{{ end -}}
+{{- if $root.Values.developer }}{{ $_ := set $web "reads" "open" }}{{ end -}}
+{{- with $root.Values.http.allowedHosts }}{{ $_ := set $web "allowed_hosts" . }}{{ end -}}
+{{- with $root.Values.ingress.host }}{{ $_ := set $web "allowed_hosts" (append ($web.allowed_hosts | default list) .) }}{{ end -}}
 {{- $cluster := $root.Values.cluster | default $root.Release.Name -}}
-{{- dict "version" 1 "cluster" $cluster "redis" $redis "web" (dict "host" "0.0.0.0" "port" 8080) "log" $log | toYaml -}}
+{{- dict "version" 1 "cluster" $cluster "redis" $redis "web" $web "log" $log | toYaml -}}
 {{- end -}}
 
 {{/* The files of a role by name, as JSON: layers of one configuration, of which those of Cloudforet are as they were given. */}}

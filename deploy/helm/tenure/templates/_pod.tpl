@@ -111,6 +111,9 @@ containers:
       {{- if include "tenure.secret" $root }}
       - {name: secrets, mountPath: /run/secrets/tenure, readOnly: true}
       {{- end }}
+      {{- if $values.http.tokensSecret }}
+      - {name: http-tokens, mountPath: /run/secrets/tenure-http, readOnly: true}
+      {{- end }}
       {{- with get (include "tenure.mounts" . | fromJson) "list" }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
@@ -127,6 +130,10 @@ volumes:
   {{- with include "tenure.secret" $root }}
   - name: secrets
     secret: {secretName: {{ . }}}
+  {{- end }}
+  {{- with $values.http.tokensSecret }}
+  - name: http-tokens
+    secret: {secretName: {{ . }}, defaultMode: 0440}
   {{- end }}
   {{- with get (include "tenure.volumes" $root | fromJson) "list" }}
   {{- toYaml . | nindent 2 }}

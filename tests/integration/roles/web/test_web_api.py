@@ -59,7 +59,7 @@ def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path) -> Any
     tokens = tmp_path / "tokens"
     tokens.write_text("# who may\n" + "".join(line(name, scope) for name, scope in TOKENS.items()))
     tree.redis_url = real_server.url
-    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens), "reads": "token"}})
+    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens)}})
     tree.tokens = tokens
     tree.start()
     return tree
@@ -84,8 +84,8 @@ def filled(path: str) -> str:
     return PATH + path.format(schedule="team/nightly", job="mail.send", run="no-such-run")
 
 
-OPEN = ("/livez", "/readyz", "/healthz", "/check", "/version", "/")
-READS = ("/metrics", "/statusz", "/configz", "/flagz", f"{PATH}/openapi.json")
+OPEN = ("/livez", "/readyz", "/healthz", "/check", "/version")
+READS = ("/", "/metrics", "/statusz", "/configz", "/flagz", f"{PATH}/openapi.json")
 MATRIX = [
     *((("GET", path), None) for path in OPEN),
     *((("GET", path), Scope.READ) for path in READS),

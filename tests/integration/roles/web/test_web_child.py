@@ -68,7 +68,7 @@ def test_a_request_that_hangs_does_not_delay_its_end(
 ) -> None:
     """The parent stops web last and waits for it half a second."""
     client = web_over_silence.connect()
-    client.sendall(b"GET /statusz HTTP/1.1\r\nHost: x\r\n\r\n")
+    client.sendall(b"GET /statusz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     wait_until(lambda: silent_redis, "the page to ask Redis")
 
     assert web_over_silence.stop(number) == 0
@@ -109,7 +109,7 @@ def test_killing_it_refuses_nobody(web: Any) -> None:
     """The parent holds the socket: who connects meanwhile waits for the next one instead of being refused."""
     web.stop(signal.SIGKILL)
     client = web.connect()
-    client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
     web.start()
 
@@ -144,7 +144,7 @@ def test_a_client_that_dawdles_is_cut_off(tree: Any, monkeypatch: pytest.MonkeyP
 def test_one_connection_carries_one_request(web: Any) -> None:
     """Keep-alive would let idle clients hold the places."""
     client = web.connect()
-    client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+    client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
     received = b""
     while chunk := client.recv(65536):
         received += chunk
@@ -157,8 +157,8 @@ def test_one_connection_carries_one_request(web: Any) -> None:
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Big: " + b"a" * 9000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Big: " + b"a" * 9000 + b"\r\n\r\n",
         b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(500)) + b"\r\n",
         b"GET /livez HTTP/1.1\r\nBad Header\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(50),

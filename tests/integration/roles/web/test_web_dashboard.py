@@ -25,15 +25,14 @@ def test_a_browser_gets_the_dashboard_with_its_own_policy(tree: Any) -> None:
     assert tree.ask("/")[2].startswith("/livez")
 
 
-def test_who_may_not_read_gets_the_list_of_paths_and_nothing_else(tree: Any, tmp_path: Path) -> None:
-    """What the dashboard shows is behind the same token as /statusz."""
+def test_who_may_not_read_is_asked_for_a_token(tree: Any, tmp_path: Path) -> None:
+    """What the dashboard shows is behind the same token as /statusz, and so is the list of paths."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"reader  sha256:{hashlib.sha256(b'READER').hexdigest()}  read\n")
-    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens), "reads": "token"}})
+    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens)}})
     tree.start()
     shown, closed = tree.ask("/", **HTML, Authorization="Bearer READER")[2], tree.ask("/", **HTML)
 
     assert "worker-io-0" in shown
-    assert closed[0] == 200
-    assert "worker-io-0" not in closed[2]
-    assert '<a href="/livez">' in closed[2]
+    assert closed[0] == 401
+    assert "/livez" not in closed[2]

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from supervisor.core.board import Phase, SlotState
+from supervisor.roles.web.guard import public
 from supervisor.roles.web.pages import Pages
 from supervisor.telemetry import metrics
 
@@ -207,6 +208,7 @@ def test_the_front_page_lists_the_paths(web: Any) -> None:
 def test_a_mistake_of_ours_is_a_plain_500(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trace belongs into the log; the client learns nothing about our insides, and the next request works."""
 
+    @public
     async def broken(_self: Pages, _request: Any) -> Any:
         raise RuntimeError("redis://:hunter2@inside")
 

@@ -1,0 +1,53 @@
+"""Host names that requests may be addressed to: the defence against DNS rebinding.
+
+Guarantees
+    A page of another site that has its own name resolve to this address reads nothing: its requests carry that name.
+    Case, ports, trailing dots and the spellings of an IPv6 address make no difference.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from aiohttp import web
+
+ANY = "*"
+_ALWAYS = ("localhost", "127.0.0.1", "::1")
+_FIELD = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^\[\]:/@\s]{1,255}))(?::[0-9]{0,5})?", re.ASCII)
+
+
+class Hosts:
+    """The names and addresses that are answered."""
+
+    def __init__(self, bound: str, allowed: Sequence[str]) -> None:
+        self._is_any = ANY in allowed
+        self._names = frozenset(canonical_host(each) for each in (*_ALWAYS, bound, *allowed))
+
+    def admit(self, request: web.Request) -> bool:
+        """Return whether ``request`` names this server: by an allowed name, or by the address that it came in on."""
+        if self._is_any:
+            return True
+        fields = request.headers.getall("Host", [])
+        found = _FIELD.fullmatch(fields[0].strip()) if len(fields) == 1 else None
+        if found is None:
+            return False
+        asked = canonical_host(found["v6"] or found["name"])
+        return asked in self._names or asked == _own_address(request)
+
+
+def canonical_host(host: str) -> str:
+    """Return the one spelling of a name or an address, without a port."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return host.lower().removesuffix(".")
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _own_address(request: web.Request) -> str | None:
+    """Return the address of this end of the connection: of a server bound to 0.0.0.0 the one that was dialled."""
+    name = request.transport.get_extra_info("sockname") if request.transport is not None else None
+    return canonical_host(name[0]) if isinstance(name, tuple) and name[0] else None
