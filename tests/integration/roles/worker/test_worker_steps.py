@@ -14,6 +14,7 @@ from supervisor.core.registry import Registry
 from supervisor.roles.worker.stepping import StepError
 from supervisor.roles.worker.sync_pool import SyncPool
 from supervisor.settings.models import RedisSettings
+from supervisor.store.codec import fence_parts
 from supervisor.store.producer import Producer
 from supervisor.store.steps import STEPS_MAX, StepCalls
 from supervisor.store.tallies import Tallies
@@ -131,8 +132,10 @@ def test_a_step_that_was_noted_survives_the_death_of_its_process(real_server: Re
 
 
 def calls(shop: Workshop, run_id: str, attempt: int = 1, born: str = "0") -> StepCalls:
-    """Return the calls of an attempt of session ``s``."""
-    return StepCalls(shop.server.keys, run_id=run_id, queue="default", fence=f"s|{attempt}|", born=born)
+    """Return the calls of an attempt of session ``s``, fetched when the run that is on record was."""
+    token = shop.store.raw.hget(shop.server.keys.queue("default").run, run_id) or b""
+    fence = f"s|{attempt}|{fence_parts(token)[2]}"
+    return StepCalls(shop.server.keys, run_id=run_id, queue="default", fence=fence, born=born)
 
 
 def test_only_the_attempt_that_executes_the_run_notes_its_steps(shop: Workshop) -> None:
