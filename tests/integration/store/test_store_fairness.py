@@ -39,7 +39,7 @@ class Counter:
     def enqueue(self, *runs: Envelope) -> None:
         self.run(self.queues.enqueue(nonce=runs[0].id, envelopes=runs))
 
-    def turn(self, want: int = 10) -> list[str]:
+    def turn(self, want: int = 10, outcome: Outcome = Outcome.OK) -> list[str]:
         """End what runs, and start what may."""
         self.run(Sessions(self.server.keys).open(S, {}))
         self.seq += 1
@@ -49,7 +49,7 @@ class Counter:
                 queue=run.queue,
                 attempt=run.attempt,
                 fetched_ms=run.fetched_ms,
-                outcome=Outcome.OK,
+                outcome=outcome,
             )
             for run in self.held
         ]
@@ -107,6 +107,27 @@ def test_runs_that_are_gone_hold_no_place_in_the_line_of_a_rate(counter: Counter
     assert counter.turn() == []
     counter.now_ms += 6_000
     assert counter.turn() == ["fresh"]
+
+
+@pytest.mark.parametrize("state", ["dead", "running", "blocked"])
+def test_a_run_that_a_version_without_lines_left_in_one_holds_nobody_up(counter: Counter, state: str) -> None:
+    """In a rolling update workers of before start runs without a look at the line, and take nobody out of it."""
+    rate = {"rate": "k", "rate_count": 1, "rate_per_ms": 1000}
+    counter.enqueue(limited("slot", 1, "c"), limited("left", 1, "c", **rate))
+    assert counter.turn() == ["slot"]
+    if state != "blocked":
+        assert counter.turn() == ["left"]
+    if state == "dead":
+        counter.turn(outcome=Outcome.DEAD)
+    counter.held = []  # who executes goes on
+    line = f"{counter.server.keys.queue('default').prefix}rate:a:tests.noop:k"
+    counter.server.store.raw.zadd(line, {"left": 1})
+    counter.enqueue(*(rated(f"r{n}", 1, 1000) for n in range(3)))
+    begun = []
+    for _ in range(4):
+        begun += counter.turn()
+        counter.now_ms += 1000
+    assert [name for name in begun if name != "left"] == ["r0", "r1", "r2"]
 
 
 def test_a_run_that_is_told_to_start_now_keeps_its_place_in_the_line_of_a_rate(counter: Counter) -> None:

@@ -203,6 +203,19 @@ local function has_slot(of, me)
   return t.slots[key] < of.max
 end
 
+-- Which of `ids` wait for no rate: they are gone, execute, wait for a slot or are dead. Versions without a line leave them in it.
+local function ghosts(queue, ids)
+  local data, run = redis.call('HMGET', q(queue, 'data'), unpack(ids)), redis.call('HMGET', q(queue, 'run'), unpack(ids))
+  local blocked, dead = read('HMGET', q(queue, 'blocked'), unpack(ids)), read('ZMSCORE', q(queue, 'dead'), unpack(ids))
+  local gone = {}
+  for n, id in ipairs(ids) do
+    if not data[n] or run[n] or (blocked and blocked[n]) or (dead and dead[n]) then
+      gone[#gone + 1] = id
+    end
+  end
+  return gone
+end
+
 -- The line of those of a queue and kind that came too early for a rate, the oldest first. Who was purged, cancelled or moved leaves a
 -- ghost: those at the head are taken out, so that nobody waits behind one.
 local function line_of(queue, rate)
@@ -214,10 +227,8 @@ local function line_of(queue, rate)
   local length, looked = read('ZCARD', key), 0
   t.keys = t.keys - 1
   while length and looked < math.min(length, GHOSTS_MAX) do
-    local ids, gone = redis.call('ZRANGE', key, looked, looked + STEP_MIN - 1), {}
-    for n, data in ipairs(redis.call('HMGET', q(queue, 'data'), unpack(ids))) do
-      gone[#gone + 1] = not data and ids[n] or nil
-    end
+    local ids = redis.call('ZRANGE', key, looked, looked + STEP_MIN - 1)
+    local gone = ghosts(queue, ids)
     if #gone == 0 then
       break
     end
