@@ -22,7 +22,7 @@ from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
 from supervisor.store.codec import number, pack, pairs, text
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Argument, Call, script
+from supervisor.store.scripts import Argument, Call, read_hash, script
 
 STEP_MAX = 100
 MEMORY_MS = 7 * 86_400_000
@@ -128,7 +128,7 @@ class Backfills:
 
     def all(self) -> Call[list[Backfill]]:
         """Read every request of the last seven days, newest last."""
-        return script("hash_read").call(keys={"hash": self._keys.schedule_backfills}, args={}, parse=_all)
+        return read_hash(self._keys.prefix, self._keys.schedule_backfills, _all)
 
     def step(
         self,

@@ -21,7 +21,7 @@ import msgspec
 from supervisor.core.json_values import read_json
 from supervisor.store.codec import foreign_number, number, pairs, text
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, read_hash, script
 
 Mode = Literal["cold", "expired", "free", "presence", "register"]
 _NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -248,7 +248,7 @@ class Leases:
 
     def candidates(self) -> Call[list[CandidateInfo]]:
         """Read who could lead, in the order of their names. Whoever vanished is still in it; see ``seen_ms``."""
-        return script("hash_read").call(keys={"hash": self._keys.candidates}, args={}, parse=_candidates)
+        return read_hash(self._keys.prefix, self._keys.candidates, _candidates)
 
 
 def _entry(info: CandidateInfo) -> bytes:

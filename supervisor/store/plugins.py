@@ -21,7 +21,7 @@ from supervisor.core.json_values import read_json
 from supervisor.store.codec import number, pairs, text, texts
 from supervisor.store.keys import Keys
 from supervisor.store.schedule_control import BATCH_MAX, REASON_MAX
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, read_hash, script
 
 RECORDS_MAX = 500
 RECORD_BYTES_MAX = 16 * 1024
@@ -119,7 +119,7 @@ class Plugins:
 
     def read(self) -> Call[list[PluginRecord]]:
         """Read every record."""
-        return script("hash_read").call(keys={"hash": self._keys.plugins}, args={}, parse=_records)
+        return read_hash(self._keys.prefix, self._keys.plugins, _records)
 
     def suspend(self, ids: Sequence[str], *, by: str, reason: str, for_ms: int) -> Call[Suspension]:
         """Stop the starts of at most 250 schedules for a time, but for those that a person paused."""

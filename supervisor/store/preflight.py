@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
@@ -34,16 +34,47 @@ SCRIPT_COMMANDS = (
     "time get set setnx del exists pexpire pttl scan hset hsetnx hget hmget hgetall hdel hlen hkeys hexists "
     "hincrby hscan lpush rpush lpop lpos lrange ltrim llen lindex sadd srem scard sismember smembers srandmember sscan "
     "zadd zrem zcard zcount zrank zscore zmscore zrange zrevrange zrangebyscore zremrangebyrank zscan xadd xlen "
-    "xrevrange xread pubsub"
+    "xrevrange xread pubsub|numsub"
 )
 """What scripts call. A test holds this to be what stands in the sources."""
+SHARED_COMMANDS = ("eval", "evalsha", "ping", "client|setname", "select")
+"""What producers and readers send beside what scripts call."""
+READ_COMMANDS = (
+    "time get exists pttl hget hmget hgetall hlen hkeys hexists hscan lrange llen lindex scard sismember smembers "
+    "srandmember sscan zcard zcount zrank zscore zmscore zrange zrevrange zrangebyscore zscan xlen xrevrange xread"
+)
+TREE_COMMANDS = ("scan", "pubsub|numsub")
+"""What only trees call: both tell of keys or channels that are not the cluster's."""
+PRODUCER_WRITES = ("q:*", "limit:*", "enqueues:*", "queues")
+"""Keys of a cluster that enqueueing writes."""
+AclRole = Literal["tree", "producer", "reader"]
 
 
-def acl_rules(cluster: str) -> list[str]:
-    """Return the least that an ACL user needs, as the arguments of ACL SETUSER after the password."""
-    commands = [f"+{name}" for name in (*CLIENT_COMMANDS, *SCRIPT_COMMANDS.split())]
+def acl_rules(cluster: str, role: AclRole = "tree") -> list[str]:
+    """Return the least that an ACL user needs, as the arguments of ACL SETUSER after the password.
+
+    Args:
+        cluster: the setting of that name.
+        role: ``tree`` for replicas and operators' commands; ``producer`` for programs that enqueue and read runs;
+            ``reader`` for programs that only read. A producer's need Redis 7 or Valkey.
+    """
     prefix = Keys(cluster).prefix
-    return ["resetkeys", f"~{prefix}*", "resetchannels", "-@all", f"&{prefix}alive:*", *commands]
+    called = [name for name in SCRIPT_COMMANDS.split() if role == "tree" or name not in TREE_COMMANDS]
+    if role == "tree":
+        return [*_keys(f"~{prefix}*"), f"&{prefix}alive:*", *_allow((*CLIENT_COMMANDS, *called))]
+    if role == "reader":  # without a command that writes, since Redis takes the keys of a script for written ones
+        return [*_keys(f"~{prefix}*"), *_allow((*SHARED_COMMANDS, *READ_COMMANDS.split()))]
+    # The scripts of producers declare the bare prefix as their one key, under which nothing lies.
+    writes = [f"~{prefix}{part}" for part in PRODUCER_WRITES]
+    return [*_keys(f"~{prefix}", *writes, f"%R~{prefix}*"), *_allow((*SHARED_COMMANDS, *called))]
+
+
+def _keys(*patterns: str) -> list[str]:
+    return ["resetkeys", *patterns, "resetchannels", "-@all"]
+
+
+def _allow(commands: Iterable[str]) -> list[str]:
+    return [f"+{name}" for name in commands]
 
 
 def check(store: Store, settings: Settings) -> list[Problem]:

@@ -92,6 +92,11 @@ def script(name: str) -> Script:
     return Script(name, body, digest, tuple(sections["KEYS"]), tuple(names), rest)
 
 
+def read_hash(prefix: str, key: str, parse: Callable[[Any], T]) -> Call[T]:
+    """Return the call that reads the small hash ``key``; it declares the prefix, as those may who write no such key."""
+    return script("hash_read").call(keys={"prefix": prefix}, args={"name": key.removeprefix(prefix)}, parse=parse)
+
+
 def script_names() -> list[str]:
     """Return the name of every script there is."""
     files = resources.files("supervisor.store").joinpath("lua").iterdir()

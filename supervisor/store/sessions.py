@@ -16,7 +16,7 @@ from typing import Any
 
 from supervisor.store.codec import number, pairs, text, texts
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, read_hash, script
 
 INFO_TTL_MS = 86_400_000
 _JOBS_PAGE = 1000
@@ -49,7 +49,7 @@ class Sessions:
 
     def info(self, session: str) -> Call[dict[str, str]]:
         """Read what a session's worker said of itself; empty when unknown."""
-        return script("hash_read").call(keys={"hash": self._keys.session(session)}, args={}, parse=_texts_by_name)
+        return read_hash(self._keys.prefix, self._keys.session(session), _texts_by_name)
 
     def condemn(self, session: str, counter: int | None) -> Call[bool]:
         """Shut a session off before its runs are given back.
@@ -81,11 +81,11 @@ class Sessions:
 
     def read_jobs(self) -> Call[dict[str, bytes]]:
         """Read every published job: name to JSON."""
-        return script("hash_read").call(keys={"hash": self._keys.jobs}, args={}, parse=_bytes_by_name)
+        return read_hash(self._keys.prefix, self._keys.jobs, _bytes_by_name)
 
     def list(self) -> Call[dict[str, int]]:
         """Read every open session with its beat counter. Last in the class: it hides the type of this name."""
-        return script("hash_read").call(keys={"hash": self._keys.sessions}, args={}, parse=_counters)
+        return read_hash(self._keys.prefix, self._keys.sessions, _counters)
 
 
 def check_session(session: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from supervisor.store.codec import check_run_id, number, pairs, text, unpack_json
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, read_hash
 
 OUTCOMES = ("ok", "dead", "cancelled", "purged", "expired", "replaced", "duplicate", "rejected")
 """How a run that another one counts can have ended. Dead: given up, until somebody requeues it."""
@@ -43,11 +43,11 @@ class Tallies:
 
     def read(self, run_id: str) -> Call[Tally | None]:
         """Read the tally of a run; None when nothing is counted below it, or it expired."""
-        return script("hash_read").call(keys={"hash": self._keys.tally(check_run_id(run_id))}, args={}, parse=_tally)
+        return read_hash(self._keys.prefix, self._keys.tally(check_run_id(run_id)), _tally)
 
     def steps(self, run_id: str) -> Call[dict[str, dict[str, Any]]]:
         """Read the steps of a run that ended, by name, in the order in which they did."""
-        return script("hash_read").call(keys={"hash": self._keys.steps(check_run_id(run_id))}, args={}, parse=_steps)
+        return read_hash(self._keys.prefix, self._keys.steps(check_run_id(run_id)), _steps)
 
 
 def _tally(reply: Any) -> Tally | None:

@@ -1,6 +1,7 @@
 -- Read a whole small hash: candidates, sessions, jobs. Writes nothing.
 --
--- KEYS  hash           at most some hundreds of fields
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  name           what follows the prefix in the name of the hash, of at most some hundreds of fields
 --
 -- Returns  field, value, field, value …
-return redis.call('HGETALL', KEYS[1])
+return redis.call('HGETALL', KEYS[1] .. ARGV[1])
