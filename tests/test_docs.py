@@ -64,3 +64,16 @@ def test_every_decision_has_its_five_parts() -> None:
     assert [
         relative(each) for each in decisions if re.findall(r"^## (.+)$", each.read_text(), re.MULTILINE) != parts
     ] == []
+
+
+def test_every_line_of_the_threat_model_has_a_verdict_and_what_is_prevented_its_test() -> None:
+    """A claim of prevention without a test is a hope, and an actor without an asset was not thought of."""
+    actors = re.split(r"^## ", (ROOT / "docs/threat-model.md").read_text(), flags=re.MULTILINE)[1:6]
+    assets = {"control of runs", "code execution", "secrets", "availability", "other tenants"}
+    for actor in actors:
+        rows = re.findall(r"^\| (?!asset)([^|-][^|]*) \| ([^|]*) \|$", actor, re.MULTILINE)
+        assert {asset for asset, _ in rows} == assets, actor.splitlines()[0]
+        for _, text in rows:
+            assert re.match(r"Allowed|Prevented|Accepted", text), text
+            for claim in re.split(r"\b(?=Allowed|Prevented|Accepted)", text):
+                assert not claim.startswith("Prevented") or TEST.search(claim), text
