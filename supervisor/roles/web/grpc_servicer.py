@@ -2,6 +2,11 @@
 
 Guarantees
     At most ``RPCS_MAX`` calls at a time, of which ``WATCHERS_MAX`` may be Watch; a change is told within ``LOOK_S``.
+    At most ``CONNECTIONS_MAX`` connections. One that sends no HTTP/2 settings within ``HANDSHAKE_S`` is cut off, one
+    without a call after ``IDLE_S``, and each is asked to come again after ``AGE_S``.
+
+Does not guarantee
+    That gRPC answers while strangers hold all of its connections silently: HTTP does, from places of its own.
 """
 
 from __future__ import annotations
@@ -24,10 +29,19 @@ SERVICES: Mapping[str, Endpoint] = {
 RPCS_MAX = 64
 WATCHERS_MAX = 32
 LOOK_S = 0.5
+CONNECTIONS_MAX = 64
+HANDSHAKE_S = 5
+IDLE_S = 60
+AGE_S = 3600
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # two trees on one port would share it in silence
     ("grpc.max_receive_message_length", 4096),
     ("grpc.max_metadata_size", 8192),
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_S * 1000),
+    ("grpc.max_connection_idle_ms", IDLE_S * 1000),
+    ("grpc.max_connection_age_ms", AGE_S * 1000),
+    ("grpc.max_connection_age_grace_ms", HANDSHAKE_S * 1000),
 )
 _Answer = health_pb2.HealthCheckResponse
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from tests.waiting import wait_until
 
 SERVICES = ("", "readiness", "liveness")
 WATCHERS_MAX = 32
+CONNECTIONS_MAX = 64
 OCCUPY = """
 import socket, sys
 with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -120,6 +123,21 @@ def test_watchers_are_limited_and_keep_no_probe_out(client: Client) -> None:
     assert [client.ask("watch", service="") for _ in range(WATCHERS_MAX)] == ["SERVING"] * WATCHERS_MAX
     assert client.ask("watch", service="")["code"] == "RESOURCE_EXHAUSTED"
     assert client.check("") == ["SERVING"]
+
+
+def test_silent_connections_take_no_more_descriptors_than_there_are_places(tree: Any, client: Client) -> None:
+    """Strangers at this port must not use up what the answers over HTTP need."""
+    port = port_of(tree)
+    before = len(list(Path(f"/proc/{tree.pid}/fd").iterdir()))
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * CONNECTIONS_MAX)]
+
+    assert wait_until(
+        lambda: len(select.select(silent, [], [], 0)[0]) >= 2 * CONNECTIONS_MAX, "those beyond the limit to be cut off"
+    )
+    assert len(list(Path(f"/proc/{tree.pid}/fd").iterdir())) <= before + CONNECTIONS_MAX
+    assert tree.ask("/livez")[0] == 200
+    for each in silent:
+        each.close()
 
 
 def test_the_child_ends_at_once_although_somebody_watches(tree: Any, client: Client) -> None:
