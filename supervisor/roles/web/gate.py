@@ -1,106 +1,184 @@
-"""Who may be connected: a limit on connections, and on how long each may take.
+"""Accepts the connections of the HTTP port, within the limits of ``places``.
 
 Guarantees
-    At most 64 connections. A new one pushes out the oldest that has not asked anything
-    yet, so clients that connect and stay silent cannot keep a health probe out.
-    A connection carries one request, must have sent it after 5 s, and is gone after 15 s,
-    however slowly its client reads. Streams of events may last an hour; there are places for more connections than
-    for streams, and a stream is never pushed out.
+    A connection is counted before anything is done for it, so those that never shake hands use no more descriptors
+    than there are places.
+    A connection carries one request, must have sent it after 5 s, handshake and all, and is gone after 15 s, however
+    slowly its client reads. Streams of events may last an hour, and are never pushed out.
+    Without a descriptor for the next connection the oldest silent one goes, and the loop does not spin meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+import socket
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import structlog
 from aiohttp import web
 
 from supervisor.clock import Clock
+from supervisor.core.health import Endpoint
+from supervisor.roles.web.answers import unavailable
+from supervisor.roles.web.places import REQUEST_S, Place, Places, address_of
 
-CONNECTIONS_MAX = 64
-REQUEST_S = 5.0
-"""From connecting to the end of the request's header."""
+ACCEPTS_MAX = 4
+"""Connections that are accepted in one turn of the loop. It takes three turns to read the first request, so those of
+one address who sent theirs at once are not pushed out unread by its later ones."""
 
-LIFE_S = 15.0
-"""From connecting to the last byte of the answer."""
+PAUSE_S = 0.1
+"""How long nothing is accepted after the kernel had no descriptor or memory for it."""
 
-STREAM_LIFE_S = 3660.0
-"""The same for a stream, which ends by itself after an hour."""
-
+_PROBES = frozenset(endpoint.title for endpoint in Endpoint)
 _REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
     b"Content-Length: 21\r\nConnection: close\r\nRetry-After: 1\r\n\r\ntoo many connections\n"
 )
 
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Connection:
+    """The parts of what holds a place."""
+
+    plain: socket.socket
+    protocol: web.RequestHandler
+    opening: asyncio.Task[Any]  # ends when the handshake, if there is one, is done
+
+    @property
+    def is_gone(self) -> bool:
+        return self.opening.done() and self.protocol.transport is None
+
+    def end(self) -> None:
+        self.opening.cancel()
+        if self.protocol.transport is not None:
+            self.protocol.transport.abort()
+
 
 class Gate:
-    """Makes the protocol of each new connection, and ends those that take too long."""
+    """Lets clients in, and ends connections that take too long."""
 
-    def __init__(self, server: web.Server, clock: Clock, *, shakes_hands: bool = False) -> None:
+    def __init__(
+        self, server: web.Server, clock: Clock, listener: socket.socket, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._server = server
-        self._accept_s = REQUEST_S + 1.0 if shakes_hands else 1.0
         self._clock = clock
-        self._since_ns: dict[web.RequestHandler, int] = {}
-        self._asked: set[web.RequestHandler] = set()
-        self._streams: set[web.RequestHandler] = set()
+        self._listener = listener
+        self._tls = tls
+        self._places = Places()
+        self._connections: dict[Place, _Connection] = {}
+        self._by_protocol: dict[web.RequestHandler, Place] = {}
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
 
-    def __call__(self) -> asyncio.Protocol:
-        """Return the protocol for a connection that was just accepted."""
-        if len(self._server.connections) >= CONNECTIONS_MAX and not self._push_out():
-            return _Refusal()
-        protocol = self._server()
-        self._since_ns[protocol] = self._clock.elapsed_ns()
-        return protocol
+    def open(self) -> None:
+        """Accept from now on."""
+        self._pause = None
+        self._listener.settimeout(0)
+        self._loop.add_reader(self._listener, self._accept)
 
-    def mark_asked(self, request: web.Request) -> None:
-        """Note that the connection of ``request`` has sent one."""
-        self._asked.add(request.protocol)
+    def close(self) -> None:
+        """Accept no more, and end whoever has not asked yet."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listener)
+        for place in self._places:
+            if not place.has_asked:
+                self._end(place)
+
+    def admit(self, request: web.Request) -> None:
+        """Note that the connection of ``request`` has sent it.
+
+        Raises:
+            web.HTTPServiceUnavailable: there is no room to deal with it, or its connection was pushed out just now.
+        """
+        place = self._by_protocol.get(request.protocol)
+        is_probe = request.path.split("/", 2)[1] in _PROBES and "verbose" not in request.query
+        if place is None or not self._places.ask(place, is_probe=is_probe):
+            raise unavailable("too many connections")
 
     def mark_stream(self, request: web.Request) -> None:
         """Note that the answer to ``request`` takes long."""
-        self._streams.add(request.protocol)
+        place = self._by_protocol.get(request.protocol)
+        if place is not None:
+            place.is_stream = True
 
     def sweep(self) -> None:
         """End connections that took too long. Call once a second."""
+        self._forget_gone()
+        for place in self._places.overdue(self._clock.elapsed_ns()):
+            self._end(place)
+
+    def _accept(self) -> None:
+        self._forget_gone()
+        for _ in range(ACCEPTS_MAX):
+            try:
+                plain, peer = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:
+                continue  # it went away while it waited
+            except OSError as error:
+                self._pause_for(error)
+                return
+            plain.settimeout(0)
+            self._let_in(plain, address_of(str(peer[0]) if isinstance(peer, tuple) else ""))
+
+    def _let_in(self, plain: socket.socket, address: str) -> None:
+        place, leaver = self._places.take(address, self._clock.elapsed_ns())
+        if leaver is not None:
+            self._end(leaver)
+        if place is None:
+            self._refuse(plain)
+            return
+        protocol = self._server()
+        budget = {} if self._tls is None else {"ssl_handshake_timeout": REQUEST_S, "ssl_shutdown_timeout": REQUEST_S}
+        opening = self._loop.create_task(
+            self._loop.connect_accepted_socket(lambda: protocol, plain, ssl=self._tls, **budget)
+        )
+        opening.add_done_callback(partial(self._opened, place, plain))
+        self._connections[place] = _Connection(plain, protocol, opening)
+        self._by_protocol[protocol] = place
+
+    def _opened(self, place: Place, plain: socket.socket, opening: asyncio.Task[Any]) -> None:
+        """Give the place back where the connection did not come about: cancelled, or no handshake."""
+        if opening.cancelled() or opening.exception() is not None:
+            plain.close()
+            self._forget(place)
+
+    def _refuse(self, plain: socket.socket) -> None:
+        with plain, suppress(OSError):
+            if self._tls is None:
+                plain.send(_REFUSAL)
+                plain.shutdown(socket.SHUT_WR)
+
+    def _pause_for(self, error: OSError) -> None:
+        log.warning("accept_failed", reason=error.strerror or type(error).__name__, places=len(self._places))
         now_ns = self._clock.elapsed_ns()
-        connected = set(self._server.connections)
-        for protocol, since_ns in list(self._since_ns.items()):
-            age_s = (now_ns - since_ns) / 1e9
-            if protocol not in connected:
-                if age_s > self._accept_s:  # younger ones may still be on their way from accept
-                    self._drop(protocol)
-            elif age_s > self._life_s(protocol):
-                _abort(protocol)
+        silent = next((place for place in self._places if place.gives_way(now_ns)), None)
+        if silent is not None:
+            self._end(silent)
+        self._loop.remove_reader(self._listener)
+        self._pause = self._loop.call_later(PAUSE_S, self.open)
 
-    def _life_s(self, protocol: web.RequestHandler) -> float:
-        if protocol in self._streams:
-            return STREAM_LIFE_S
-        return LIFE_S if protocol in self._asked else REQUEST_S
+    def _forget_gone(self) -> None:
+        for place, connection in list(self._connections.items()):
+            if connection.is_gone:
+                self._forget(place)
 
-    def _push_out(self) -> bool:
-        """End the oldest connection that has asked nothing; return whether there was one."""
-        for protocol in self._server.connections:
-            if protocol not in self._asked and protocol in self._since_ns:
-                self._drop(protocol)
-                _abort(protocol)
-                return True
-        return False
+    def _end(self, place: Place) -> None:
+        connection = self._connections.get(place)
+        self._forget(place)
+        if connection is not None:
+            connection.end()
 
-    def _drop(self, protocol: web.RequestHandler) -> None:
-        self._since_ns.pop(protocol, None)
-        self._asked.discard(protocol)
-        self._streams.discard(protocol)
-
-
-class _Refusal(asyncio.Protocol):
-    """Says that there is no room, and closes."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        writer = cast("asyncio.WriteTransport", transport)
-        writer.write(_REFUSAL)
-        writer.close()
-
-
-def _abort(protocol: web.RequestHandler) -> None:
-    if protocol.transport is not None:
-        protocol.transport.abort()
+    def _forget(self, place: Place) -> None:
+        self._places.leave(place)
+        connection = self._connections.pop(place, None)
+        if connection is not None:
+            self._by_protocol.pop(connection.protocol, None)

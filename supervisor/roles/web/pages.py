@@ -61,7 +61,8 @@ class Pages:
         self._seat = seat
         self._overviews = overviews
         self.guard = guard or Guard(seat.settings.web)
-        self.on_request: Callable[[web.Request], None] = lambda _request: None
+        self.admit: Callable[[web.Request], None] = lambda _request: None
+        """Called first of all; raises when there is no room to deal with a request."""
 
     def checks(self, endpoint: Endpoint) -> list[health.Check]:
         """Return the checks of ``endpoint`` as they stand now."""
@@ -169,11 +170,11 @@ def _shield(pages: Pages) -> Any:
 
     @web.middleware
     async def shield(request: web.Request, handler: Handler) -> web.StreamResponse:
-        pages.on_request(request)
         is_health = request.path.startswith(tuple(f"/{endpoint.title}" for endpoint in Endpoint))
         is_stream = request.path == EVENTS_PATH and "text/event-stream" in request.headers.get("Accept", "")
         try:
             async with asyncio.timeout(HEALTH_S if is_health else None if is_stream else PAGE_S):
+                pages.admit(request)
                 request[ASKER] = pages.guard.check(request, _scope(request))
                 response = await handler(request)
         except web.HTTPException as refusal:

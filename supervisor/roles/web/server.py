@@ -13,7 +13,6 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import structlog
 import uvloop
@@ -25,7 +24,7 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.web import api, debug
 from supervisor.roles.web.certificate import Certificate
 from supervisor.roles.web.event_office import EventOffice
-from supervisor.roles.web.gate import REQUEST_S, Gate
+from supervisor.roles.web.gate import Gate
 from supervisor.roles.web.grpc_health import GrpcHealth
 from supervisor.roles.web.guard import warn_of_exposure
 from supervisor.roles.web.overview import Overviews
@@ -74,14 +73,12 @@ async def _serve(seat: Seat) -> int:
     await runner.setup()
     assert runner.server is not None
     certificate = Certificate.of(seat.settings.web)
-    gate = Gate(runner.server, seat.clock, shakes_hands=certificate is not None)
-    pages.on_request = gate.mark_asked
+    tls = None if certificate is None else certificate.context
+    gate = Gate(runner.server, seat.clock, seat.listener, tls=tls)
+    pages.admit = gate.admit
     office.pages.on_stream = gate.mark_stream
     office.start()
-    tls: dict[str, Any] = (
-        {} if certificate is None else {"ssl": certificate.context, "ssl_handshake_timeout": REQUEST_S}
-    )
-    server = await loop.create_server(gate, sock=seat.listener, **tls)
+    gate.open()
     looks = [gate.sweep, pages.guard.look, *([] if certificate is None else [certificate.look])]
     pulse = _Pulse(seat, loop, looks)
     pulse.start()
@@ -90,13 +87,13 @@ async def _serve(seat: Seat) -> int:
     if probes is not None:
         probes.start()
     _announce(seat, ChildState.READY)
-    host, port, *_ = (*seat.listener.getsockname(), 0, 0) if server.sockets else ("", 0)
+    host, port, *_ = seat.listener.getsockname()
     log.info("web_ready", host=host, port=port, tls=certificate is not None)
     warn_of_exposure(settings)
 
     wait_s = await stopping
     _announce(seat, ChildState.DRAINING)
-    server.close()
+    gate.close()
     if probes is not None:
         await probes.close()
     await office.close()

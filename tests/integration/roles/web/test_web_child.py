@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
 from supervisor.core.board import ChildState
-from supervisor.roles.web import gate, overview, pages, reader
-from supervisor.roles.web.gate import CONNECTIONS_MAX
+from supervisor.roles.web import overview, pages, places, reader
+from supervisor.roles.web.places import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX
+from tests.integration.roles.web.conftest import BOUND_S
 from tests.waiting import wait_until
 
 
@@ -129,9 +132,37 @@ def test_clients_that_say_nothing_cannot_keep_a_probe_out(web: Any) -> None:
         client.close()
 
 
+def test_clients_whose_requests_hang_cannot_keep_a_probe_out(web_over_silence: Any) -> None:
+    """One address holds sixteen places with requests, all addresses together all but those that are for probes."""
+    hung: list[socket.socket] = []
+    neighbours = -(-BUSY_MAX // PER_ADDRESS_MAX)
+    for number in range(neighbours):
+        hung += [hanging(web_over_silence, f"127.0.0.{2 + number}") for _ in range(PER_ADDRESS_MAX)]
+
+    for address in ("127.0.0.2", "127.0.0.99"):
+        wait_until(partial(is_refused, web_over_silence, address, hung), "a request to be refused")
+    for _ in range(5):
+        assert web_over_silence.ask("/livez")[0] == 200
+    for client in hung:
+        client.close()
+
+
+def hanging(tree: Any, address: str) -> socket.socket:
+    """Send a request that waits for Redis, from an address of loopback."""
+    client = socket.create_connection(("127.0.0.1", tree.port), timeout=BOUND_S, source_address=(address, 0))
+    client.sendall(b"GET /statusz HTTP/1.1\r\nHost: x\r\n\r\n")
+    return client
+
+
+def is_refused(tree: Any, address: str, hung: list[socket.socket]) -> bool:
+    """Return whether one more request gets 503 at once; one that does not hangs with the others."""
+    hung.append(hanging(tree, address))
+    return bool(select.select(hung[-1:], [], [], 0.5)[0]) and hung[-1].recv(12) == b"HTTP/1.1 503"
+
+
 def test_a_client_that_dawdles_is_cut_off(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a header, then nothing: the place is wanted by others."""
-    monkeypatch.setattr(gate, "REQUEST_S", 0.2)
+    monkeypatch.setattr(places, "REQUEST_S", 0.2)
     tree.start()
     client = tree.connect()
     client.sendall(b"GET /livez HTTP/1.1\r\nHost:")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.roles.web.places import CONNECTIONS_MAX
 from supervisor.settings.models import Settings
 from tests.waiting import wait_until
 
@@ -70,8 +71,9 @@ def test_a_rotated_certificate_is_served_without_a_restart(secure: Any) -> None:
 
 def test_clients_that_never_shake_hands_keep_no_probe_out(secure: Any) -> None:
     """They are cut off like those that never ask."""
-    silent = [secure.connect() for _ in range(80)]
+    silent = [secure.connect() for _ in range(3 * CONNECTIONS_MAX)]
     assert served(secure) == stored("server")
+    assert len(list(Path(f"/proc/{secure.pid}/fd").iterdir())) < 2 * CONNECTIONS_MAX
     for each in silent:
         each.close()
     with secure.connect() as plain:
