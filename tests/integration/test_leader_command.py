@@ -224,10 +224,11 @@ def test_resign_asks_before_it_acts(election: Election) -> None:
     """No answer on standard input is a no: nothing is requested."""
     election.campaign("one")
     election.campaign("two")
-    code, out, _ = election.tenure("resign")
+    code, _, err = election.tenure("resign")
 
     assert code == 1
-    assert "Ask it to hand over to another replica?" in out
+    assert "Ask it to hand over to another replica?" in err
+    assert "give --yes where there is no terminal" in err
     assert _asked(election) is None
 
 
