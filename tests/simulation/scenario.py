@@ -88,8 +88,11 @@ def run(seed: int, *, focus: frozenset[str] = frozenset()) -> Outcome:
         for replica in replicas:
             replica.version, replica.priority = rng.choice(["1.0", "1.1"]), rng.choice([0, 0, 5])
         witness, worker = Witness(world, changing=CHANGING[0].id), Worker(world)
-        _live(world, replicas, profile, network, witness)
-        found = [*witness.problems, *problems(world, replicas, profile, DEFINITIONS, worker)]
+        try:
+            _live(world, replicas, profile, network, witness)
+            found = [*witness.problems, *problems(world, replicas, profile, DEFINITIONS, worker)]
+        except Exception as error:  # noqa: BLE001 - what would end a process breaks the world; its seed is to be told
+            found = [f"a process ended by {error!r}"]
         if not profile.kinds & {"server_step", "rubbish"}:
             found += [] if profile.keeps_data else repeats(world, witness.flagged)
     return Outcome(seed, profile, found, world.history, len(world.server.decisions), world.server.calls)
