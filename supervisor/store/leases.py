@@ -156,8 +156,8 @@ class Leases:
             floor: highest epoch the caller has ever seen.
             mode: ``expired`` asserts that (observed_epoch, observed_seq) stood still for a whole duration on the
                 caller's clock; ``presence`` that the holder is not visible any more, which the script looks at again;
-                ``cold`` lets Redis' time decide, for a caller without any observation; ``free`` wins only where nobody
-                holds; ``register`` never wins.
+                ``cold`` that they stood still for as long as a renewal takes, and Redis' time must be past the record's
+                end; ``free`` wins only where nobody holds; ``register`` never wins.
             observed_epoch: see mode.
             observed_seq: see mode.
             info: what others may know about the caller.

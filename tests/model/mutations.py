@@ -67,6 +67,10 @@ class _FollowerNeverAsks(Protocol):
         """Wait for a holder that is silent, for ever."""
         return True
 
+    def is_over(self, record: Record, now: int) -> bool:
+        """Believe no end."""
+        return False
+
 
 _SMALL = Bounds(ticks=3, faults=1)
 MUTATIONS: dict[str, Protocol] = {

@@ -158,12 +158,18 @@ class Protocol:
         elif me.seen:
             if not self.is_patient(me.seen[2], world.now):
                 yield from self._campaign(world, index, me, "expired")
+            elif self.is_over(world.record, world.now):
+                yield from self._campaign(world, index, me, "cold")  # more often than one that just began asks so
             elif world.record.holder == NOBODY:
                 yield f"{name} hears the release", put(world, index, is_vacant=True)
 
     def is_patient(self, dead_at: int, now: int) -> bool:
         """Whether a silent holder may be alive."""
         return now < dead_at
+
+    def is_over(self, record: Record, now: int) -> bool:
+        """Whether the record is past its end, which a replica that just began believes when it also stands still."""
+        return record.holder != NOBODY and record.until <= now
 
     def _campaign(self, world: World, index: int, me: Replica, mode: str) -> Iterator[tuple[str, World]]:
         nonce, nonces = (me.next_nonce, me.nonces) if me.next_nonce else (self.new_nonce(index, me), me.nonces + 1)

@@ -117,12 +117,14 @@ class Redis:
         return self.grant(record, ask.replica, ask.nonce, ask.floor, now), "GRANTED"
 
     def is_granted(self, record: Record, ask: Campaign, now: int) -> bool:
-        """Whether the record is free, dead by the caller's own observation, or past its end for one without any."""
+        """Whether the record is free, or stood still for the caller, who waited less where it is past its end (cold).
+
+        One that is absent is refused to whoever watched a term: the data was lost.
+        """
+        is_watched = (record.epoch, record.seq) == (ask.epoch_seen, ask.seq_seen)
         if record.holder == NOBODY:
-            return True
-        if ask.mode == "expired":
-            return (record.epoch, record.seq) == (ask.epoch_seen, ask.seq_seen)
-        return ask.mode == "cold" and record.until <= now
+            return record.epoch > 0 or ask.mode != "expired" or is_watched
+        return is_watched and (ask.mode == "expired" or (ask.mode == "cold" and record.until <= now))
 
     def grant(self, record: Record, replica: int, nonce: int, floor: int, now: int) -> Record:
         """Begin a term above every earlier one."""

@@ -161,7 +161,7 @@ def missed(me: Replica) -> Replica:
 
 def stale(request: Request) -> Request:
     """The record moved on from what a campaign underway names."""
-    if not isinstance(request, Campaign) or request.mode != "expired":
+    if not isinstance(request, Campaign) or request.mode == "free":
         return request
     return request._replace(epoch_seen=0, seq_seen=GONE)
 

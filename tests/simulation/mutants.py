@@ -157,7 +157,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "campaign grants to anyone": lua("lease_campaign.lua", "if not reason then", "if false then"),
     "campaign deposes a holder for a newcomer": lua(
-        "lease_campaign.lua", "mode == 'cold' and (count(r[5]) or 0) <= now", "mode == 'cold'"
+        "lease_campaign.lua", "mode == 'cold' and is_watched and (count(r[5]) or 0) <= now", "mode == 'cold'"
     ),
     "epochs come from the clock alone": lua(
         "lease_campaign.lua", re.compile(r"local granted = .*"), "local granted = whole(now % 7 + 1)"

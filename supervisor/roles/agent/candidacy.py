@@ -45,6 +45,7 @@ class Candidacy:
         self._at = standing
         self._roster = roster
         self._observation: Observation | None = None
+        self._at_silence: Mode = "expired"  # what to ask as when nothing changed until the observation ends
         self._is_new = True  # has never seen the lease
         self._is_vacant = False
         self._holder = ""
@@ -85,13 +86,16 @@ class Candidacy:
 
     def observe(self, view: LeaseView) -> None:
         """Remember what was seen, from the moment it was seen."""
-        at = self._at
+        at, was_new = self._at, self._is_new
         self._is_new = False
         self._is_vacant = view.holder == ""
+        # A replica that starts on a term that is over by Redis' clock waits only until a living leader had renewed.
+        is_over = was_new and view.remaining_ms <= 0
+        self._at_silence = "cold" if is_over else "expired"
         self._observation = Observation.of(
             epoch=view.epoch,
             seq=view.seq,
-            remaining_ms=view.remaining_ms,
+            remaining_ms=at.timing.renewal_ms if is_over else view.remaining_ms,
             duration_ms=view.duration_ms or at.timing.duration_ms,
             now_ns=at.now(),
         )
@@ -166,7 +170,7 @@ class Candidacy:
             yield from self._let_better_ones_pass(released)
             return (yield from self._campaign("free"))
         if at.now() >= observation.dead_at_ns:
-            return (yield from self._campaign("expired"))
+            return (yield from self._campaign(self._at_silence))
         if not heard and at.timing.presence_poll_ns:
             return (yield from self._look_for_holder())
         return None

@@ -111,6 +111,11 @@ class Timing:
         """The lease duration as Redis is told it."""
         return self.duration_ns // MS
 
+    @property
+    def renewal_ms(self) -> int:
+        """Within which a leader that works has renewed once."""
+        return (self.period_ns + self.timeout_ns) // MS
+
 
 @dataclass(kw_only=True)
 class Standing:

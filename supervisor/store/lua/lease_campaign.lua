@@ -10,8 +10,8 @@
 --       duration_ms    how long the term lasts unless renewed
 --       floor          highest epoch the caller has ever seen
 --       mode           cold, expired, free, presence or register
---       epoch_seen     modes expired and presence: the term that the caller watched
---       seq_seen       modes expired and presence: its sequence number
+--       epoch_seen     modes cold, expired and presence: the term that the caller watched
+--       seq_seen       modes cold, expired and presence: its sequence number
 --       host           of the caller, for people
 --       pid            of the caller
 --       version        of the caller
@@ -33,9 +33,10 @@
 -- Granted when the record has no holder, or is absent and the caller watched none (else the data was lost, and whoever
 -- held that term is to come first); when (epoch, seq) is what the caller watched for a whole duration
 -- without a change (expired), or while the holder, which was visible at its last renewal, is not any more (presence);
--- when the server's time is past the record's end and the caller has no observation of its own (cold); or when the
--- record is the caller's own, and of an older term than it knows (the data went back) or not to be read. Never to
--- register. A field that is no number counts as 0.
+-- when the server's time is past the record's end, and the caller, which just started, saw it unchanged for as long as
+-- a renewal takes (cold: a step of the server's clock alone ends no term); or when the record is the caller's own, and
+-- of an older term than it knows (the data went back) or not to be read. Never to register. A field that is no number
+-- counts as 0.
 local MODES = { cold = true, expired = true, free = true, presence = true, register = true }
 local FORGET_MS = 86400000 -- a candidate that was not seen for a day left without a word
 
@@ -77,7 +78,7 @@ elseif mode == 'expired' and is_watched then
   reason = 'expired'
 elseif mode == 'presence' and is_watched and r[8] == '1' and presence_of(ARGV[14], r[1]) == 0 then
   reason = 'presence'
-elseif mode == 'cold' and (count(r[5]) or 0) <= now then
+elseif mode == 'cold' and is_watched and (count(r[5]) or 0) <= now then
   reason = 'cold'
 elseif holder == replica and not is_readable(r[1], r[2]) then
   reason = 'unreadable'

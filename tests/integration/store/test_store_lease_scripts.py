@@ -67,12 +67,15 @@ def test_a_holder_that_stood_still_is_replaced_with_a_higher_epoch(world: World)
     assert events(world) == ["acquired", "lapsed", "acquired"]
 
 
-def test_a_cold_start_takes_a_lease_that_ran_out_by_the_servers_time(world: World) -> None:
-    """A replica without any observation may trust the record's own end."""
-    world.lead("a", duration_ms=1)
-    world.raw.hset(world.keys.lease, "until", 1)
+def test_a_cold_start_takes_a_lease_that_ran_out_by_the_servers_time_and_stands_still(world: World) -> None:
+    """Either alone proves nothing: the server's clock may have stepped, and a moment's silence is none."""
+    held = world.lead("a")
+    watched = world.campaign_call("b", OTHER, mode="cold", observed_epoch=held.epoch, observed_seq=0)
+    assert world.run(watched).code is LeaseCode.DENIED
 
-    assert world.run(world.campaign_call("b", OTHER, mode="cold")).code is LeaseCode.GRANTED
+    world.raw.hset(world.keys.lease, "until", 1)
+    assert world.run(world.campaign_call("b", OTHER, mode="cold")).code is LeaseCode.DENIED
+    assert world.run(watched).code is LeaseCode.GRANTED
 
 
 def test_epochs_grow_although_the_lease_was_deleted_and_the_caller_remembers_more(world: World) -> None:
