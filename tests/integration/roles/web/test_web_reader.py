@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
 from supervisor.roles.web.overview import Leader, Overview
-from supervisor.roles.web.reader import StoreReader
+from supervisor.roles.web.reader import QUEUES_MAX, StoreReader
 from supervisor.settings.models import RedisSettings
 from supervisor.store.client import AsyncStore
 from supervisor.store.leases import CandidateInfo, Leases
@@ -87,6 +88,34 @@ async def test_it_shows_the_leader_the_queues_and_what_is_due(server: Server, re
     )
     assert {key: count for key, count in default.ready.items() if count} == {(Kind.ASYNC, 0): 1, (Kind.SYNC, 1): 1}
     assert (x.queue, sum(x.ready.values()), x.later) == ("x", 0, 1)
+
+
+async def test_a_broken_queue_hides_no_other(server: Server, reader: StoreReader) -> None:
+    """A foreign key in one queue must not take the numbers of all others from the scrape."""
+    runs = [run("a", Kind.ASYNC, "default", 0), run("b", Kind.ASYNC, "broken", 0)]
+    server.store().run(Queues(server.keys).enqueue(nonce="cd" * 16, envelopes=runs))
+    with server.raw() as raw:
+        raw.set(server.keys.queue("broken").later, "foreign")
+
+    with capture_logs() as lines:
+        looks = [await reader.read(), await reader.read()]
+
+    assert [[depth.queue for depth in look.queues] for look in looks] == [["default"], ["default"]]
+    told = [line["part"] for line in lines if line["event"] == "overview_part_refused"]
+    assert sorted(told) == sorted(set(told))  # once, not every five seconds
+    assert "broken" in told
+
+
+async def test_queues_that_somebody_invents_push_no_served_one_out(server: Server) -> None:
+    """A hundred names that sort first are easily made."""
+    with server.raw() as raw:
+        raw.sadd(server.keys.queues, "mail", *(f"0{n:03}" for n in range(QUEUES_MAX)))
+    reader = StoreReader(server.async_store(), server.keys, first={"mail"})
+
+    shown = [depth.queue for depth in (await reader.read()).queues]
+    await reader.close()
+
+    assert (len(shown), shown[:2]) == (QUEUES_MAX, ["mail", "0000"])
 
 
 async def test_a_redis_that_is_away_is_said_to_be(server: Server, tmp_path: Any) -> None:
