@@ -145,6 +145,7 @@ class Scheduler:
                         self._heard(changes)
         finally:
             self._firing.settle()
+            self._report("term_left", epoch=term.epoch)
 
     def _heard(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         self._reading.hear(changes)

@@ -42,6 +42,9 @@ _EXPECTED = {
 }  # fmt: skip
 _EVENTS = {FireCode.DROPPED, FireCode.SKEWED}
 _UNDECIDED = {FireCode.DUP, FireCode.STALE, FireCode.PAUSED, FireCode.SKEWED, FireCode.REFUSED}
+_OF_LEADER = (SCHEDULES, SCHEDULES_OVERDUE, SCHEDULES_PAUSED, SCHEDULES_INVALID, SCHEDULES_REFUSED)
+"""Gauges that say what a leader last saw. One that leads no more says nothing that a later one does not know better."""
+
 _LEVELS = {
     "fenced": "warning",
     "schedule_invalid": "error",
@@ -76,6 +79,10 @@ class SchedulerReport:
             return
         if event == "term_begun":
             self._acquired_ns = fields["acquired_ns"]
+            return
+        if event == "term_left":
+            for gauge in _OF_LEADER:
+                gauge.set(0)
             return
         if event == "plan":
             SCHEDULES.set(fields["defined"])

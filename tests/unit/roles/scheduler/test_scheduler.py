@@ -177,6 +177,7 @@ def test_a_refused_term_is_never_used_again() -> None:
 
     assert bench.script == "schedule_due"
     assert "fenced" in bench.events()
+    assert "term_left" in bench.events()
 
 
 def test_a_refusal_makes_it_read_the_term_again_before_it_idles() -> None:

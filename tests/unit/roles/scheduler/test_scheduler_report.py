@@ -77,6 +77,17 @@ def test_what_is_overdue_and_what_is_paused_can_be_alarmed_on() -> None:
     assert metrics.SCHEDULES._value.get() == 12
 
 
+def test_a_former_leader_tells_of_no_schedules() -> None:
+    """Its numbers would hold an alarm until it leads again: ten minutes for one that another leader has ended."""
+    report = SchedulerReport()
+    report("plan", defined=12, planned=11, overdue=3, paused=2, invalid=4, refused=1)
+
+    report("term_left", epoch=8)
+
+    told = (metrics.SCHEDULES, metrics.SCHEDULES_OVERDUE, metrics.SCHEDULES_PAUSED, metrics.SCHEDULES_INVALID)
+    assert [gauge._value.get() for gauge in (*told, metrics.SCHEDULES_REFUSED)] == [0] * 5
+
+
 def test_the_next_time_is_readable() -> None:
     """One line for each schedule at the start of a term: name, trigger, next."""
     with capture_logs() as lines:
