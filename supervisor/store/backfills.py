@@ -20,7 +20,7 @@ import msgspec
 
 from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
-from supervisor.store.codec import number, pack, pairs, text
+from supervisor.store.codec import cut, number, pack, pairs, text
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Argument, Call, read_hash, script
 
@@ -76,6 +76,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     overlap: str = "allow"
     by: str = ""
     at_ms: int = 0
+
+    def __post_init__(self) -> None:
+        """Take no more of who asked than is shown."""
+        msgspec.structs.force_setattr(self, "by", cut(self.by))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +231,7 @@ def unpack_backfill(name: str, stored: bytes) -> Backfill | None:
             limit=int(limit),
             number=int(sequence),
             is_forced=forced == "1",
-            note=text(note),
+            note=cut(text(note)),
             request=request,
         )
     except (msgspec.DecodeError, ValueError):

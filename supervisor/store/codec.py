@@ -25,6 +25,9 @@ from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, ScheduleDef, Temp
 from supervisor.store.keys import KIND_LETTER, LETTER_KIND, check_name
 
 ERROR_BYTES_MAX = 4096
+WORDS_MAX = 200
+"""Characters of who asks, and why, that are taken from a record in Redis."""
+
 _AROUND_ARGUMENTS = 3  # levels of an envelope or a definition: itself, its template, the arguments by name
 _DIGITS_MAX = 15  # below 2^53, which Lua counts exactly
 _TIMING = (
@@ -253,6 +256,11 @@ def text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "" if value is None else str(value)
+
+
+def cut(words: str, length_max: int = WORDS_MAX) -> str:
+    """Return ``words`` that a person wrote, as far as they are shown: who writes to Redis knows no limit."""
+    return words[:length_max]
 
 
 def number(value: Any) -> int:

@@ -17,7 +17,7 @@ from enum import StrEnum
 import msgspec
 
 from supervisor.core.json_values import read_json
-from supervisor.store.codec import text, texts
+from supervisor.store.codec import cut, text, texts
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
 
@@ -44,6 +44,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     slot: str = ""  # empty: all workers, or the whole tree
     generation: int = 0  # of the process that is meant; 0: whichever lives
     by: str = ""  # who asks, for the log
+
+    def __post_init__(self) -> None:
+        """Take no more of its texts than a log line shows."""
+        msgspec.structs.force_setattr(self, "slot", cut(self.slot))
+        msgspec.structs.force_setattr(self, "by", cut(self.by))
 
 
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from supervisor.core.json_values import read_json
-from supervisor.store.codec import foreign_number, number, pairs, text
+from supervisor.store.codec import cut, foreign_number, number, pairs, text
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, read_hash, script
 
@@ -119,8 +119,8 @@ class LeaseEvent(msgspec.Struct, frozen=True, kw_only=True):
             at_ms=int(event_id.partition("-")[0]),
             kind=fields.get("kind", ""),
             epoch=foreign_number(fields.get("epoch", "")) or 0,
-            who=fields.get("who", ""),
-            reason=fields.get("reason", ""),
+            who=cut(fields.get("who", "")),
+            reason=cut(fields.get("reason", "")),
         )
 
 

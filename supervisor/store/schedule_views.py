@@ -11,7 +11,7 @@ import msgspec
 from supervisor.core.json_values import read_json
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedule_diff import kept_mark_ms, unlisted_runs
-from supervisor.store.codec import chunks, number, optional_number, text, unpack_definition
+from supervisor.store.codec import chunks, cut, number, optional_number, text, unpack_definition
 from supervisor.store.keys import Keys
 from supervisor.store.schedule_definitions import DYNAMIC, Change
 from supervisor.store.schedule_state import ScheduleState
@@ -19,6 +19,7 @@ from supervisor.store.scripts import Call, script
 
 PAGE = 250
 BUFFERED_SHOWN = 20
+PAUSE_WORDS_MAX = 500
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -28,6 +29,11 @@ class Pause(msgspec.Struct, frozen=True):
     by: str = ""
     at_ms: int = 0
     until_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Take no more of its texts than a pause may be given."""
+        msgspec.structs.force_setattr(self, "reason", cut(self.reason, PAUSE_WORDS_MAX))
+        msgspec.structs.force_setattr(self, "by", cut(self.by, PAUSE_WORDS_MAX))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

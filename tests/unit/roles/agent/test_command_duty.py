@@ -229,3 +229,14 @@ def test_a_command_of_a_newer_version_is_refused_not_repeated(world: World) -> N
     world.look()
 
     assert "does not know" in world.answers["c1"].reason
+
+
+def test_a_command_is_told_with_no_more_words_than_a_line_shows() -> None:
+    """Whoever writes to Redis knows no limit, and each word is masked before it is logged."""
+    world = World()
+    world.waiting["c"] = msgspec.json.encode({"word": "stacks", "slot": "x" * 9000, "by": "a." * 6000})
+    world.duty.look(0)
+
+    ((_, fields),) = world.told
+    assert max(len(str(value)) for value in fields.values()) < 300
+    assert not world.answers["c"].is_done
