@@ -23,10 +23,12 @@ MEANINGS = {
     "R": "replaced by a newer due time",
     "M": "missed",
 }
+LOST = "l"
 REASONS = {
     "p": "policy",
     "w": "window",
     "c": "cap",
+    LOST: "data_loss",
     **{letter: hook for hook, letter in fire_checks.LETTERS.items()},
 }
 

@@ -33,7 +33,8 @@ class Known:
     """One schedule, ready to fire."""
 
     __slots__ = (
-        "checks", "definition", "job", "keep_ms", "packer", "policy", "revision", "template", "trigger", "wait",
+        "checks", "definition", "is_at_most_once", "job", "keep_ms", "packer", "policy", "revision", "template",
+        "trigger", "wait",
     )  # fmt: skip
 
     def __init__(self, definition: ScheduleDef, revision: int, *, is_dynamic: bool) -> None:
@@ -63,6 +64,7 @@ class Known:
         )
         template = definition.template
         self.job = sys.intern(template.job)
+        self.is_at_most_once = template.at_most_once
         # What is written into each run anew is only its id and its times, unless its arguments depend on them.
         self.packer = Packer(template)
         self.template = template if needs_rendering(template.args) else None

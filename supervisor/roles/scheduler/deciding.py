@@ -14,6 +14,7 @@ from supervisor.core.catchup import Owed, Planned, fire_of, next_fire, owed
 from supervisor.core.triggers import after_completion_ms, after_end_ms
 from supervisor.roles.scheduler.catalogue import Known
 from supervisor.store.schedule_items import NOTHING, FireItem, Seen, What
+from supervisor.store.schedule_state import LOST
 
 RECHECK_MS = 60_000
 """A schedule that waits for the end of a run is looked at as often all the same: nothing hangs on one message."""
@@ -115,6 +116,7 @@ def starts(seen: Seen, known: Known, moment: Moment) -> list[FireItem]:
     for nominal_ms in seen.waiting:
         window = definition.catchup_window_ms
         is_old = window is not None and moment.now_ms - fire_of(definition, known.trigger, nominal_ms) > window
+        is_old = is_old or (known.is_at_most_once and nominal_ms <= moment.doubtful_until_ms)
         what = What.DROP if is_old else What.FORCE if is_forced else What.START
         found.append(_extra(seen, known, moment, nominal_ms, what))
     return found
@@ -159,8 +161,10 @@ def _chain(ready: Ready, moment: Moment, found: Owed, limit: int) -> list[FireIt
 
 
 def _asked(ready: Ready, moment: Moment, decision: _Decision) -> FireItem:
-    """Return the item of one due time: its run, or that a check has something against it."""
+    """Return the item of one due time: its run, or that a check or the doubt about what Redis lost is against it."""
     known = ready.known
+    if known.is_at_most_once and decision.nominal_ms <= moment.doubtful_until_ms:
+        return _item(ready, moment, decision, is_missed=True)._replace(missed=1, why=LOST)
     if known.checks is not None:
         refusal = known.checks.refusal(decision.nominal_ms, moment.now_ms, known.trigger)
         if refusal is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import msgspec
 import pytest
 
 from supervisor.core.board import Term
 from supervisor.core.model import Outcome, ScheduleDef
 from supervisor.roles.scheduler import firing
 from supervisor.testing.world import Fate, Network
-from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
+from tests.integration.roles.scheduler.planned import EPOCH_MS, TEMPLATE, Planned, every, planned
 
 POSITIONS = range(0, 36, 2)
 MS = 1_000_000
@@ -145,3 +146,15 @@ def test_a_loss_of_data_neither_loses_nor_repeats_a_due_time() -> None:
             plan.run(plan.queues.show(f"s@{EPOCH_MS + second * 1000}")).envelope.maybe_duplicate for second in (20, 30)
         ]
         assert doubtful == [True, False]
+
+
+def test_what_must_not_run_twice_is_counted_as_missed_where_a_loss_of_data_leaves_doubt() -> None:
+    """Nobody knows whether it ran: a job that is delivered at most once is not fired again."""
+    once = msgspec.structs.replace(TEMPLATE, at_most_once=True)
+    with planned(every(10, overlap="allow", missed="all", template=once)) as plan:
+        plan.until(19.8)
+        plan.server.empty()
+        plan.until(45)
+        assert plan.fired() == [10, 30, 40]
+        assert ("MISSED", 20) in plan.decided("s")
+        assert plan.state("s").counters.missed == 1
