@@ -17,6 +17,7 @@ from supervisor.core.retry import Retry
 PATTERN_MAX = 128
 CONCURRENCY_MAX = 100_000
 RATE_COUNT_MAX = 1_000_000
+CRASHES_MAX = 1000
 SPAN_MS_MAX = 366 * 86_400_000
 _PATTERN = re.compile(r"(?:[^{}]|\{[A-Za-z_][A-Za-z0-9_]*\})*")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}", re.ASCII)
@@ -75,8 +76,8 @@ class Options:
         return PRIORITIES[self.priority]
 
     def _max_crashes(self) -> int:
-        if self.max_crashes < 1:
-            raise ValueError(f"max_crashes must be at least 1, got {self.max_crashes}")
+        if not 1 <= self.max_crashes <= CRASHES_MAX:
+            raise ValueError(f"max_crashes must be 1 to {CRASHES_MAX}, got {self.max_crashes}")
         return self.max_crashes
 
     def _times(self) -> dict[str, float | None]:

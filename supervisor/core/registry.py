@@ -282,7 +282,7 @@ def job(
         retry: when a failed run is tried again; default: the profile's, three attempts.
         timeout: until the run is killed with its process; above 0. Default: the profile's, 300 seconds.
         soft_timeout: until it is asked to stop by an exception. Default: 90 % of ``timeout``, at least 1 s before it.
-        max_crashes: how many processes a run may take down before it is dead; at least 1.
+        max_crashes: how many processes a run may take down before it is dead; 1 to 1000.
         result_ttl: how long to keep a result that is not None, and the last progress; 0 keeps no result.
         delivery: ``at_least_once``, or ``at_most_once``: lost rather than run again.
         start_deadline: a run that did not begin so long after it could is not started; it ends expired.

@@ -22,7 +22,7 @@
 -- A run that was in flight beside others when the process died runs
 -- alone next. What must not run twice and may have begun is dead: "lost". A run whose end a person asked for, which its
 -- worker did not live to obey, ends cancelled.
-local FIELDS, FIRST, DELAYS_MS = 3, 5, { 0, 5000, 30000 }
+local FIELDS, FIRST, DELAYS_MS, CRASHES_MAX = 3, 5, { 0, 5000, 30000 }, 1000 -- as in job_options
 local HOW = { unstarted = true, interrupted = true, crashed = true, suspect = true, precrashed = true, presuspect = true }
 local session, history, dead_cap = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local detail = string.gsub(string.sub(ARGV[4] or '', 1, 200), '[%c|]', '/')
@@ -76,7 +76,7 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
   end
   local pause = 0
   if how == 'crashed' then
-    if crashes >= (tonumber(template['max_crashes']) or 3) then
+    if crashes >= math.min(CRASHES_MAX, tonumber(template['max_crashes']) or 3) then
       return kill(queue, id, attempt, template, 'crashed')
     end
     pause = DELAYS_MS[math.min(crashes, #DELAYS_MS)]

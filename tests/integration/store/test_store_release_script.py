@@ -106,6 +106,19 @@ def test_crashes_are_charged_delayed_and_end_dead(world: World) -> None:
     assert world.fsck() == []
 
 
+@pytest.mark.parametrize("most", [b"9007199254740992", b"1e999", b"NaN", b"[1]"])
+def test_no_envelope_lets_a_run_take_processes_down_for_ever(world: World, most: bytes) -> None:
+    """Whoever may write to Redis wrote the bound on crashes, too."""
+    world.open(S)
+    world.enqueue(envelope("a", max_crashes=4))
+    keys = world.keys.queue("default")
+    world.raw.hset(keys.data, "a", world.raw.hget(keys.data, "a").replace(b'"max_crashes":4', b'"max_crashes":' + most))
+    world.raw.hset(keys.att, "a", "0,999,0")
+    world.raw.hset(keys.run, "a", f"{S}|1|1")
+    release(world, ("a", Release.CRASHED))
+    assert world.raw.zrange(keys.dead, 0, -1) == [b"a"]
+
+
 def test_a_suspect_runs_alone_and_only_for_a_worker_that_is_idle(world: World) -> None:
     """The one that killed its process must not take neighbours with it again."""
     world.open(S, Z)
