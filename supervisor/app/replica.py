@@ -76,6 +76,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     if server is not None:
         server.prepare()
     place, lock = nameplate.claim(Path(settings.data_dir), metrics.prepare)
+    sign = nameplate.show(place)
     redis_url = resolve_redis_url(settings)
     listener = _listen(settings)
     if server is None:
@@ -103,6 +104,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     holder.publish(Ending())
     code = _parent(tree, load or (lambda: loaded), holder.publish, told=loaded.notices).run()
     holder.ended(code)
+    sign.close()
     os.close(lock)
     return code
 

@@ -142,7 +142,7 @@ def read_settings(
     """
     from supervisor.settings.loader import UnusableError, load
 
-    files = config_files or original_files(compat) or [file for file in DEFAULT_FILES if file.exists()][:1]
+    files = config_files or original_files(compat) or _found_files()
     given = {**parse_sets(sets), **(flags or {})}
     try:
         return load(files=files, environ=os.environ, flags=given, compat=compat)
@@ -155,6 +155,23 @@ def read_settings(
         if error.partial is not None:
             import_jobs_of(error.partial.settings)
         raise with_late_problems(error) from error
+
+
+def _found_files() -> list[Path]:
+    """Return the configuration that nobody named, if there is one.
+
+    Raises:
+        ConfigError: somebody else may have written it; a configuration names code that is run.
+    """
+    from supervisor.settings.loader import discover
+    from supervisor.trust import distrust_path
+
+    found = [file for file in DEFAULT_FILES if file.exists()][:1]
+    distrusted = [(file, why) for file in discover(found, []) if (why := distrust_path(file))]
+    if distrusted:
+        remedy = f"if you trust it, name it: --config {found[0]}; else run this in another directory"
+        raise ConfigError([Problem(str(file), "", f"is not read by itself: {why}", remedy) for file, why in distrusted])
+    return found
 
 
 def parse_sets(sets: Sequence[str]) -> dict[str, object]:

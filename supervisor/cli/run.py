@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -99,9 +98,9 @@ def run(
 def _register(plugins: Iterable[str]) -> None:
     """Make classes known that the command line names; they stay, whatever a reload brings."""
     from supervisor.plugins.registry import load_class, registry
+    from supervisor.settings.search_path import search_here
 
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # last, as for the modules under jobs
+    search_here()
     for reference in plugins:
         registry.register(load_class(reference))
 

@@ -2,8 +2,9 @@
 
 Guarantees
     A place is held exactly as long as its tree lives, because the kernel keeps the lock. Whoever signals
-    the process of a place has proved that it is that process: by the lock, by the moment of its start, and
-    by a descriptor of the process itself, which no other one can inherit.
+    the process of a place has proved that it is that process: the kernel names it as the holder of the lock, lock
+    and nameplate belong to its user, it started at the moment that the nameplate says, and it is signalled by a
+    descriptor, which no other one can inherit. So nothing that a job writes leads a signal to a process of others.
 
 Does not guarantee
     That the file can be written. A full disk costs its readers the news, and nobody else anything.
@@ -17,6 +18,8 @@ import os
 import re
 import select
 import signal
+import socket
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +30,12 @@ from supervisor.core.errors import CannotCreateError
 from supervisor.core.json_values import read_json
 from supervisor.core.reload import Ending
 from supervisor.process.slots import Log
-from supervisor.trust import make_private_directory
+from supervisor.trust import make_private_directory, open_regular
 
 TREES_ON_ONE_DIRECTORY_MAX = 100
 BYTES_MAX = 1 << 20
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock of fcntl(2)
+_SIGN = "tenure-{}:"
 _LOCK = re.compile(r"metrics-([0-9]{1,2})\.lock")
 
 
@@ -95,9 +100,10 @@ def _claim(directory: Path) -> tuple[Place, int] | None:
     make_private_directory(directory)
     for number in range(TREES_ON_ONE_DIRECTORY_MAX):
         place = Place(directory.absolute(), number)
-        descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this kind the kernel tells who holds it
         except BlockingIOError:
             os.close(descriptor)
             continue
@@ -149,11 +155,16 @@ class NameplateHolder:
 
 def read(place: Place) -> Nameplate | None:
     """Return what a place says, whether or not its tree lives; None when nothing can be read."""
+    return _read(place)[0]
+
+
+def _read(place: Place) -> tuple[Nameplate | None, int]:
+    """Return what a place says, and which user wrote it."""
     try:
-        with place.file.open("rb") as file:
-            return read_json(file.read(BYTES_MAX), Nameplate)
+        with os.fdopen(open_regular(place.file), "rb") as file:
+            return read_json(file.read(BYTES_MAX), Nameplate), os.fstat(file.fileno()).st_uid
     except (OSError, msgspec.DecodeError):
-        return None
+        return None, -1
 
 
 def started_ticks(pid: int) -> int:
@@ -165,19 +176,21 @@ def started_ticks(pid: int) -> int:
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
-def is_held(place: Place) -> bool:
-    """Return whether a tree holds the place. A tree that starts at this very moment takes the next one."""
+def holder(place: Place) -> tuple[int, int]:
+    """Return which process holds the place, and the owner of the lock; 0 and -1 when nobody does.
+
+    Not for the holder itself: its own lock is none to it, and would be gone afterwards (fcntl(2)).
+    """
     try:
-        descriptor = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(place.lock)
     except OSError:
-        return False
+        return 0, -1
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        return (pid, os.fstat(descriptor).st_uid) if kind != fcntl.F_UNLCK else (0, -1)
     finally:
         os.close(descriptor)
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +208,40 @@ def living(directory: Path) -> list[Found]:
 
 def of_process(pid: int) -> Found | None:
     """Return the tree whose parent is ``pid``, without knowing its configuration; None when it is no such process."""
-    try:
-        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return None
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
-            target = descriptor.readlink()
-            if match := _LOCK.fullmatch(target.name):
-                found = _living(Place(target.parent, int(match[1])))
-                if found is not None and found.plate.pid == pid:
-                    return found
+    for lock in (*_open_in(pid), *_shown_by(pid)):
+        if match := _LOCK.fullmatch(lock.name):
+            found = _living(Place(lock.parent, int(match[1])))
+            if found is not None and found.plate.pid == pid:
+                return found
     return None
+
+
+def _open_in(pid: int) -> Iterator[Path]:
+    """Return the files that a process has open. Of a tree only root may ask that."""
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield descriptor.readlink()
+
+
+def show(place: Place) -> socket.socket:
+    """Let every user of this machine find the place of this process by its number, until the socket is closed.
+
+    It is a name without a file, on which nobody listens; one that is too long for the kernel is left out.
+    """
+    sign = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with contextlib.suppress(OSError):
+        sign.bind(b"\0" + _SIGN.format(os.getpid()).encode() + os.fsencode(place.lock))
+    return sign
+
+
+def _shown_by(pid: int) -> Iterator[Path]:
+    name = f"@{_SIGN.format(pid)}"
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/unix").read_bytes().splitlines():
+            shown = os.fsdecode(line).split(maxsplit=7)[-1]
+            if shown.startswith(name):
+                yield Path(shown.removeprefix(name))
 
 
 def _places(directory: Path) -> Iterator[Place]:
@@ -217,10 +252,15 @@ def _places(directory: Path) -> Iterator[Place]:
 
 
 def _living(place: Place) -> Found | None:
-    plate = read(place)
-    if plate is None or not is_held(place) or started_ticks(plate.pid) != plate.started_ticks:
+    plate, writer = _read(place)
+    pid, owner = holder(place)
+    if plate is None or plate.pid != pid or started_ticks(pid) != plate.started_ticks:
         return None
-    return Found(place, plate)
+    try:
+        is_its_own = Path(f"/proc/{pid}").stat().st_uid == owner == writer
+    except OSError:  # it ended just now
+        return None
+    return Found(place, plate) if is_its_own else None
 
 
 class Handle:

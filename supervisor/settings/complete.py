@@ -33,7 +33,7 @@ from supervisor.settings.nodes import DEFAULT_ORIGIN, format_path
 from supervisor.settings.profiles import policies_of
 from supervisor.settings.schedule_template import Fault, template_of
 from supervisor.settings.schedules import definition_of, faults_of_definition, owners
-from supervisor.settings.search_path import search_here
+from supervisor.settings.search_path import remedy_of_missing, search_here
 
 EXTRAS = {"opentelemetry": "otel"}
 """Which of our extras brings what a module that ships with us may need."""
@@ -86,7 +86,7 @@ def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
             hidden = _hidden(module)
             if hidden:
                 return hidden
-            return f"there is no module {module}", "install it, or start where it lies; the name is package.module"
+            return f"there is no module {module}", remedy_of_missing()
         extra = EXTRAS.get(error.name.partition(".")[0])
         remedy = f"pip install tenure[{extra}]" if extra else "install it"
         return f"module {module} needs {error.name}, which is not installed", remedy

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from supervisor.core.errors import CannotCreateError
@@ -28,30 +30,105 @@ def quiet(_event: str, /, *, level: str = "info", **_fields: object) -> None:
     del level
 
 
+HOLD = """
+import sys
+from pathlib import Path
+from supervisor.core.reload import Ending
+from supervisor.process.nameplate import NameplateHolder, claim, show
+found, lock = claim(Path(sys.argv[1]), lambda path: None)
+sign = show(found)
+NameplateHolder(found, replica="web-1.abc", cluster="c1", version="1", log=print).publish(Ending())
+print(found.number, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[tuple[Place, int]]:
+    """A place that another process holds, with its nameplate up, and the number of that process."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        yield Place(directory, int(process.stdout.readline())), process.pid
+        assert process.stdin
+        process.stdin.close()
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    """A place that this process holds, with its nameplate up."""
-    found, descriptor = claim(tmp_path, nothing)
-    NameplateHolder(found, replica="web-1.abc", cluster="c1", version="1", log=quiet).publish(Ending())
-    yield found
-    os.close(descriptor)
+def tree(tmp_path: Path) -> Iterator[tuple[Place, int]]:
+    """A tree on a directory of its own."""
+    with held(tmp_path) as found:
+        yield found
 
 
-def test_a_tree_that_lives_is_found(place: Place) -> None:
+def test_a_tree_that_lives_is_found(tree: tuple[Place, int]) -> None:
     """By its data directory, and by its process alone: the configuration may be the broken one."""
+    place, pid = tree
     (found,) = living(place.directory)
 
-    assert (found.plate.replica, found.plate.pid) == ("web-1.abc", os.getpid())
-    assert of_process(os.getpid()) == found
+    assert (found.plate.replica, found.plate.pid) == ("web-1.abc", pid)
+    assert of_process(pid) == found
     assert of_process(1 << 22) is None
 
 
-def test_each_tree_has_a_place_of_its_own(place: Place) -> None:
-    """Two replicas on one directory, as in development."""
-    other, descriptor = claim(place.directory, nothing)
+def test_a_tree_is_found_by_its_number_where_its_descriptors_are_hidden(
+    tree: tuple[Place, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only root may look at the descriptors of a tree, which its own user may reload too."""
+    place, pid = tree
+    monkeypatch.setattr(nameplate, "_open_in", lambda _pid: ())
 
-    assert other.number == place.number + 1
+    found = of_process(pid)
+
+    assert found is not None
+    assert (found.place, found.plate.pid) == (place, pid)
+
+
+def test_each_tree_has_a_place_of_its_own(tree: tuple[Place, int]) -> None:
+    """Two replicas on one directory, as in development."""
+    other, descriptor = claim(tree[0].directory, nothing)
+
+    assert other.number == tree[0].number + 1
     os.close(descriptor)
+
+
+@pytest.mark.parametrize("named", ["another process", "the wrong moment"])
+def test_a_process_that_does_not_hold_the_lock_is_never_signalled(tree: tuple[Place, int], named: str) -> None:
+    """A job of the tree may write its nameplate; an administrator who stops the tree ends nobody for it."""
+    place, pid = tree
+    written: dict[str, Any] = json.loads(place.file.read_bytes())
+    number = os.getpid() if named == "another process" else pid
+    ticks = started_ticks(number) - (named == "the wrong moment")
+    place.file.write_text(json.dumps(written | {"pid": number, "started_ticks": ticks}))
+
+    assert living(place.directory) == []
+    assert of_process(number) is None
+    assert of_process(pid) is None
+
+
+@pytest.mark.parametrize("function", ["holder", "_read"])
+def test_a_nameplate_or_lock_of_another_user_names_no_tree(
+    tree: tuple[Place, int], monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """Who may put files into the directory could link to the lock of another user's tree."""
+    known = getattr(nameplate, function)
+    monkeypatch.setattr(nameplate, function, lambda place: (known(place)[0], 65534))
+
+    assert living(tree[0].directory) == []
+
+
+@pytest.mark.parametrize("file", ["lock", "file"])
+def test_a_fifo_or_link_in_place_of_a_nameplate_holds_nobody_up(tree: tuple[Place, int], file: str) -> None:
+    """A command of root's reads the directory of a tree whose jobs can write there."""
+    path = getattr(tree[0], file)
+    path.unlink()
+    os.mkfifo(path)
+    assert living(tree[0].directory) == []
+
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    assert living(tree[0].directory) == []
 
 
 def test_a_tree_that_died_is_not_found(tmp_path: Path) -> None:
@@ -63,15 +140,11 @@ def test_a_tree_that_died_is_not_found(tmp_path: Path) -> None:
     assert living(tmp_path) == []
 
 
-def test_a_number_that_went_to_another_process_is_never_signalled(place: Place) -> None:
+def test_a_number_that_went_to_another_process_is_never_signalled(tree: tuple[Place, int]) -> None:
     """The start of the process tells them apart."""
-    found = living(place.directory)[0]
-    written: dict[str, Any] = json.loads(place.file.read_bytes())
-    place.file.write_text(json.dumps(written | {"started_ticks": written["started_ticks"] - 1}))
+    (found,) = living(tree[0].directory)
+    stale = nameplate.Found(tree[0], msgspec.structs.replace(found.plate, started_ticks=1))
 
-    assert living(place.directory) == []
-    assert of_process(os.getpid()) is None
-    stale = nameplate.Found(place, nameplate.Nameplate(**written | {"started_ticks": 1, "reload": Ending()}))
     with pytest.raises(ProcessLookupError):
         Handle(stale)
     Handle(found).close()
@@ -97,8 +170,9 @@ def test_a_process_in_hand_is_signalled_and_seen_to_go(tmp_path: Path) -> None:
     child.stdin.close()
 
 
-def test_how_a_reload_ended_and_the_exit_code_stand_there(place: Place) -> None:
+def test_how_a_reload_ended_and_the_exit_code_stand_there(tmp_path: Path) -> None:
     """For a command that waits, without a connection to anything."""
+    place = Place(tmp_path, 0)
     holder = NameplateHolder(place, replica="web-1.abc", cluster="c1", version="1", log=quiet)
     holder.publish(Ending(number=3, outcome=ReloadOutcome.REFUSED, reasons=("tenure.yaml:1: no",)))
     holder.ended(1)
@@ -121,11 +195,11 @@ def test_a_disk_that_takes_nothing_is_told_and_survived(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}'])
-def test_a_torn_or_foreign_file_is_nobody(place: Place, text: str) -> None:
+def test_a_torn_or_foreign_file_is_nobody(tree: tuple[Place, int], text: str) -> None:
     """Anything may lie in a directory."""
-    place.file.write_text(text)
+    tree[0].file.write_text(text)
 
-    assert living(place.directory) == []
+    assert living(tree[0].directory) == []
 
 
 def test_a_directory_that_cannot_be_used_is_refused_with_its_remedy(tmp_path: Path) -> None:

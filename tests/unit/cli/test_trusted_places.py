@@ -1,0 +1,64 @@
+"""Commands in a directory where somebody else may have put files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli.options import read_settings
+from supervisor.core.errors import ConfigError
+from supervisor.settings.complete import import_jobs
+from supervisor.settings.search_path import search_here
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["tenure.yaml", "config/tenure.yaml", "conf.d/more.yaml"])
+def test_a_configuration_that_others_may_write_is_read_only_if_it_is_named(here: Path, name: str) -> None:
+    """It names code that runs; a job may have left it where an administrator works."""
+    (here / "tenure.yaml").write_text("cluster: planted\n") if "conf.d" in name else None
+    file = here / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("cluster: planted\n")
+    file.chmod(0o666)
+
+    with pytest.raises(ConfigError, match=rf"{name}: is not read by itself: everybody may write.*--config"):
+        read_settings(())
+    assert read_settings((file,)).settings.cluster == "planted"
+
+    file.chmod(0o600)
+    assert read_settings(()).settings.cluster == "planted"
+
+
+def test_a_configuration_of_another_user_is_not_read_by_itself(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As git does not take the settings of a repository that somebody else owns."""
+    (here / "tenure.yaml").write_text("cluster: planted\n")
+    if os.geteuid() == 0:
+        os.chown(here / "tenure.yaml", 65534, 65534)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+
+    with pytest.raises(ConfigError, match="belongs to uid"):
+        read_settings(())
+
+
+def test_modules_of_a_working_directory_that_others_may_write_are_not_imported(here: Path) -> None:
+    """The error says why, and how to trust it."""
+    (here / "planted_module.py").write_text("raise SystemExit('ran')\n")
+    here.chmod(0o777)
+
+    search_here()
+    (problem,) = import_jobs(["planted_module"])
+
+    assert str(here) not in sys.path
+    assert "there is no module planted_module" in str(problem)
+    assert "everybody may write to it (mode 0777): name it by --module-path" in str(problem)
