@@ -28,10 +28,14 @@ def wants_json(request: web.Request) -> bool:
     return "application/json" in accept and "text/html" not in accept
 
 
-def json_response(value: Any, *, status_code: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+def json_body(value: Any) -> bytes:
     """Return ``value`` as indented JSON: people read it too."""
-    body = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-    return web.Response(body=body, status=status_code, headers=headers, content_type="application/json")
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def json_response(value: Any, *, status_code: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Return ``value`` as an answer."""
+    return web.Response(body=json_body(value), status=status_code, headers=headers, content_type="application/json")
 
 
 def error_response(

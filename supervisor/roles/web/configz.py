@@ -6,11 +6,15 @@ shown by name only: any of them may have been interpolated from a file or a vari
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from supervisor.core import features
+from supervisor.roles.web.answers import json_body
 from supervisor.settings.models import Settings
 from supervisor.settings.nodes import DEFAULT_ORIGIN, format_path
 from supervisor.settings.overrides import flag_of
@@ -19,16 +23,18 @@ from supervisor.settings.section import Path
 from supervisor.settings.shape import ShapeKind, settings_shape
 from supervisor.telemetry.masking import MASK, mask
 
+SCHEDULES_MAX = 100
 _PYDANTIC_MASK = "**********"
 _FLAG_KINDS = frozenset({ShapeKind.TEXT, ShapeKind.VALUE, ShapeKind.LIST})
 
 
 def masked_settings(settings: Settings) -> dict[str, Any]:
-    """Return ``settings`` as people write them, with nothing in it that must not be read."""
-    shown: dict[str, Any] = settings.model_dump(mode="json", by_alias=True)
-    for schedule in shown["schedules"].values():
-        schedule["args"] = sorted(schedule["args"])
+    """Return ``settings`` as people write them, with nothing in it that must not be read; of schedules the number."""
+    bare = settings.model_copy(update={"schedules": {}})
+    shown: dict[str, Any] = bare.model_dump(mode="json", by_alias=True)
+    del shown["schedules"]
     masked: dict[str, Any] = mask(_shorten(shown))
+    masked["schedules_count"] = len(settings.schedules)
     masked["features"] = features.resolve(settings.features)  # all there are, not only those that were named
     masked["redis"]["url"] = where(settings.redis.url.get_secret_value())
     return masked
@@ -37,14 +43,64 @@ def masked_settings(settings: Settings) -> dict[str, Any]:
 def with_sources(settings: Settings) -> dict[str, Any]:
     """Return ``masked_settings`` and, under ``sources``, the place of each value: file:line, variable, flag or default.
 
-    Of a schedule only where it begins, and of very many not all: ``sources_left_out`` counts those.
+    Of very many settings not all places are kept: ``sources_left_out`` counts those.
     """
     shown = masked_settings(settings)
     origins = settings.origins
-    paths = [format_path(path) for path, _ in leaves({**shown, "schedules": {}}) if path != ("schedules",)]
+    paths = [format_path(path) for path, _ in leaves(shown) if path != ("schedules_count",)]
     found = {path: origins.by_path.get(path, DEFAULT_ORIGIN) for path in paths}
-    found |= {path: origin for path, origin in origins.by_path.items() if path.startswith("schedules")}
     return {**shown, "sources": found, "sources_left_out": origins.left_out}
+
+
+def schedules_page(settings: Settings, names: Sequence[str], after: str, *, has_sources: bool) -> dict[str, Any]:
+    """Return up to ``SCHEDULES_MAX`` schedules as people write them, of the sorted ``names`` those behind ``after``.
+
+    ``cursor`` is the last name of the page, null on the last one.
+    """
+    start = bisect_right(names, after)
+    page = names[start : start + SCHEDULES_MAX]
+    shown = {name: settings.schedules[name].model_dump(mode="json", by_alias=True) for name in page}
+    for schedule in shown.values():
+        schedule["args"] = sorted(schedule["args"])
+    has_more = start + len(page) < len(names)
+    answer: dict[str, Any] = {"schedules": mask(_shorten(shown)), "cursor": page[-1] if has_more else None}
+    if has_sources:
+        by_path = settings.origins.by_path
+        paths = [format_path(("schedules", name)) for name in page]
+        answer["sources"] = {path: by_path[path] for path in paths if path in by_path}
+    return answer
+
+
+class Configuration:
+    """The settings of this process as pages, made beside the loop that answers probes.
+
+    Guarantees
+        A page without schedules is made once: the settings of a process never change. A page of schedules is bounded,
+        and one is made at a time, however many clients ask.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._names: list[str] | None = None
+        self._made: dict[str, bytes] = {}
+        self._making = asyncio.Lock()
+
+    async def page(self, name: str, make: Callable[[Settings], bytes]) -> bytes:
+        """Return the page of that name, by ``make`` where it was not asked for before."""
+        async with self._making:
+            if name not in self._made:
+                self._made[name] = await asyncio.to_thread(make, self._settings)
+            return self._made[name]
+
+    async def schedules(self, after: str, *, has_sources: bool) -> bytes:
+        """Return the page of schedules behind the name ``after``."""
+        async with self._making:
+            return await asyncio.to_thread(self._schedules, after, has_sources=has_sources)
+
+    def _schedules(self, after: str, *, has_sources: bool) -> bytes:
+        if self._names is None:
+            self._names = sorted(self._settings.schedules)
+        return json_body(schedules_page(self._settings, self._names, after, has_sources=has_sources))
 
 
 def flags(settings: Settings) -> str:
@@ -53,8 +109,8 @@ def flags(settings: Settings) -> str:
     What lies under names that people chose has no flag of its own, and stands as ``--set`` takes it. Schedules
     have none either.
     """
-    shown = masked_settings(settings.model_copy(update={"schedules": {}}))
-    del shown["schedules"]
+    shown = masked_settings(settings)
+    del shown["schedules_count"]
     found = {_flag(path): MASK if value == MASK else inline_yaml(value) for path, value in leaves(shown)}
     return "".join(f"{flag}={found[flag]}\n" for flag in sorted(found))
 

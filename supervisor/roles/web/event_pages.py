@@ -19,8 +19,9 @@ from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS
-from supervisor.roles.web.answers import HEADERS, bad_request, json_response, unavailable
+from supervisor.roles.web.answers import ASKER, HEADERS, bad_request, json_response, unavailable
 from supervisor.roles.web.followers import Followers, Item, Streamer, TooManyFollowersError
+from supervisor.roles.web.places import address_of
 from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, KeptEvent
 
 LIST_COUNT = 100
@@ -63,7 +64,7 @@ class EventPages:
 
     async def _stream(self, request: web.Request, wanted: _Wanted) -> web.StreamResponse:
         try:
-            async with self._followers.follow() as queue:
+            async with self._followers.follow(request[ASKER], address_of(request.remote or "")) as queue:
                 self.on_stream(request)
                 return await self._tell(request, wanted, queue)
         except TooManyFollowersError as error:

@@ -3,7 +3,8 @@
 Guarantees
     One blocking read at a time, whatever the number of followers; none without any.
     A follower that reads too slowly is cut off and counted; it comes back with the id of its last event.
-    At most ``FOLLOWERS_MAX`` at a time.
+    At most ``FOLLOWERS_MAX`` at a time, and of one asker ``PER_TOKEN_MAX``, or ``PER_ADDRESS_MAX`` without a token: one
+    more ends the oldest of that asker, which comes back with the id of its last event and misses nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from supervisor.store.scripts import Call
 from supervisor.telemetry.metrics import EVENTS_DROPPED
 
 FOLLOWERS_MAX = 16
+PER_TOKEN_MAX = 4
+PER_ADDRESS_MAX = 2
 QUEUED_MAX = 256
 BLOCK_S = 1.0
 RETRY_S = 1.0
@@ -47,7 +50,7 @@ class Followers:
     def __init__(self, store: Streamer, events: EventLog) -> None:
         self._store = store
         self._events = events
-        self._queues: set[asyncio.Queue[Item]] = set()
+        self._queues: dict[asyncio.Queue[Item], str] = {}  # with who asked, the oldest first
         self._reading: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -55,18 +58,22 @@ class Followers:
         return len(self._queues)
 
     @asynccontextmanager
-    async def follow(self) -> AsyncIterator[asyncio.Queue[Item]]:
-        """Return a queue of what is added from now on.
+    async def follow(self, token: str, address: str) -> AsyncIterator[asyncio.Queue[Item]]:
+        """Return a queue of what is added from now on, for the token of that name, or for an address without one.
 
         Raises:
             TooManyFollowersError: there are as many as may be.
             StoreUnavailableError: Redis does not answer.
             StoreRefusedError: it says no.
         """
+        asker, limit = (f"token {token}", PER_TOKEN_MAX) if token else (f"address {address}", PER_ADDRESS_MAX)
+        own = [queue for queue, each in self._queues.items() if each == asker]
+        if len(own) >= limit:
+            self._dismiss(own[0])
         if len(self._queues) >= FOLLOWERS_MAX or self._is_closed:
             raise TooManyFollowersError
         queue: asyncio.Queue[Item] = asyncio.Queue(QUEUED_MAX + 1)
-        self._queues.add(queue)
+        self._queues[queue] = asker
         try:
             if self._reading is None:
                 last_id = await self._newest()
@@ -74,7 +81,7 @@ class Followers:
                     self._reading = asyncio.create_task(self._read(last_id))
             yield queue
         finally:
-            self._queues.discard(queue)
+            self._queues.pop(queue, None)
             if not self._queues:
                 await self._stop()
 
@@ -111,11 +118,15 @@ class Followers:
         for queue in list(self._queues):
             if queue.qsize() + len(events) > QUEUED_MAX:
                 EVENTS_DROPPED.labels(sink="follower").inc(queue.qsize() + len(events))
-                self._queues.discard(queue)
-                _end(queue)
+                self._dismiss(queue)
                 continue
             for event in events:
                 queue.put_nowait(event)
+
+    def _dismiss(self, queue: asyncio.Queue[Item]) -> None:
+        """Send one away."""
+        self._queues.pop(queue, None)
+        _end(queue)
 
 
 def _end(queue: asyncio.Queue[Item]) -> None:

@@ -19,8 +19,8 @@ from supervisor.core import health
 from supervisor.core.health import Endpoint
 from supervisor.roles.seat import Seat
 from supervisor.roles.web import dashboard
-from supervisor.roles.web.answers import ASKER, HEADERS, error_response, json_response, wants_json
-from supervisor.roles.web.configz import flags, masked_settings, with_sources
+from supervisor.roles.web.answers import ASKER, HEADERS, error_response, json_body, json_response, wants_json
+from supervisor.roles.web.configz import Configuration, flags, masked_settings, with_sources
 from supervisor.roles.web.guard import Guard, needs, public, scope_of
 from supervisor.roles.web.metrics import Scrape
 from supervisor.roles.web.overview import Overviews
@@ -60,6 +60,7 @@ class Pages:
     def __init__(self, seat: Seat, overviews: Overviews, guard: Guard | None = None) -> None:
         self._seat = seat
         self._overviews = overviews
+        self._configuration = Configuration(seat.settings)
         self.guard = guard or Guard(seat.settings.web)
         self.admit: Callable[[web.Request], None] = lambda _request: None
         """Called first of all; raises when there is no room to deal with a request."""
@@ -127,14 +128,22 @@ class Pages:
 
     @needs(Scope.READ)
     async def configz(self, request: web.Request) -> web.Response:
-        """The settings in effect, and where they come from if that is asked."""
-        show = with_sources if "sources" in request.query else masked_settings
-        return json_response(show(self._seat.settings))
+        """The settings in effect, and where they come from if that is asked; or a page of the schedules."""
+        has_sources = "sources" in request.query
+        after = request.query.get("schedules")
+        if after is not None:
+            body = await self._configuration.schedules(after, has_sources=has_sources)
+        elif has_sources:
+            body = await self._configuration.page("sources", lambda settings: json_body(with_sources(settings)))
+        else:
+            body = await self._configuration.page("settings", lambda settings: json_body(masked_settings(settings)))
+        return web.Response(body=body, content_type="application/json")
 
     @needs(Scope.READ)
     async def flagz(self, _request: web.Request) -> web.Response:
         """The settings in effect, as flags."""
-        return web.Response(text=flags(self._seat.settings))
+        body = await self._configuration.page("flags", lambda settings: flags(settings).encode())
+        return web.Response(body=body, content_type="text/plain", charset="utf-8")
 
     @public
     async def version(self, _request: web.Request) -> web.Response:

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from supervisor.roles.web import followers as followers_module
-from supervisor.roles.web.followers import FOLLOWERS_MAX
+from supervisor.roles.web.followers import FOLLOWERS_MAX, PER_ADDRESS_MAX
 from supervisor.settings.models import Settings
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
@@ -49,8 +49,8 @@ def office(tree: Any, real_server: RealServer, mailbox: Mailbox) -> Any:
 class Stream:
     """One follower."""
 
-    def __init__(self, tree: Any, path: str = "/api/v1/events", **headers: str) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", tree.port, timeout=30)
+    def __init__(self, tree: Any, path: str = "/api/v1/events", *, address: str = "127.0.0.1", **headers: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", tree.port, timeout=30, source_address=(address, 0))
         self._connection.request("GET", path, headers={"Accept": "text/event-stream"} | headers)
         self.answer = self._connection.getresponse()
         self.status = self.answer.status
@@ -144,15 +144,29 @@ def test_a_follower_gets_what_happens_and_resumes_without_gap_or_repetition(offi
 def test_followers_have_places_of_their_own(office: Any) -> None:
     """Sixteen at most, and probes are answered all the same; a place that is left is free."""
     office.start()
-    streams = [Stream(office) for _ in range(FOLLOWERS_MAX)]
+    streams = [Stream(office, address=f"127.0.0.{2 + number // PER_ADDRESS_MAX}") for number in range(FOLLOWERS_MAX)]
     assert [stream.status for stream in streams] == [200] * FOLLOWERS_MAX
-    assert Stream(office).status == 503
+    assert Stream(office, address="127.0.0.99").status == 503
     assert office.ask("/livez")[0] == 200
 
     streams.pop().close()
     for stream in streams:
         stream.close()
-    wait_until(lambda: Stream(office).status == 200, "a place to be free")
+    wait_until(lambda: Stream(office, address="127.0.0.99").status == 200, "a place to be free")
+
+
+def test_one_address_cannot_take_the_streams_of_all(office: Any) -> None:
+    """Its next stream ends its oldest, and one from elsewhere none."""
+    office.start()
+    streams = [Stream(office) for _ in range(FOLLOWERS_MAX + 1)]
+
+    assert [stream.status for stream in streams] == [200] * (FOLLOWERS_MAX + 1)
+    assert [stream.event() for stream in streams[:-PER_ADDRESS_MAX]] == [{}] * (FOLLOWERS_MAX + 1 - PER_ADDRESS_MAX)
+    other = Stream(office, address="127.0.0.2")
+    events.record("reloaded")
+    assert [stream.event()["event"] for stream in (*streams[-PER_ADDRESS_MAX:], other)] == ["reloaded"] * 3
+    for stream in (*streams, other):
+        stream.close()
 
 
 def test_the_child_ends_at_once_although_somebody_follows(office: Any) -> None:

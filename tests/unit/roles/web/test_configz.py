@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from supervisor.cli.setting_flags import flag_paths
-from supervisor.roles.web.configz import flags, masked_settings, where, with_sources
+from supervisor.roles.web.configz import (
+    SCHEDULES_MAX,
+    Configuration,
+    flags,
+    masked_settings,
+    schedules_page,
+    where,
+    with_sources,
+)
 from supervisor.settings.loader import load
 from supervisor.settings.models import Settings
 from supervisor.settings.origins import ORIGINS_MAX
@@ -36,10 +46,48 @@ def test_no_secret_of_any_setting_is_shown() -> None:
 
     shown = masked_settings(settings)
 
-    assert SECRET not in json.dumps(shown)
+    page = page_of(settings)
+    assert SECRET not in json.dumps([shown, page])
+    assert (shown["schedules_count"], "schedules" in shown) == (1, False)
     assert shown["redis"]["url"] == "rediss://***@redis.example:6380/1"
     assert shown["redis"]["password"] == "***"
-    assert shown["schedules"]["sync"]["args"] == ["headers", "innocent", "url"]
+    assert page["schedules"]["sync"]["args"] == ["headers", "innocent", "url"]
+
+
+def page_of(settings: Settings, after: str = "", *, has_sources: bool = False) -> dict[str, Any]:
+    """Return a page of schedules."""
+    return schedules_page(settings, sorted(settings.schedules), after, has_sources=has_sources)
+
+
+def test_schedules_come_in_pages_and_each_once() -> None:
+    """However many there are, one request costs what a hundred of them cost."""
+    names = [f"s{number:03}" for number in range(2 * SCHEDULES_MAX + 50)]
+    settings = Settings.model_validate({"schedules": {name: {"job": "j", "every": "5m"} for name in names}})
+
+    seen: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = page_of(settings, cursor)
+        assert len(page["schedules"]) <= SCHEDULES_MAX
+        seen += page["schedules"]
+        cursor = page["cursor"]
+
+    assert seen == names
+    assert page_of(settings, "zzz") == {"schedules": {}, "cursor": None}
+
+
+async def test_pages_are_made_once_and_one_at_a_time() -> None:
+    """Anonymous clients that ask over and over cost an answer from memory."""
+    made: list[Settings] = []
+
+    def make(settings: Settings) -> bytes:
+        made.append(settings)
+        return b"page"
+
+    configuration = Configuration(Settings())
+
+    assert await asyncio.gather(*(configuration.page("p", make) for _ in range(50))) == [b"page"] * 50
+    assert len(made) == 1
 
 
 def test_the_rest_is_shown_as_people_write_it() -> None:
@@ -118,6 +166,7 @@ def test_each_value_has_its_source(tmp_path: Path) -> None:
     assert SECRET not in json.dumps(found)
     assert shown.pop("sources_left_out") == 0
     assert shown == masked_settings(loaded.settings)
+    found |= page_of(carried, has_sources=True)["sources"]
     assert found["log.level"] == f"{file}:3"
     assert found["redis.password"] == f"{file}:5"
     assert found["web.host"] == "TENURE_WEB__HOST"
