@@ -116,9 +116,31 @@ class _StdlibHandler(logging.Handler):
         try:
             message = record.getMessage()
         except Exception:  # noqa: BLE001 - a library's bad format string or repr is not worth its caller's life
-            message = f"{text_of(record.msg, repr)} {text_of(record.args, repr)}"
+            message = _unformatted(record.msg, record.args)
         level = max((known for known in LEVELS.values() if known <= record.levelno), default=10)
         structlog.get_logger().log(level, message, logger=record.name, exc_info=record.exc_info)
+
+
+def _unformatted(message: Any, args: Any) -> str:
+    return f"{text_of(message, repr)} {text_of(args, repr)}"
+
+
+def _bound_logger(level: int) -> type[Any]:
+    """Return structlog's logger for ``level`` and above; what cannot be put into its message is named instead."""
+    base = structlog.make_filtering_bound_logger(level)
+
+    def forgiving(method: Callable[..., Any]) -> Callable[..., Any]:
+        def write(self: Any, event: str, *args: Any, **fields: Any) -> Any:
+            try:
+                return method(self, event, *args, **fields)
+            except Exception:
+                if not args:
+                    raise
+                return method(self, _unformatted(event, args), **fields)
+
+        return write
+
+    return type(base.__name__, (base,), {name: forgiving(getattr(base, name)) for name in ("msg", "warn", *LEVELS)})
 
 
 class _Last:
@@ -185,7 +207,7 @@ def configure(
         )
         structlog.configure(
             processors=[merge_contextvars, merge_run, output.process],
-            wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+            wrapper_class=_bound_logger(LEVELS[level]),
             logger_factory=lambda *_: output,
             # A cached logger would keep the role that was configured before the fork.
             cache_logger_on_first_use=False,

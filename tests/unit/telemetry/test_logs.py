@@ -20,6 +20,13 @@ from supervisor.telemetry.logs import bind_run, configure
 pytestmark = pytest.mark.usefixtures("logging_restored")
 
 
+class Unshowable:
+    """A value whose own code is broken."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("broken")
+
+
 def start(stream: Any, clock: Any = None, **changes: Any) -> Any:
     """Configure for ``stream`` and return a logger."""
     options = {"level": "info", "format": "json", "cluster": "c1", "replica": "r1", "role": "agent"} | changes
@@ -278,3 +285,18 @@ def test_a_value_that_cannot_be_shown_does_not_reach_the_caller_as_an_error() ->
     assert field["value"] == named
     assert error["exception"] == f"Broken: {named}"
     assert record["event"] == "'with %s' <tuple that cannot be shown: RuntimeError>"
+
+
+@pytest.mark.parametrize("args", [(Unshowable(),), ("one", "too many"), ({"other": 1},)], ids=["repr", "more", "names"])
+def test_a_message_that_cannot_be_made_does_not_reach_the_caller_as_an_error(args: tuple[Any, ...]) -> None:
+    """A job must not fail for what it logs."""
+    out = io.StringIO()
+    log = start(out).bind(run="r")
+
+    for write in (log.info, log.warning, log.error, log.exception):
+        write("so: %(name)s" if isinstance(args[0], dict) else "so: %s", *args)
+    log.debug("so: %s", *args)
+    log.info("%d of %d", 1, 2)
+
+    assert [line["event"].startswith("'so: ") for line in lines(out)] == [True] * 4 + [False]
+    assert lines(out)[-1]["event"] == "1 of 2"
