@@ -6,6 +6,7 @@ Guarantees
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from supervisor.store.queue_reads import RunView
 from supervisor.store.queues import Queues
 from supervisor.store.schedule_views import Record, Views
 from supervisor.store.sessions import Sessions
+from supervisor.store.tallies import Tallies, Tally
 from supervisor.telemetry.masking import mask
 
 PAGE_MAX = 250
@@ -38,6 +40,7 @@ class ApiReads:
         self._views = Views(keys)
         self._queues = Queues(keys)
         self._sessions = Sessions(keys)
+        self._tallies = Tallies(keys)
         self._overviews = overviews
 
     async def leader(self, _request: web.Request) -> web.Response:
@@ -102,12 +105,19 @@ class ApiReads:
         return json_response({"jobs": shown, "cursor": names[limit - 1] if len(names) > limit else None})
 
     async def run(self, request: web.Request) -> web.Response:
-        """One run: where it is, what became of its attempts."""
+        """One run: where it is, what became of its attempts, of its steps and of the runs below it."""
         run_id = request.match_info["run"]
         found = await self._store.run(self._queues.show(run_id))
-        if found is None:
+        try:
+            below = await self._store.run(self._tallies.read(run_id))
+            steps = await self._store.run(self._tallies.steps(run_id))
+        except ValueError:  # no run can have this id
+            raise not_found("run", run_id) from None
+        if found is None and below is None and not steps:
             raise not_found("run", run_id)
-        return json_response(_run(found))
+        shown = {"run": run_id, "state": "forgotten"} if found is None else _run(found)
+        of_below = None if below is None else _below(below)
+        return json_response(shown | {"below": of_below, "steps": [_step(name, step) for name, step in steps.items()]})
 
 
 def limit_of(request: web.Request) -> int:
@@ -188,6 +198,24 @@ def _run(view: RunView) -> dict[str, Any]:
             for entry in view.history[:HISTORY_MAX]
         ],
     }
+
+
+def _below(tally: Tally) -> dict[str, Any]:
+    names = ("run", "code", "message")
+    return {
+        "total": tally.total,
+        "remaining": tally.left,
+        **tally.outcomes,
+        "counts": tally.counts,
+        "errors": tally.errors,
+        "first_errors": [{name: mask(str(each.get(name, ""))) for name in names} for each in tally.first_errors],
+        "then": tally.waiting,
+    }
+
+
+def _step(name: str, step: Mapping[str, Any]) -> dict[str, Any]:
+    times = {key: step.get(key) for key in ("status", "attempt", "ended_ms", "duration_ms")}
+    return {"step": name, **times, "error": mask(str(step.get("error") or "")) or None}
 
 
 def _decoded(stored: bytes | None) -> Any:

@@ -208,6 +208,27 @@ def test_a_trigger_with_a_key_runs_once(api: Any) -> None:
     assert ask(api, "POST", cancel, "driver")[0] == 404
 
 
+def test_a_run_is_shown_with_its_steps_and_the_sums_below_it(api: Any, store: Store) -> None:
+    """Also when newer runs have pushed its own line out of the history."""
+    code, absent = ask(api, "GET", f"{PATH}/runs/plan", "reader")
+    assert (code, bool(absent["error"])) == (404, True)
+    assert ask(api, "GET", f"{PATH}/runs/no%20id", "reader")[0] == 404
+
+    error = '{"run":"plan/1","code":"quota","message":"password=hunter2"}'
+    store.command("HSET", KEYS.tally("plan"), "total", 3, "left", 1, "ok", 1, "dead", 1, "errors", 1, "e:1", error)
+    step = '{"status":"done","number":1,"attempt":1,"ended_ms":1000,"duration_ms":7,"result":{"word":"hunter2"}}'
+    store.command("HSET", KEYS.steps("plan"), "fetch", step)
+    code, shown = ask(api, "GET", f"{PATH}/runs/plan", "reader")
+
+    assert (code, shown["run"], shown["state"]) == (200, "plan", "forgotten")
+    assert {key: shown["below"][key] for key in ("total", "remaining", "ok", "dead")} == {
+        "total": 3, "remaining": 1, "ok": 1, "dead": 1,
+    }  # fmt: skip
+    assert shown["below"]["first_errors"] == [{"run": "plan/1", "code": "quota", "message": "password=***"}]
+    assert [(each["step"], each["status"], each["duration_ms"]) for each in shown["steps"]] == [("fetch", "done", 7)]
+    assert "hunter2" not in json.dumps(shown)
+
+
 def test_lists_come_in_pages(api: Any, store: Store) -> None:
     """With a cursor until the last; nothing is missing."""
     changes = [
