@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 import click
+import msgspec
 
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import Command, Group
@@ -16,6 +17,7 @@ from supervisor.cli.queue_asking import queue_names
 from supervisor.cli.runs_changes import cancel, requeue, set_priority
 from supervisor.cli.runs_family import family_record
 from supervisor.core.errors import TenureError
+from supervisor.core.json_values import JSON_DEPTH_MAX, is_deeper, read_json
 from supervisor.store.enqueueing import EnqueueOptions
 from supervisor.store.queue_reads import HistoryEntry, RunView
 from supervisor.store.tallies import Tallies
@@ -147,7 +149,7 @@ def _record(view: RunView) -> dict[str, Any]:
         "arguments": sorted(envelope.template.args) if envelope else None,
         "limits": view.limits.split(";") if view.limits else None,
         "waits_for": _why_blocked(view),
-        "progress": json.loads(view.progress) if view.progress else None,
+        "progress": _stored(view.progress),
         "failed_attempts": view.attempts,
         "crashes": view.crashes,
         "interruptions": view.interrupts,
@@ -156,10 +158,22 @@ def _record(view: RunView) -> dict[str, Any]:
         "died": moment(view.died_ms),
         "error": mask(view.error),
         "parent": envelope.parent if envelope else None,
-        "result": json.loads(view.result) if view.result else None,
+        "result": _stored(view.result),
         "history": [_history_row(view.queue, entry) for entry in view.history],
     }
     return {key: value for key, value in record.items() if value not in (None, "", {}, [])}
+
+
+def _stored(body: bytes | None) -> Any:
+    """Return what a run left as JSON; of what only a foreign hand can have written, a sentence about it."""
+    if not body:
+        return None
+    if is_deeper(body, JSON_DEPTH_MAX):
+        return f"nested deeper than {JSON_DEPTH_MAX} levels, not shown: {len(body)} bytes"
+    try:
+        return read_json(body)
+    except msgspec.DecodeError as error:
+        return f"not shown: {error}"
 
 
 def _why_blocked(view: RunView) -> str | None:

@@ -62,6 +62,16 @@ def test_what_is_below_a_run_is_shown_when_newer_runs_have_pushed_it_out_of_the_
     assert invoke("runs", "show", "never").code == 1
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_result_that_is_nested_too_deeply_is_told(world: World, invoke: Invoke, form: str) -> None:
+    """No worker writes one; who does must not keep the rest of the run from being shown."""
+    world.raw.set(world.keys.result("p"), b"[" * 5000 + b"]" * 5000)
+    shown = invoke("runs", "show", "p", "-o", form)
+    assert (shown.code, "nested deeper than 100 levels" in shown.out) == (0, True)
+    world.raw.set(world.keys.result("p"), b"\xff{")
+    assert "not shown" in invoke("runs", "show", "p", "-o", form).out
+
+
 def test_a_run_is_shown_with_its_steps(world: World, invoke: Invoke) -> None:
     """Which are done, which failed and why, in their order."""
     fence = f"{S}|1|{world.fetched_ms('p/c')}"
