@@ -118,6 +118,18 @@ def test_an_acknowledgement_of_another_attempt_is_stale(world: World) -> None:
     assert world.ack(S, "a", attempt=2).stale == []
 
 
+def test_an_acknowledgement_of_an_earlier_execution_of_the_same_attempt_is_stale(world: World) -> None:
+    """What was given back uncharged comes again under its number: only when it was fetched tells the two apart."""
+    world.open(S)
+    world.enqueue(envelope("a"))
+    world.fetch(S)
+    earlier_ms = world.fetched_ms("a") - 1
+
+    assert world.ack(S, "a", fetched_ms=earlier_ms).stale == ["a"]
+    assert world.state("a") == "running"
+    assert world.ack(S, "a").stale == []
+
+
 def test_one_run_acknowledged_twice_in_a_turn_counts_once(world: World) -> None:
     """A caller's mistake must not write history twice."""
     world.open(S)
