@@ -186,7 +186,10 @@ def _item(ready: Ready, moment: Moment, decision: _Decision, *, is_missed: bool 
 
 def _extra(seen: Seen, known: Known, moment: Moment, nominal_ms: int, what: What) -> FireItem:
     cause = "initial" if what is What.INITIAL else "buffered"
-    run = NOTHING if what is What.DROP else known.run(seen.schedule, nominal_ms, moment.now_ms, cause=cause)
+    is_doubtful = nominal_ms <= moment.doubtful_until_ms
+    run = NOTHING
+    if what is not What.DROP:
+        run = known.run(seen.schedule, nominal_ms, moment.now_ms, cause=cause, is_doubtful=is_doubtful)
     return FireItem(
         seen.schedule, known.revision, seen.mark_ms, nominal_ms, nominal_ms, None, run, known.policy, what,
         job=known.job,

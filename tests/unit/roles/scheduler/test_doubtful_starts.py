@@ -1,0 +1,25 @@
+"""What waits in the buffer of a schedule, after Redis went back in time: the run may have begun before."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.roles.scheduler.catalogue import Known
+from supervisor.roles.scheduler.deciding import Moment, starts
+from supervisor.store.schedule_items import Seen
+
+NOW_MS = 1_767_225_600_000
+TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
+
+
+@pytest.mark.parametrize(("waits_since_s", "is_flagged"), [(30, True), (10, False)])
+def test_a_buffered_run_of_before_the_loss_says_that_it_may_have_run(waits_since_s: int, *, is_flagged: bool) -> None:
+    """The buffer came back with the copy, and its run may have been started since."""
+    definition = ScheduleDef(id="waiting", template=TEMPLATE, every_ms=5000, overlap="buffer_one")
+    known = Known(definition, 1, is_dynamic=False)
+    nominal_ms = NOW_MS - waits_since_s * 1000
+    seen = Seen("waiting", 0, 1, "set", NOW_MS, b"", b"", 0, (nominal_ms,))
+    (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+
+    assert (b'"maybe_duplicate":true' in item.run.data) is is_flagged
