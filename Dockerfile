@@ -11,7 +11,12 @@ RUN python -m venv /opt/tenure
 COPY pyproject.toml README.md LICENSE ./
 COPY supervisor ./supervisor
 COPY jobs ./jobs
-RUN /opt/tenure/bin/pip install . \
+# What the locks name, file by file; the wheel is built by what the lock names, too.
+COPY requirements ./requirements
+RUN python -m pip install --require-hashes --requirement requirements/build.txt \
+ && python -m pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheels . \
+ && /opt/tenure/bin/pip install --require-hashes --requirement requirements/image.txt \
+ && /opt/tenure/bin/pip install --no-deps /tmp/wheels/*.whl \
  && /opt/tenure/bin/python -m compileall -q /opt/tenure/lib
 
 # Stage 2 runs as an unprivileged user that owns nothing but the data directory.

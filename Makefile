@@ -11,9 +11,10 @@ CONFIG ?= config/demo
 CHECKS := tests/test_tidy.py tests/test_docs.py tests/test_layers.py tests/test_origins.py
 IMAGE ?= tenure
 BUILDER ?= docker
+LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --universal --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check dist sbom chart image checksums clean
+.PHONY: help run test lint check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -24,12 +25,18 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 
-$(VENV)/.run: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+# Only files whose digests the locks name; `make lock` renews them.
+INSTALL := -m pip install --quiet --disable-pip-version-check
+LOCKED := $(INSTALL) --require-hashes --requirement
+OURSELVES := $(INSTALL) --no-deps --no-build-isolation --editable .
+
+$(VENV)/.run: pyproject.toml requirements/image.txt requirements/build.txt | $(BIN)/python
+	$(BIN)/python $(LOCKED) requirements/image.txt --requirement requirements/build.txt
+	$(BIN)/python $(OURSELVES)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.run
+	$(BIN)/python $(LOCKED) requirements/dev.txt
 	@touch $@
 
 run: $(VENV)/.run  ## Run the demo: embedded server, identity jobs on SQLite, http://127.0.0.1:8080
@@ -109,11 +116,7 @@ chaos-fan-out: $(VENV)/.dev  ## Kill workers at random under a tree of ten thous
 cron-scan: $(VENV)/.dev  ## Compare the cron engine with brute force in every time zone, 2024 to 2030 (minutes)
 	$(BIN)/python -m tests.cron_scan
 
-$(VENV)/.deploy: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group deploy
-	@touch $@
-
-deploy-check: $(VENV)/.deploy  ## Render kustomize and chart, validate them, test the alert rules; needs kubectl >= 1.27 and promtool
+deploy-check: $(VENV)/.dev  ## Render kustomize and chart, validate them, test the alert rules; needs kubectl >= 1.27 and promtool
 	@command -v kubectl >/dev/null && command -v promtool >/dev/null || { echo "deploy-check needs kubectl (>= 1.27) and promtool in PATH; install them, or run make test, which checks the files without them" >&2; exit 2; }
 	@for each in base overlays/dev overlays/production overlays/replicas-dev overlays/split-roles; do \
 		kubectl kustomize deploy/kustomize/$$each > $(VENV)/rendered.yaml \
@@ -124,18 +127,28 @@ deploy-check: $(VENV)/.deploy  ## Render kustomize and chart, validate them, tes
 	promtool check rules deploy/prometheus/tenure.rules.yaml
 	promtool test rules deploy/prometheus/tenure.tests.yaml
 
-$(VENV)/.release: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
-	@touch $@
+lock:  ## Renew requirements/*.txt from pyproject.toml; needs uv
+	$(LOCK) pyproject.toml --output-file requirements/image.txt
+	$(LOCK) --group build --output-file requirements/build.txt
+	$(LOCK) --group audit --output-file requirements/audit.txt
+	$(LOCK) pyproject.toml --group dev --group deploy --group release --group build \
+		--constraints requirements/image.txt --output-file requirements/dev.txt
 
-dist: $(VENV)/.release  ## Build wheel and sdist into dist/, and check that the version is a release's: make dist TAG=v0.1.0
+audit: | $(BIN)/python  ## Ask for known vulnerabilities of what is locked, and for weaknesses of the workflows
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python $(LOCKED) requirements/audit.txt
+	$(VENV)/audit/bin/pip-audit --disable-pip --require-hashes --requirement requirements/image.txt
+	$(VENV)/audit/bin/zizmor --offline --min-severity medium .github/workflows
+
+dist: $(VENV)/.dev  ## Build wheel and sdist into dist/, and check that the version is a release's: make dist TAG=v0.1.0
 	$(if $(TAG),$(BIN)/python -m tests.releasing $(TAG))
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build --no-isolation --outdir dist
 
 sbom: dist  ## Write dist/tenure.cdx.json: what an installation of the wheel brings, as CycloneDX
 	rm -rf $(VENV)/sbom && $(PYTHON) -m venv --without-pip $(VENV)/sbom
-	$(BIN)/python -m pip --python $(VENV)/sbom/bin/python install --quiet --disable-pip-version-check dist/*.whl
+	$(BIN)/python -m pip --python $(VENV)/sbom/bin/python install --quiet --disable-pip-version-check --require-hashes --requirement requirements/image.txt
+	$(BIN)/python -m pip --python $(VENV)/sbom/bin/python install --quiet --disable-pip-version-check --no-deps dist/*.whl
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o dist/tenure.cdx.json $(VENV)/sbom/bin/python
 
 chart: $(VENV)/.dev  ## Package the chart into dist/

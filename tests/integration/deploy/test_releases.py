@@ -90,7 +90,8 @@ def test_a_workflow_has_the_least_rights_and_pinned_actions(workflow: Path) -> N
     assert whole["permissions"] == {"contents": "read"}
     for step in steps(workflow):
         if "uses" in step:
-            assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+(\.\d+)*", step["uses"]), step["uses"]
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), step["uses"]
+            assert f"{step['uses']} # v" in workflow.read_text(), "what renews it reads the version"
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
     assert all("timeout-minutes" in job for job in jobs(workflow).values() if "steps" in job)
@@ -106,6 +107,33 @@ def test_a_workflow_runs_targets_that_exist_and_takes_nothing_from_outside_into_
     assert all("${{" not in each for each in commands)
     for target in targets:
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
+
+
+def test_a_release_says_where_it_was_built_and_is_let_go_by_a_person() -> None:
+    """Attestations for files and image, a signature of the image, and an environment that has reviewers."""
+    found = jobs(ROOT / ".github/workflows/release.yaml")
+
+    for name in ("files", "image"):
+        used = {step["uses"].partition("@")[0] for step in found[name]["steps"] if "uses" in step}
+        assert {"actions/attest-build-provenance", "actions/attest-sbom"} <= used
+        assert found[name]["permissions"]["attestations"] == found[name]["permissions"]["id-token"] == "write"
+    assert any(step.get("run", "").startswith("cosign sign") for step in found["image"]["steps"])
+    assert found["publish"]["environment"] == "release"
+
+
+def test_what_is_built_and_tested_is_what_the_locks_name() -> None:
+    """Every file by its digest, from no index by name; the lock satisfies each floor of pyproject.toml."""
+    for path in (ROOT / "requirements").glob("*.txt"):
+        entries = re.findall(r"(?m)^([a-z0-9][\w.-]*)==\S+(?: ; [^\\]*)? \\\n    --hash=sha256:", path.read_text())
+        assert entries, path.name
+        assert len(entries) == len(re.findall(r"(?m)^[a-z]", path.read_text())), path.name
+        assert "://" not in path.read_text(), path.name
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = dict(re.findall(r"(?m)^([\w.-]+)==([^\s;]+)", (ROOT / "requirements/image.txt").read_text()))
+    for name, floor in (each.partition(";")[0].strip().split(">=") for each in project["dependencies"]):
+        assert Version(locked[name]) >= Version(floor), name
+    for text in (MAKEFILE, (ROOT / "Dockerfile").read_text()):
+        assert "--require-hashes" in text
 
 
 def test_every_python_that_is_promised_is_tested() -> None:
