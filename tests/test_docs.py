@@ -57,6 +57,15 @@ def test_what_documents_name_exists() -> None:
     assert [problem for document in DOCUMENTS for problem in problems_of(document)] == []
 
 
+def test_nobody_is_told_to_install_the_name_from_an_index() -> None:
+    """The name belongs there to whoever claims it first, and a remedy is followed without a second look."""
+    told = re.compile(r"pip install (?:--\S+ )*['\"]?tenure(?![-\w./])")
+    files = [*DOCUMENTS, *(ROOT / "config").rglob("*.yaml"), *(ROOT / "deploy").rglob("*.yaml")]
+    files += [path for folder in ("supervisor", "jobs") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    texts = {relative(path): path.read_text(errors="ignore") for path in files if path.suffix not in {".pyc", ".so"}}
+    assert [name for name, text in texts.items() if told.search(text)] == []
+
+
 def test_every_decision_has_its_five_parts() -> None:
     """A decision without its alternatives will be argued again (Nygard's form)."""
     parts = ["Status", "Context", "Decision", "Consequences", "Alternatives"]

@@ -34,6 +34,7 @@ from supervisor.settings.profiles import policies_of
 from supervisor.settings.schedule_template import Fault, template_of
 from supervisor.settings.schedules import definition_of, faults_of_definition, owners
 from supervisor.settings.search_path import remedy_of_missing, search_here
+from supervisor.version import install_extra
 
 EXTRAS = {"opentelemetry": "otel"}
 """Which of our extras brings what a module that ships with us may need."""
@@ -88,7 +89,7 @@ def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
                 return hidden
             return f"there is no module {module}", remedy_of_missing()
         extra = EXTRAS.get(error.name.partition(".")[0])
-        remedy = f"pip install tenure[{extra}]" if extra else "install it"
+        remedy = install_extra(extra) if extra else "install it"
         return f"module {module} needs {error.name}, which is not installed", remedy
     what = " ".join(str(error).split())[:300]
     text = f"module {module} cannot be imported: {type(error).__name__}{f': {what}' if what else ''}"

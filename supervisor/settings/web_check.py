@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from supervisor.core.errors import Problem
 from supervisor.settings.loader import Loaded
 from supervisor.settings.token_file import TokenFileError, read_tokens
+from supervisor.version import install_extra
 
 
 def web_problems(loaded: Loaded) -> Iterator[Problem]:
@@ -28,7 +29,7 @@ def web_problems(loaded: Loaded) -> Iterator[Problem]:
     yield from _tls(loaded)
     if web.grpc_port is not None and (find_spec("grpc") is None or find_spec("grpc_health") is None):
         message = "asks for gRPC, which is not installed"
-        yield Problem(loaded.origin("web", "grpc_port"), "web.grpc_port", message, "pip install tenure[grpc]")
+        yield Problem(loaded.origin("web", "grpc_port"), "web.grpc_port", message, install_extra("grpc"))
     if web.grpc_port and web.grpc_port == web.port:
         message = "is the port of HTTP too"
         yield Problem(loaded.origin("web", "grpc_port"), "web.grpc_port", message, "choose another one")

@@ -49,7 +49,7 @@ class WebSettings(Section):
     """Key of the certificate, in PEM."""
 
     grpc_port: int | None = Field(default=None, ge=0, le=65535)
-    """Serve grpc.health.v1.Health on this port of the same address; needs ``pip install tenure[grpc]``. Unset: off."""
+    """Serve grpc.health.v1.Health on this port of the same address; needs the extra ``grpc``. Unset: off."""
 
     debug: bool = False
     """Serve /debug/stacks, for tokens with ``admin``: where threads and tasks are just now."""

@@ -1,7 +1,7 @@
 """pytest plugin for users: a cluster of replicas under a clock that the test drives.
 
 Importing it costs nothing: fakeredis and the cluster are imported when a test asks for the
-fixture. Install with ``pip install tenure[testing]``.
+fixture. Install the release's wheel with its extra ``testing``.
 """
 
 from __future__ import annotations

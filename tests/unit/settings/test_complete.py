@@ -17,6 +17,7 @@ from supervisor.core.registry import Registry, job, registry
 from supervisor.roles.worker import middleware
 from supervisor.settings.complete import complete, import_jobs, schedules_digest, unserved, with_late_problems
 from supervisor.settings.loader import UnusableError
+from supervisor.version import install_extra
 
 
 def sync_job(path: str, count: int = 1) -> None:
@@ -78,7 +79,7 @@ def test_a_module_whose_extra_is_not_installed_names_the_remedy(monkeypatch: pyt
 
     (problem,) = import_jobs(["jobs.tracing"])
     assert problem.message == "module jobs.tracing needs opentelemetry, which is not installed"
-    assert problem.remedy == "pip install tenure[otel]"
+    assert problem.remedy == install_extra("otel")
 
 
 def test_a_schedule_becomes_a_definition_with_everything_a_run_needs(desk: Any, known: Registry) -> None:

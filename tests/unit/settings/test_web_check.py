@@ -12,6 +12,7 @@ from supervisor.settings import web_check
 from supervisor.settings.loader import Loaded
 from supervisor.settings.models import Settings
 from supervisor.settings.web_check import web_problems
+from supervisor.version import install_extra
 
 
 def problems(**settings: Any) -> list[str]:
@@ -41,7 +42,7 @@ def test_grpc_without_its_extra_names_the_remedy(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(web_check, "find_spec", lambda name: None if name.startswith("grpc") else real(name))
 
     assert problems(web={"grpc_port": 9000}) == [
-        "tenure.yaml:4: web.grpc_port: asks for gRPC, which is not installed; pip install tenure[grpc]"
+        f"tenure.yaml:4: web.grpc_port: asks for gRPC, which is not installed; {install_extra('grpc')}"
     ]
     assert problems() == []
 
