@@ -1,7 +1,7 @@
 """The file of those who may use the HTTP API: a line for each token, which it holds only as a digest.
 
-    # name    digest                scopes
-    deploys   sha256:9f86d0…        operate
+    # name    digest                scopes   limits
+    deploys   sha256:9f86d0…        operate  jobs=report.*,mail.* until=2027-01-01
     grafana   sha256:60303a…        read
 
 Guarantees
@@ -16,18 +16,27 @@ import hmac
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import IntEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from supervisor.core.errors import Problem
 from supervisor.trust import distrust
 
 LINES_MAX = 1000
 BYTES_MAX = 1 << 20
+POWERFUL_JOBS = ("shell.*", "http.*", "identity.*", "cloudforet.*")
+"""Jobs whose arguments run commands, name secrets, or choose where they are sent. A token with ``operate`` enqueues one
+of them only when it names it in full."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})", re.ASCII)
-_REMEDY = 'write `NAME sha256:DIGEST SCOPES`, with DIGEST from `printf %s "$TOKEN" | sha256sum`'
+_REMEDY = (
+    'write `NAME sha256:DIGEST SCOPES [until=] [jobs=] [queues=]`, with DIGEST from `printf %s "$TOKEN" | sha256sum`'
+)
 
 
 class Scope(IntEnum):
@@ -50,11 +59,32 @@ class Token:
     name: str
     digest: bytes
     scope: Scope
+    until_ms: int | None = None  # wall clock; from then on it is unknown
+    jobs: tuple[str, ...] = ()  # patterns; empty: all
+    queues: tuple[str, ...] = ()
+
+    def reaches(self, *, job: str, queue: str | None = None) -> bool:
+        """Return whether it may change runs and schedules of ``job`` in ``queue``."""
+        return _matches(job, self.jobs) and (queue is None or _matches(queue, self.queues))
+
+    def may_enqueue(self, job: str, queue: str | None) -> bool:
+        """Return whether it may choose the arguments of a run of ``job``."""
+        is_trusted = self.scope is Scope.ADMIN or job in self.jobs or not is_powerful(job)
+        return is_trusted and self.reaches(job=job, queue=queue)
 
     @classmethod
     def of(cls, name: str, secret: str, scope: Scope) -> Token:
         """Return the line of a token whose text is ``secret``."""
         return cls(name, digest_of(secret), scope)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def is_powerful(job: str) -> bool:
+    """Return whether arguments of ``job`` are as good as code, or name secrets of the worker."""
+    return _matches(job, POWERFUL_JOBS)
 
 
 class TokenFileError(Exception):
@@ -112,9 +142,9 @@ def _tokens(path: str, lines: Sequence[str]) -> tuple[Token, ...]:
 
 def _token(words: Sequence[str]) -> tuple[str, Token | None]:
     """Return what is wrong with a line, or its token. Nothing that may be a token is repeated."""
-    if len(words) != 3:
+    if len(words) < 3:
         return f"has {len(words)} words instead of three", None
-    name, digest, scopes = words
+    name, digest, scopes, *limits = words
     if not _NAME.fullmatch(name):
         return "begins with what is no name", None
     match = _DIGEST.fullmatch(digest)
@@ -124,7 +154,37 @@ def _token(words: Sequence[str]) -> tuple[str, Token | None]:
     chosen = scopes.split(",")
     if not set(chosen) <= set(by_word):
         return f"{name}: a scope is not one of {', '.join(by_word)}", None
-    return "", Token(name, bytes.fromhex(match[1]), max(by_word[word] for word in chosen))
+    token = Token(name, bytes.fromhex(match[1]), max(by_word[word] for word in chosen))
+    return _limited(token, limits)
+
+
+def _limited(token: Token, limits: Sequence[str]) -> tuple[str, Token | None]:
+    """Return what is wrong with the words after the scopes, or the token with them."""
+    given: dict[str, Any] = {}
+    for limit in limits:
+        key, _, text = limit.partition("=")
+        if key not in {"until", "jobs", "queues"} or not text:
+            return f"{token.name}: a word after the scopes is not until=, jobs= or queues= with a value", None
+        if key in given or (key == "until" and "until_ms" in given):
+            return f"{token.name}: {key}= stands there twice", None
+        if key == "until":
+            try:
+                given["until_ms"] = _until_ms(text)
+            except ValueError:
+                return f"{token.name}: until= is no day and no instant with an offset, like 2027-01-01", None
+        else:
+            given[key] = tuple(each for each in text.split(",") if each)
+    return "", replace(token, **given)
+
+
+def _until_ms(text: str) -> int:
+    """Return when a day begins in UTC, or an instant, in milliseconds since 1970."""
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        if len(text) > len("2027-01-01"):
+            raise ValueError(text)
+        found = found.replace(tzinfo=UTC)
+    return round(found.timestamp() * 1000)
 
 
 def digest_of(secret: str) -> bytes:

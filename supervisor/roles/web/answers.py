@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from aiohttp import web
+
+from supervisor.settings.token_file import Token
 
 HEADERS = {
     "Cache-Control": "no-cache, private",
@@ -15,6 +18,12 @@ HEADERS = {
 
 ASKER = web.RequestKey("asker", str)
 """The name of the token that a request came with."""
+
+HOLDER = web.RequestKey("holder", Token)
+"""That token; absent where none was asked for."""
+
+STILL_ADMITTED: web.RequestKey[Callable[[], bool]] = web.RequestKey("still_admitted", Callable)  # type: ignore[arg-type]
+"""Tells an answer that takes long whether it may go on."""
 
 
 def wants_json(request: web.Request) -> bool:

@@ -3,6 +3,8 @@
 Guarantees
     A body has at most ``BODY_BYTES_MAX`` bytes and no field that is not known. Who asked stands in the log, and in
     the history of what was changed.
+    A token with ``jobs=`` or ``queues=`` changes nothing of others; arguments of jobs that are as good as code are
+    taken from ``admin``, or from a token that names the job.
     Asked again with the same ``run_id`` or ``key``, an enqueue or a trigger enqueues nothing more.
 """
 
@@ -20,11 +22,13 @@ from supervisor.core.durations import parse_duration
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.extra_runs import MANUAL, extra_run, manual_run_id
 from supervisor.core.json_values import read_json
-from supervisor.roles.web.answers import ASKER, bad_request, json_response, not_found, unavailable
+from supervisor.roles.web.answers import ASKER, HOLDER, bad_request, json_response, not_found, unavailable
+from supervisor.settings.token_file import is_powerful
 from supervisor.store.client import AsyncStore
 from supervisor.store.keys import Keys
 from supervisor.store.producer import Producer
 from supervisor.store.queue_control import CancelCode, QueueControl
+from supervisor.store.queue_reads import QueueReads
 from supervisor.store.schedule_control import Control, ResumeCode, TriggerCode
 from supervisor.store.schedule_views import Views
 
@@ -77,6 +81,7 @@ class ApiChanges:
         self._store = store
         self._schedules = Control(keys)
         self._views = Views(keys)
+        self._reads = QueueReads(keys)
         self._runs = QueueControl(keys, history=history)
         self._producer = producer
         self._clock = clock
@@ -84,6 +89,7 @@ class ApiChanges:
     async def enqueue(self, request: web.Request) -> web.Response:
         """Enqueue a run of a job."""
         body, job = await _body(request, EnqueueBody), request.match_info["job"]
+        _may_enqueue(request, job, body.queue)
         try:
             put = await self._producer.put_async(
                 job,
@@ -113,6 +119,7 @@ class ApiChanges:
         if for_ms is not None and for_ms < 1:
             raise bad_request("for", body.for_, "it is longer than nothing")
         reason = body.reason[:TEXT_MAX]
+        await self._may_control(request, name)
         paused = await self._store.run(self._schedules.pause([name], reason=reason, by=_who(request), for_ms=for_ms))
         if not paused.known[0]:
             raise not_found("schedule", name)
@@ -123,6 +130,7 @@ class ApiChanges:
         """End the pause of a schedule."""
         await _body(request, EmptyBody)
         name = request.match_info["schedule"]
+        await self._may_control(request, name)
         ((code, _),) = (await self._store.run(self._schedules.resume([name]))).results
         if code is ResumeCode.UNKNOWN:
             raise not_found("schedule", name)
@@ -134,6 +142,7 @@ class ApiChanges:
         body, name = await _body(request, TriggerBody), request.match_info["schedule"]
         if body.overlap not in {"allow", "skip"}:
             raise bad_request("overlap", body.overlap, "allow or skip")
+        await self._may_control(request, name)
         try:
             run_id = manual_run_id(name, body.key or os.urandom(8).hex())
         except ValueError as error:
@@ -145,6 +154,16 @@ class ApiChanges:
         is_new = code is TriggerCode.TRIGGERED
         shown = {"schedule": name, "run": run_id, "result": code.value.lower()}
         return json_response(shown, status_code=201 if is_new else 200)
+
+    async def _may_control(self, request: web.Request, name: str) -> None:
+        """Raise 403 unless the token reaches the job and the queue of schedule ``name``."""
+        if not _is_limited(request):
+            return
+        (found,) = await self._store.run(self._views.inspect([name]))
+        if found.record is None:
+            raise not_found("schedule", name)
+        template = found.record.definition().template
+        _must_reach(request, template.job, template.queue)
 
     async def _trigger(self, name: str, run_id: str, *, heeds_overlap: bool) -> TriggerCode:
         for _ in range(STALE_TRIES):
@@ -175,6 +194,11 @@ class ApiChanges:
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a run: one that waits at once, one that runs is asked."""
         body, run_id = await _body(request, CancelBody), request.match_info["run"]
+        if _is_limited(request):
+            shown = await self._store.run(self._reads.show(run_id))
+            if shown is None or shown.envelope is None:
+                raise not_found("unfinished run", run_id)
+            _must_reach(request, shown.envelope.template.job, shown.queue)
         call = self._runs.cancel([(body.queue, run_id)], by=_who(request), reason=body.reason[:TEXT_MAX])
         (found,) = await self._store.run(call)
         if found.code is CancelCode.UNKNOWN:
@@ -183,6 +207,28 @@ class ApiChanges:
             raise web.HTTPConflict(text=f"{run_id} was given up before: drop it from the dead instead")
         _note(request, "api_cancelled", run=run_id)
         return json_response({"run": run_id, "queue": found.queue, "result": found.code.value.lower()})
+
+
+def _is_limited(request: web.Request) -> bool:
+    token = request.get(HOLDER)
+    return token is not None and bool(token.jobs or token.queues)
+
+
+def _must_reach(request: web.Request, job: str, queue: str) -> None:
+    """Raise 403 unless the token may change what there is of ``job`` in ``queue``."""
+    token = request[HOLDER]
+    if not token.reaches(job=job, queue=queue):
+        raise web.HTTPForbidden(text=f"the token {token.name} is not for job {job} in queue {queue}")
+
+
+def _may_enqueue(request: web.Request, job: str, queue: str | None) -> None:
+    """Raise 403 unless the token may choose arguments for ``job``, and its queue."""
+    token = request[HOLDER]
+    if token.queues and queue is None:
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited by queue: say which one in the body")
+    if not token.may_enqueue(job, queue):
+        remedy = f"; such a job needs admin, or jobs={job} in the token's line" if is_powerful(job) else ""
+        raise web.HTTPForbidden(text=f"the token {token.name} may not enqueue job {job[:200]}{remedy}")
 
 
 async def _body(request: web.Request, kind: type[T]) -> T:

@@ -19,7 +19,7 @@ from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS
-from supervisor.roles.web.answers import ASKER, HEADERS, bad_request, json_response, unavailable
+from supervisor.roles.web.answers import ASKER, HEADERS, STILL_ADMITTED, bad_request, json_response, unavailable
 from supervisor.roles.web.followers import Followers, Item, Streamer, TooManyFollowersError
 from supervisor.roles.web.places import address_of
 from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, KeptEvent
@@ -85,14 +85,14 @@ class EventPages:
                 last_id = await _send_events(response, missed, wanted, last_id)
                 missed = await self._read(last_id)
             last_id = await _send_events(response, missed, wanted, last_id)
-            while self._clock.elapsed_ns() < until_ns:
+            while self._clock.elapsed_ns() < until_ns and request[STILL_ADMITTED]():
                 try:
                     async with asyncio.timeout(HEARTBEAT_S):
                         event = await queue.get()
                 except TimeoutError:
                     await _send(response, b": still here\n\n")
                     continue
-                if event is None:
+                if event is None or not request[STILL_ADMITTED]():
                     break
                 if _place(event.id) > _place(last_id):
                     last_id = await _send_events(response, [event], wanted, last_id)

@@ -4,7 +4,8 @@ Guarantees
     A route is open to everybody only where its handler says so (``public``); one without a mark asks for ``admin``.
     The other reads are as ``web.reads`` says, and answer to names in ``web.allowed_hosts`` alone.
     What changes something asks for a token with the scope of its route; without a tokens_file nobody has one.
-    The file is read again when it changes; one that cannot be used changes nothing, and the log says why.
+    The file is read again when it changes; while it cannot be used, nobody has a token, and /readyz fails.
+    Wrong tokens are counted, logged and slowed down (see refusals.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any, TypeVar
 import structlog
 from aiohttp import web
 
+from supervisor.clock import Clock, SystemClock
 from supervisor.roles.web.hosts import Hosts
+from supervisor.roles.web.refusals import REFILL_S, Refusals
 from supervisor.settings.token_file import Scope, Token, TokenFileError, find_token, read_tokens
 from supervisor.settings.web_settings import Reads, WebSettings
 
@@ -62,27 +65,31 @@ class WatchedFile:
         seen, self._seen = self._seen, self._look()
         return seen != self._seen
 
-    def _look(self) -> tuple[int, int, int]:
+    def _look(self) -> tuple[int, ...]:
         try:
             found = Path(self.path).stat()
         except OSError:
-            return 0, 0, 0
-        return found.st_ino, found.st_size, found.st_mtime_ns
+            return ()
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
 
 class Guard:
     """Decides over each request."""
 
-    def __init__(self, settings: WebSettings) -> None:
+    def __init__(self, settings: WebSettings, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._refusals = Refusals(self._clock)
         self._file = WatchedFile(settings.tokens_file) if settings.tokens_file is not None else None
         self._tokens: tuple[Token, ...] = ()
+        self.fault = ""
         self._hosts = Hosts(settings.host, settings.allowed_hosts)
         self._are_reads_open = are_reads_open(settings)
         self._read()
 
     def look(self) -> None:
-        """Read the tokens again if their file changed."""
-        if self._file is not None and self._file.has_changed():
+        """Read the tokens again if their file changed, or could not be used. Call it at least once a second."""
+        self._refusals.tell()
+        if self._file is not None and (self._file.has_changed() or self.fault):
             self._read()
 
     def _read(self) -> None:
@@ -91,8 +98,12 @@ class Guard:
         try:
             self.use(read_tokens(self._file.path))
         except TokenFileError as error:
-            log.warning("tokens_refused", reason=str(error), consequence="those known before stay in effect")
+            self.use(())
+            if self.fault != str(error):
+                log.warning("tokens_refused", reason=str(error), consequence="nobody has a token until it is mended")
+            self.fault = str(error)
         else:
+            self.fault = ""
             log.info("tokens_read", count=len(self._tokens))
 
     def use(self, tokens: Sequence[Token]) -> None:
@@ -103,38 +114,69 @@ class Guard:
         """Return whether ``request`` may see what is not open to everybody."""
         if self._are_reads_open:
             return True
-        token = self._token(request)
+        token, _ = self._ask(request)
         return token is not None and token.scope >= Scope.READ
 
-    def check(self, request: web.Request, scope: Scope | None) -> str:
-        """Return the name of who asks, empty for nobody in particular.
+    def check(self, request: web.Request, scope: Scope | None) -> Token | None:
+        """Return the token of who asks, None for nobody in particular.
 
         Raises:
             web.HTTPMisdirectedRequest: it names a host that is not in ``web.allowed_hosts``.
             web.HTTPUnauthorized: it has to say who it is, or is nobody who is known.
+            web.HTTPTooManyRequests: too many wrong tokens came from its address.
             web.HTTPForbidden: it may not.
         """
         if scope is None:
-            return ""
+            return None
         if not self._hosts.admit(request):
             raise web.HTTPMisdirectedRequest(text="this name of the host is not in web.allowed_hosts")
         if scope is Scope.READ and self._are_reads_open:
-            return ""
+            return None
         if self._file is None:
             unless = ", and web.reads is not open" if scope is Scope.READ else ""
             raise web.HTTPForbidden(text=f"nobody may do this, since web.tokens_file is not set{unless}")
-        token = self._token(request)
+        token, is_slowed = self._ask(request)
+        if is_slowed:
+            wait = {"Retry-After": str(int(REFILL_S))}
+            raise web.HTTPTooManyRequests(text="too many wrong tokens from this address", headers=wait)
         if token is None:
             raise web.HTTPUnauthorized(text="send a token that is known: Authorization: Bearer …", headers=CHALLENGE)
         if token.scope < scope:
             raise web.HTTPForbidden(text=f"the token {token.name} has the scope {token.scope.word}, not {scope.word}")
-        return token.name
+        return token
 
-    def _token(self, request: web.Request) -> Token | None:
-        kind, _, presented = request.headers.get("Authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not presented:
-            return None
-        return find_token(self._tokens, presented.strip())
+    def still_admits(self, request: web.Request, scope: Scope) -> bool:
+        """Return whether an answer that takes long may go on: its token may have been taken away, or have ended."""
+        if scope is Scope.READ and self._are_reads_open:
+            return True
+        token = self._find(_presented(request))
+        return token is not None and token.scope >= scope
+
+    def _ask(self, request: web.Request) -> tuple[Token | None, bool]:
+        """Return the token of ``request``, and whether its address must wait before another one is looked at."""
+        presented, address = _presented(request), request.remote or ""
+        if not presented:
+            return None, False
+        token = self._find(presented)
+        is_known = token is not None and self._refusals.knows(address, token.digest)
+        if not is_known and self._refusals.is_slowed(address):
+            return None, True
+        if token is None:
+            self._refusals.refuse(address, request.path)
+        elif not is_known:
+            self._refusals.accept(address, token.digest)
+        return token, False
+
+    def _find(self, presented: str) -> Token | None:
+        token = find_token(self._tokens, presented) if presented else None
+        has_ended = token is not None and token.until_ms is not None and self._clock.wall_ms() >= token.until_ms
+        return None if has_ended else token
+
+
+def _presented(request: web.Request) -> str:
+    """Return the token that came with ``request``; empty for none."""
+    kind, _, presented = request.headers.get("Authorization", "").partition(" ")
+    return presented.strip() if kind.lower() == "bearer" else ""
 
 
 def are_reads_open(settings: WebSettings) -> bool:

@@ -19,7 +19,16 @@ from supervisor.core import health
 from supervisor.core.health import Endpoint
 from supervisor.roles.seat import Seat
 from supervisor.roles.web import dashboard
-from supervisor.roles.web.answers import ASKER, HEADERS, error_response, json_body, json_response, wants_json
+from supervisor.roles.web.answers import (
+    ASKER,
+    HEADERS,
+    HOLDER,
+    STILL_ADMITTED,
+    error_response,
+    json_body,
+    json_response,
+    wants_json,
+)
 from supervisor.roles.web.configz import Configuration, flags, masked_settings, with_sources
 from supervisor.roles.web.guard import Guard, needs, public, scope_of
 from supervisor.roles.web.metrics import Scrape
@@ -61,7 +70,7 @@ class Pages:
         self._seat = seat
         self._overviews = overviews
         self._configuration = Configuration(seat.settings)
-        self.guard = guard or Guard(seat.settings.web)
+        self.guard = guard or Guard(seat.settings.web, seat.clock)
         self.admit: Callable[[web.Request], None] = lambda _request: None
         """Called first of all; raises when there is no room to deal with a request."""
 
@@ -76,7 +85,8 @@ class Pages:
             lease_duration_s=seat.settings.election.lease_duration_s,
         )
         overview = self._overviews.newest
-        return health.checks(endpoint, read, unserved=overview.unserved if overview is not None else ())
+        found = health.checks(endpoint, read, unserved=overview.unserved if overview is not None else ())
+        return [*found, health.Check("tokens", self.guard.fault)] if endpoint is Endpoint.READYZ else found
 
     def health(self, endpoint: Endpoint) -> Handler:
         """Return the handler of one endpoint and its single checks."""
@@ -184,7 +194,7 @@ def _shield(pages: Pages) -> Any:
         try:
             async with asyncio.timeout(HEALTH_S if is_health else None if is_stream else PAGE_S):
                 pages.admit(request)
-                request[ASKER] = pages.guard.check(request, _scope(request))
+                _admit(pages.guard, request)
                 response = await handler(request)
         except web.HTTPException as refusal:
             kept = {name: refusal.headers[name] for name in _KEPT_HEADERS if name in refusal.headers}
@@ -203,6 +213,16 @@ def _shield(pages: Pages) -> Any:
         return response
 
     return shield
+
+
+def _admit(guard: Guard, request: web.Request) -> None:
+    """Let ``request`` in with what its handler may ask about it, or raise the refusal."""
+    scope = _scope(request)
+    token = guard.check(request, scope)
+    request[ASKER] = token.name if token is not None else ""
+    if token is not None:
+        request[HOLDER] = token
+    request[STILL_ADMITTED] = lambda: scope is None or guard.still_admits(request, scope)
 
 
 def _scope(request: web.Request) -> Scope | None:

@@ -19,6 +19,11 @@ EVENTS_SENT = Counter(
 HTTP_FAILURES = Counter(
     "tenure_http_failures_total", "Requests answered with 500 because of an error in the program. Alarm on any."
 )
+TOKENS_REFUSED = Counter(
+    "tenure_http_tokens_refused_total",
+    "Requests over HTTP with a token that is unknown or has ended. Alarm on a rate that lasts: somebody guesses, or a "
+    "client was forgotten at a rotation.",
+)
 HEALTHCHECKS = Counter(
     "tenure_healthchecks_total",
     "Checks of /livez, /readyz and /healthz that somebody asked for over HTTP, by name, type and status (success, "

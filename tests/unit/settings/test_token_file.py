@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.settings.token_file import LINES_MAX, Scope, TokenFileError, find_token, read_tokens
 
+UNTIL = "deploys: until= is no day and no instant with an offset, like 2027-01-01"
 DIGEST = hashlib.sha256(b"s3cret").hexdigest()
 
 
@@ -40,7 +41,17 @@ def test_a_line_is_a_name_a_digest_and_scopes(tmp_path: Path) -> None:
         ("deploys s3cret admin", "deploys: the second word is not sha256: and 64 hex digits"),
         ("s3cret", "has 1 words instead of three"),
         (f"deploys sha256:{DIGEST} s3cret", "deploys: a scope is not one of read, operate, admin"),
-        (f"deploys sha256:{DIGEST} read, operate", "has 4 words instead of three"),
+        (
+            f"deploys sha256:{DIGEST} read, operate",
+            "deploys: a scope is not one of read, operate, admin",
+        ),
+        (f"deploys sha256:{DIGEST} read until=s3cret", UNTIL),
+        (f"deploys sha256:{DIGEST} read until=2027-01-01T10:00", UNTIL),
+        (f"deploys sha256:{DIGEST} read jobs=a jobs=b", "deploys: jobs= stands there twice"),
+        (
+            f"deploys sha256:{DIGEST} read jobs=",
+            "deploys: a word after the scopes is not until=, jobs= or queues= with a value",
+        ),
         (f"a:s3cret sha256:{DIGEST} read", "begins with what is no name"),
         (f"deploys sha256:{DIGEST}0 read", "deploys: the second word is not sha256: and 64 hex digits"),
     ],

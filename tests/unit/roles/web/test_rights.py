@@ -29,6 +29,21 @@ HOSTS = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.7", "node.ex
 Row = tuple[str, str, Scope | None]
 
 
+class HandClock:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.at_s = 0.0
+
+    def elapsed_ns(self) -> int:
+        """Return the time that passed."""
+        return int(self.at_s * 1e9)
+
+    def wall_ms(self) -> int:
+        """Return the same, from 1970-01-01 on."""
+        return int(self.at_s * 1000)
+
+
 def router(**settings: Any) -> web.Application:
     """Return the application of a web child, with nothing behind it."""
     seat: Any = SimpleNamespace(
@@ -99,7 +114,8 @@ def test_every_route_by_scope_binding_and_setting(*, host: str, reads: str, has_
     settings = WebSettings.model_validate(
         {"host": host, "reads": reads, "tokens_file": str(path) if has_file else None}
     )
-    guard = Guard(settings)
+    clock: Any = HandClock()
+    guard = Guard(settings, clock)
     by_name = {scope.word: scope for scope in Scope}
     guard.use([Token.of(name, name.upper(), scope) for name, scope in by_name.items()] if has_file else [])
     is_open = reads == "open" or (reads == "auto" and is_loopback and not has_file)
@@ -109,6 +125,7 @@ def test_every_route_by_scope_binding_and_setting(*, host: str, reads: str, has_
             expected = 200
         else:
             expected = 401 if has_file and given is None else 403
+        clock.at_s += 60.0  # wrong tokens in a row are slowed down
         assert code_of(guard, asked(token=who and who.upper()), needed) == expected, (route, who)
 
 

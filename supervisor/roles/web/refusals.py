@@ -1,0 +1,89 @@
+"""Refused tokens: counted, logged in folds, and slowed down by address.
+
+Guarantees
+    An address has ``BURST`` wrong tokens, and another one each ``REFILL_S``; until then its tokens are not looked at,
+    but for those that it used before, so that a stranger behind the same proxy shuts nobody out.
+    At most ``ADDRESSES_MAX`` addresses are remembered, the last ones; at most a line a minute stands in the log.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import structlog
+
+from supervisor.clock import Clock
+from supervisor.telemetry.metrics import TOKENS_REFUSED
+
+BURST = 10
+REFILL_S = 6.0
+ADDRESSES_MAX = 1024
+FOLD_S = 60.0
+PATH_CHARS_MAX = 200
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Address:
+    """One address: attempts left at an instant, and digests of the tokens that it was let in with."""
+
+    left: float
+    at_s: float
+    known: set[bytes] = field(default_factory=set)
+
+
+class Refusals:
+    """The record of one web process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._addresses: OrderedDict[str, _Address] = OrderedDict()
+        self._unlogged = 0
+        self._last: tuple[str, str] = ("", "")
+        self._logged_s: float | None = None
+
+    def is_slowed(self, address: str) -> bool:
+        """Return whether ``address`` has used up its wrong tokens."""
+        return self._of(address).left < 1
+
+    def knows(self, address: str, digest: bytes) -> bool:
+        """Return whether a token was accepted from ``address`` before."""
+        return digest in self._of(address).known
+
+    def accept(self, address: str, digest: bytes) -> None:
+        """Note a token that was let in. The lines of a tokens file bound how many there are."""
+        self._of(address).known.add(digest)
+
+    def refuse(self, address: str, path: str) -> None:
+        """Note a token that was not."""
+        entry = self._of(address)
+        entry.left = max(0.0, entry.left - 1)
+        self._unlogged += 1
+        self._last = address, path[:PATH_CHARS_MAX]
+        TOKENS_REFUSED.inc()
+        self.tell()
+
+    def tell(self) -> None:
+        """Log what was refused since the last line, if that is a minute ago. Call it now and then."""
+        now_s = self._now_s()
+        if self._unlogged and (self._logged_s is None or now_s - self._logged_s >= FOLD_S):
+            address, path = self._last
+            log.warning("token_refused", status=401, count=self._unlogged, address=address, path=path)
+            self._unlogged, self._logged_s = 0, now_s
+
+    def _of(self, address: str) -> _Address:
+        now_s = self._now_s()
+        entry = self._addresses.get(address)
+        if entry is None:
+            entry = self._addresses[address] = _Address(float(BURST), now_s)
+            if len(self._addresses) > ADDRESSES_MAX:
+                self._addresses.popitem(last=False)
+        entry.left = min(float(BURST), entry.left + (now_s - entry.at_s) / REFILL_S)
+        entry.at_s = now_s
+        self._addresses.move_to_end(address)
+        return entry
+
+    def _now_s(self) -> float:
+        return self._clock.elapsed_ns() / 1e9

@@ -1,0 +1,187 @@
+"""Life of a token: it ends with its line, its file, or its day; wrong ones are logged in folds and slowed down."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from supervisor.roles.web.guard import Guard
+from supervisor.roles.web.refusals import ADDRESSES_MAX, BURST, FOLD_S, REFILL_S, Refusals
+from supervisor.settings.token_file import POWERFUL_JOBS, Scope, Token, is_powerful
+from supervisor.settings.web_settings import WebSettings
+from tests.unit.roles.web.test_rights import HandClock, asked, code_of
+
+ROOT = Path(__file__).parents[4]
+DAY_MS = 86_400_000
+
+
+def line(name: str, *limits: str) -> str:
+    """Return the line of a token, which is its name in capitals, with the scope operate."""
+    return " ".join([name, f"sha256:{hashlib.sha256(name.upper().encode()).hexdigest()}", "operate", *limits]) + "\n"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Any:
+    """A file with the token OPS, a clock, and the guard over both."""
+
+    class Desk:
+        clock: Any = HandClock()
+        file = tmp_path / "tokens"
+
+        def write(self, text: str) -> None:
+            self.file.write_text(text)
+            self.guard.look()
+
+        def code(self, token: str | None, scope: Scope = Scope.OPERATE) -> int:
+            return code_of(self.guard, asked(token=token), scope)
+
+    made = Desk()
+    made.file.write_text(line("ops"))
+    made.guard = Guard(WebSettings(tokens_file=str(made.file)), made.clock)  # type: ignore[attr-defined]
+    return made
+
+
+@pytest.mark.parametrize("fault", ["ops sha256:zz operate\n", None, "writable"])
+def test_a_file_that_cannot_be_used_leaves_nobody_with_a_token(desk: Any, fault: str | None) -> None:
+    """A slip of the pen while a token is taken away must not leave it in force; readiness says so until it is mended."""
+    assert desk.code("OPS") == 200
+    if fault is None:
+        desk.file.unlink()
+    elif fault == "writable":
+        desk.file.chmod(0o666)
+    else:
+        desk.file.write_text(fault)
+    with capture_logs() as logs:
+        desk.guard.look()
+        desk.guard.look()
+
+    assert (desk.code("OPS"), bool(desk.guard.fault)) == (401, True)
+    assert [each["event"] for each in logs] == ["tokens_refused"]
+    desk.file.unlink(missing_ok=True)
+    desk.write(line("ops"))
+    assert (desk.code("OPS"), desk.guard.fault) == (200, "")
+
+
+def test_a_token_ends_on_its_day(desk: Any) -> None:
+    """At midnight in UTC, or at an instant with its offset."""
+    desk.write(line("ops", "until=1970-01-02") + line("ci", "until=1970-01-01T01:00:00+00:00"))
+    assert (desk.code("OPS"), desk.code("CI")) == (200, 200)
+    desk.clock.at_s = 3600
+    assert (desk.code("OPS"), desk.code("CI")) == (200, 401)
+    desk.clock.at_s = DAY_MS / 1000
+    assert desk.code("OPS") == 401
+
+
+def test_an_answer_that_takes_long_ends_with_its_token(desk: Any) -> None:
+    """A stream of events lasts an hour, and a token may be taken away at any moment."""
+    request = asked(token="OPS")
+    assert desk.guard.still_admits(request, Scope.READ)
+    desk.write(line("ci"))
+    assert not desk.guard.still_admits(request, Scope.READ)
+
+
+def test_wrong_tokens_are_slowed_down_and_those_in_use_are_not(desk: Any) -> None:
+    """Guessing takes six seconds a word; a neighbour behind the same proxy goes on."""
+    assert desk.code("OPS") == 200
+    codes = [desk.code(f"guess{number}") for number in range(BURST + 5)]
+    assert codes == [401] * BURST + [429] * 5
+    assert desk.code("OPS") == 200
+    assert desk.code(None) == 401  # nobody was guessed
+    desk.write(line("ops") + line("late"))
+    assert desk.code("LATE") == 429
+    desk.clock.at_s += REFILL_S
+    assert [desk.code("LATE"), desk.code("guess"), desk.code("guess")] == [200, 401, 429]
+
+
+def test_the_reason_of_a_failed_check_is_no_way_around(desk: Any) -> None:
+    """Whether health shows its reasons tells a right token from a wrong one."""
+    for number in range(BURST):
+        assert not desk.guard.may_read(asked(token=f"guess{number}"))
+
+    assert not desk.guard.may_read(asked(token="OPS"))
+
+
+def test_refused_tokens_are_logged_in_folds() -> None:
+    """The first at once, then a line a minute with their number; never a token, never without a bound."""
+    clock: Any = HandClock()
+    refusals = Refusals(clock)
+    with capture_logs() as logs:
+        for _ in range(300):
+            refusals.refuse("192.0.2.1", "/configz" + "x" * 5000)
+        clock.at_s = FOLD_S
+        refusals.tell()
+        refusals.tell()
+
+    assert [(each["event"], each["count"], each["address"]) for each in logs] == [
+        ("token_refused", 1, "192.0.2.1"),
+        ("token_refused", 299, "192.0.2.1"),
+    ]
+    assert all(len(each["path"]) <= 200 for each in logs)
+
+
+def test_so_many_addresses_are_remembered() -> None:
+    """Whoever has a whole network fills no memory."""
+    clock: Any = HandClock()
+    refusals = Refusals(clock)
+    for number in range(ADDRESSES_MAX + 50):
+        refusals.refuse(f"2001:db8::{number:x}", "/")
+
+    assert len(refusals._addresses) == ADDRESSES_MAX
+
+
+@pytest.mark.parametrize(
+    ("scope", "jobs", "job", "is_let_in"),
+    [
+        (Scope.OPERATE, (), "mail.send", True), (Scope.OPERATE, (), "shell.command", False), (Scope.OPERATE, (), "http.request", False),
+        (Scope.OPERATE, ("*",), "shell.command", False), (Scope.OPERATE, ("shell.*",), "shell.command", False),
+        (Scope.OPERATE, ("shell.command",), "shell.command", True), (Scope.OPERATE, ("report.*", "mail.*"), "mail.send", True),
+        (Scope.OPERATE, ("report.*",), "mail.send", False), (Scope.ADMIN, (), "shell.command", True),
+        (Scope.ADMIN, ("mail.*",), "shell.command", False),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_code_need_admin_or_the_name_of_the_job(
+    *, scope: Scope, jobs: tuple[str, ...], job: str, is_let_in: bool
+) -> None:
+    """A token that enqueues reports is not a shell; a wildcard is no decision to hand one out."""
+    token = Token(name="t", digest=b"", scope=scope, jobs=jobs)
+
+    assert token.may_enqueue(job, None) is is_let_in
+
+
+def test_a_token_for_queues_reaches_no_other() -> None:
+    """Patterns, as for jobs."""
+    token = Token(name="t", digest=b"", scope=Scope.OPERATE, queues=("mail-*",))
+
+    assert token.may_enqueue("mail.send", "mail-eu")
+    assert not token.may_enqueue("mail.send", "billing")
+    assert not token.reaches(job="mail.send", queue="default")
+
+
+def test_every_shipped_job_that_takes_references_or_commands_is_one_of_the_powerful() -> None:
+    """A new one must not be forgotten."""
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "jobs").rglob("*.py")}
+    folders = {
+        path.relative_to(ROOT / "jobs").parts[0].removesuffix(".py")
+        for path, text in sources.items()
+        if "import resolve" in text or "import is_reference" in text or "launch import" in text
+    }
+
+    assert folders >= {"shell", "http", "identity"}
+    assert all(is_powerful(f"{name}.x") for name in folders)
+    assert not is_powerful("maintenance.trim_history")
+    assert len(POWERFUL_JOBS) == len(set(POWERFUL_JOBS))
+
+
+def test_a_slowed_address_is_told_when_to_come_back(desk: Any) -> None:
+    """Clients heed Retry-After."""
+    for number in range(BURST):
+        desk.code(f"guess{number}")
+    with pytest.raises(web.HTTPTooManyRequests) as refusal:
+        desk.guard.check(asked(token="guess"), Scope.READ)
+
+    assert refusal.value.headers["Retry-After"] == "6"
