@@ -12,7 +12,7 @@ import click
 
 from supervisor.cli.help import Command as CliCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import output_option, print_value
+from supervisor.cli.output import output_option, print_value, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, TenureError
 
@@ -172,14 +172,14 @@ def _tell_reload(replica: str, ending: Any, output: str) -> int:
         print_value(value, output=output)
     elif is_success:
         changed = f": {', '.join(ending.changed)}" if ending.changed else ""
-        click.echo(f"{replica}: {ending.outcome.value}{changed}")
+        say(f"{replica}: {ending.outcome.value}{changed}")
     if ending.stale:
         modules = ", ".join(ending.stale)
         click.echo(f"note: changed code of {modules} runs after a restart; a reload imports nothing twice", err=True)
     if not is_success:
         click.echo(f"tenure: {replica}: reload {ending.outcome.value}; the former configuration runs on", err=True)
         for reason in ending.reasons:
-            click.echo(reason, err=True)
+            say(reason, err=True)
     return EXIT_OK if is_success else EXIT_FAILED
 
 

@@ -10,7 +10,7 @@ from supervisor.cli.connection import connected
 from supervisor.cli.help import Command, Group
 from supervisor.cli.leader_rows import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import list_options, output_option, print_rows, print_section, print_value
+from supervisor.cli.output import list_options, output_option, print_rows, print_section, print_value, say
 from supervisor.cli.schedule_asking import browse, server_now_ms
 from supervisor.cli.schedule_rows import record_row
 from supervisor.core.errors import EXIT_NO
@@ -48,7 +48,7 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
         }
         print_value(value, output=output)
         return 0 if lease.holder else EXIT_NO
-    click.echo(leader_line(lease))
+    say(leader_line(lease))
     print_section("Replicas", replicas, columns=CANDIDATE_COLUMNS, empty="none has campaigned yet")
     print_section("Queues", queues, columns=("queue", "ready", "running", "later", "dead"), empty="none was used yet")
     latest = ("run", "job", "outcome", "attempt", "ended", "duration")

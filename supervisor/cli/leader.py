@@ -27,6 +27,7 @@ from supervisor.cli.output import (
     print_rows,
     print_section,
     print_value,
+    say,
     span,
 )
 from supervisor.cli.schedule_asking import confirm
@@ -67,7 +68,7 @@ def leader_show(*, output: str, load_settings: LoadSettings) -> int:
         lease = connection.store.run(connection.leases.view())
         replicas = replica_rows(connection, lease)
     if output == "table":
-        click.echo(leader_line(lease))
+        say(leader_line(lease))
         print_section("Candidates", replicas, columns=CANDIDATE_COLUMNS, empty="none")
     else:
         print_value({**lease_row(lease), "candidates": replicas}, output=output)
@@ -138,16 +139,16 @@ def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings:
         lease = connection.store.run(connection.leases.view())
         heir = choose_heir(lease, connection.store.run(connection.leases.candidates()), to)
         if heir == lease.holder:
-            click.echo(f"{lease.holder} leads already (epoch {lease.epoch}).")
+            say(f"{lease.holder} leads already (epoch {lease.epoch}).")
             return EXIT_OK
         successor = f"to {heir}" if heir else "to another replica"
         confirm(f"{lease.holder} leads (epoch {lease.epoch}). Ask it to hand over {successor}?", yes=yes)
         call = connection.leases.request_resign(epoch=lease.epoch, to=heir, by=_asker())
         connection.store.run(call)
         heard = await_heir(connection, lease, timeout_s)
-    click.echo(f"{heard.holder} leads now (epoch {heard.epoch}).")
+    say(f"{heard.holder} leads now (epoch {heard.epoch}).")
     if heir and heard.holder != heir:
-        click.echo(f"{heir} was asked for, but {heard.holder} was faster: look at `tenure leader show`", err=True)
+        say(f"{heir} was asked for, but {heard.holder} was faster: look at `tenure leader show`", err=True)
         return EXIT_NO
     return EXIT_OK
 

@@ -15,6 +15,7 @@ import click
 
 from supervisor.cli.help import CONTEXT, Group
 from supervisor.cli.options import print_problems
+from supervisor.cli.output import say
 from supervisor.core.errors import EXIT_FAILED, ConfigError, TenureError
 from supervisor.version import __version__
 
@@ -138,7 +139,7 @@ def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Ca
         print_problems(error.problems)
         _leave(error.exit_code)
     except TenureError as error:
-        click.echo(f"tenure: {error}", err=True)
+        say(f"tenure: {error}", err=True)
         _leave(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output left; there is nobody to tell

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from supervisor.cli.compat_options import compat_options, original_files, search
+from supervisor.cli.output import say
 from supervisor.cli.setting_flags import SETTING_FLAGS
 from supervisor.core.errors import ConfigError, Problem
 
@@ -193,7 +194,7 @@ def print_problems(problems: Iterable[Problem]) -> None:
     """Print one line for each problem on standard error, and how many were left out of a flood."""
     listed = list(problems)
     for problem in listed[:PROBLEMS_MAX]:
-        click.echo(" ".join(str(problem).splitlines()), err=True)
+        say(" ".join(str(problem).splitlines()), err=True)
     if len(listed) > PROBLEMS_MAX:
         click.echo(f"and {len(listed) - PROBLEMS_MAX} more", err=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,6 +12,9 @@ import click
 import msgspec
 
 FORMATS = ("table", "json", "yaml")
+_STEERING = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Controls that JSON and YAML do not escape by themselves: C1, which a terminal obeys, and those of direction."""
+
 _COLUMNS, _WHERE = "tenure.columns", "tenure.where"
 
 
@@ -111,9 +115,9 @@ def print_section(title: str, rows: Sequence[Mapping[str, Any]], *, columns: Seq
 def print_record(value: Mapping[str, Any], *, line: str, output: str) -> None:
     """Print one record of a stream at once: a line for people, a line of JSON, or a YAML document."""
     if output == "table":
-        click.echo(line)
+        say(line)
     elif output == "json":
-        click.echo(msgspec.json.encode(value).decode())
+        click.echo(_escaped(msgspec.json.encode(value).decode()))
     else:
         click.echo("---")
         print_value(value, output=output)
@@ -122,11 +126,20 @@ def print_record(value: Mapping[str, Any], *, line: str, output: str) -> None:
 def print_value(value: Any, *, output: str) -> None:
     """Print one value as JSON or YAML."""
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+        click.echo(_escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
     else:
         import yaml
 
-        click.echo(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True), nl=False)
+        built = msgspec.to_builtins(value)
+        text = yaml.safe_dump(built, sort_keys=False, allow_unicode=True)
+        if _STEERING.search(text):  # rare: then everything beyond ASCII is escaped
+            text = yaml.safe_dump(built, sort_keys=False, allow_unicode=False)
+        click.echo(text, nl=False)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line that may hold texts of other people. Control characters are shown, not sent."""
+    click.echo(printable(text), err=err)
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -138,22 +151,32 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     width = None if sys.stdout is not None and sys.stdout.isatty() else 240
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column.replace("_", " ").upper(), overflow="fold")
+        table.add_column(printable(column.replace("_", " ").upper()), overflow="fold")
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
     Console(width=width, highlight=False, markup=False).print(table)
 
 
 def _cell(value: Any) -> str:
-    """Return one cell. Control characters are shown, not sent: a description must not steer somebody's terminal."""
-    if value is None or value == "":
-        return "-"
-    text = str(value)
+    """Return one cell."""
+    return "-" if value is None or value == "" else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with its control characters shown, not sent: a description must not steer somebody's terminal.
+
+    Lines stay lines.
+    """
     return text if text.isprintable() else "".join(each if each.isprintable() else _shown(each) for each in text)
 
 
 def _shown(character: str) -> str:
     return character if character == "\n" else character.encode("unicode_escape").decode()
+
+
+def _escaped(text: str) -> str:
+    """Return JSON in which the controls that JSON permits in strings are escaped; it means the same."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def moment(wall_ms: int | None) -> str | None:

@@ -9,7 +9,16 @@ import click
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import Group
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import distance, list_options, moment, output_option, print_rows, print_section, print_value
+from supervisor.cli.output import (
+    distance,
+    list_options,
+    moment,
+    output_option,
+    print_rows,
+    print_section,
+    print_value,
+    say,
+)
 from supervisor.cli.queue_asking import PRIORITY_NAMES, known_queue, queue_names
 from supervisor.cli.queue_changes import move, pause, purge, resume
 from supervisor.cli.queue_fsck import fsck
@@ -97,7 +106,7 @@ def queue_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
     print_rows([queue_row(counts)], columns=_COLUMNS, output=output, empty="")
     if counts.paused is not None:
         since = distance(counts.paused_ms, counts.now_ms) or "at an unknown time"
-        click.echo(f"\npaused {since} by {counts.paused_by or 'nobody named'}: {counts.paused or 'no reason given'}")
+        say(f"\npaused {since} by {counts.paused_by or 'nobody named'}: {counts.paused or 'no reason given'}")
     print_section("Ready", lists, columns=("kind", "priority", "ready"), empty="")
     if any(suspects.values()):
         click.echo(f"\nto run alone, after a process died of one of them: {sum(suspects.values())}")

@@ -11,7 +11,7 @@ import click
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options, fail
-from supervisor.cli.output import output_option, print_rows, print_value
+from supervisor.cli.output import output_option, print_rows, print_value, say
 from supervisor.cli.progress import progress
 from supervisor.cli.schedule_asking import LABEL, batches, confirm, known_jobs, moment_of_patience, run
 from supervisor.clock import SystemClock
@@ -150,7 +150,7 @@ def _validated(
     problems = (*entries.problems, *validated.problems)
     if problems:
         for problem in problems:
-            click.echo(" ".join(str(problem).splitlines()), err=True)
+            say(" ".join(str(problem).splitlines()), err=True)
         click.echo(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was applied", err=True)
         raise click.exceptions.Exit(ConfigError.exit_code)
     _note_past(validated.definitions)
@@ -217,7 +217,7 @@ def _apply(applying: Applying, found: list[Compared], surplus: list[Record], out
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count or name != "deleted")
         click.echo(f"{told}, {len(outcome.refused)} refused" if outcome.refused else told)
         for name, why in outcome.refused[:REFUSED_SHOWN]:
-            click.echo(f"{name}: {why}", err=True)
+            say(f"{name}: {why}", err=True)
     else:
         print_value(
             {**counts, "refused": [{"schedule": name, "why": why} for name, why in outcome.refused]}, output=output

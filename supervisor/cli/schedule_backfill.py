@@ -10,7 +10,7 @@ import click
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_rows, print_value
+from supervisor.cli.output import moment, output_option, print_rows, print_value, say
 from supervisor.cli.progress import progress
 from supervisor.cli.schedule_asking import (
     INSTANT,
@@ -244,7 +244,7 @@ def _follow(connection: Connection, name: str, total: int, output: str) -> int:
         return EXIT_OK
     if output == "table":
         note = f": {now.note}" if now.note else ""
-        click.echo(f"{now.state.value}: {now.enqueued} enqueued, {now.skipped} left out{note}")
+        say(f"{now.state.value}: {now.enqueued} enqueued, {now.skipped} left out{note}")
     else:
         print_value(backfill_row(now, server_now_ms(connection)), output=output)
     return EXIT_OK if now.state is BackfillState.DONE else EXIT_FAILED

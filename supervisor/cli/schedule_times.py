@@ -12,7 +12,7 @@ import click
 from supervisor.cli.connection import connected
 from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options, fail
-from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, span
+from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, say, span
 from supervisor.cli.schedule_asking import INSTANT, find, run
 from supervisor.cli.schedule_hooks import kept_back, profile_sentences
 from supervisor.clock import SystemClock
@@ -168,9 +168,9 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
         print_value(value, output=output)
         return
     for sentence in value["sentences"]:
-        click.echo(sentence)
+        say(sentence)
     for note in value["notes"]:
-        click.echo(f"note: {note}")
+        say(f"note: {note}")
 
 
 def coming_rows(found: Inspection, *, count: int) -> list[dict[str, Any]]:

@@ -1,0 +1,62 @@
+"""Texts of other people on the way to a terminal: shown, never obeyed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from supervisor.cli.output import print_record, print_rows, print_section, print_value, say
+
+CONTROLS = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0)]))
+TURNING = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+STEERING = re.compile(f"[{re.escape(CONTROLS + TURNING)}\r]")
+HOSTILE = f"größe {CONTROLS}{TURNING}\x1b]0;owned\x07\x9b31m end"
+ROW: dict[str, Any] = {"reason": HOSTILE, HOSTILE: [HOSTILE]}
+
+
+def rows(output: str) -> None:
+    """Print a list."""
+    print_rows([ROW], columns=["reason", HOSTILE], output=output, empty="")
+
+
+FORMS: dict[str, Callable[[], None]] = {
+    "table": lambda: rows("table"),
+    "json": lambda: rows("json"),
+    "yaml": lambda: rows("yaml"),
+    "section": lambda: print_section("Ready", [ROW], columns=["reason"], empty=""),
+    "value as json": lambda: print_value(ROW, output="json"),
+    "value as yaml": lambda: print_value(ROW, output="yaml"),
+    "record": lambda: print_record(ROW, line=HOSTILE, output="table"),
+    "record as json": lambda: print_record(ROW, line=HOSTILE, output="json"),
+    "record as yaml": lambda: print_record(ROW, line=HOSTILE, output="yaml"),
+    "line": lambda: say(HOSTILE),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_of_output_sends_a_control_character(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """C0, DEL, C1 and the controls that turn text round: a reason must not rewrite somebody's screen."""
+    FORMS[form]()
+
+    printed = capsys.readouterr().out
+    assert STEERING.search(printed) is None
+    assert "end" in printed.lower()
+
+
+def test_scripts_get_the_text_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is escaped in JSON and YAML is read back as it was."""
+    print_value(ROW, output="json")
+    assert json.loads(capsys.readouterr().out) == ROW
+    print_value(ROW, output="yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == ROW
+
+
+def test_letters_of_every_language_are_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only what steers is escaped."""
+    print_value({"text": "größe 大きさ حجم"}, output="yaml")
+    assert "größe 大きさ حجم" in capsys.readouterr().out
