@@ -5,7 +5,9 @@ Guarantees
     ``is_outdated`` names what this set is about to change or remove, from the first question of a term on:
     what was edited while nobody led does not fire once more as it was.
     Nothing is changed before every stored schedule was compared, so that a clash with a dynamic
-    one refuses the whole set. Only what differs is written. The set counts as applied when its
+    one refuses the whole set. Only what differs is written. What Redis refuses of it, such as for a key of
+    another type, is written and removed apart until that stands alone; it is tried again each minute, and the
+    former definition stays. The set counts as applied when its
     last page is in: a crash in between leaves the rest to the next term, which compares anew.
     An older replica never removes a newer one's schedules (lua/declare_begin.lua); once no live
     replica holds those, it brings in its own within a minute, also in the same term.
@@ -23,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -58,6 +60,7 @@ REFUSED_NS = 60_000 * MS
 newer set was found to rule: its last replica may have gone, for a deploy that is rolled back while this one leads."""
 
 _TIMEOUT_NS = 1000 * MS
+T = TypeVar("T")
 
 
 class Phase(Enum):
@@ -85,6 +88,9 @@ class _Round:
     surplus: list[str] = field(default_factory=list)
     clashes: list[str] = field(default_factory=list)
     done: int = 0  # of ``differing``, then of ``surplus``
+    width: int = BATCH_MAX  # how many of them are asked about next: halved by a refusal, doubled by an answer
+    refused: list[str] = field(default_factory=list)  # what Redis refuses alone
+    reason: str = ""
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -115,6 +121,7 @@ class Declaring:
         self._round = _Round(nonce="")
         self._free_ns = 0
         self._refused: tuple[str, ...] = ()  # the clashes that were told
+        self._put_off: tuple[str, ...] = ()  # the refusals that were told
         self._again_ns: int | None = None  # when the whole is asked for again; None: it is in place
         self._older_nonce = ""  # the term in which it was told that a newer set rules
 
@@ -172,7 +179,7 @@ class Declaring:
             now.missing = dict(self._places)
         else:
             is_applied = begin.code is BeginCode.APPLIED
-            now.phase, self._refused = Phase.DONE, ()
+            now.phase, self._refused, self._put_off = Phase.DONE, (), ()
             self._again_ns = None if is_applied else self._clock.elapsed_ns() + REFUSED_NS
             if is_applied or self._older_nonce != term.nonce:
                 self._tell(applied=is_applied)
@@ -208,16 +215,33 @@ class Declaring:
 
     def _write(self, term: Term) -> Steps[None]:
         now = self._round
-        batch = now.differing[now.done : now.done + BATCH_MAX]
+        batch = now.differing[now.done : now.done + now.width]
         if batch:
-            defined: Defined = yield from _ask(
-                self._calls.page(
-                    epoch=term.epoch, nonce=term.nonce, digest=self._digest, changes=batch, wall_ms=now.now_ms
-                )
+            call = self._calls.page(
+                epoch=term.epoch, nonce=term.nonce, digest=self._digest, changes=batch, wall_ms=now.now_ms
             )
-            self._note(batch, defined)
+            defined: Defined | None = yield from self._part(call, [change.definition.id for change in batch])
+            if defined is not None:
+                self._note(batch, defined)
         if now.done >= len(now.differing):
-            now.phase, now.done = (Phase.END if now.clashes else Phase.REMOVE), 0
+            now.phase, now.done, now.width = (Phase.END if now.clashes else Phase.REMOVE), 0, BATCH_MAX
+
+    def _part(self, call: Call[T], ids: Sequence[str]) -> Steps[T | None]:
+        """Ask about the next of a list; None: Redis refuses that, so that fewer are next, or one is left out."""
+        now = self._round
+        try:
+            reply: T = yield from _ask(call)
+        except StoreRefusedError as error:
+            if error.concerns_client:
+                raise
+            now.width, now.reason = max(1, len(ids) // 2), str(error)
+            if len(ids) == 1:
+                now.refused.append(ids[0])
+                now.done += 1
+            return None
+        now.width = min(BATCH_MAX, 2 * now.width)
+        now.done += len(ids)
+        return reply
 
     def _note(self, batch: Sequence[Change], defined: Defined) -> None:
         now = self._round
@@ -228,30 +252,32 @@ class Declaring:
                 now.changed.append(change.definition.id)
             elif code is DefineCode.CLASH:
                 now.clashes.append(change.definition.id)
-        now.done += len(batch)
 
     def _remove(self, term: Term) -> Steps[None]:
         now = self._round
-        batch = now.surplus[now.done : now.done + BATCH_MAX]
+        batch = now.surplus[now.done : now.done + now.width]
         if batch:
-            removed = yield from _ask(self._calls.remove(epoch=term.epoch, nonce=term.nonce, ids=batch))
-            now.removed += [name for name, was_there in zip(batch, removed, strict=True) if was_there]
-            now.done += len(batch)
+            call = self._calls.remove(epoch=term.epoch, nonce=term.nonce, ids=batch)
+            removed = yield from self._part(call, batch)
+            now.removed += [name for name, was_there in zip(batch, removed or (), strict=False) if was_there]
         if now.done >= len(now.surplus):
             now.phase = Phase.END
 
     def _end(self, term: Term) -> Steps[None]:
         now = self._round
-        is_applied = not now.clashes
+        is_applied = not now.clashes and not now.refused
         yield from _ask(self._calls.end(epoch=term.epoch, nonce=term.nonce, digest=self._digest, is_applied=is_applied))
         now.phase = Phase.DONE
-        clashes = tuple(sorted(set(now.clashes)))
-        if clashes != self._refused or is_applied:
+        clashes, put_off = tuple(sorted(set(now.clashes))), tuple(now.refused)
+        if (clashes, put_off) != (self._refused, self._put_off) or is_applied:
             if clashes:
                 self._report("schedules_refused", clashes=list(clashes[:TOLD_MAX]), count=len(clashes))
+            if put_off:
+                names = list(put_off[:TOLD_MAX])
+                self._report("schedules_put_off", schedules=names, count=len(put_off), reason=now.reason)
             self._tell(applied=is_applied)
-        self._refused, self._older_nonce = clashes, ""
-        self._again_ns = self._clock.elapsed_ns() + REFUSED_NS if clashes else None
+        self._refused, self._put_off, self._older_nonce = clashes, put_off, ""
+        self._again_ns = None if is_applied else self._clock.elapsed_ns() + REFUSED_NS
         self._round = _Round(nonce=now.nonce, phase=Phase.DONE)  # let go of what was compared
 
     def _tell(self, *, applied: bool) -> None:
@@ -262,7 +288,7 @@ class Declaring:
         self._report(
             "schedules_declared",
             applied=applied,
-            is_refused=bool(now.clashes),
+            is_refused=bool(now.clashes or now.refused),
             revision=now.revision,
             **told,
             **counts,

@@ -56,7 +56,7 @@ SCHEDULES_REFUSED = Gauge(
 )
 CONFIG_SCHEDULES_IN_PLACE = Gauge(
     "tenure_config_schedules_in_place",
-    "1 when the schedules of this replica's configuration are in place, 0 when they were refused because of a clash "
-    "with dynamic ones; told by a leader. Alarm on 0: the former configuration keeps running.",
+    "1 when the schedules of this replica's configuration are in place, 0 when some were refused: a clash with "
+    "dynamic ones, or what Redis refuses; told by a leader. Alarm on 0: the former ones keep running.",
     multiprocess_mode="mostrecent",
 )
