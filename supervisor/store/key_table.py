@@ -44,7 +44,7 @@ KEY_TABLE = (
     KeyRow(
         "ran:<run>", "string", "backfilled and triggered runs", "7 d, a number a schedule; triggers: 24 h", "expiry"
     ),
-    KeyRow("enqueues:<nonce>", "string", "calls of enqueue", "ten minutes of calls, 111 B each", "expiry"),
+    KeyRow("enqueues:<nonce>", "string", "calls that add or end", "ten minutes of calls, 111 B each", "expiry"),
     KeyRow(
         "queues", "set", "names of queues", "those that hold runs, are served, or were so a day ago", "queues_forget"
     ),

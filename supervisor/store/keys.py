@@ -131,7 +131,7 @@ class Keys:
         self.jobs = f"{self.prefix}jobs"
         """Hash. Job name to the JSON that bare producers route by."""
         self.enqueues = f"{self.prefix}enqueues"
-        """Prefix of strings that expire after ten minutes: nonce of an enqueue to its reply."""
+        """Prefix of strings that expire after ten minutes: nonce of an enqueue, a cancel or a pause to its reply."""
         self.unique_keys = f"{self.prefix}limit:u"
         """Hash. Unique key to ``queue id`` of the run that holds it; the other limits: lua/lib/limits.lua."""
         self.queues = f"{self.prefix}queues"

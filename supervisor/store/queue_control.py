@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from uuid import uuid4
 
 from supervisor.core.model import PRIORITIES
 from supervisor.store.codec import check_run_id, chunks, number, text
@@ -106,7 +107,7 @@ class QueueControl:
         self._history = history
 
     def cancel(self, runs: Sequence[Run], *, by: str = "", reason: str = "", kill_ms: int = 0) -> Call[list[Cancelled]]:
-        """End at most 100 runs: one that waits at once, one that runs is asked.
+        """End at most 100 runs: one that waits at once, one that runs is asked. Sent again, the call hits no later run.
 
         Args:
             runs: which.
@@ -116,7 +117,13 @@ class QueueControl:
                 executes nothing else; 0: never.
         """
         assert kill_ms >= 0
-        args = {"history": self._history, "kill_ms": kill_ms, "note": note(by, reason), "runs": _flat(runs)}
+        args = {
+            "history": self._history,
+            "kill_ms": kill_ms,
+            "note": note(by, reason),
+            "nonce": uuid4().hex,
+            "runs": _flat(runs),
+        }
         return script("queue_cancel").call(keys=self._prefix, args=args, parse=_cancelled)
 
     def pause(self, queue: str, *, by: str = "", reason: str = "") -> Call[bool]:

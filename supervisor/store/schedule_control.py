@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from uuid import uuid4
 
 from supervisor.core.model import Envelope
 from supervisor.store.codec import chunks, number, optional_number, pack, text, texts
@@ -78,6 +79,8 @@ class Control:
     ) -> Call[Paused]:
         """Stop the scheduled and buffered starts of at most 250 schedules, static or dynamic.
 
+        The call may be sent again: a pause that was ended since stays ended, and none lasts longer.
+
         Args:
             ids: which.
             reason: for people, cut at 500 characters.
@@ -92,6 +95,7 @@ class Control:
             "by": by[:REASON_MAX],
             "until_ms": "" if until_ms is None else until_ms,
             "for_ms": "" if for_ms is None else for_ms,
+            "nonce": uuid4().hex,
             "ids": ids,
         }
         return script("schedule_pause").call(keys=self._prefix, args=args, parse=_paused)

@@ -5,6 +5,7 @@
 --       kill_ms        a running one that has not ended after so long is let go of, and its process killed where it
 --                      executes nothing else; 0: never
 --       note           who asks and why, for the history
+--       nonce          of this call: sent again, it gets the same reply for ten minutes and hits nothing that came since
 --       runs...        queue (empty: where it is found) and id, at most 100 times
 --
 -- Includes  clock
@@ -13,6 +14,7 @@
 --           limits
 --           stale
 --           place
+--           memory
 --
 -- Returns  for each run: what became of it, queue, attempt
 --          CANCELLED  it waited; now it is gone, and its children never come to be
@@ -22,10 +24,14 @@
 --
 -- A request names the fence of the attempt that runs, so it cannot hit a later attempt, or another run of the same id.
 -- Asked again, it stands as it is; only a time to kill can be added.
-local FIELDS, FIRST, REQUEST_MS = 2, 4, 86400000
+local FIELDS, FIRST, REQUEST_MS = 2, 5, 86400000
 if not_whole(1, 2) or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS or (#ARGV - FIRST + 1) % FIELDS ~= 0
-  or tonumber(ARGV[1]) < 0 or tonumber(ARGV[2]) < 0 then
-  return refuse('history, kill_ms and up to 100 runs of queue and id')
+  or tonumber(ARGV[1]) < 0 or tonumber(ARGV[2]) < 0 or not is_nonce(ARGV[4]) then
+  return refuse('history, kill_ms, nonce and up to 100 runs of queue and id')
+end
+local earlier = remembered(ARGV[4])
+if earlier then
+  return earlier
 end
 local history, kill_ms, note = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local now = now_ms()
@@ -78,4 +84,4 @@ for i = FIRST, #ARGV, FIELDS do
     reply[n + 1], reply[n + 3] = cancel(queue, id)
   end
 end
-return reply
+return remember(ARGV[4], reply)

@@ -39,6 +39,16 @@ def test_cancelling_twice_finds_it_done(world: World) -> None:
     assert len(outcomes(world)) == 1
 
 
+def test_a_cancel_that_is_sent_again_hits_no_run_that_came_since(world: World) -> None:
+    """Its reply was lost, and a producer enqueued the same id anew: that is another run."""
+    world.enqueue(envelope("a"))
+    call = control(world).cancel([("", "a")])
+    first = world.run(call)
+    world.enqueue(envelope("a"))
+    assert world.run(call) == first
+    assert world.state("a") == "queued"
+
+
 @pytest.mark.parametrize("place", ["later", "retrying", "suspect"])
 def test_a_run_is_cancelled_wherever_it_waits(world: World, place: str) -> None:
     """Its charges and its last error go with it."""

@@ -105,6 +105,18 @@ def test_pausing_again_replaces_the_reason(desk: Desk) -> None:
     assert (record.pause.reason, record.pause.until_ms) == ("two", None)
 
 
+def test_a_pause_that_is_sent_again_is_no_longer_and_does_not_come_back(desk: Desk) -> None:
+    """Its reply was lost. Whoever ended it meanwhile meant it."""
+    call = desk.control.pause(["a"], for_ms=60_000)
+    first = desk.world.run(call)
+    assert desk.world.run(call) == first
+    desk.resume()
+    assert desk.world.run(call) == first
+    record = desk.show().record
+    assert record is not None
+    assert record.pause is None
+
+
 def test_unknown_schedules_are_named(desk: Desk) -> None:
     """The others are paused all the same."""
     assert desk.world.run(desk.control.pause(["nobody", "a"])).known == [False, True]
