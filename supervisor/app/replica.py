@@ -28,7 +28,7 @@ from supervisor.core.errors import (
 )
 from supervisor.core.model import ScheduleDef
 from supervisor.core.reload import Ending, Plan
-from supervisor.process import nameplate
+from supervisor.process import linux, nameplate
 from supervisor.process.listening import bind
 from supervisor.process.nameplate import NameplateHolder
 from supervisor.process.parent import Limits, Parent
@@ -64,6 +64,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         CannotCreateError: the data directory cannot be made, written or trusted, or no server embedded (exit 73).
     """
     settings = loaded.settings
+    linux.forbid_inspection()
     os.umask(0o077)  # payloads, results and logs are this user's alone, whatever the directory
     replica = _replica_id(settings)
     board_header: list[Header] = []  # once there is a board

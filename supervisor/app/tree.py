@@ -20,12 +20,14 @@ from supervisor.core.restart import Group
 from supervisor.embedded.valkey import EmbeddedServer
 from supervisor.plugins import registry as plugins
 from supervisor.process.child import watch_faults
+from supervisor.process.launch import withhold
 from supervisor.process.parent import Launch, SlotSpec
 from supervisor.roles import agent, scheduler, web
 from supervisor.roles.seat import Seat
 from supervisor.roles.worker import entry as worker
 from supervisor.settings.complete import import_jobs
 from supervisor.settings.handover import Handover
+from supervisor.settings.masking import variables_of
 from supervisor.settings.models import CONCURRENCY_MAX, PREFETCH_MAX, Settings, WorkerKind
 from supervisor.settings.profiles import policies_of
 from supervisor.telemetry import events, logs, metrics
@@ -73,6 +75,7 @@ class Tree:
                     raise ConfigError(problems)  # the check could import them; what was there for it is gone
                 plugins.prepare(tree.settings, {})
                 registry.use(policies_of(tree.settings.profiles))
+            withhold(variables_of(tree.settings.references.values()))
             code = main(tree.seat(name, launch, pool), tree)
             events.flush(is_last=True)
             return code

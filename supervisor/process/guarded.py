@@ -7,6 +7,7 @@ Guarantees
     When the worker is gone, however it went, the guard kills its whole group, itself included:
     one kill(2), which no fork can outrun. When the guard is killed, the command dies with it.
     When the command ends, the guard reports its status and then kills what it left behind.
+    No set-user-ID program or file capability gives the command a right that the worker lacks.
 
 Does not guarantee
     Anything about a process that leaves the group (setsid, setpgid, a daemon) or that the
@@ -38,6 +39,7 @@ AT_GUARD, AT_CWD, AT_EXEC, AT_LIMIT = b"g", b"c", b"x", b"l"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_PR_SET_NO_NEW_PRIVS = 38
 _PRCTL = ctypes.CDLL(None).prctl  # looked up before any fork
 
 _STATUS = 3  # the descriptor that reports to the worker, in both processes
@@ -67,6 +69,7 @@ def run_guard(
         os.setsid()
         _die_with(worker, signal.SIGTERM)
         _PRCTL(_PR_SET_NAME, b"tenure-guard", 0, 0, 0)
+        _PRCTL(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         _default_dispositions()
         _place_descriptors(stdin, output, output if errors is None else errors, status)
         guard = os.getpid()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _NAME_BYTES_MAX = 15
@@ -17,17 +19,28 @@ _OOM_SCORE_MAX = 1000
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded before any fork
 
 
-def _prctl(option: int, argument: int | bytes) -> None:
+def _prctl(option: int, argument: int | bytes) -> int:
     value = ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument)
     zero = ctypes.c_ulong(0)
-    if _libc.prctl(ctypes.c_int(option), value, zero, zero, zero) != 0:
+    answer: int = _libc.prctl(ctypes.c_int(option), value, zero, zero, zero)
+    if answer < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+    return answer
 
 
 def die_with_parent(signal_number: int) -> None:
     """Ask for ``signal_number`` when the thread that forked us ends. Not inherited, and cleared by setuid."""
     _prctl(_PR_SET_PDEATHSIG, signal_number)
+
+
+def forbid_inspection() -> None:
+    """Keep memory, environment and descriptors from other processes of this user, and from core dumps.
+
+    Children inherit it; a program that they execute does not (prctl(2), PR_SET_DUMPABLE). Root may look still.
+    """
+    _prctl(_PR_SET_DUMPABLE, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def adopt_orphans() -> None:
@@ -74,10 +87,14 @@ def processor_wait(pid: int) -> Wait:
 def raise_oom_score(points: int) -> None:
     """Make the kernel prefer this process when memory runs out. Raising needs no privilege."""
     path = Path("/proc/self/oom_score_adj")
+    is_inspectable = _prctl(_PR_GET_DUMPABLE, 0)
     try:
+        _prctl(_PR_SET_DUMPABLE, 1)  # for a moment: else the file is root's (proc(5))
         path.write_text(str(min(_OOM_SCORE_MAX, int(path.read_text()) + points)))
     except OSError:
         return  # a read-only /proc: then all processes are equal
+    finally:
+        _prctl(_PR_SET_DUMPABLE, is_inspectable)
 
 
 def children_of(pid: int) -> list[int]:

@@ -8,7 +8,7 @@ second the reference is shown as it was written, which tells more and gives away
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from supervisor.core.url_credentials import MARK, userinfo_of
@@ -53,6 +53,11 @@ def _mask_who(who: str) -> str:
 def looks_secret(key: str | int) -> bool:
     """Return whether a key's name suggests that its value should not be echoed in a message."""
     return isinstance(key, str) and _SECRET_KEY.search(key) is not None
+
+
+def variables_of(references: Iterable[str]) -> set[str]:
+    """Return the names of the variables from which texts take secrets, by ``${env:NAME}``."""
+    return {place for text in references for scheme, place in REFERENCE.findall(text) if scheme == "env"}
 
 
 def mask_references(data: dict[str, Any], references: Mapping[tuple[str | int, ...], str]) -> dict[str, Any]:

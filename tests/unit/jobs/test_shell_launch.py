@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.process.launch import CommandRefusedError, Launch, inherited_environment, prepare
+from supervisor.process.launch import CommandRefusedError, Launch, inherited_environment, prepare, withhold
+from supervisor.settings.loader import load
+from supervisor.settings.masking import variables_of
 
 
 def launch(command: list[str] | str, **options: Any) -> Launch:
@@ -35,6 +37,22 @@ def test_a_program_is_looked_for_in_the_path_that_it_will_have() -> None:
 def test_without_a_path_the_system_default_is_searched() -> None:
     """execvp(3) does so too."""
     assert b"/bin/make" in launch(["make"]).candidates
+
+
+def test_a_command_inherits_no_variable_that_the_configuration_reads_a_secret_from() -> None:
+    """``${env:NAME}`` is how the configuration recommends to give a password."""
+    settings = load(
+        files=(),
+        environ={"DB_PW": "p", "A": "a"},
+        flags={"redis.url": "redis://h", "redis.password": "${env:DB_PW}", "cluster": "x${env:A}"},
+    ).settings
+    withhold(variables_of(settings.references.values()))
+    try:
+        assert inherited_environment({"DB_PW": "p", "A": "a", "PATH": "/bin", "CREDENTIALS_DIRECTORY": "/run/c"}) == {
+            "PATH": "/bin"
+        }
+    finally:
+        withhold(())
 
 
 def test_a_commands_environment_speaks_for_itself_only() -> None:

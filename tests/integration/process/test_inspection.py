@@ -1,0 +1,103 @@
+"""A process of a tree is closed to other processes of its user, and a command gains no rights."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from supervisor.process import linux
+from supervisor.process.guard import Guard, signals_held
+from supervisor.process.launch import prepare
+
+NOBODY = 65534
+
+
+@contextmanager
+def child(function: Callable[[], object]) -> Iterator[int]:
+    """A process that runs ``function`` and waits; it is an unprivileged one, so that nothing opens for it."""
+    ready, done = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setresgid(NOBODY, NOBODY, NOBODY)
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+                linux._prctl(linux._PR_SET_DUMPABLE, 1)
+            os.close(done[1])
+            os.write(ready[1], b"1" if function() in {None, True} else b"0")
+            os.read(done[0], 1)
+        finally:
+            os._exit(0)
+    try:
+        os.close(done[0])
+        assert os.read(ready[0], 1) == b"1"
+        yield pid
+    finally:
+        os.close(done[1])
+        os.waitpid(pid, 0)
+        os.close(ready[0])
+        os.close(ready[1])
+
+
+def can_open(path: str) -> bool:
+    """Whether this process may read ``path`` of another one."""
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except PermissionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["environ", "mem", "fd"])
+def test_a_process_of_a_tree_shows_nothing_to_others_of_its_user(name: str) -> None:
+    """Passwords stand in the environment, in memory and in the buffer of the configuration."""
+    with (
+        child(lambda: None) as plain,
+        child(linux.forbid_inspection) as closed,
+        child(lambda: can_open(f"/proc/{plain}/{name}") and not can_open(f"/proc/{closed}/{name}")),
+    ):
+        assert Path(f"/proc/{closed}").stat().st_uid == Path(f"/proc/{plain}").stat().st_uid
+
+
+def test_a_process_that_shows_nothing_can_still_do_its_work() -> None:
+    """It gives way when memory runs out, counts its threads and finds its descriptors, and dumps no core."""
+
+    def work() -> bool:
+        linux.forbid_inspection()
+        before = int(Path("/proc/self/oom_score_adj").read_text())
+        linux.raise_oom_score(7)
+        return (
+            int(Path("/proc/self/oom_score_adj").read_text()) == min(1000, before + 7)
+            and linux._prctl(linux._PR_GET_DUMPABLE, 0) == 0
+            and linux.thread_count() >= 1
+            and 0 in linux.open_descriptors()
+            and resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
+        )
+
+    with child(work):
+        pass
+
+
+def test_a_command_gains_no_rights_by_a_set_user_id_program() -> None:
+    """The kernel's own word for it, as the command sees it."""
+    launch = prepare(
+        command=["grep", "NoNewPrivs", "/proc/self/status"],
+        shell="/bin/sh",
+        env={"PATH": os.defpath},
+        cwd=None,
+        stdin=None,
+    )
+    guard, (end, output), null = Guard(), os.pipe(), os.open(os.devnull, os.O_RDONLY)
+    try:
+        with signals_held():
+            guard.fork(launch, stdin=null, output=output)
+        assert os.read(end, 100) == b"NoNewPrivs:\t1\n"
+    finally:
+        guard.close()
+        for descriptor in (end, output, null):
+            os.close(descriptor)
