@@ -54,6 +54,23 @@ def test_no_secret_of_any_setting_is_shown() -> None:
     assert page["schedules"]["sync"]["args"] == ["headers", "innocent", "url"]
 
 
+def test_what_no_name_marks_as_a_secret_is_not_shown_either() -> None:
+    """The path of a webhook, and words and environment of a plugin's program, are secrets of many services."""
+    settings = Settings.model_validate(
+        {
+            "webhooks": {"audit": {"url": f"https://hooks.example:8443/services/{SECRET}"}},
+            "plugins": {"cloud": {"command": ["collector", "--key", SECRET], "env": {"REGION_ID": SECRET}}},
+        }
+    )
+
+    shown = masked_settings(settings)
+
+    assert SECRET not in json.dumps(shown) + flags(settings)
+    assert shown["webhooks"]["audit"]["url"] == "https://hooks.example:8443/***"
+    assert shown["plugins"]["cloud"]["command"] == ["collector", "***", "***"]
+    assert shown["plugins"]["cloud"]["env"] == {"REGION_ID": "***"}
+
+
 def page_of(settings: Settings, after: str = "", *, has_sources: bool = False) -> dict[str, Any]:
     """Return a page of schedules."""
     return schedules_page(settings, sorted(settings.schedules), after, has_sources=has_sources)
