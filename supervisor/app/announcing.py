@@ -13,6 +13,7 @@ from supervisor.app.registered import announce_schedules
 from supervisor.clock import SystemClock
 from supervisor.core import features
 from supervisor.core.model import ScheduleDef
+from supervisor.process.descriptors import DESCRIPTORS_MIN, descriptors_short
 from supervisor.settings.complete import schedules_digest, unserved
 from supervisor.settings.deprecations import Notice
 from supervisor.settings.loader import Loaded
@@ -38,6 +39,10 @@ def announce(loaded: Loaded, definitions: Sequence[ScheduleDef], slots: Sequence
     for note in loaded.conversion.notices if loaded.conversion is not None else ():
         log("compat_note", note=note)
     _warn_of_unserved(loaded, definitions, log)
+    limit = descriptors_short()
+    if limit is not None:
+        remedy = f"raise it to {DESCRIPTORS_MIN}: ulimit -n, LimitNOFILE="
+        log("descriptors_short", level="warning", limit=limit, remedy=remedy)
     announce_schedules(definitions, SystemClock().wall_ms(), log)
     for name, why in features.warnings(loaded.settings.features):
         log("deprecated_feature", level="warning", name=name, note=why)

@@ -19,6 +19,7 @@ from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.core.errors import EXIT_NO, TenureError
+from supervisor.process.descriptors import DESCRIPTORS_MIN, descriptors_short
 from supervisor.settings.models import Settings
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 CLOCK_SKEW_MS_MAX = 500
 FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive, or died just now
-DESCRIPTORS_MIN = 1024
 UNSERVED_SHOWN = 10
 
 
@@ -101,11 +101,10 @@ def _import_clash() -> Finding:
 
 
 def _descriptors() -> Finding:
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    is_ok = soft >= DESCRIPTORS_MIN or soft == resource.RLIM_INFINITY
-    return Finding("open files", f"limit {soft}", "" if is_ok else f"raise it: ulimit -n {DESCRIPTORS_MIN}")
+    short = descriptors_short()
+    if short is None:
+        return Finding("open files", f"limit {DESCRIPTORS_MIN} or more")
+    return Finding("open files", f"limit {short}", f"raise it: ulimit -n {DESCRIPTORS_MIN}")
 
 
 def _timezones() -> Finding:
