@@ -56,7 +56,7 @@ class SentinelWatch:
             threads.start(partial(self._listen, address), "sentinel-watch")
 
     def _listen(self, address: str) -> None:
-        while self._heard() is not None:
+        while self._heard() is not None:  # a thread must not keep alive who listens
             link: Any = self._connection(address, CONNECT_S, True)  # noqa: FBT003 - as the search makes them
             try:
                 self._follow(link)
@@ -71,11 +71,11 @@ class SentinelWatch:
         """Listen on one connection until it ends."""
         link.connect_within(CONNECT_S, CONNECT_S)
         link.send_command("SUBSCRIBE", *CHANNELS)
-        while (heard := self._heard()) is not None:
+        while self._heard() is not None:
             try:
                 kind, _, text = link.read_response(timeout=QUIET_S, disconnect_on_error=False)
             except RedisTimeoutError:
                 continue
-            if kind == b"message" and self._master in text.split():
+            if kind == b"message" and self._master in text.split() and (heard := self._heard()) is not None:
                 heard()
-            del heard
+                del heard
