@@ -46,8 +46,8 @@ CASES = {
         ["tenure.yaml:3", "comand"],
     ),
     "a queue without a pool": (
-        "jobs: [jobs.shell]\nschedules:\n  a: {job: shell.command, every: 1m, queue: lonely, args: {command: x}}\n",
-        ["tenure.yaml:3", "lonely"],
+        "workers_strict: true\njobs: [jobs.shell]\nschedules:\n  a: {job: shell.command, every: 1m, queue: lonely, args: {command: x}}\n",
+        ["tenure.yaml:4", "lonely"],
     ),
 }
 

@@ -59,7 +59,7 @@ def test_a_promotion_is_known_before_it_is_announced() -> None:
         [b"ip", b"10.0.0.3", b"port", b"6380", b"flags", b"slave,promoted"],
     ]
     assert is_failing_over(facts)
-    assert promoted_claim(facts, replicas) == Claim("10.0.0.3:6380", 5)
+    assert promoted_claim(facts, replicas) == Claim("10.0.0.3:6380", 5, is_coming=True)
     assert rank([Claim("old:1", 4), Claim("old:1", 4), Claim("10.0.0.3:6380", 5)])[0] == "10.0.0.3:6380"
     for nobody in (replicas[:1], [], None, [[b"flags", b"promoted"]]):
         assert promoted_claim(facts, nobody) is None
