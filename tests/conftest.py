@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterator
 
 import pytest
 
 from tests.canary import CANARY
+from tests.kit.isolation import FAILED, isolated
 from tests.kit.launcher import launching
+
+__all__ = ["isolated"]
 
 for name in [each for each in os.environ if each.startswith("TENURE_") and not each.startswith("TENURE_TEST_")]:
     del os.environ[name]  # whoever works with a cluster of their own may run the tests from the same shell
@@ -24,7 +28,20 @@ def pytest_runtest_makereport(
     if leaking and not report.failed:
         report.outcome = "failed"
         report.longrepr = f"a secret is shown by {item.nodeid} ({call.when}) in: {', '.join(leaking)}"
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the seed of the random order at the end, where a failure is read."""
+    if (seed := config.getoption("randomly_seed", None)) is not None:
+        terminalreporter.write_line(f"random order: repeat it by --randomly-seed={seed}")
+
+
+@pytest.fixture(autouse=True)
+def _search_path_of_its_own(isolated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a configuration adds the working directory to the search path, for the life of the process."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 @pytest.fixture(scope="session")

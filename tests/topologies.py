@@ -18,6 +18,7 @@ from typing import Any
 import redis
 
 from supervisor.embedded.valkey import bundled_server, find_server
+from tests.kit.isolation import share_process
 from tests.waiting import wait_until
 
 MASTER = "tenure-test"
@@ -65,6 +66,7 @@ class Node:
     def start(self) -> None:
         with (self.home / "log").open("ab") as log:
             self.process = subprocess.Popen([binary(), str(self.conf), *self._mode], stdout=log, stderr=log)
+        share_process(self.process.pid)
         atexit.register(self.process.kill)  # also when what starts several of them fails half-way
         wait_until(self.is_up, what=f"the server on port {self.port}")
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import supervisor
+from supervisor.store.producer import use
 from supervisor.testing import start_server
 from supervisor.testing.servers import RunningServer, ServerNotReadyError
 from tests.e2e.servers import Server
@@ -49,6 +50,7 @@ def test_a_server_is_ready_inside_of_the_block_and_gone_after_it() -> None:
         producer = supervisor.connect(server.redis_url)
         producer.enqueue("shell.command", {"command": ["true"]})
         producer.close()
+        use(None)
         wait_for_run(server, "shell.command")
         assert server.command("doctor", "--config", "tenure.yaml").returncode == 0
         assert server.log("startup")[0]["changed"]["web.port"] == 0

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 import redis
+import uvloop
 
 from tests.integration.servers import RealServer, Server, leaks
 
 
 @pytest.fixture(scope="session", autouse=True)
-def forked_commands(launcher: None) -> None:
-    """Start the commands of these tests by a fork."""
+def shared_processes(launcher: None, real_server: RealServer) -> None:
+    """Start what tests share before the first of them: commands are forked, one server serves all."""
+    uvloop.new_event_loop().close()  # its library opens a pipe for the life of the process
 
 
 @pytest.fixture(scope="session")

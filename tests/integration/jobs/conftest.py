@@ -41,9 +41,12 @@ def until() -> Callable[[Callable[[], bool], str], None]:
     return wait_for
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """One PostgreSQL for this xdist worker."""
+@pytest.fixture(scope="session", autouse=True)
+def postgres() -> Iterator[Postgres | None]:
+    """One PostgreSQL for this xdist worker, where its binaries are installed; started before the first test."""
+    if "postgresql" not in kinds():
+        yield None
+        return
     server = Postgres()
     try:
         wait_for(server.is_up, "PostgreSQL's start")

@@ -64,6 +64,7 @@ class Proxy:
                 near.sendall(reply)
 
     def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)  # ends the accept of the thread; close alone does not
         self.listener.close()
 
 

@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.store import sentinel_watch
 from tests.integration.store.clients import Clients
 from tests.topologies import Cluster, Sentinels
+
+
+@pytest.fixture(autouse=True)
+def _watches_end_with_their_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of a watch looks for its listener so often."""
+    monkeypatch.setattr(sentinel_watch, "QUIET_S", 0.2)
+    monkeypatch.setattr(sentinel_watch, "PAUSE_S", 0.1)
 
 
 @pytest.fixture(scope="module")

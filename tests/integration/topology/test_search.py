@@ -133,6 +133,7 @@ def test_replies_in_drops_do_not_outlast_the_bound(servers: Servers, topology: s
     with pytest.raises(StoreUnavailableError, match="no answer in time"):
         store.ping()
     assert (_CLOCK.elapsed_ns() - started_ns) / 1e9 < 0.5 + SLACK_S / 3
+    store.close()
     slow.close()
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from supervisor.telemetry import metrics
+from supervisor.telemetry import logs, metrics
+from supervisor.telemetry.lines import NoSink
 
 
 class StillClock:
@@ -41,6 +42,8 @@ def logging_restored() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
+    logs._last.replace(NoSink())
+    logs._last.install = None
 
 
 @pytest.fixture

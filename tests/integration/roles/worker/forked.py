@@ -26,6 +26,8 @@ from tests.integration.servers import wait_until
 
 CRASHED = 99
 _children: list[Forked] = []
+_pipes: list[int] = []
+"""Ends of pipes that nobody has read yet."""
 
 
 @dataclass
@@ -65,9 +67,15 @@ class Forked:
         _children.remove(self)
         return int(code)
 
+    def close(self) -> None:
+        """Leave what it found unread."""
+        _pipes.remove(self.pipe)
+        os.close(self.pipe)
+
     def report(self) -> Report:
         """Return what it found; it must have stopped by itself."""
         code = self.wait()
+        _pipes.remove(self.pipe)
         with os.fdopen(self.pipe) as reader:
             text = reader.read()
         assert code != CRASHED, text
@@ -102,6 +110,7 @@ def fork(
     if pid:
         os.close(write)
         _children.append(Forked(pid, read, shop))
+        _pipes.append(read)
         return _children[-1]
     code = CRASHED
     try:
@@ -135,11 +144,13 @@ def in_async_worker(shop: Workshop, check: Callable[[list[Any]], None], *, runs:
 
 
 def kill_what_is_left() -> None:
-    """End the workers that a failed test left behind."""
+    """End the workers that a failed test left behind, and close what no test has read."""
     while _children:
         child = _children.pop()
         os.kill(child.pid, signal.SIGKILL)
         os.waitpid(child.pid, 0)
+    while _pipes:
+        os.close(_pipes.pop())
 
 
 def _pool(shop: Workshop, ended: int | None, fault: Callable[[str], str]) -> SyncPool:

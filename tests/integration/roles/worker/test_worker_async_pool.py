@@ -125,7 +125,7 @@ async def test_whatever_a_job_raises_ends_its_own_run_only(shop: Workshop, error
 
     @job("bad", retry=Retry(attempts=1))
     async def bad() -> None:
-        raise error
+        raise type(error)(*error.args)  # a new one: its traceback would keep the worker alive with the parameter
 
     @job("good")
     async def good() -> None:

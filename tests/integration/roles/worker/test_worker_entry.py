@@ -168,7 +168,7 @@ def test_a_job_that_ends_the_process_leaves_the_blame_on_the_scoreboard(shop: Wo
     run_id = shop.enqueue("fatal")
 
     assert process.wait() == 7
-    os.close(process.pipe)
+    process.close()
     (entry,) = shop.board.inflight[0].entries()
     assert (entry.state, entry.attempt) == (RunState.STARTED, 1)
     assert entry.deadline_ns == shop.board.rows[0].deadline_ns > 0

@@ -1,0 +1,276 @@
+"""Isolation of tests: the state of the process is compared before and after each test.
+
+Guarantees
+    A test that leaves one of the states below changed fails, and the message names what it left. Threads, child
+    processes and descriptors that are about to end are waited for, within a bound.
+
+Does not guarantee
+    That fixtures of a wider scope leave nothing: they are set up before the comparison begins and outlive it.
+    That modules imported by a test are as they were; only those that were imported before it are compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from tests.waiting import wait_until
+
+SETTLE_S_MAX = 2.0
+FAILED = pytest.StashKey[bool]()
+"""Set on a test whose setup or call failed: its traceback keeps alive what it held."""
+
+_ABSENT = "absent"
+_PYTEST_ENVIRONMENT = ("PYTEST_CURRENT_TEST",)
+_PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_CHILD_SUBREAPER, _PR_GET_NO_NEW_PRIVS = 2, 3, 37, 39
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _flag(option: int) -> int:
+    value = ctypes.c_int(0)
+    if option in (_PR_GET_DUMPABLE, _PR_GET_NO_NEW_PRIVS):
+        return int(_LIBC.prctl(option, 0, 0, 0, 0))
+    _LIBC.prctl(option, ctypes.byref(value), 0, 0, 0)
+    return value.value
+
+
+def environment() -> Mapping[str, object]:
+    """Return the environment variables of this process."""
+    return {name: value for name, value in os.environ.items() if name not in _PYTEST_ENVIRONMENT}
+
+
+def process() -> Mapping[str, object]:
+    """Return attributes of the process that the kernel keeps: directory, mask, limits, flags."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    try:
+        directory = str(Path.cwd())
+    except FileNotFoundError:
+        directory = "(deleted)"
+    return {
+        "directory": directory,
+        "umask": mask,
+        "nice": os.nice(0),
+        "process group": os.getpgrp(),
+        "blocked signals": frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "time zone": time.tzname,
+        "limits": tuple(resource.getrlimit(each) for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)),
+        "prctl": tuple(_flag(each) for each in (_PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_CHILD_SUBREAPER)),
+    }
+
+
+def signals() -> Mapping[str, object]:
+    """Return the handler of each signal, by name."""
+    # pytest-timeout installs its own around each phase
+    return {each.name: signal.getsignal(each) for each in signal.Signals if each is not signal.SIGALRM}
+
+
+def logs() -> Mapping[str, object]:
+    """Return the configuration of ``logging`` and structlog. pytest's own handlers are left out."""
+    configured = structlog.get_config()
+    found: dict[str, object] = {
+        "structlog": (*map(id, configured["processors"]), configured["wrapper_class"].__name__),
+        "logging.disable": logging.root.manager.disable,
+        "captureWarnings": getattr(logging, "_warnings_showwarning", None) is not None,
+    }
+    loggers: dict[str, Any] = {"root": logging.root, **logging.root.manager.loggerDict}
+    for name, logger in loggers.items():
+        if isinstance(logger, logging.Logger):
+            # logging gives py.warnings a handler of its own, once
+            own = [
+                each
+                for each in logger.handlers
+                if not type(each).__module__.startswith("_pytest.") and not isinstance(each, logging.NullHandler)
+            ]
+            state = (
+                logger.level,
+                logger.disabled,
+                logger.propagate,
+                tuple(map(id, own)),
+                tuple(map(id, logger.filters)),
+            )
+            found[f"logger {name}"] = state
+    return found
+
+
+def interpreter() -> Mapping[str, object]:
+    """Return switches of the interpreter: hooks, paths, collector, event loop policy."""
+    return {
+        "sys.path": tuple(sys.path),
+        "sys.meta_path": tuple(map(id, sys.meta_path)),
+        "sys.excepthook": sys.excepthook,
+        "sys.unraisablehook": sys.unraisablehook,
+        "threading.excepthook": threading.excepthook,
+        "recursion limit": sys.getrecursionlimit(),
+        "switch interval": sys.getswitchinterval(),
+        "trace": (sys.gettrace(), sys.getprofile()),
+        "collector": (gc.isenabled(), gc.get_freeze_count() > 0, gc.get_debug()),
+        "event loop policy": getattr(asyncio.events, "_event_loop_policy", None).__class__,
+    }
+
+
+def _is_of_tests(function: object) -> bool:
+    module = str(getattr(function, "__module__", ""))
+    return module.startswith(("tests", "test_")) or "<locals>" in str(getattr(function, "__qualname__", ""))
+
+
+def registries() -> Mapping[str, object]:
+    """Return what the product keeps one of in each process. Jobs of modules that a test imports first may be added."""
+    found: dict[str, object] = {}
+    loaded = sys.modules
+    if (jobs := loaded.get("supervisor.core.registry")) is not None:
+        known = jobs.registry._jobs
+        found["jobs of tests"] = frozenset(name for name, spec in known.items() if _is_of_tests(spec.function))
+        found["job policies"] = tuple(sorted(jobs.registry._policies))
+    if (middleware := loaded.get("supervisor.roles.worker.middleware")) is not None:
+        found["middleware"] = tuple(each for each in middleware._installed if _is_of_tests(type(each)))
+    for module, attribute in (
+        ("supervisor.telemetry.masking", "_hidden"),
+        ("supervisor.store.producer", "_default"),
+        ("supervisor.telemetry.logs", "_last.sink"),
+        ("supervisor.telemetry.events", "_process.recorder.write_fd"),
+        ("supervisor.telemetry.slots", "_store.directory"),
+        ("supervisor.telemetry.series", "_limits.disabled"),
+        ("supervisor.compat.cloudforet.place", "_settings"),
+    ):
+        value: object = loaded.get(module)
+        if value is None:
+            continue
+        for part in attribute.split("."):
+            value = getattr(value, part, _ABSENT)
+        found[f"{module}.{attribute}"] = type(value) if attribute == "_last.sink" else value
+    return found
+
+
+def modules() -> Mapping[str, object]:
+    """Return the identity of each module that is imported."""
+    return {name: id(module) for name, module in sys.modules.items()}
+
+
+_shared: set[int] = set()
+
+
+def share_process(pid: int) -> None:
+    """Let a process outlive the test that starts it: one of a fixture of a wider scope, which ends it."""
+    _shared.add(pid)
+
+
+def threads() -> frozenset[threading.Thread]:
+    """Return the threads that run."""
+    return frozenset(threading.enumerate())
+
+
+def children() -> frozenset[int]:
+    """Return the processes that this one started and has not reaped."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found.update(map(int, (task / "children").read_text().split()))
+        except FileNotFoundError:  # the thread has just ended
+            continue
+    return frozenset(found)
+
+
+def descriptors() -> Mapping[int, str]:
+    """Return the open descriptors, and what each of them is. Memory that is mapped is left to the collector."""
+    found = {}
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            found[int(link.name)] = str(link.readlink())
+        except FileNotFoundError:  # the one that listed the directory
+            continue
+    return found
+
+
+STATES: tuple[Callable[[], Mapping[str, object]], ...] = (
+    environment,
+    process,
+    signals,
+    logs,
+    interpreter,
+    registries,
+)
+
+
+def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
+    for name in sorted(before.keys() | after.keys()):
+        was, now = before.get(name, _ABSENT), after.get(name, _ABSENT)
+        # a module that is imported during the test sets up its own logger, or is empty
+        is_first_import = was is _ABSENT and (not now or name.startswith("logger "))
+        if was != now and not is_first_import:
+            yield f"{name}: {_short(was)} before, {_short(now)} after"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:120]} … {text[-60:]}"
+
+
+def _replaced(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
+    for name, was in before.items():
+        if after.get(name, was) != was:
+            yield f"module {name}: replaced by another one of that name"
+
+
+class Snapshot:
+    """State of this process at one moment."""
+
+    def __init__(self) -> None:
+        self.states = {each.__name__: each() for each in STATES}
+        self.modules = modules()
+        self.threads = threads()
+        self.children = children()
+        self.descriptors = descriptors()
+
+    def left_behind(self) -> list[str]:
+        """Return what differs now, a line each, after what was about to end has ended."""
+        found = [f"{each.__name__}: {line}" for each in STATES for line in _changes(self.states[each.__name__], each())]
+        found += _replaced(self.modules, modules())
+        for look in (self._new_threads, self._new_children, self._new_descriptors):
+            found += self._after_settling(look)
+        return found
+
+    def _after_settling(self, look: Callable[[], list[str]]) -> list[str]:
+        for bound_s in (SETTLE_S_MAX / 100, SETTLE_S_MAX):
+            try:
+                wait_until(lambda: not look(), "what the test started to end", bound_s=bound_s)
+            except AssertionError:
+                gc.collect()  # a cycle may hold a socket whose owner is gone
+            else:
+                return []
+        return look()
+
+    def _new_threads(self) -> list[str]:
+        return [f"thread {each.name}" for each in threads() - self.threads if each.is_alive()]
+
+    def _new_children(self) -> list[str]:
+        return [f"process {pid}" for pid in sorted(children() - self.children - _shared)]
+
+    def _new_descriptors(self) -> list[str]:
+        now = descriptors()
+        new = sorted(now.keys() - self.descriptors.keys())
+        return [f"descriptor {each}: {now[each]}" for each in new if not now[each].startswith("/memfd:")]
+
+
+@pytest.fixture(autouse=True)
+def isolated(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves the process other than it found it. A test that failed is told of by its own error."""
+    before = Snapshot()
+    yield
+    request.node.funcargs.clear()  # all others are finished by now; what they returned may hold a descriptor
+    left = [] if request.node.stash.get(FAILED, False) else before.left_behind()
+    assert not left, "left behind by this test:\n  " + "\n  ".join(left)
