@@ -238,7 +238,7 @@ def show(place: Place) -> socket.socket:
 def _shown_by(pid: int) -> Iterator[Path]:
     name = f"@{_SIGN.format(pid)}"
     with contextlib.suppress(OSError):
-        for line in Path("/proc/net/unix").read_bytes().splitlines():
+        for line in Path("/proc/self/net/unix").read_bytes().splitlines():
             shown = os.fsdecode(line).split(maxsplit=7)[-1]
             if shown.startswith(name):
                 yield Path(shown.removeprefix(name))

@@ -116,6 +116,16 @@ def _expressions() -> tuple[list[str], list[str]]:
     return rules, [target["expr"] for panel in board["panels"] for target in panel["targets"]]
 
 
+def test_no_container_of_compose_has_a_privilege_and_its_server_asks_for_a_password() -> None:
+    """What is copied from here runs elsewhere."""
+    services = _read(ROOT / "deploy/compose.yaml")["services"]
+
+    for name, service in services.items():
+        hardening = service["read_only"], service["cap_drop"], service["security_opt"]
+        assert hardening == (True, ["ALL"], ["no-new-privileges:true"]), name
+    assert "--requirepass" in services["valkey"]["command"]
+
+
 def test_what_compose_mounts_is_there() -> None:
     """Docker makes a directory of a file that is missing, and the container then fails for another reason."""
     services = _read(ROOT / "deploy/compose.yaml")["services"]

@@ -66,8 +66,34 @@ def test_updates_lose_no_replica_and_a_drain_takes_one_after_the_other() -> None
 
 
 def test_only_the_http_port_can_be_reached_from_outside() -> None:
-    """Replicas never speak to each other, so the policy names one port and nobody."""
+    """From the namespace and from Prometheus; replicas never speak to each other."""
     (policy,) = (each["spec"] for each in objects() if each["kind"] == "NetworkPolicy")
 
-    assert policy["ingress"] == [{"ports": [{"protocol": "TCP", "port": "http"}]}]
-    assert policy["policyTypes"] == ["Ingress"]
+    (ingress,) = policy["ingress"]
+    assert ingress["ports"] == [{"protocol": "TCP", "port": "http"}]
+    assert ingress["from"]
+    assert (
+        "../../components/network-policy"
+        in yaml.safe_load((ROOT / "overlays/production/kustomization.yaml").read_text())["components"]
+    )
+
+
+def test_jobs_reach_neither_the_cluster_nor_a_metadata_service() -> None:
+    """Names, Redis and the internet; what is private is added by whoever needs it."""
+    (policy,) = (each["spec"] for each in objects() if each["kind"] == "NetworkPolicy")
+
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    private = {"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
+    for rule in policy["egress"]:
+        for to in rule.get("to", ()):
+            assert private <= set(to["ipBlock"]["except"])
+        assert rule.get("to") or {each["port"] for each in rule["ports"]} <= {53, 6379, 6380, 26379}
+
+
+def test_no_pod_fills_its_node() -> None:
+    """Every scratch directory has a limit."""
+    pods = [each["spec"]["template"]["spec"] for each in objects() if each["kind"] == "Deployment"]
+    scratch = [volume["emptyDir"] for pod in pods for volume in pod["volumes"] if "emptyDir" in volume]
+
+    assert scratch
+    assert all("sizeLimit" in each for each in scratch)

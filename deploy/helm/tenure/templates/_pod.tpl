@@ -123,10 +123,11 @@ containers:
 volumes:
   - name: config
     configMap: {name: {{ include "tenure.roleName" . }}-config}
+  # A job that writes without end is evicted, and does not fill the node.
   - name: data
-    emptyDir: {}
+    emptyDir: {sizeLimit: 2Gi}
   - name: tmp
-    emptyDir: {}
+    emptyDir: {sizeLimit: 1Gi}
   {{- with include "tenure.secret" $root }}
   - name: secrets
     secret: {secretName: {{ . }}}
