@@ -4,15 +4,17 @@ Arguments travel through the queue and stay in histories and dead runs, so a pas
 be among them. ``env:NAME`` and ``file:/absolute/path`` are resolved here, on the worker that
 runs the job, and what they hold is never put into an error or a log.
 
-Does not guarantee
-    That only some secrets can be referred to: whoever may enqueue a job may have it use any
-    variable and any file that the worker can read.
+Guarantees
+    Only variables and files that ``job_references`` of the configuration allows are read, links resolved, whoever
+    enqueued the run.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from supervisor.core.job_references import current_rule
 
 SECRET_BYTES_MAX = 64 * 1024
 
@@ -33,7 +35,11 @@ def resolve(name: str, reference: str) -> str:
         UnresolvedReferenceError: names the argument and where it points, never a value.
     """
     scheme, _, place = reference.partition(":")
+    rule = current_rule()
     if scheme == "env":
+        if not rule.allows_variable(place):
+            remedy = "add it there, or name it JOB_…" if not place.upper().startswith("TENURE_") else "those never are"
+            raise UnresolvedReferenceError(f"{name}: variable {place} is not among job_references.env; {remedy}")
         value = os.environ.get(place, "")
         if not value:
             raise UnresolvedReferenceError(f"{name}: environment variable {place} is not set on this worker; set it")
@@ -46,11 +52,22 @@ def resolve(name: str, reference: str) -> str:
     return value
 
 
+def _no_link(path: str, flags: int) -> int:
+    """Open what was judged, not what replaced it by a link; a pipe keeps nobody waiting."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
 def _read(name: str, path: Path) -> str:
     if not path.is_absolute():
         raise UnresolvedReferenceError(f"{name}: file:{path} must be an absolute path")
+    rule = current_rule()
+    real = os.path.realpath(path)
+    if not rule.allows_file(real, files=[os.path.realpath(each) for each in rule.files]):
+        raise UnresolvedReferenceError(
+            f"{name}: {path} is not among job_references.files; add it or its directory there"
+        )
     try:
-        with path.open("rb") as file:
+        with open(real, "rb", opener=_no_link) as file:
             data = file.read(SECRET_BYTES_MAX + 1)
         text = data.decode().removesuffix("\n").removesuffix("\r")
     except OSError as error:

@@ -28,6 +28,7 @@ from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
 from supervisor.settings.cloudforet_settings import CloudforetSettings
 from supervisor.settings.durations import Seconds
 from supervisor.settings.event_settings import EventSettings
+from supervisor.settings.job_reference_settings import JobReferenceSettings
 from supervisor.settings.log_settings import LogSettings
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
 from supervisor.settings.metrics_settings import MetricsSettings
@@ -275,6 +276,9 @@ class Settings(Section):
 
     web: WebSettings = WebSettings()
     """The HTTP endpoint: health, metrics, status, events, the API."""
+
+    job_references: JobReferenceSettings = JobReferenceSettings()
+    """References in arguments of jobs (``env:NAME``, ``file:/path``), which a worker resolves."""
 
     events: EventSettings = EventSettings()
     """What happened that people wait to be told: who leads, what failed. See docs/events.md."""

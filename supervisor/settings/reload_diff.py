@@ -77,6 +77,7 @@ EFFECTS = {
     "web.tls_key_file": Effect.WEB,
     "web.grpc_port": Effect.WEB,
     "web.debug": Effect.WEB,
+    "job_references": Effect.POOLS,
     "events.runs": Effect.POOLS,
     "events.kept": Effect.WEB,
     "events.webhook_url": Effect.WEB,

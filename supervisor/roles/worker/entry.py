@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 
 import structlog
 import uvloop
 
 from supervisor.core.errors import EXIT_RESTART
+from supervisor.core.job_references import ReferenceRule, use_rule
 from supervisor.core.model import Template
 from supervisor.core.registry import registry
 from supervisor.roles.seat import Seat
@@ -16,7 +18,7 @@ from supervisor.roles.worker.async_pool import AsyncPool
 from supervisor.roles.worker.sync_pool import SyncPool
 from supervisor.roles.worker.turns import SessionLostError
 from supervisor.roles.worker.workplace import furnish
-from supervisor.settings.models import RedisSettings, WorkerKind
+from supervisor.settings.models import RedisSettings, Settings, WorkerKind
 from supervisor.store import producer
 from supervisor.store.client import AsyncStore, Store
 from supervisor.telemetry import metrics
@@ -38,6 +40,7 @@ def main(seat: Seat) -> int:
             follow=seat.board,
         )
     )
+    use_rule(_reference_rule(seat.settings))
     try:
         if seat.settings.workers[seat.pool].kind is WorkerKind.SYNC:
             return _sync(seat)
@@ -45,6 +48,16 @@ def main(seat: Seat) -> int:
     except SessionLostError as error:
         log.error("session_lost", error=str(error))  # noqa: TRY400 - it happened in Redis; a stack says nothing
         return EXIT_RESTART
+
+
+def _reference_rule(settings: Settings) -> ReferenceRule:
+    """Return which secrets of this worker arguments may refer to."""
+    withheld = (settings.web.tokens_file, settings.web.tls_key_file, settings.redis.tls_key_file)
+    return ReferenceRule(
+        env=settings.job_references.env,
+        files=settings.job_references.files,
+        withheld=[os.path.realpath(path) for path in withheld if path is not None],
+    )
 
 
 def _count(template: Template, new: int) -> None:

@@ -14,6 +14,8 @@ from jobs.identity.database import open_database
 from jobs.identity.models import metadata
 from supervisor import Context
 from supervisor.clock import SystemClock
+from supervisor.core import job_references
+from supervisor.core.job_references import ReferenceRule
 from tests.integration.jobs.databases import Postgres, kinds
 
 PATIENCE_S = 30.0
@@ -23,6 +25,13 @@ PATIENCE_S = 30.0
 def ctx() -> Context:
     """A context as a worker makes it, for a run that no schedule made."""
     return Context(run_id="a-run", job="a.job")
+
+
+@pytest.fixture(autouse=True)
+def _any_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow what these tests refer to; the rule itself has tests of its own."""
+    rule = ReferenceRule(env=["*"], files=["/"])
+    monkeypatch.setattr(job_references, "_rule", rule)
 
 
 def wait_for(fact: Callable[[], bool], what: str) -> None:

@@ -1,0 +1,54 @@
+"""The rule of references in arguments of jobs: which variables and files of a worker a run may name.
+
+Guarantees
+    Settings of the tree (``TENURE_*``), /proc and the files that the tree withholds are refused whatever is allowed.
+
+Does not guarantee
+    That a path has no links: resolve them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+ENV_ALLOWED = ("JOB_*",)
+FILES_ALLOWED = ("/run/secrets/jobs",)
+_NEVER_ENV = "TENURE_*"
+_NEVER_FILES = ("/proc", "/sys", "/dev")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceRule:
+    """The allow-list of one process. Directories stand for everything below them."""
+
+    env: Sequence[str] = ENV_ALLOWED
+    files: Sequence[str] = FILES_ALLOWED
+    withheld: Sequence[str] = ()
+
+    def allows_variable(self, name: str) -> bool:
+        """Return whether a run may have the value of an environment variable."""
+        return not fnmatchcase(name.upper(), _NEVER_ENV) and any(fnmatchcase(name, each) for each in self.env)
+
+    def allows_file(self, path: str, *, files: Sequence[str]) -> bool:
+        """Return whether a run may have the content of ``path``; both without links, ``files`` being the rule's own."""
+        return not _is_below(path, (*_NEVER_FILES, *self.withheld)) and _is_below(path, files)
+
+
+def _is_below(path: str, places: Sequence[str]) -> bool:
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
+
+
+_rule = ReferenceRule()
+
+
+def use_rule(rule: ReferenceRule) -> None:
+    """Make ``rule`` the one of this process."""
+    global _rule  # noqa: PLW0603 - one rule for all jobs of a process, as its settings say
+    _rule = rule
+
+
+def current_rule() -> ReferenceRule:
+    """Return the rule of this process: without one of its own the strictest that is useful."""
+    return _rule

@@ -1,0 +1,66 @@
+"""References in arguments: which variables and files of a worker a run may name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.references import UnresolvedReferenceError, resolve
+from supervisor.core import job_references
+from supervisor.core.job_references import ReferenceRule
+
+
+def allow(monkeypatch: pytest.MonkeyPatch, **rule: list[str]) -> None:
+    """Make this the rule of the process until the test ends."""
+    monkeypatch.setattr(job_references, "_rule", ReferenceRule(**rule))
+
+
+@pytest.mark.parametrize("name", ["HOME", "TENURE_REDIS__PASSWORD", "AWS_SECRET_ACCESS_KEY", "XJOB_A", "job_a"])
+def test_other_variables_than_those_of_jobs_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may enqueue would otherwise have every password of the worker."""
+    monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("JOB_A", "one")
+
+    assert resolve("token", "env:JOB_A") == "one"
+    with pytest.raises(
+        UnresolvedReferenceError, match=f"token: variable {name} is not among job_references.env"
+    ) as caught:
+        resolve("token", f"env:{name}")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["TENURE_A", "Tenure_A"])
+def test_settings_of_the_tree_are_refused_whatever_is_allowed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A star is easily written."""
+    allow(monkeypatch, env=["*"])
+    monkeypatch.setenv(name, "hunter2")
+    with pytest.raises(UnresolvedReferenceError, match="those never are"):
+        resolve("token", f"env:{name}")
+
+
+def test_files_are_judged_by_where_they_really_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link, or two dots, out of the directory is another file."""
+    inside, outside, tokens = tmp_path / "in", tmp_path / "out", tmp_path / "in" / "tokens"
+    inside.mkdir()
+    (tmp_path / "in2").write_text("neighbour")
+    outside.write_text("hunter2")
+    tokens.write_text("hunter2")
+    (inside / "good").write_text("one\n")
+    (inside / "link").symlink_to(outside)
+    (inside / "current").symlink_to("good")
+    allow(monkeypatch, files=[str(inside)], withheld=[str(tokens)])
+
+    assert resolve("token", f"file:{inside}/good") == "one"
+    assert resolve("token", f"file:{inside}/current") == "one"  # as Kubernetes mounts secrets
+    for place in (outside, inside / "link", f"{inside}/../out", f"{inside}2", tokens):
+        with pytest.raises(UnresolvedReferenceError, match=r"is not among job_references\.files"):
+            resolve("token", f"file:{place}")
+
+
+@pytest.mark.parametrize("place", ["/proc/self/environ", "/proc/1/environ", "/dev/stdin", "/sys/kernel/notes"])
+def test_the_kernel_is_no_file(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of any process of this user stands there."""
+    allow(monkeypatch, files=["/"])
+    with pytest.raises(UnresolvedReferenceError, match=r"is not among job_references\.files"):
+        resolve("token", f"file:{place}")
