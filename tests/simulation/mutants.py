@@ -70,12 +70,12 @@ def _nothing_missed(*args: Any, **known: Any) -> Any:
     return found if found is None else dataclasses.replace(found, missed={})
 
 
-def _forgotten(self: Asking, term: Any, call: Any, **known: Any) -> Any:
+def _forgotten(self: Asking, term: Any, call: Any, *known: Any) -> Any:
     # Believes that a batch arrived as soon as it was sent once, whatever Redis says later.
     if call.script != "fire":
-        return (yield from _ASK(self, term, call, **known))
+        return (yield from _ASK(self, term, call, *known))
     yield from self.await_trust(term)
-    marks = [int(str(line).split(" ")[4]) for line in call.args[4::3]]  # line, shape and data of each item
+    marks = [int(str(line).split(" ")[4]) for line in call.args[5::3]]  # line, shape and data of each item
     with suppress(StoreUnavailableError):
         yield Ask(call, ASK_TIMEOUT_NS)
     return FireReply([FireResult(FireCode.FIRED, mark) for mark in marks], self.clock.wall_ms())
@@ -85,7 +85,8 @@ def _forgotten(self: Asking, term: Any, call: Any, **known: Any) -> Any:
 def _forgetting() -> Iterator[None]:
     with (
         patch.object(Asking, "ask", _forgotten),
-        patch.object(Scheduler, "reconcile_ns", 10**18),  # which heals it within seconds
+        patch.object(Scheduler, "reconcile_ns", 10**18),  # which heals it within seconds, as do audits
+        patch.object(Scheduler, "audit_ns", 10**18),
     ):
         yield
 
@@ -111,8 +112,9 @@ def _one_nonce(self: Elector, standing: Any) -> None:
 
 
 def _undisputed(self: Standing, view: Any) -> None:
+    # Either wait alone is enough in nearly every world.
     _SAW(self, view)
-    self.disputed_until_ns = 0
+    self.disputed_until_ns = self.wait_until_ns = 0
 
 
 def _as_if_sole(self: Watermarks, term: Any) -> None:
@@ -193,7 +195,7 @@ MUTANTS: dict[str, Mutation] = {
     "trust counts from the reply": python(elector, "granted", _granted_at_reply),
     "two replicas draw the same nonce": python(Elector, "__init__", _one_nonce),
     "the lease is released before the scheduler stops": python(Resignation, "resign", _released_first),
-    "a grant that tells of a loss of data is trusted at once": python(Standing, "saw", _undisputed),
+    "a loss of data ends the lost term at once": python(Standing, "saw", _undisputed),
     "a follower campaigns without having watched": python(lease.Observation, "of", _at_once),
     "a follower waits for ever": python(lease, "SLACK_NS", 10**15),
     "a replica that lost once never contends again": python(Elector, "_lose", _never_again),
@@ -224,11 +226,12 @@ FOCUS: dict[str, str] = {
     "release does not compare the term": "stop resign repeated lost_reply",
     "renewal extends anybody's term": "pause partition",
     "campaign forgets the floor": "emptied server_step",
-    "a grant that tells of a loss of data is trusted at once": "emptied pause",
+    "a loss of data ends the lost term at once": "emptied pause",
     "epochs come from the clock alone": "crash stop",
     "promotion keeps the epoch": "crash_scheduler",
     "a request to resign is taken for any term": "resign crash",
     "a batch is forgotten when its answer is lost, and nobody looks again": "lost_request lost_reply",
+    "a replica that lost once never contends again": "pause partition",
     "a new leader does not count what was missed": "outage",
     "fire lets any clock push the watermark": "wall_step",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.core.lease import MS
-from supervisor.store.schedules import FireCode
+from supervisor.store.schedules import FireCode, LogEntry
 from supervisor.testing.world import Told, World
 
 ANSWER_NS_MAX = 1000 * MS  # an answer is younger: later ones are given up
@@ -29,8 +29,10 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
             found.append(f"{what}, and Redis lost nothing in between")
         elif all(told.event == "emptied" for told in between) and _knew(world, who, server.moments_ns[before], between):
             found.append(f"{what}, which had an answer of Redis after it was fired first")
-        elif who == _holder(world, server.decisions[before].epoch) and not _begun(
-            world, who, server.moments_ns[before], at_ns
+        elif (
+            who == _holder(world, server.decisions[before].epoch)
+            and _was_told(world, who, decision, server.moments_ns[before], at_ns)
+            and not _begun(world, who, server.moments_ns[before], at_ns)
         ):
             marked += flagged[index]
             if not flagged[index]:
@@ -55,6 +57,16 @@ def _knew(world: World, who: str, fired_ns: int, losses: list[Told]) -> bool:
         is_answer = told.event == "election_answer" and told.who == f"{who}/elector"
         is_known = is_known or (is_answer and fired_ns + ANSWER_NS_MAX < told.at_ns < losses[0].at_ns)
     return is_known
+
+
+def _was_told(world: World, who: str, decision: LogEntry, from_ns: int, until_ns: int) -> bool:
+    """Whether the scheduler of ``who`` had an answer in between that tells of this due time."""
+    return any(
+        (decided.item.schedule, decided.item.nominal_ms) == (decision.schedule, decision.nominal_ms)
+        for told in world.history
+        if told.event == "fires" and told.who == f"{who}/scheduler" and from_ns <= told.at_ns <= until_ns
+        for decided in told.fields["decided"]
+    )
 
 
 def _begun(world: World, who: str, from_ns: int, until_ns: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from supervisor.core.errors import TenureError
 from supervisor.core.lease import MS
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.roles.agent.standing import Timing
@@ -91,7 +92,7 @@ def run(seed: int, *, focus: frozenset[str] = frozenset()) -> Outcome:
         try:
             _live(world, replicas, profile, network, witness)
             found = [*witness.problems, *problems(world, replicas, profile, DEFINITIONS, worker)]
-        except Exception as error:  # noqa: BLE001 - what would end a process breaks the world; its seed is to be told
+        except (TenureError, ArithmeticError, AssertionError, LookupError, ValueError) as error:
             found = [f"a process ended by {error!r}"]
         if not profile.kinds & {"server_step", "rubbish"}:
             found += [] if profile.keeps_data else repeats(world, witness.flagged)
