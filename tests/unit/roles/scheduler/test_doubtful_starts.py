@@ -7,7 +7,7 @@ import pytest
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.roles.scheduler.catalogue import Known
 from supervisor.roles.scheduler.deciding import Moment, starts
-from supervisor.store.schedule_items import Seen
+from supervisor.store.schedule_items import Seen, What
 
 NOW_MS = 1_767_225_600_000
 TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
@@ -23,3 +23,15 @@ def test_a_buffered_run_of_before_the_loss_says_that_it_may_have_run(waits_since
     (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert (b'"maybe_duplicate":true' in item.run.data) is is_flagged
+
+
+@pytest.mark.parametrize(("waits_since_s", "what"), [(30, What.DROP), (10, What.START)])
+def test_a_buffered_run_that_must_not_run_twice_is_dropped_and_counted(waits_since_s: int, what: What) -> None:
+    """Its job is delivered at most once, and nobody knows whether it began before Redis went back."""
+    template = Template(job="sim.job", kind=Kind.SYNC, at_most_once=True)
+    definition = ScheduleDef(id="waiting", template=template, every_ms=5000, overlap="buffer_one")
+    seen = Seen("waiting", 0, 1, "set", NOW_MS, b"", b"", 0, (NOW_MS - waits_since_s * 1000,))
+    known = Known(definition, 1, is_dynamic=False)
+    (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+
+    assert item.what is what
