@@ -231,7 +231,6 @@ FOCUS: dict[str, str] = {
     "promotion keeps the epoch": "crash_scheduler",
     "a request to resign is taken for any term": "resign crash",
     "a batch is forgotten when its answer is lost, and nobody looks again": "lost_request lost_reply",
-    "a replica that lost once never contends again": "pause partition",
     "a new leader does not count what was missed": "outage",
     "fire lets any clock push the watermark": "wall_step",
 }
