@@ -95,7 +95,7 @@ def _trigger(
     connection: Connection, loaded: Any, schedule: str, given: dict[str, Any], *, key: str | None, heeds_overlap: bool
 ) -> tuple[Any, str]:
     from supervisor.core.extra_runs import MANUAL, extra_run, manual_run_id
-    from supervisor.store.schedule_control import Control, TriggerCode
+    from supervisor.store.schedule_control import KEYED_MAX, Control, TriggerCode
 
     run_id = manual_run_id(schedule, key or os.urandom(8).hex())
     for _ in range(_STALE_TRIES):
@@ -118,8 +118,13 @@ def _trigger(
             revision=found.record.revision,
             heeds_overlap=heeds_overlap,
             max_running=definition.max_running,
+            is_keyed=bool(key),
         )
         code = run(connection, call)
+        if code is TriggerCode.CAPPED:
+            raise TenureError(
+                f"schedule {schedule!r} was triggered with {KEYED_MAX} keys within a day; leave out --key"
+            )
         if code is not TriggerCode.STALE:  # else somebody changed it in between
             return code, run_id
     raise TenureError(f"schedule {schedule!r} changes all the time; try again")

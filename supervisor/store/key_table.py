@@ -41,9 +41,8 @@ KEY_TABLE = (
     KeyRow("schedule:changes", "stream", "changes of schedules", "about 1,000 entries", "each entry"),
     KeyRow("schedule:log", "stream", "decisions", "about 10,000 entries of up to 10", "each entry"),
     KeyRow("schedule:backfills", "hash", "requests", "1,000", "backfill_add"),
-    KeyRow(
-        "ran:<run>", "string", "backfilled and triggered runs", "7 d, a number a schedule; triggers: 24 h", "expiry"
-    ),
+    KeyRow("ran:<run>", "string", "backfilled and triggered runs", "7 d, or 24 h: 10,000 a schedule each", "expiry"),
+    KeyRow("schedule:keyed:<schedule>", "string", "schedules triggered with a key", "a day", "expiry"),
     KeyRow("enqueues:<nonce>", "string", "calls that add or end", "ten minutes of calls, 111 B each", "expiry"),
     KeyRow(
         "queues", "set", "names of queues", "those that hold runs, are served, or were so a day ago", "queues_forget"
@@ -69,7 +68,9 @@ KEY_TABLE = (
     KeyRow(
         "q:<queue>:wait:<key>", "list", "blocked runs", "unfinished, and entries that are skipped", "the last waiter"
     ),
-    KeyRow("q:<queue>:rate:<key>", "list", "runs that wait for a rate", "unfinished, and skipped entries", "turns"),
+    KeyRow(
+        "q:<queue>:rate:<key>", "sorted set", "runs that wait for a rate", "unfinished, and skipped entries", "turns"
+    ),
     KeyRow("q:<queue>:ran:<run>", "string", "ids that callers chose", "an hour of calls, 120 B each", "expiry"),
     KeyRow("q:<queue>:paused", "string", "nothing", "constant", "a person"),
     KeyRow("q:<queue>:stale", "hash", "cancels, changes of priority", "entries of lists", "turns, queues_forget"),

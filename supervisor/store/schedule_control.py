@@ -25,6 +25,11 @@ from supervisor.store.scripts import Call, script
 BATCH_MAX = 250
 REASON_MAX = 500
 TRIGGER_MEMORY_MS = 24 * 3_600_000
+RETRY_MEMORY_MS = 600_000
+"""How long a trigger without a key is remembered, for its own retries: nobody else knows its id."""
+
+KEYED_MAX = 10_000
+"""Triggers with a key of one schedule, within a day: each is remembered for so long."""
 
 
 class ResumeCode(StrEnum):
@@ -41,6 +46,7 @@ class TriggerCode(StrEnum):
     TRIGGERED = "TRIGGERED"
     DUPLICATE = "DUPLICATE"  # this run was enqueued before
     SKIPPED = "SKIPPED"  # an earlier run is unfinished, and it was asked to heed that
+    CAPPED = "CAPPED"  # KEYED_MAX runs of the schedule are remembered
     STALE = "STALE"  # the definition changed: make the run anew
     UNKNOWN = "UNKNOWN"
 
@@ -118,16 +124,16 @@ class Control:
         revision: int,
         heeds_overlap: bool = False,
         max_running: int = 1,
-        memory_ms: int = TRIGGER_MEMORY_MS,
+        is_keyed: bool = True,
     ) -> Call[TriggerCode]:
-        """Enqueue ``envelope`` now, unless a run of its id was within ``memory_ms``.
+        """Enqueue ``envelope`` now, unless a run of its id was within a day.
 
         Args:
             envelope: made from the definition with ``revision``.
             revision: STALE if the stored one is another.
             heeds_overlap: not while ``max_running`` runs of the schedule are unfinished; it then counts as one too.
             max_running: of the definition.
-            memory_ms: how long the same id is the same run.
+            is_keyed: its id has a key that a caller chose; else it is remembered for ten minutes, and not counted.
         """
         packed = pack(envelope)
         assert envelope.schedule is not None
@@ -136,9 +142,10 @@ class Control:
             "revision": revision,
             "overlap": "skip" if heeds_overlap else "allow",
             "max_running": max_running,
-            "memory_ms": memory_ms,
+            "memory_ms": TRIGGER_MEMORY_MS if is_keyed else RETRY_MEMORY_MS,
             "run": packed.run_id,
             "queue": packed.queue,
+            "cap": KEYED_MAX if is_keyed else 0,
             "data": packed.data,
         }
         return script("schedule_trigger").call(keys=self._prefix, args=args, parse=_triggered)

@@ -29,7 +29,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.producer import Producer
 from supervisor.store.queue_control import CancelCode, QueueControl
 from supervisor.store.queue_reads import QueueReads
-from supervisor.store.schedule_control import Control, ResumeCode, TriggerCode
+from supervisor.store.schedule_control import KEYED_MAX, Control, ResumeCode, TriggerCode
 from supervisor.store.schedule_views import Views
 
 BODY_BYTES_MAX = 128 * 1024
@@ -147,7 +147,9 @@ class ApiChanges:
             run_id = manual_run_id(name, body.key or os.urandom(8).hex())
         except ValueError as error:
             raise bad_request("key", body.key, str(error)) from error
-        code = await self._trigger(name, run_id, heeds_overlap=body.overlap == "skip")
+        code = await self._trigger(name, run_id, heeds_overlap=body.overlap == "skip", is_keyed=bool(body.key))
+        if code is TriggerCode.CAPPED:
+            raise web.HTTPConflict(text=f"{name} was triggered with {KEYED_MAX} keys within a day; leave the key out")
         if code is TriggerCode.SKIPPED:
             raise web.HTTPConflict(text=f"an earlier run of {name} is unfinished")
         _note(request, "api_triggered", schedule=name, run=run_id)
@@ -165,7 +167,7 @@ class ApiChanges:
         template = found.record.definition().template
         _must_reach(request, template.job, template.queue)
 
-    async def _trigger(self, name: str, run_id: str, *, heeds_overlap: bool) -> TriggerCode:
+    async def _trigger(self, name: str, run_id: str, *, heeds_overlap: bool, is_keyed: bool) -> TriggerCode:
         for _ in range(STALE_TRIES):
             (found,) = await self._store.run(self._views.inspect([name]))
             if found.record is None:
@@ -185,6 +187,7 @@ class ApiChanges:
                     revision=found.record.revision,
                     heeds_overlap=heeds_overlap,
                     max_running=definition.max_running,
+                    is_keyed=is_keyed,
                 )
             )
             if code is not TriggerCode.STALE:

@@ -8,6 +8,7 @@
 --       memory_ms      how long the same run is not enqueued again
 --       run            id of the run
 --       queue          where it goes
+--       cap            at most so many runs of one schedule are remembered for a day; 0: this one is not counted
 --       data           the run
 --
 -- Includes  clock
@@ -20,14 +21,16 @@
 --          DUPLICATE  this run was enqueued before, and is remembered, unfinished or dead; nothing written. A repeated
 --                     call answers so
 --          SKIPPED    an earlier run is unfinished; nothing written
+--          CAPPED     the schedule was triggered too often within a day; nothing written
 --          STALE      the definition changed; nothing written, make the run anew
 --          UNKNOWN    there is no such schedule
-if not_whole(2, 2) or not_whole(4, 5) or not is_head(ARGV[8]) or tonumber(ARGV[5]) < 1
+local DAY_MS = 86400000
+if not_whole(2, 2) or not_whole(4, 5) or not_whole(8, 8) or not is_head(ARGV[9]) or tonumber(ARGV[5]) < 1
   or not (ARGV[3] == 'allow' or ARGV[3] == 'skip') then
-  return refuse('revision, overlap, max_running, memory_ms and data')
+  return refuse('revision, overlap, max_running, memory_ms, cap and data')
 end
 check_plan()
-check_types(ARGV[7], string.sub(ARGV[8], 1, 3))
+check_types(ARGV[7], string.sub(ARGV[9], 1, 3))
 local now, id, run = now_ms(), ARGV[1], ARGV[6]
 local memory = KEYS[1] .. 'ran:' .. run
 if redis.call('EXISTS', memory) == 1 or redis.call('HEXISTS', q(ARGV[7], 'data'), run) == 1 then
@@ -44,8 +47,16 @@ local lines = ARGV[3] == 'skip' and unfinished(id) or {}
 if ARGV[3] == 'skip' and #lines >= tonumber(ARGV[4]) then
   return { 'SKIPPED', whole(now) }
 end
+if ARGV[8] ~= '0' then
+  local counter = SCHEDULE .. 'keyed:' .. id
+  local count = tonumber(redis.call('GET', counter) or '0') or 0
+  if count >= tonumber(ARGV[8]) then
+    return { 'CAPPED', whole(now) }
+  end
+  redis.call('SET', counter, whole(count + 1), unpack(count == 0 and { 'PX', DAY_MS } or { 'KEEPTTL' }))
+end
 redis.call('SET', memory, whole(now), 'PX', ARGV[5])
-if start(ARGV[7], run, ARGV[8]) and ARGV[3] == 'skip' then
+if start(ARGV[7], run, ARGV[9]) and ARGV[3] == 'skip' then
   lines[#lines + 1] = ARGV[7] .. ' ' .. run
   redis.call('HSET', SCHEDULE .. 'live', id, table.concat(lines, '\n'))
 end

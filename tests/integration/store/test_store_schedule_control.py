@@ -229,6 +229,23 @@ def test_a_trigger_heeds_overlap_only_when_asked(desk: Desk) -> None:
     assert desk.trigger("k4") is TriggerCode.TRIGGERED
 
 
+def test_keys_of_triggers_are_capped_for_each_schedule(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is remembered for a day, and a client in a loop makes them without end."""
+    monkeypatch.setattr("supervisor.store.schedule_control.KEYED_MAX", 2)
+    codes = [desk.trigger(key) for key in ("k1", "k1", "k2", "k3", "k1")]
+    assert [code.value for code in codes] == ["TRIGGERED", "DUPLICATE", "TRIGGERED", "CAPPED", "DUPLICATE"]
+    assert desk.trigger("drawn", is_keyed=False) is TriggerCode.TRIGGERED
+
+    raw, prefix = desk.world.raw, desk.world.keys.prefix
+    (counter,) = raw.keys(f"{prefix}schedule:keyed:*")
+    assert raw.get(counter) == b"2"
+    assert 86_000_000 < raw.pttl(counter) <= 86_400_000
+    (drawn,) = raw.keys(f"{prefix}ran:*drawn")
+    assert raw.pttl(drawn) <= 600_000
+    raw.delete(counter)  # as if the day had passed
+    assert desk.trigger("k3") is TriggerCode.TRIGGERED
+
+
 def test_a_trigger_of_nobody_is_unknown(world: World) -> None:
     """A deleted schedule cannot be run."""
     assert Desk(world).trigger("k1") is TriggerCode.UNKNOWN
