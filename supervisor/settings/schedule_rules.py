@@ -192,6 +192,9 @@ def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faul
     is_range = item.from_ is not None or item.until is not None
     if (item.cron is not None) + (item.date is not None) + is_range != 1:
         faults.add(path, "must have exactly one of cron, date, and from with until", "make several entries")
+    elif item.cron is not None and " " not in item.cron.strip():
+        message = f"{item.cron!r} is neither a day nor an expression of five fields"
+        faults.add(path, message, "a day is 2026-12-25, weekends are '* * * * SAT,SUN'")
     elif item.cron is not None:
         _cron((*path, "cron"), item.cron, timezone, seed, faults)
         if _is_interval(item.cron):

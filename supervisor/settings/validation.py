@@ -37,6 +37,7 @@ _PATTERNS = {
     MODULE: ("must be the name of a module", "write package.module, not a path"),
     REFERENCE: ("must name something in a module", "write package.module:Name"),
 }
+_TRIGGERS = frozenset({"cron", "at"})  # of which a schedule has one, or several under ``when``
 _EXPECTED = {
     ShapeKind.SECTION: "a mapping of settings",
     ShapeKind.TABLE: "a mapping from names to settings",
@@ -57,7 +58,7 @@ def _conform(node: Node, shape: Shape | None, path: Path, problems: list[Problem
         return node
     wants_list = shape.kind is ShapeKind.LIST
     if not isinstance(node.value, list if wants_list else dict):
-        remedy = f"write [{_kind_of(node)}]" if wants_list and not isinstance(node.value, dict) else ""
+        remedy = _list_remedy(node, shape) if wants_list else ""
         message = f"must be {_EXPECTED[shape.kind]}, got {_kind_of(node)}"
         problems.append(Problem(node.origin, format_path(path), message, remedy))
         return None
@@ -134,6 +135,15 @@ def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Sett
     return settings, problems
 
 
+def _list_remedy(node: Node, shape: Shape) -> str:
+    """Return how the one entry that was written becomes a list; a mapping only where entries are mappings."""
+    if isinstance(node.value, dict):
+        takes_mappings = shape.item is not None and shape.item.kind is ShapeKind.SECTION
+        return f"write [{{{next(iter(node.value), '')}: …}}]" if takes_mappings and node.value else ""
+    is_shown = isinstance(node.value, str) and node.source is None and not shape.is_secret
+    return f"write [{mask_url(node.value) if is_shown and len(node.value) <= _ECHO_MAX else _kind_of(node)}]"
+
+
 def _touches(path: str, wrong: set[str]) -> bool:
     return any(path == other or path.startswith((f"{other}.", f"{other}[")) for other in wrong)
 
@@ -187,6 +197,8 @@ def _message(details: ErrorDetails, node: Node, shape: Shape | None) -> tuple[st
     if kind in {"literal_error", "enum"}:
         return _choice_message(str(context.get("expected", "")), node)
     if kind == "string_type":
+        if isinstance(node.value, list) and details["loc"][-1] in _TRIGGERS:
+            return "must be text", f"several go into when: [{{{details['loc'][-1]}: …}}, …]"
         return "must be text", "quote it" if isinstance(node.value, int | float) else ""
     if kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
         return _range_message(kind, context, shape), ""
