@@ -142,9 +142,12 @@ def read_settings(
         ConfigError: it cannot be used.
     """
     from supervisor.settings.loader import UnusableError, load
+    from supervisor.settings.overrides import shown_secrets
 
     files = config_files or original_files(compat) or _found_files()
     given = {**parse_sets(sets), **(flags or {})}
+    if shown := shown_secrets(given):
+        raise ConfigError(shown)
     try:
         return load(files=files, environ=os.environ, flags=given, compat=compat)
     except UnusableError as error:

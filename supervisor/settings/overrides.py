@@ -17,8 +17,10 @@ from dataclasses import dataclass
 
 from supervisor.core.errors import Problem
 from supervisor.settings.deprecations import flag_path, variable_path
+from supervisor.settings.masking import REFERENCE, mask_url
 from supervisor.settings.nodes import Node, at, format_path, merge, parse_path, wrap
-from supervisor.settings.shape import Shape, ShapeKind
+from supervisor.settings.section import Path
+from supervisor.settings.shape import Shape, ShapeKind, settings_shape
 from supervisor.settings.validation import conform
 from supervisor.settings.yaml_source import parse_text
 
@@ -103,6 +105,32 @@ def apply_flags(base: Node, shape: Shape, flags: Mapping[str, object]) -> tuple[
             overrides.append(Override(path, origin, value))
     root, more = _apply(base, shape, overrides)
     return root, [*problems, *more]
+
+
+def shown_secrets(flags: Mapping[str, object]) -> list[Problem]:
+    """Return what must not be flags, because every user of the machine reads command lines: values of secrets.
+
+    References to secrets may be, and URLs without a password.
+    """
+    problems = []
+    shape = settings_shape()
+    for key, given in flags.items():
+        origin, value = option_of(key, given), given.value if isinstance(given, Flag) else given
+        path = flag_path(key) or parse_path(key) or ()
+        node, _ = _node(Override(path, origin, value), shape)
+        for below, leaf in node.walk(path) if node is not None else ():
+            if _is_shown_secret(leaf.value, below, shape):
+                remedy = "write ${file:/path} or ${env:NAME} in its place, or set it in a file or the environment"
+                message = "is a secret, which every user of this machine can read in a command line (ps)"
+                problems.append(Problem(origin, format_path(below), message, remedy))
+    return problems
+
+
+def _is_shown_secret(value: object, path: Path, shape: Shape) -> bool:
+    found = shape.at(path)
+    if found is None or not found.is_secret or not isinstance(value, str) or not value or REFERENCE.search(value):
+        return False
+    return mask_url(value) != value if str(path[-1]).endswith("url") else True
 
 
 def flag_of(path: Sequence[str]) -> str:

@@ -27,9 +27,19 @@ def node() -> Iterator[Node]:
     shutil.rmtree(directory)
 
 
+def by_reference(directory: Path, setting: str) -> str:
+    """Return ``setting`` as a flag may have it: a secret is read from a file."""
+    name, _, value = setting.partition("=")
+    if "s3cret" not in value:
+        return setting
+    (directory / name).write_text(value)
+    return f"{name}=${{file:{directory / name}}}"
+
+
 def refusal(directory: Path, url: str, *settings: str, command: tuple[str, ...] = ("run", "--port", "0")) -> str:
     """Start a replica that must not start; return what it said."""
-    options = [part for each in (f"redis.url={url}", *settings) for part in ("--set", each)]
+    given = [by_reference(directory, each) for each in (f"redis.url={url}", *settings)]
+    options = [part for each in given for part in ("--set", each)]
     done = tenure(directory, *command, *options)
     assert done.returncode == 78, (done.returncode, done.stderr)
     assert "Traceback" not in done.stderr

@@ -11,6 +11,7 @@ import pytest
 from supervisor.cli.options import read_settings
 from supervisor.core.errors import ConfigError
 from supervisor.settings.complete import import_jobs
+from supervisor.settings.overrides import Flag
 from supervisor.settings.search_path import search_here
 
 
@@ -62,3 +63,35 @@ def test_modules_of_a_working_directory_that_others_may_write_are_not_imported(h
     assert str(here) not in sys.path
     assert "there is no module planted_module" in str(problem)
     assert "everybody may write to it (mode 0777): name it by --module-path" in str(problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis.password=s3cret",
+        "redis.sentinel_password=s3cret",
+        "redis={url: redis://h, password: s3cret}",
+        "redis.url=redis://:s3cret@h",
+        "events.webhook_token=s3cret",
+        "plugins.p.secrets.key=s3cret",
+    ],
+)
+def test_a_secret_in_a_command_line_is_refused(here: Path, text: str) -> None:
+    """Every user of the machine reads it there; the error does not repeat it."""
+    with pytest.raises(ConfigError, match=r"is a secret.*\(ps\).*\$\{file:/path\}") as refused:
+        read_settings((), [text])
+
+    assert "s3cret" not in str(refused.value)
+    assert str(here) not in str(refused.value)
+
+
+def test_a_reference_to_a_secret_may_stand_in_a_command_line(here: Path) -> None:
+    """So may an address without a password."""
+    (here / "pw").write_text("s3cret")
+
+    settings = read_settings(
+        (), [f"redis.password=${{file:{here}/pw}}"], {"redis.url": Flag("--redis-url", "redis://h")}
+    ).settings
+
+    assert settings.redis.password is not None
+    assert settings.redis.password.get_secret_value() == "s3cret"
