@@ -11,10 +11,15 @@ from aiohttp import web
 from supervisor.settings.token_file import Token
 
 HEADERS = {
-    "Cache-Control": "no-cache, private",
+    "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
+
+HSTS = {"Strict-Transport-Security": "max-age=31536000"}
+"""Over TLS beside the others: a browser then comes back over TLS alone."""
 
 ASKER = web.RequestKey("asker", str)
 """The name of the token that a request came with."""

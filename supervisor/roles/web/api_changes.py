@@ -20,12 +20,13 @@ from aiohttp import web
 from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
-from supervisor.core.extra_runs import MANUAL, extra_run, manual_run_id
+from supervisor.core.extra_runs import MANUAL, TriggerKeyError, extra_run, manual_run_id
 from supervisor.core.json_values import read_json
 from supervisor.roles.web.answers import ASKER, HOLDER, bad_request, json_response, not_found, unavailable
 from supervisor.settings.token_file import is_powerful
 from supervisor.store.client import AsyncStore
-from supervisor.store.keys import Keys
+from supervisor.store.codec import check_run_id
+from supervisor.store.keys import Keys, check_name
 from supervisor.store.producer import Producer
 from supervisor.store.queue_control import CancelCode, QueueControl
 from supervisor.store.queue_reads import QueueReads
@@ -145,7 +146,7 @@ class ApiChanges:
         await self._may_control(request, name)
         try:
             run_id = manual_run_id(name, body.key or os.urandom(8).hex())
-        except ValueError as error:
+        except TriggerKeyError as error:
             raise bad_request("key", body.key, str(error)) from error
         code = await self._trigger(name, run_id, heeds_overlap=body.overlap == "skip", is_keyed=bool(body.key))
         if code is TriggerCode.CAPPED:
@@ -197,6 +198,11 @@ class ApiChanges:
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a run: one that waits at once, one that runs is asked."""
         body, run_id = await _body(request, CancelBody), request.match_info["run"]
+        try:
+            check_run_id(run_id)
+            check_name("queue", body.queue or "any")
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
         if _is_limited(request):
             shown = await self._store.run(self._reads.show(run_id))
             if shown is None or shown.envelope is None:

@@ -62,7 +62,7 @@ class ApiReads:
     async def schedules(self, request: web.Request) -> web.Response:
         """A page of the schedules."""
         cursor = request.query.get("cursor", "0")
-        if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 20):
+        if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 20 and int(cursor) < 1 << 64):
             raise bad_request("cursor", cursor, "give the one of the page before, or none")
         page = await self._store.run(self._views.browse(cursor, count=limit_of(request)))
         rows = [_schedule(record) for record in page.items]

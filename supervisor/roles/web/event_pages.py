@@ -113,7 +113,7 @@ class _Wanted(msgspec.Struct, frozen=True):
         """Read it; raise a 400 that names what is wrong."""
         query = request.query
         after = request.headers.get("Last-Event-ID") or query.get("after", "")
-        if after and not EVENT_ID.fullmatch(after):
+        if after and not (EVENT_ID.fullmatch(after) and max(_place(after)) < 1 << 64):
             raise bad_request("after", after, "it is the id of an event, like 1700000000000-0")
         count = query.get("limit", str(LIST_COUNT))
         if not (count.isascii() and count.isdigit() and 1 <= int(count[:9]) <= READ_MAX):

@@ -23,6 +23,7 @@ from supervisor.roles.web.answers import (
     ASKER,
     HEADERS,
     HOLDER,
+    HSTS,
     STILL_ADMITTED,
     error_response,
     json_body,
@@ -180,8 +181,16 @@ def application(pages: Pages, routes: Iterable[web.RouteDef] = ()) -> web.Applic
     for name in ("check", "metrics", "statusz", "configz", "flagz", "version"):
         app.router.add_get(f"/{name}", getattr(pages, name))
     app.router.add_get("/", pages.index)
+    app.on_response_prepare.append(_finish_headers)
     app.router.add_routes(routes)
     return app
+
+
+async def _finish_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Put the headers of every answer on ``response``, and take away which library made it."""
+    wanted = HEADERS | HSTS if request.secure else HEADERS
+    response.headers.update({name: value for name, value in wanted.items() if name not in response.headers})
+    response.headers.pop("Server", None)
 
 
 def _shield(pages: Pages) -> Any:
@@ -207,7 +216,6 @@ def _shield(pages: Pages) -> Any:
             response = error_response(request, 500, "internal error; the log says more")
         if response.prepared:
             return response  # a stream that ended
-        response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
         response.force_close()  # one request a connection: an idle client holds no place
         log.debug("request", method=request.method, path=request.path, status=response.status)
         return response

@@ -225,3 +225,16 @@ def test_a_mistake_of_ours_is_a_plain_500(tree: Any, monkeypatch: pytest.MonkeyP
     assert "request_failed" in log
     assert "RuntimeError: redis://***@inside" in log
     assert "hunter2" not in log
+
+
+@pytest.mark.parametrize("path", ["/livez", "/configz", "/nowhere", "/api/v1/leader"])
+def test_every_answer_carries_its_headers_and_no_banner(web: Any, path: str) -> None:
+    """What may not be stored, sniffed, framed or referred to; and nothing that says which library to attack."""
+    _, headers, _ = web.ask(path)
+
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert not {"Server", "Strict-Transport-Security"} & set(headers)
