@@ -6,12 +6,13 @@ import gc
 import http.client
 import mmap
 import os
+import selectors
 import signal
 import socket
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,6 +29,14 @@ SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
 WEB = SLOTS.index("web")
 BOUND_S = 20.0
 Answer = tuple[int, dict[str, str], str]
+
+
+def readable(sockets: Iterable[socket.socket], *, within_s: float = 0.0) -> list[socket.socket]:
+    """Return those of ``sockets`` that have something to read, or have ended; any number of any descriptor."""
+    with selectors.DefaultSelector() as selector:
+        for each in sockets:
+            selector.register(each, selectors.EVENT_READ)
+        return [cast("socket.socket", key.fileobj) for key, _ in selector.select(within_s)]
 
 
 class Tree:

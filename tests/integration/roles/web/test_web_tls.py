@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import ssl
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,11 @@ def test_a_rotated_certificate_is_served_without_a_restart(secure: Any) -> None:
 
 def test_clients_that_never_shake_hands_keep_no_probe_out(secure: Any) -> None:
     """They are cut off like those that never ask."""
-    silent = [secure.connect() for _ in range(3 * CONNECTIONS_MAX)]
-    assert served(secure) == stored("server")
-    assert len(list(Path(f"/proc/{secure.pid}/fd").iterdir())) < 2 * CONNECTIONS_MAX
-    for each in silent:
-        each.close()
+    with ExitStack() as silent:
+        for _ in range(3 * CONNECTIONS_MAX):
+            silent.enter_context(secure.connect())
+        assert served(secure) == stored("server")
+        assert len(list(Path(f"/proc/{secure.pid}/fd").iterdir())) < 2 * CONNECTIONS_MAX
     with secure.connect() as plain:
         plain.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
         assert not plain.recv(1024).startswith(b"HTTP/1.1 200")
