@@ -41,7 +41,9 @@ def test_a_secret_is_found_in_a_record_of_any_type_but_not_in_a_payload() -> Non
 def test_a_test_that_prints_a_secret_fails(title: str) -> None:
     """Whatever pytest captured is searched, whether or not the test itself looks at it."""
     report = SimpleNamespace(sections=[(title, f"one\n{CANARY}\n")], failed=False, outcome="passed", longrepr=None)
-    hook = pytest_runtest_makereport(SimpleNamespace(nodeid="tests/test_x.py::test_y"), SimpleNamespace(when="call"))
+    hook = pytest_runtest_makereport(
+        SimpleNamespace(nodeid="tests/test_x.py::test_y", stash=pytest.Stash()), SimpleNamespace(when="call")
+    )
     next(hook)
 
     with pytest.raises(StopIteration):
