@@ -10,6 +10,7 @@ from pathlib import Path
 
 from supervisor.embedded.valkey import bundled_server, find_server
 from tests.e2e.trees import wait_until
+from tests.kit.isolation import share_process
 
 
 class Server:
@@ -35,6 +36,7 @@ class Server:
         durable = ("--appendonly", "yes", "--appendfsync", "always")
         command = [binary, *options, *durable, *self.options]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=self.environ)
+        share_process(self.process.pid)  # a module's tests may share it, and restart it
         wait_until(self.is_loaded, what="the server to have read its data")
 
     def is_loaded(self) -> bool:

@@ -21,6 +21,7 @@ HOUR_MS = 3_600_000
 def shared() -> Iterator[Shared]:
     """Three replicas for every test that leaves them whole."""
     found = Shared(("one", "two", "three"))
+    found.take()
     yield found
     found.drop()
 

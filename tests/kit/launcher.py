@@ -62,11 +62,10 @@ class Forked:
         self.pid = pid
         self.returncode: int | None = None
         self._launcher = launcher
-        self._pidfd = os.pidfd_open(pid)
 
     def poll(self) -> int | None:
         """Return the exit code, negative for a signal; None while it runs."""
-        if self.returncode is None and select.select([self._pidfd], [], [], 0)[0]:
+        if self.returncode is None and self._has_ended(0):
             self._reap()
         return self.returncode
 
@@ -77,15 +76,23 @@ class Forked:
             subprocess.TimeoutExpired: it still runs after ``timeout`` seconds.
         """
         if self.returncode is None:
-            if not select.select([self._pidfd], [], [], timeout)[0]:
+            if not self._has_ended(timeout):
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
             self._reap()
         assert self.returncode is not None
         return self.returncode
 
+    def _has_ended(self, timeout_s: float | None) -> bool:
+        pidfd = os.pidfd_open(self.pid)  # of a process that nobody has reaped, so of no other one
+        try:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
+        finally:
+            os.close(pidfd)
+
     def _reap(self) -> None:
         self.returncode = os.waitstatus_to_exitcode(self._launcher.reap(self.pid))
-        os.close(self._pidfd)
 
     def send_signal(self, sig: int) -> None:
         """Send a signal, unless it has ended."""
