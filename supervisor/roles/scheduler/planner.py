@@ -118,11 +118,12 @@ class Scheduler:
             try:
                 yield from self._serve(term)
             except TermOverError:
-                continue
+                pass
             except FencedError as error:
                 # Another term stands in Redis. This one never comes back, so wait for another.
                 self._refused = term
                 self._report("fenced", epoch=term.epoch, current_epoch=error.current_epoch)
+            self._report("term_left", epoch=term.epoch)
 
     def _is_refused(self, term: Term) -> bool:
         return self._refused is not None and same(term, self._refused)
@@ -145,7 +146,6 @@ class Scheduler:
                         self._heard(changes)
         finally:
             self._firing.settle()
-            self._report("term_left", epoch=term.epoch)
 
     def _heard(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         self._reading.hear(changes)
