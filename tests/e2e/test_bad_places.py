@@ -103,6 +103,9 @@ def test_a_log_that_nobody_takes_holds_up_nothing(
     process.terminate()
 
     assert process.wait(30) == 0
+    os.close(writer)
+    if how == "a pipe that nobody reads":
+        os.close(reader)
 
 
 def test_a_disk_without_room_is_named_by_who_needs_it(short_directory: Path) -> None:

@@ -38,6 +38,7 @@ FAILED = pytest.StashKey[bool]()
 _ABSENT = "absent"
 _PYTEST_ENVIRONMENT = ("PYTEST_CURRENT_TEST",)
 _PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_GET_CHILD_SUBREAPER, _PR_GET_NO_NEW_PRIVS = 2, 3, 37, 39
+_LASTING = (f"{Path(__file__).resolve().parents[2]}/", sys.prefix, sys.base_prefix)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -125,8 +126,20 @@ def interpreter() -> Mapping[str, object]:
 
 
 def _is_of_tests(function: object) -> bool:
-    module = str(getattr(function, "__module__", ""))
-    return module.startswith(("tests", "test_")) or "<locals>" in str(getattr(function, "__qualname__", ""))
+    """Return whether no import brings it back: it was defined by a test, or in a file that a test wrote."""
+    name = str(getattr(function, "__module__", ""))
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    return not file.startswith(_LASTING) or name.startswith("tests.") or "<locals>" in str(function)
+
+
+def forget_jobs_of_tests() -> None:
+    """Take the jobs of files that tests wrote out of the registry, and their modules out of the imported ones."""
+    from supervisor.core.registry import registry  # noqa: PLC0415 - tests without jobs need not import it
+
+    for name, spec in list(registry._jobs.items()):
+        if _is_of_tests(spec.function):
+            del registry._jobs[name], registry._by_function[spec.function]
+            sys.modules.pop(spec.function.__module__, None)
 
 
 def registries() -> Mapping[str, object]:

@@ -22,6 +22,7 @@ from supervisor.store.schedule_views import Inspection, Views
 from tests.integration.servers import RealServer, Server
 from tests.integration.store.making import World
 from tests.integration.store.stepping import Stepper, term_of
+from tests.kit.isolation import forget_jobs_of_tests
 
 HOUR_MS = 3_600_000
 START_MS = 1_793_491_200_000  # 2026-11-01T00:00Z
@@ -99,7 +100,7 @@ class Desk:
 @pytest.fixture
 def invoke(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Result]:
+) -> Iterator[Callable[..., Result]]:
     """Run the command here; it ends as a process would, by SystemExit."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
@@ -115,7 +116,8 @@ def invoke(
         assert isinstance(ended.value.code, int)
         return Result(ended.value.code, out, err)
 
-    return run
+    yield run
+    forget_jobs_of_tests()
 
 
 @pytest.fixture

@@ -60,7 +60,8 @@ def test_a_child_finds_nothing_of_its_parent(make_tree: Make) -> None:
     assert guest["group"] == guest["pid"]
     assert guest["name"] == "agent"
     assert guest["oom"] >= 300
-    assert int(guest["ignored_by_programs"], 16) == 0  # it survived these signals; programs that it starts need not
+    # It survived these signals; programs that it starts need not. 32 and 33 are the C library's own.
+    assert int(guest["ignored_by_programs"], 16) & ~(0b11 << 31) == 0
     assert guest["sigchld"] == "0"
     assert guest["descriptors"]["0"] == "/dev/null"
     kept = [target for target in guest["descriptors"].values() if target != "/dev/null"]

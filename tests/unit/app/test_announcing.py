@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from supervisor.app import announcing
 from supervisor.app.announcing import CHANGED_MAX, VALUE_CHARS_MAX, announce, limit_metrics, warn_of_old_names
+from supervisor.core.registry import Registry
+from supervisor.settings.complete import unserved
 from supervisor.settings.loader import Loaded, load
 from supervisor.settings.overrides import Flag
 from supervisor.telemetry import metrics
@@ -22,6 +26,12 @@ SLOTS = ("embedded", "agent", "scheduler", "web", "worker-io-0", "worker-io-1", 
 def _no_rules_left_behind() -> Iterator[None]:
     yield
     metrics.limit()
+
+
+@pytest.fixture(autouse=True)
+def _no_jobs_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start warns of queues that no pool of this replica serves, among them those of every job that is registered."""
+    monkeypatch.setattr(announcing, "unserved", partial(unserved, known=Registry()))
 
 
 def configured(directory: Path, text: str, **flags: object) -> Loaded:
