@@ -56,12 +56,16 @@ class Server:
         self.keys = Keys(f"t-{uuid.uuid4().hex[:8]}")
         self.fake = None if real else fakeredis.FakeServer()
         self._stores: list[Store] = []
+        self._clients: list[redis.Redis] = []
 
     def raw(self) -> redis.Redis:
-        """Return a plain client, for looking and for sabotage."""
+        """Return a plain client, for looking and for sabotage; it is closed with the test."""
         if self.real:
-            return redis.Redis(unix_socket_path=str(self.real.socket), protocol=2, driver_info=None)
-        return fakeredis.FakeRedis(server=self.fake, protocol=2)
+            client = redis.Redis(unix_socket_path=str(self.real.socket), protocol=2, driver_info=None)
+        else:
+            client = fakeredis.FakeRedis(server=self.fake, protocol=2)
+        self._clients.append(client)
+        return client
 
     def store(self, name: str = "test", timeout_s: float = 20.0) -> Store:
         """Return a client of this server. Its bound is generous: the machine may be busy."""
@@ -81,8 +85,12 @@ class Server:
     def close(self) -> None:
         for store in self._stores:
             store.close()
-        with self.raw() as raw:
-            assert keys_with_secrets(raw) == []
+            store.raw.connection_pool.disconnect()  # what the test asked it directly has connections of its own
+        try:
+            assert keys_with_secrets(self.raw()) == []
+        finally:
+            for client in self._clients:
+                client.connection_pool.disconnect()
 
 
 BOUNDED = ("hist", "schedule:log", "events")  # capped by their scripts

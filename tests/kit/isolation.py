@@ -21,6 +21,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -31,7 +32,7 @@ import structlog
 
 from tests.waiting import wait_until
 
-SETTLE_S_MAX = 2.0
+SETTLE_S_MAX = 10.0
 FAILED = pytest.StashKey[bool]()
 """Set on a test whose setup or call failed: its traceback keeps alive what it held."""
 
@@ -132,12 +133,12 @@ def _is_of_tests(function: object) -> bool:
     return not file.startswith(_LASTING) or name.startswith("tests.") or "<locals>" in str(function)
 
 
-def forget_jobs_of_tests() -> None:
-    """Take the jobs of files that tests wrote out of the registry, and their modules out of the imported ones."""
+def forget_jobs_of_tests(known: frozenset[str]) -> None:
+    """Take what a test added to the jobs of before, other than modules of ours, out of registry and imports again."""
     from supervisor.core.registry import registry  # noqa: PLC0415 - tests without jobs need not import it
 
     for name, spec in list(registry._jobs.items()):
-        if _is_of_tests(spec.function):
+        if name not in known and _is_of_tests(spec.function):
             del registry._jobs[name], registry._by_function[spec.function]
             sys.modules.pop(spec.function.__module__, None)
 
@@ -266,7 +267,9 @@ class Snapshot:
             try:
                 wait_until(lambda: not look(), "what the test started to end", bound_s=bound_s)
             except AssertionError:
-                gc.collect()  # a cycle may hold a socket whose owner is gone
+                with warnings.catch_warnings():  # of a socket that a cycle holds, whose owner is gone
+                    warnings.simplefilter("ignore", ResourceWarning)
+                    gc.collect()
             else:
                 return []
         return look()

@@ -116,8 +116,9 @@ def invoke(
         assert isinstance(ended.value.code, int)
         return Result(ended.value.code, out, err)
 
+    known = frozenset(registry._jobs)
     yield run
-    forget_jobs_of_tests()
+    forget_jobs_of_tests(known)
 
 
 @pytest.fixture
