@@ -83,7 +83,7 @@ class Proxy:
                 with suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     end.shutdown(socket.SHUT_RD)  # wakes its pump
-                    end.close()
+                end.close()  # also one whose peer has gone already
 
     def reset_at(self, moment: int) -> None:
         """Reset every connection once, at the ``moment``-th moment from now, 1 being the next.
@@ -139,6 +139,9 @@ class Proxy:
                 far.close()
                 continue
             self._links.append((near, far))
+            if self._stopping.is_set():  # it came while everything was being closed
+                self.reset()
+                return
             self._passes()
             threading.Thread(target=self._pump, args=(near, far, self._request), daemon=True).start()
             threading.Thread(target=self._pump, args=(far, near, self._reply), daemon=True).start()
