@@ -1,4 +1,4 @@
-"""A world for each test of the store."""
+"""A world for each test of the store; clients of each kind, and a network between them and a server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.servers import Server
+from tests.integration.servers import RealServer, Server
+from tests.integration.store.clients import Clients
 from tests.integration.store.making import World
+from tests.proxy import Proxy
 
 
 @pytest.fixture
@@ -17,3 +19,19 @@ def world(server: Server) -> Iterator[World]:
     yield world
     assert world.raw.eval("return redis.call('PING')['ok']", 0) == b"PONG"
     world.raw.close()
+
+
+@pytest.fixture(params=["blocking", "asynchronous", "uvloop"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Clients]:
+    """Clients of one kind, then of the others."""
+    clients = Clients(request.param)
+    yield clients
+    clients.close()
+
+
+@pytest.fixture
+def proxy(real_server: RealServer) -> Iterator[Proxy]:
+    """A network in front of the real server that can be broken."""
+    proxy = Proxy(real_server.socket)
+    yield proxy
+    proxy.close()

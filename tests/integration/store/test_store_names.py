@@ -15,7 +15,6 @@ import pytest
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.settings.models import RedisSettings
 from supervisor.store.client import AsyncStore
-from tests.integration.servers import RealServer
 from tests.integration.store.clients import CALL, Clients, unavailable, works
 from tests.names import Names, silent
 from tests.proxy import Proxy
@@ -23,22 +22,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.server
 HOST, BOUND_S = "redis.example", 0.3
-
-
-@pytest.fixture(params=["blocking", "asynchronous", "uvloop"])
-def connect(request: pytest.FixtureRequest) -> Iterator[Clients]:
-    """Clients of one kind, then of the others."""
-    clients = Clients(request.param)
-    yield clients
-    clients.close()
-
-
-@pytest.fixture
-def proxy(real_server: RealServer) -> Iterator[Proxy]:
-    """A server at 127.0.0.1 whose connections can be cut."""
-    proxy = Proxy(real_server.socket)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture

@@ -8,35 +8,17 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.store.leases import LeaseCode
-from tests.integration.servers import RealServer
 from tests.integration.store.clients import CALL, Clients, unavailable, works
 from tests.proxy import Proxy
 
 pytestmark = pytest.mark.server
 BOUND_S = 0.3
-
-
-@pytest.fixture(params=["blocking", "asynchronous", "uvloop"])
-def connect(request: pytest.FixtureRequest) -> Iterator[Clients]:
-    """Clients of one kind, then of the others."""
-    clients = Clients(request.param)
-    yield clients
-    clients.close()
-
-
-@pytest.fixture
-def proxy(real_server: RealServer) -> Iterator[Proxy]:
-    """A network that can be broken."""
-    proxy = Proxy(real_server.socket)
-    yield proxy
-    proxy.close()
 
 
 def test_a_refused_connection_is_told_at_once(connect: Clients, proxy: Proxy) -> None:

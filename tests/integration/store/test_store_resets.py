@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from supervisor.core.errors import StoreUnavailableError
-from tests.integration.servers import RealServer
 from tests.integration.store.clients import CALL, Clients, works
 from tests.proxy import Proxy
 from tests.waiting import wait_until
@@ -29,22 +28,6 @@ OPERATIONS: tuple[Callable[[Any], Any], ...] = (
 )
 """Both connections are opened, used, idle, and used again."""
 MOMENTS_MAX = 80
-
-
-@pytest.fixture(params=["blocking", "asynchronous", "uvloop"])
-def connect(request: pytest.FixtureRequest) -> Iterator[Clients]:
-    """Clients of one kind, then of the others."""
-    clients = Clients(request.param)
-    yield clients
-    clients.close()
-
-
-@pytest.fixture
-def proxy(real_server: RealServer) -> Iterator[Proxy]:
-    """A network that can be broken."""
-    proxy = Proxy(real_server.socket)
-    yield proxy
-    proxy.close()
 
 
 def test_a_reset_at_any_moment_costs_one_call_and_nothing_else(connect: Clients, proxy: Proxy) -> None:
