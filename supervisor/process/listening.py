@@ -6,7 +6,9 @@ import socket
 
 from supervisor.core.errors import CannotBindError
 
-BACKLOG = 128
+BACKLOG = 1024
+"""Connections that the kernel keeps until they are accepted; beyond it a client tries again after a second, which is
+too late for a probe. As many as a flood brings while the loop is held up for a fraction of a second."""
 
 
 def bind(host: str, port: int) -> socket.socket:

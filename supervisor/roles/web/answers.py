@@ -61,6 +61,13 @@ def error_response(
     return web.Response(status=status_code, text=f"{message.rstrip()}\n", headers=headers)
 
 
+def finish_headers(response: web.StreamResponse, *, is_secure: bool) -> None:
+    """Put the headers of every answer on ``response``, and take away which library made it."""
+    wanted = HEADERS | HSTS if is_secure else HEADERS
+    response.headers.update({name: value for name, value in wanted.items() if name not in response.headers})
+    response.headers.pop("Server", None)
+
+
 def bad_request(name: str, value: object, remedy: str) -> web.HTTPBadRequest:
     """Return the refusal of one parameter."""
     return web.HTTPBadRequest(text=f"{name}: {str(value)[:100]!r} cannot be used: {remedy}")

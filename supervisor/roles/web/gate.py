@@ -1,8 +1,8 @@
 """Accepts the connections of the HTTP port, within the limits of ``places``.
 
 Guarantees
-    A connection is counted before anything is done for it, so those that never shake hands use no more descriptors
-    than there are places.
+    A connection is counted before anything is done for it, and nothing is done before its first byte has come: one
+    that says nothing costs a descriptor, of which there are no more than places.
     A connection carries one request, must have sent it after 5 s, handshake and all, and is gone after 15 s, however
     slowly its client reads. Streams of events may last an hour, and are never pushed out.
     Without a descriptor for the next connection the oldest silent one goes, and the loop does not spin meanwhile.
@@ -23,30 +23,39 @@ from aiohttp import web
 
 from supervisor.clock import Clock
 from supervisor.core.health import Endpoint
-from supervisor.roles.web.answers import unavailable
+from supervisor.roles.web.answers import HEADERS, unavailable
+from supervisor.roles.web.http_protocol import LINE_BYTES_MAX, HttpProtocol
 from supervisor.roles.web.places import REQUEST_S, Place, Places, address_of
 
-ACCEPTS_MAX = 4
-"""Connections that are accepted in one turn of the loop. It takes three turns to read the first request, so those of
-one address who sent theirs at once are not pushed out unread by its later ones."""
+ACCEPTS_MAX = 64
+"""Connections that are accepted in one turn of the loop: those of a flood are cheaper to accept than to leave waiting,
+where they fill the queue of the kernel, which then drops others, that come again after a second."""
 
 PAUSE_S = 0.1
 """How long nothing is accepted after the kernel had no descriptor or memory for it."""
 
 _PROBES = frozenset(endpoint.title for endpoint in Endpoint)
-_REFUSAL = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
-    b"Content-Length: 21\r\nConnection: close\r\nRetry-After: 1\r\n\r\ntoo many connections\n"
-)
+_REFUSED = "too many connections\n"
+REFUSAL = "\r\n".join(
+    (
+        "HTTP/1.1 503 Service Unavailable",
+        *(f"{name}: {value}" for name, value in HEADERS.items()),
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(_REFUSED)}",
+        "Connection: close",
+        "Retry-After: 1",
+        "",
+        _REFUSED,
+    )
+).encode()
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class _Connection:
-    """The parts of what holds a place."""
+    """The parts of a connection that has sent something."""
 
-    plain: socket.socket
     protocol: web.RequestHandler
     opening: asyncio.Task[Any]  # ends when the handshake, if there is one, is done
 
@@ -71,6 +80,7 @@ class Gate:
         self._listener = listener
         self._tls = tls
         self._places = Places()
+        self._silent: dict[Place, socket.socket] = {}
         self._connections: dict[Place, _Connection] = {}
         self._by_protocol: dict[web.RequestHandler, Place] = {}
         self._loop = asyncio.get_running_loop()
@@ -127,22 +137,48 @@ class Gate:
                 self._pause_for(error)
                 return
             plain.settimeout(0)
-            self._let_in(plain, address_of(str(peer[0]) if isinstance(peer, tuple) else ""))
+            self._seat(plain, address_of(str(peer[0]) if isinstance(peer, tuple) else ""))
 
-    def _let_in(self, plain: socket.socket, address: str) -> None:
-        place, leaver = self._places.take(address, self._clock.elapsed_ns())
+    def _seat(self, plain: socket.socket, address: str) -> None:
+        """Give a newcomer a place, and wait for its first byte."""
+        place = self._places.take(address, self._clock.elapsed_ns())
+        self._silent[place] = plain
+        self._loop.add_reader(plain, self._listen_to, place)
+        while (surplus := self._places.surplus()) is not None:
+            if not self._listen_to(surplus):
+                self._end(surplus)
+
+    def _listen_to(self, place: Place) -> bool:
+        """Open the connection of ``place`` if its first byte has come; return whether it is silent no more."""
+        plain = self._silent[place]
+        try:
+            has_spoken = bool(plain.recv(1, socket.MSG_PEEK))
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            has_spoken = False
+        if not has_spoken:
+            self._end(place)
+            return True
+        self._loop.remove_reader(plain)
+        del self._silent[place]
+        has_room, leaver = self._places.speak(place, self._clock.elapsed_ns())
         if leaver is not None:
             self._end(leaver)
-        if place is None:
+        if has_room:
+            self._open(place, plain)
+        else:
             self._refuse(plain)
-            return
-        protocol = self._server()
+        return True
+
+    def _open(self, place: Place, plain: socket.socket) -> None:
+        protocol = HttpProtocol(self._server, self._loop)
         budget = {} if self._tls is None else {"ssl_handshake_timeout": REQUEST_S, "ssl_shutdown_timeout": REQUEST_S}
         opening = self._loop.create_task(
             self._loop.connect_accepted_socket(lambda: protocol, plain, ssl=self._tls, **budget)
         )
         opening.add_done_callback(partial(self._opened, place, plain))
-        self._connections[place] = _Connection(plain, protocol, opening)
+        self._connections[place] = _Connection(protocol, opening)
         self._by_protocol[protocol] = place
 
     def _opened(self, place: Place, plain: socket.socket, opening: asyncio.Task[Any]) -> None:
@@ -154,7 +190,8 @@ class Gate:
     def _refuse(self, plain: socket.socket) -> None:
         with plain, suppress(OSError):
             if self._tls is None:
-                plain.send(_REFUSAL)
+                plain.recv(LINE_BYTES_MAX)  # what is left unread would reset the connection before the answer is read
+                plain.send(REFUSAL)
                 plain.shutdown(socket.SHUT_WR)
 
     def _pause_for(self, error: OSError) -> None:
@@ -172,10 +209,13 @@ class Gate:
                 self._forget(place)
 
     def _end(self, place: Place) -> None:
-        connection = self._connections.get(place)
+        connection, plain = self._connections.get(place), self._silent.pop(place, None)
         self._forget(place)
         if connection is not None:
             connection.end()
+        if plain is not None:
+            self._loop.remove_reader(plain)
+            plain.close()
 
     def _forget(self, place: Place) -> None:
         self._places.leave(place)

@@ -21,11 +21,10 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.answers import (
     ASKER,
-    HEADERS,
     HOLDER,
-    HSTS,
     STILL_ADMITTED,
     error_response,
+    finish_headers,
     json_body,
     json_response,
     wants_json,
@@ -187,10 +186,7 @@ def application(pages: Pages, routes: Iterable[web.RouteDef] = ()) -> web.Applic
 
 
 async def _finish_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Put the headers of every answer on ``response``, and take away which library made it."""
-    wanted = HEADERS | HSTS if request.secure else HEADERS
-    response.headers.update({name: value for name, value in wanted.items() if name not in response.headers})
-    response.headers.pop("Server", None)
+    finish_headers(response, is_secure=request.secure)
 
 
 def _shield(pages: Pages) -> Any:

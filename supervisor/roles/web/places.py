@@ -1,11 +1,11 @@
 """Places for connections: who is let in, who is pushed out for a newcomer, and who has stayed too long.
 
 Guarantees
-    At most ``CONNECTIONS_MAX`` places, counted from accept on: also while TLS shakes hands. Of them at most
-    ``BUSY_MAX`` hold requests other than probes, so that the rest always answers /livez and /readyz.
-    One address holds at most ``PER_ADDRESS_MAX`` places without a request, and as many with one that is no probe.
-    Who has asked nothing yet, or has had the time of a probe, gives way to a newcomer, the oldest first, of the
-    newcomer's own address before others.
+    At most ``SILENT_MAX`` connections that have sent no byte, and ``CONNECTIONS_MAX`` that have, also while TLS shakes
+    hands. Of the latter at most ``BUSY_MAX`` hold requests other than probes, ``PER_ADDRESS_MAX`` of one address, so
+    that the rest always answers /livez and /readyz.
+    Without room the address that holds the most gives up its oldest: nobody is pushed out by those who hold more.
+    Whoever has sent a byte does not give way to those who have not.
 
 Pure accounting: nothing here reads a socket or waits.
 """
@@ -13,9 +13,11 @@ Pure accounting: nothing here reads a socket or waits.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+SILENT_MAX = 64
 CONNECTIONS_MAX = 64
 PROBES_RESERVED = 8
 BUSY_MAX = CONNECTIONS_MAX - PROBES_RESERVED
@@ -39,6 +41,7 @@ class Place:
 
     address: str
     since_ns: int
+    has_spoken: bool = False  # sent a byte
     has_asked: bool = False
     is_busy: bool = False  # with a request that is no probe
     is_stream: bool = False
@@ -59,48 +62,63 @@ class Places:
     """All connections of one listener, in the order of their accept."""
 
     def __init__(self) -> None:
-        self._taken: dict[Place, None] = {}
+        self._silent: dict[Place, None] = {}
+        self._speaking: dict[Place, None] = {}
 
     def __len__(self) -> int:
-        return len(self._taken)
+        return len(self._silent) + len(self._speaking)
 
     def __iter__(self) -> Iterator[Place]:
-        return iter(tuple(self._taken))
+        return iter((*self._silent, *self._speaking))
 
-    def take(self, address: str, now_ns: int) -> tuple[Place | None, Place | None]:
-        """Return the place for a newcomer, None without room, and the one that has to give way for it, if any."""
-        idle = [place for place in self._taken if place.gives_way(now_ns)]
-        near = [place for place in idle if place.address == address]
-        leaver = None
-        if len(near) >= PER_ADDRESS_MAX:
-            leaver = near[0]
-        elif len(self._taken) >= CONNECTIONS_MAX:
-            if not idle:
-                return None, None
-            leaver = (near or idle)[0]
-        if leaver is not None:
-            self.leave(leaver)
+    def take(self, address: str, now_ns: int) -> Place:
+        """Return the place of a newcomer, silent so far. Let go of ``surplus`` before the next one."""
         place = Place(address, now_ns)
-        self._taken[place] = None
-        return place, leaver
+        self._silent[place] = None
+        return place
+
+    def surplus(self) -> Place | None:
+        """Return the silent place that has to be left, if there are too many."""
+        return _oldest_of_most(self._silent) if len(self._silent) > SILENT_MAX else None
+
+    def speak(self, place: Place, now_ns: int) -> tuple[bool, Place | None]:
+        """Note the first byte of ``place``; return whether there is room for it, and which one gave way, if any."""
+        self._silent.pop(place, None)
+        leaver = None
+        if len(self._speaking) >= CONNECTIONS_MAX:
+            leaver = _oldest_of_most([each for each in self._speaking if each.gives_way(now_ns)])
+            if leaver is None:
+                return False, None
+            self.leave(leaver)
+        place.has_spoken = True
+        self._speaking[place] = None
+        return True, leaver
 
     def ask(self, place: Place, *, is_probe: bool) -> bool:
         """Note that a request has come; return whether it may be dealt with."""
         place.has_asked = True
         if is_probe:
             return True
-        busy = [each for each in self._taken if each.is_busy]
+        busy = [each for each in self._speaking if each.is_busy]
         near = sum(each.address == place.address for each in busy)
         place.is_busy = len(busy) < BUSY_MAX and near < PER_ADDRESS_MAX
         return place.is_busy
 
     def leave(self, place: Place) -> None:
         """Give a place back; twice is no mistake."""
-        self._taken.pop(place, None)
+        self._silent.pop(place, None)
+        self._speaking.pop(place, None)
 
     def overdue(self, now_ns: int) -> list[Place]:
         """Return the places that were held for too long."""
-        return [place for place in self._taken if now_ns - place.since_ns > place.life_s * 1e9]
+        return [place for place in self if now_ns - place.since_ns > place.life_s * 1e9]
+
+
+def _oldest_of_most(places: Collection[Place]) -> Place | None:
+    """Return the first of ``places`` among those of the address that holds most of them."""
+    held = Counter(place.address for place in places)
+    most = max(held.values(), default=0)
+    return next((place for place in places if held[place.address] == most), None)
 
 
 def address_of(host: str) -> str:

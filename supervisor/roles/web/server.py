@@ -38,7 +38,6 @@ STOP_S = 0.2
 ABANDON_S = 0.001
 """The same after SIGQUIT. Not 0, which aiohttp takes for no limit."""
 
-LINE_BYTES_MAX = 8190
 log = structlog.get_logger()
 
 
@@ -65,9 +64,6 @@ async def _serve(seat: Seat) -> int:
         application(pages, routes),
         access_log=None,
         handle_signals=False,
-        max_line_size=LINE_BYTES_MAX,
-        max_field_size=LINE_BYTES_MAX,
-        lingering_time=0,
         handler_cancellation=True,
     )
     await runner.setup()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 from supervisor.core.board import ChildState
-from supervisor.roles.web import overview, pages, places, reader
+from supervisor.roles.web import gate, overview, pages, places, reader
+from supervisor.roles.web.answers import HEADERS
 from supervisor.roles.web.places import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX
 from tests.integration.roles.web.conftest import BOUND_S, readable
 from tests.waiting import wait_until
@@ -191,24 +193,78 @@ def test_one_connection_carries_one_request(web: Any) -> None:
     assert b"Connection: close" in received
 
 
+MALFORMED = {
+    "line": b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "field": b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Big: " + b"a" * 9000 + b"\r\n\r\n",
+    "number of fields": b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(500)) + b"\r\n",
+    "malformed": b"GET /livez HTTP/1.1\r\nBad Header\r\n\r\n",
+    "method": b"G<script>alert(1)</script> / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n",
+    "lengths": b"POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcde",
+    "length and chunks": b"POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n"
+    b"\r\n0\r\n\r\nGET /version HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(50),
+}
+
+
+def answer_to(tree: Any, request: bytes) -> bytes:
+    """Return all that comes back for some bytes."""
+    with tree.connect() as client:
+        client.sendall(request)
+        received = b""
+        with suppress(ConnectionResetError):
+            while chunk := client.recv(65536):
+                received += chunk
+    return received
+
+
+def test_a_request_beyond_the_limits_is_refused(web: Any) -> None:
+    """Eight KiB of header is enough for anybody; and the next client is served."""
+    for what, request in MALFORMED.items():
+        head, _, body = answer_to(web, request).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.0 400 "), what
+        assert b"script" not in body, what
+        assert web.ask("/livez")[0] == 200
+    assert "Traceback" not in web.log.read_text()
+    assert {json.loads(line)["level"] for line in web.log.read_text().splitlines()} <= {"debug", "info"}
+
+
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Big: " + b"a" * 9000 + b"\r\n\r\n",
-        b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(500)) + b"\r\n",
-        b"GET /livez HTTP/1.1\r\nBad Header\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(50),
+        *MALFORMED.values(),
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"DELETE /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /configz HTTP/1.1\r\nHost: elsewhere\r\n\r\n",
+        b"GET /debug/stacks HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nExpect: nothing\r\n\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
-    ids=["line", "field", "number of fields", "malformed", "TLS"],
+    ids=[*MALFORMED, "health", "404", "405", "421", "absent", "417", "asterisk", "connect"],
 )
-def test_a_request_beyond_the_limits_is_refused(web: Any, request_bytes: bytes) -> None:
-    """Eight KiB of header is enough for anybody; and the next client is served."""
-    client = web.connect()
-    client.sendall(request_bytes)
-    with client.makefile("rb") as answer:
-        assert answer.readline().startswith(b"HTTP/1.0 400 ")
-    client.close()
+def test_every_answer_has_the_headers_and_no_banner(web: Any, request_bytes: bytes) -> None:
+    """Also those that no handler made, such as an error of the parser."""
+    head = answer_to(web, request_bytes).partition(b"\r\n\r\n")[0].decode()
+    fields = dict(line.split(": ", 1) for line in head.splitlines()[1:])
 
-    assert web.ask("/livez")[0] == 200
-    assert "Traceback" not in web.log.read_text()
+    assert {name: fields.get(name) for name in HEADERS} == HEADERS
+    assert not {"Server", "X-Powered-By"} & set(fields)
+    assert fields.get("Content-Type") in {None, "text/plain; charset=utf-8"}
+
+
+def test_the_refusal_without_room_has_the_headers_too() -> None:
+    """It is sent before there is anything that could make an answer."""
+    status, *lines = gate.REFUSAL.partition(b"\r\n\r\n")[0].decode().splitlines()
+
+    assert status == "HTTP/1.1 503 Service Unavailable"
+    assert set(HEADERS.items()) <= {tuple(line.split(": ", 1)) for line in lines}
+
+
+def test_clients_with_half_a_request_cannot_keep_a_probe_out(web: Any) -> None:
+    """They give way as those do that say nothing, the oldest first."""
+    with ExitStack() as halves:
+        for _ in range(CONNECTIONS_MAX + 20):
+            halves.enter_context(web.connect()).sendall(b"GET /livez HTTP/1.1\r\nHost:")
+        for _ in range(5):
+            assert web.ask("/livez")[0] == 200

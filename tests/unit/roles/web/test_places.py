@@ -13,6 +13,7 @@ from supervisor.roles.web.places import (
     PER_ADDRESS_MAX,
     PROBE_S,
     REQUEST_S,
+    SILENT_MAX,
     STREAM_LIFE_S,
     Place,
     Places,
@@ -24,32 +25,66 @@ NOW = 1000 * S
 
 
 def enter(places: Places, address: str, now_ns: int = NOW) -> Place:
-    """Take a place that there must be."""
-    place, _ = places.take(address, now_ns)
-    assert place is not None
+    """Take a place that there must be, and send a byte."""
+    place = places.take(address, now_ns)
+    has_room, _ = places.speak(place, now_ns)
+    assert has_room
     return place
 
 
-def test_a_newcomer_pushes_out_the_oldest_that_said_nothing() -> None:
+def connect(places: Places, address: str) -> Place | None:
+    """Take a place in silence, and return the one that has to be left for it, which is left."""
+    places.take(address, NOW)
+    surplus = places.surplus()
+    if surplus is not None:
+        places.leave(surplus)
+    return surplus
+
+
+def push(places: Places, address: str, now_ns: int = NOW) -> tuple[bool, Place | None]:
+    """Take a place and send a byte; return whether there is room, and the one that gave way."""
+    return places.speak(places.take(address, now_ns), now_ns)
+
+
+def test_a_newcomer_pushes_out_the_oldest_that_asked_nothing() -> None:
     """Whoever has asked is served; whoever has not is replaceable."""
     places = Places()
     guests = [enter(places, f"10.0.0.{number}") for number in range(CONNECTIONS_MAX)]
     assert places.ask(guests[0], is_probe=False)
 
-    assert places.take("10.0.1.1", NOW)[1] is guests[1]
-    assert places.take("10.0.1.2", NOW)[1] is guests[2]
+    assert push(places, "10.0.1.1") == (True, guests[1])
+    assert push(places, "10.0.1.2") == (True, guests[2])
     assert len(places) == CONNECTIONS_MAX
 
 
-def test_the_seventeenth_silent_connection_of_an_address_costs_that_address_one() -> None:
-    """A stranger who connects and connects does not push out others."""
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_the_address_that_holds_the_most_gives_way(*, is_silent: bool) -> None:
+    """A stranger who connects and connects does not push out others, whether it sends something or not."""
     places = Places()
-    other = enter(places, "10.0.0.1")
-    own = [enter(places, "10.0.0.2") for _ in range(PER_ADDRESS_MAX)]
 
-    assert places.take("10.0.0.2", NOW)[1] is own[0]
-    assert other in list(places)
-    assert len(places) == 1 + PER_ADDRESS_MAX
+    def come(address: str) -> Place | None:
+        return connect(places, address) if is_silent else push(places, address)[1]
+
+    others = [come("10.0.0.1") for _ in range(3)]
+    kept = list(places)
+    assert others == [None] * 3
+    left = [come("10.0.0.2") for _ in range(10 * CONNECTIONS_MAX)]
+    assert come("10.0.0.3") is not None
+
+    assert {place.address for place in left if place is not None} == {"10.0.0.2"}
+    assert set(kept) <= set(places)
+
+
+def test_who_has_sent_a_byte_does_not_give_way_to_silence() -> None:
+    """A probe whose request is being read is not pushed out by a flood of connections of its own address."""
+    places = Places()
+    probe = enter(places, "10.0.0.1")
+
+    left = [connect(places, "10.0.0.1") for _ in range(10 * SILENT_MAX)]
+
+    assert probe in list(places)
+    assert sum(place is not None for place in left) == 9 * SILENT_MAX
+    assert len(places) == 1 + SILENT_MAX
 
 
 def test_an_address_gets_sixteen_requests_and_all_get_what_is_left_by_probes() -> None:
@@ -71,8 +106,8 @@ def test_a_newcomer_is_refused_while_every_place_asks() -> None:
     for number, guest in enumerate(guests):
         places.ask(guest, is_probe=number >= BUSY_MAX)
 
-    assert places.take("10.0.1.1", NOW) == (None, None)
-    assert places.take("10.0.1.1", NOW + int((PROBE_S + 0.1) * S))[1] is guests[BUSY_MAX]
+    assert push(places, "10.0.1.1") == (False, None)
+    assert push(places, "10.0.1.1", NOW + int((PROBE_S + 0.1) * S)) == (True, guests[BUSY_MAX])
 
 
 def test_each_part_of_a_connection_has_its_time() -> None:
@@ -98,21 +133,28 @@ def test_no_history_takes_more_places_than_there_are() -> None:
     places = Places()
     for step in range(20_000):
         now_ns = NOW + step * S // 100
-        kind = chance.choice(("come", "come", "come", "ask", "ask", "leave", "sweep"))
+        kind = chance.choice(("come", "come", "come", "speak", "speak", "ask", "ask", "leave", "sweep"))
         here = list(places)
         if kind == "come":
             places.take(f"10.0.0.{chance.randrange(6)}", now_ns)
+            while (surplus := places.surplus()) is not None:
+                places.leave(surplus)
+        elif here and kind == "speak":
+            waiting = [place for place in here if not place.has_spoken]
+            if waiting:
+                places.speak(chance.choice(waiting), now_ns)
         elif kind == "sweep":
             for place in places.overdue(now_ns):
                 places.leave(place)
         elif here and kind == "ask":
-            silent = [place for place in here if not place.has_asked]
-            if silent:
-                places.ask(chance.choice(silent), is_probe=chance.random() < 0.1)
+            unasked = [place for place in here if place.has_spoken and not place.has_asked]
+            if unasked:
+                places.ask(chance.choice(unasked), is_probe=chance.random() < 0.1)
         elif here:
             places.leave(chance.choice(here))
         busy = [place for place in places if place.is_busy]
-        assert len(places) <= CONNECTIONS_MAX
+        assert sum(place.has_spoken for place in places) <= CONNECTIONS_MAX
+        assert sum(not place.has_spoken for place in places) <= SILENT_MAX
         assert len(busy) <= BUSY_MAX
         assert all(sum(each.address == place.address for each in busy) <= PER_ADDRESS_MAX for place in busy)
 

@@ -1,0 +1,61 @@
+"""One connection of HTTP/1.1: limits of what is parsed, and answers to what cannot be.
+
+Guarantees
+    An answer to a malformed request carries the headers of every answer, names no software, and repeats nothing of it.
+    A malformed request leaves a line in the log at level debug only: a stranger fills no disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from aiohttp import web
+
+from supervisor.roles.web.answers import finish_headers
+from supervisor.telemetry.metrics import HTTP_FAILURES
+
+LINE_BYTES_MAX = 8190
+log = structlog.get_logger()
+
+
+class HttpProtocol(web.RequestHandler):
+    """What aiohttp makes of a connection, but for its errors."""
+
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type] # as AppRunner passes it
+            max_line_size=LINE_BYTES_MAX,
+            max_field_size=LINE_BYTES_MAX,
+            lingering_time=0,
+        )
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Return the answer to what reached no handler: a request that cannot be parsed, or a mistake of ours."""
+        if status < 500:
+            log.debug("request_malformed", status=status, reason=type(exc).__name__)
+        else:
+            HTTP_FAILURES.inc()
+            log.error("request_failed", status=status, exc_info=exc)
+        if request.writer.output_size:
+            raise ConnectionResetError  # half an answer was sent: nothing can be said any more
+        reason = (message or "").partition("\n")[0].rstrip(": ")
+        answer = _Answer(status=status, text=f"{reason or 'the request cannot be answered'}\n")
+        answer.force_close()
+        return answer
+
+
+class _Answer(web.Response):
+    """An answer outside the application, whose hook finishes the headers of the others."""
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        finish_headers(self, is_secure=self._req is not None and self._req.secure)
