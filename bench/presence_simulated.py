@@ -13,7 +13,7 @@ from typing import Any
 import fakeredis
 
 from bench.table import Samples, Tick
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.elector import Elector
 from supervisor.roles.agent.presence import RETRY_S, SLICE_S
 from supervisor.roles.agent.standing import Standing, Timing
@@ -24,11 +24,11 @@ from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import Fate, Network, ReplicaClock, World
 
-S = 1000 * MS
+S = 1000 * MILLISECOND_NS
 STALL_S_MAX = 2.9  # of a process: below the trust of a lease of 5 s, whose renewals come every second
 OUTAGE_S_MAX = 2.0
 SLOW_S_MAX = 1.5
-SLOW_NS_MAX = 700 * MS  # below renew_timeout, so that a slow server is slow and not away
+SLOW_NS_MAX = 700 * MILLISECOND_NS  # below renew_timeout, so that a slow server is slow and not away
 PAUSE_S = (0.5, 4.0)  # between two disturbances
 CHUNK_S = 100  # one step of the progress bar
 EVENTS_MAX = 1000

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MS = 1_000_000
+from supervisor.core.units import MILLISECOND_NS
+
 SKEW_MS_MAX = 500
 """Further apart is skewed; ``fire`` refuses what is further ahead."""
 
-ROUND_TRIP_NS_MAX = 500 * MS
+ROUND_TRIP_NS_MAX = 500 * MILLISECOND_NS
 """Half a round trip is the error of a measurement; a slower answer measures nothing."""
 
 
@@ -35,7 +36,7 @@ class Skew:
         assert round_trip_ns >= 0
         if round_trip_ns > ROUND_TRIP_NS_MAX:
             return self
-        ms = wall_ms - redis_ms - round_trip_ns // (2 * MS)
+        ms = wall_ms - redis_ms - round_trip_ns // (2 * MILLISECOND_NS)
         # Once over, it must come well below, so that one that is near the limit is not told of every second.
         return Skew(ms, abs(ms) > (SKEW_MS_MAX // 2 if self.is_over else SKEW_MS_MAX))
 

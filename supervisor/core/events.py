@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 
 Value = str | int | float | bool | None
 Key = tuple[str, str, str]
@@ -26,13 +26,13 @@ Key = tuple[str, str, str]
 LEVELS = ("info", "warning", "error")
 SERIES_MAX = 256
 FRESH_PER_S = 50
-PACE_NS = 5_000 * MS
+PACE_NS = 5_000 * MILLISECOND_NS
 """How often a series that goes on is told."""
 
-IDLE_NS = 360_000 * MS
+IDLE_NS = 360_000 * MILLISECOND_NS
 """A series that was quiet for so long is over; client-go's own figure."""
 
-_SECOND_NS = 1_000 * MS
+_SECOND_NS = 1_000 * MILLISECOND_NS
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):

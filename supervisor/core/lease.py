@@ -28,13 +28,13 @@ from enum import Enum, StrEnum
 
 from supervisor.core.board import Term
 from supervisor.core.errors import TenureError
+from supervisor.core.units import MILLISECOND_NS
 
-MS = 1_000_000
-SLACK_NS = 5 * MS  # a follower waits this much longer than the record says: timers and rounding
-STAGGER_NS = 15 * MS  # between two candidates that were woken by the same release
-PREFER_NS = 250 * MS  # how long the others leave a released lease to the one that was asked for
-RETRY_FIRST_NS = 50 * MS
-RETRY_LAST_NS = 400 * MS
+SLACK_NS = 5 * MILLISECOND_NS  # a follower waits this much longer than the record says: timers and rounding
+STAGGER_NS = 15 * MILLISECOND_NS  # between two candidates that were woken by the same release
+PREFER_NS = 250 * MILLISECOND_NS  # how long the others leave a released lease to the one that was asked for
+RETRY_FIRST_NS = 50 * MILLISECOND_NS
+RETRY_LAST_NS = 400 * MILLISECOND_NS
 
 
 class ImpossibleTransitionError(TenureError):
@@ -152,7 +152,7 @@ class Observation:
         clock stepped or the term is overdue, and then only a full duration of silence counts.
         """
         wait_ms = remaining_ms if 0 < remaining_ms <= duration_ms else duration_ms
-        return cls(epoch, seq, now_ns + wait_ms * MS + SLACK_NS)
+        return cls(epoch, seq, now_ns + wait_ms * MILLISECOND_NS + SLACK_NS)
 
 
 class Loss(StrEnum):

@@ -15,10 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from supervisor.core.board import Row, SlotState
-from supervisor.core.restart import NS, Event, Slot
+from supervisor.core.restart import Event, Slot
+from supervisor.core.units import SECOND_NS
 
-LATE_WAKE_NS = NS // 2  # a wake-up later than this means that nobody was scheduled, the children included
-HOLD_MIN_NS = 3 * NS // 2
+LATE_WAKE_NS = SECOND_NS // 2  # a wake-up later than this means that nobody was scheduled, the children included
+HOLD_MIN_NS = 3 * SECOND_NS // 2
 STARVED_PERCENT = 60.0  # share of the last ten seconds in which some task waited for a processor
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervisor.core.restart import NS
+from supervisor.core.units import SECOND_NS
 
-LOOK_PERIOD_NS = 2 * NS
-REMEMBERED_NS = 5 * NS  # how long a kill that fits no death yet may still explain one
+LOOK_PERIOD_NS = 2 * SECOND_NS
+REMEMBERED_NS = 5 * SECOND_NS  # how long a kill that fits no death yet may still explain one
 
 
 @dataclass(slots=True)

@@ -20,17 +20,17 @@ from enum import Enum, IntEnum, StrEnum
 
 from supervisor.core.board import SlotState
 from supervisor.core.errors import EXIT_CONFIG, EXIT_OK, EXIT_RESTART
+from supervisor.core.units import SECOND_NS
 
-NS = 1_000_000_000
 EXIT_NO_PERMISSION = 77  # EX_NOPERM of sysexits(3)
 
-ABORT_TO_KILL_NS = 2 * NS  # time to write the stacks, or to give runs back
-UNKILLABLE_REPORT_NS = 5 * NS
-STABLE_AFTER_NS = 60 * NS
-CRASH_WINDOW_NS = 120 * NS
+ABORT_TO_KILL_NS = 2 * SECOND_NS  # time to write the stacks, or to give runs back
+UNKILLABLE_REPORT_NS = 5 * SECOND_NS
+STABLE_AFTER_NS = 60 * SECOND_NS
+CRASH_WINDOW_NS = 120 * SECOND_NS
 CRASHES_MAX = 5  # more than these within the window are a crash loop
-RESTART_PERIOD_MIN_NS = 1 * NS  # exits that count as nobody's failure are paced by this alone
-BACKOFF_FIRST_NS = NS // 10
+RESTART_PERIOD_MIN_NS = 1 * SECOND_NS  # exits that count as nobody's failure are paced by this alone
+BACKOFF_FIRST_NS = SECOND_NS // 10
 
 
 class Group(StrEnum):

@@ -18,14 +18,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
-from supervisor.core.restart import NS, Event, Group
+from supervisor.core.restart import Event, Group
+from supervisor.core.units import SECOND_NS
 
-DEBOUNCE_NS = NS // 4  # terminals and launchers deliver one Ctrl-C several times
-BOUND_AFTER_GRACE_NS = 7 * NS // 2
-FORCED_BOUND_NS = NS // 2
-SWEEP_MIN_NS = NS // 20  # of the bound, kept for descendants that nobody waited for
-SWEEP_MAX_NS = 2 * NS
-_MS = NS // 1000
+DEBOUNCE_NS = SECOND_NS // 4  # terminals and launchers deliver one Ctrl-C several times
+BOUND_AFTER_GRACE_NS = 7 * SECOND_NS // 2
+FORCED_BOUND_NS = SECOND_NS // 2
+SWEEP_MIN_NS = SECOND_NS // 20  # of the bound, kept for descendants that nobody waited for
+SWEEP_MAX_NS = 2 * SECOND_NS
+_MS = SECOND_NS // 1000
 _SHORTEST_NS = 20 * _MS  # a parent that was itself paused still gives each child the time to notice
 
 WORK = frozenset({Group.SCHEDULER, Group.WORKER})
@@ -148,13 +149,13 @@ ORDERS: dict[Stage, tuple[Event, frozenset[Group]]] = {
 
 # How long a stage may take by itself. The forced ones add up to less than half a second.
 _LENGTH_NS: dict[Stage, int] = {
-    _G.CANCELLING: 2 * NS,
+    _G.CANCELLING: 2 * SECOND_NS,
     _G.KILLING_WORK: 150 * _MS,
-    _G.STOPPING_AGENT: 5 * NS,
+    _G.STOPPING_AGENT: 5 * SECOND_NS,
     _G.KILLING_AGENT: 50 * _MS,
-    _G.STOPPING_WEB: NS,
+    _G.STOPPING_WEB: SECOND_NS,
     _G.KILLING_WEB: 50 * _MS,
-    _G.STOPPING_SERVER: 5 * NS,
+    _G.STOPPING_SERVER: 5 * SECOND_NS,
     _G.KILLING_SERVER: 100 * _MS,
     _G.FORCED_WORK: 30 * _MS,
     _G.FORCED_AGENT: 150 * _MS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.core.board import Header, Phase
-from supervisor.core.restart import NS
+from supervisor.core.units import SECOND_NS
 from supervisor.core.verdict import describe_status
 from supervisor.process.pools import PoolBook
 from supervisor.process.slots import LiveSlot
@@ -32,7 +32,7 @@ def _describe(live: LiveSlot, now_ns: int) -> dict[str, object]:
         "streak": slot.streak,
         "cause": slot.cause.name.lower(),
         "last_exit": last,
-        "beat_age_s": round((now_ns - row.beat_ns) / NS, 3) if row.beat_ns else None,
+        "beat_age_s": round((now_ns - row.beat_ns) / SECOND_NS, 3) if row.beat_ns else None,
         "busy": row.busy,
         "done": row.done,
     }

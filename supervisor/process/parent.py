@@ -23,8 +23,8 @@ from supervisor.core import shutdown
 from supervisor.core.board import Board, Phase, SlotState, Verb
 from supervisor.core.errors import EXIT_CRASH_LOOP
 from supervisor.core.liveness import PauseGuard
-from supervisor.core.restart import NS
 from supervisor.core.shutdown import Stage, Stop, StopEvent
+from supervisor.core.units import SECOND_NS
 from supervisor.process import requests, signals, watch
 from supervisor.process.dump import dump
 from supervisor.process.kernel import Kernel, LinuxKernel
@@ -37,10 +37,10 @@ from supervisor.telemetry import events
 
 __all__ = ["Launch", "Limits", "Parent", "SlotSpec"]
 
-TICK_NS = NS // 2
-WAIT_MIN_NS = NS // 1000  # if a deadline is ever left unattended, this keeps the loop from spinning
+TICK_NS = SECOND_NS // 2
+WAIT_MIN_NS = SECOND_NS // 1000  # if a deadline is ever left unattended, this keeps the loop from spinning
 SIGNALS_PER_TURN_MAX = 32
-CRASH_SWEEP_NS = NS // 2
+CRASH_SWEEP_NS = SECOND_NS // 2
 
 
 def _system_jitter() -> float:
@@ -135,7 +135,7 @@ class Parent:
             received = self._kernel.wait(max(WAIT_MIN_NS, until_ns - self._clock.elapsed_ns()))
             now_ns = self._clock.elapsed_ns()
             if late_ns := self._guard.woke(asked_ns=until_ns, now_ns=now_ns):
-                self._log("parent_was_paused", level="warning", late_s=round(late_ns / NS, 3))
+                self._log("parent_was_paused", level="warning", late_s=round(late_ns / SECOND_NS, 3))
             self._take_signals(received, now_ns)
 
     def _turn(self, now_ns: int) -> None:
@@ -272,7 +272,9 @@ class Parent:
         self._tree.is_agent_due = True
         self._tree.poke_agent()
         level = "info" if stop.is_clean else "warning"
-        self._log("stop_stage", level=level, stage=stop.stage.value, after_s=round((now_ns - stop.asked_ns) / NS, 3))
+        self._log(
+            "stop_stage", level=level, stage=stop.stage.value, after_s=round((now_ns - stop.asked_ns) / SECOND_NS, 3)
+        )
         if stop.stage in shutdown.ORDERS:
             event, groups = shutdown.ORDERS[stop.stage]
             self._tree.order(event, groups, now_ns)
@@ -283,7 +285,7 @@ class Parent:
             return
         tree.is_ready = True
         self._header.phase = Phase.READY
-        self._log("tree_ready", took_s=round((now_ns - self._header.started_ns) / NS, 3))
+        self._log("tree_ready", took_s=round((now_ns - self._header.started_ns) / SECOND_NS, 3))
         self._notify.ready(self._status())
 
     def _report(self, now_ns: int) -> None:
@@ -309,7 +311,7 @@ class Parent:
         if left:
             self._log("processes_left", level="error", count=left)
         level = "info" if code == 0 else "error"
-        took_s = round((now_ns - self._stop.asked_ns) / NS, 3)
+        took_s = round((now_ns - self._stop.asked_ns) / SECOND_NS, 3)
         reason = self._stop.reason if self._stop.code else f"{self._stop.reason}; {drained}"
         self._log("tree_stopped", level=level, code=code, reason=reason, took_s=took_s)
         return code

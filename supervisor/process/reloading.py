@@ -23,16 +23,16 @@ from supervisor.core.board import Header, Phase
 from supervisor.core.json_values import read_json
 from supervisor.core.pools import Rolling
 from supervisor.core.reload import Ending, Plan, ReloadOutcome
-from supervisor.core.restart import NS
+from supervisor.core.units import SECOND_NS
 from supervisor.process import config_check
 from supervisor.process.pools import PoolBook
 from supervisor.process.slots import Limits, Log
 from supervisor.process.systemd import Notifier
 from supervisor.process.tree import Tree
 
-CHECK_NS = 10 * NS
-CHECK_NS_PER_SCHEDULE = NS // 1000  # a hundred thousand take most of a minute to read, as they do at the start
-_PACE_NS = NS // 10  # how often a check is looked after, should its SIGCHLD have been merged with another
+CHECK_NS = 10 * SECOND_NS
+CHECK_NS_PER_SCHEDULE = SECOND_NS // 1000  # a hundred thousand take most of a minute to read, as they do at the start
+_PACE_NS = SECOND_NS // 10  # how often a check is looked after, should its SIGCHLD have been merged with another
 
 
 class Check(Protocol):
@@ -192,7 +192,8 @@ class Reloading:
 
     def _why_no_plan(self) -> str:
         if self._now.is_late:
-            return f"the check took longer than {self._check_ns // NS} s; does a module under jobs hang at its import?"
+            limit_s = self._check_ns // SECOND_NS
+            return f"the check took longer than {limit_s} s; does a module under jobs hang at its import?"
         return f"the check ended without a result ({_how(self._now.status or 0)}); its output says more"
 
     def _apply(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
@@ -261,7 +262,7 @@ class Reloading:
         for reason in reasons:
             self._log("reload_problem", level=level, number=now.number, problem=reason)
         fields = {"problems": len(reasons)} if reasons else {"changed": list(now.plan.changed)}
-        took_s = round((now_ns - now.began_ns) / NS, 3) if now.began_ns else 0.0
+        took_s = round((now_ns - now.began_ns) / SECOND_NS, 3) if now.began_ns else 0.0
         event = "reload_done" if outcome.is_success else "reload_refused"
         self._log(event, level=level, number=now.number, outcome=outcome.value, took_s=took_s, **fields)
         if now.plan.stale:

@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass
 from signal import Signals
 
-NS = 1_000_000_000
+from supervisor.core.units import SECOND_NS
 
 STOPPING = frozenset({Signals.SIGTERM, Signals.SIGINT, Signals.SIGQUIT})
 CHANGING = frozenset({Signals.SIGHUP, Signals.SIGTTIN, Signals.SIGTTOU, Signals.SIGWINCH})
@@ -55,7 +55,7 @@ def take(timeout_ns: int) -> Received | None:
     if timeout_ns <= 0:
         info = signal.sigtimedwait(TAKEN, 0)  # does not wait, so nothing can interrupt it
     else:
-        signal.setitimer(signal.ITIMER_REAL, max(timeout_ns, _TIMER_STEP_NS) / NS)
+        signal.setitimer(signal.ITIMER_REAL, max(timeout_ns, _TIMER_STEP_NS) / SECOND_NS)
         info = signal.sigwaitinfo(TAKEN | {_TIMER})
     if info is None or info.si_signo == _TIMER:
         return None

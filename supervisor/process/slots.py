@@ -8,7 +8,8 @@ from typing import Protocol
 
 from supervisor.core.board import ChildState, Row
 from supervisor.core.inflight import InflightTable
-from supervisor.core.restart import NS, Group, Policy, Slot, recent_failures
+from supervisor.core.restart import Group, Policy, Slot, recent_failures
+from supervisor.core.units import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class Limits:
     @property
     def grace_ns(self) -> int:
         """The grace in nanoseconds."""
-        return int(self.grace_s * NS)
+        return int(self.grace_s * SECOND_NS)
 
 
 class Log(Protocol):
@@ -88,7 +89,7 @@ class LiveSlot:
     def hang_after_ns(self) -> int | None:
         """The hang limit in nanoseconds."""
         limit_s = self.spec.hang_timeout_s
-        return None if limit_s is None else int(limit_s * NS)
+        return None if limit_s is None else int(limit_s * SECOND_NS)
 
     @property
     def has_process(self) -> bool:

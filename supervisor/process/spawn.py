@@ -14,7 +14,8 @@ import multiprocess
 import multiprocess.popen_fork
 import multiprocess.process
 
-from supervisor.core.restart import NS, Group
+from supervisor.core.restart import Group
+from supervisor.core.units import SECOND_NS
 from supervisor.process import child, linux
 from supervisor.process.slots import Launch, Log, SlotSpec
 
@@ -72,8 +73,8 @@ class ForkBudget:
     def take(self, now_ns: int) -> None:
         """Take the token that ``next_ns`` promised."""
         assert self.next_ns(now_ns) <= now_ns
-        self._empty_until_ns = max(self._empty_until_ns, now_ns) + NS // FORKS_PER_S
+        self._empty_until_ns = max(self._empty_until_ns, now_ns) + SECOND_NS // FORKS_PER_S
 
     def next_ns(self, now_ns: int) -> int:
         """Return when the next token is there; ``now_ns`` if one is."""
-        return max(now_ns, self._empty_until_ns - (FORK_BURST - 1) * NS // FORKS_PER_S)
+        return max(now_ns, self._empty_until_ns - (FORK_BURST - 1) * SECOND_NS // FORKS_PER_S)

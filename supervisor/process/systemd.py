@@ -12,9 +12,10 @@ import socket
 import time
 from collections.abc import Mapping, MutableMapping
 
-NS = 1_000_000_000
+from supervisor.core.units import SECOND_NS
+
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-EXTEND_PERIOD_NS = 1 * NS
+EXTEND_PERIOD_NS = 1 * SECOND_NS
 EXTEND_BY_S = 10
 STATUS_CHARACTERS_MAX = 200
 

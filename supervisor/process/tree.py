@@ -14,7 +14,6 @@ from signal import Signals
 from supervisor.core.board import Board, SlotState
 from supervisor.core.oom import MemoryWatch
 from supervisor.core.restart import (
-    NS,
     Action,
     Event,
     Group,
@@ -24,13 +23,14 @@ from supervisor.core.restart import (
     is_failure,
     step,
 )
+from supervisor.core.units import SECOND_NS
 from supervisor.core.verdict import Verdict, describe_status, tree_verdict
 from supervisor.process.kernel import Kernel
 from supervisor.process.reaper import Ended
 from supervisor.process.slots import Launch, Limits, LiveSlot, Log, SlotSpec
 from supervisor.process.spawn import ForkBudget
 
-RECLAIM_WAIT_NS = NS // 4  # how long a worker's successor waits for the agent to read whom to blame
+RECLAIM_WAIT_NS = SECOND_NS // 4  # how long a worker's successor waits for the agent to read whom to blame
 _EX_OSERR = 71
 _CLEAN_WHEN_ASKED = {0, 75, -Signals.SIGTERM}  # by SIGTERM: it was told before it had anything to drain
 _NOTHING_TO_LOSE = frozenset({Group.WEB, Group.SCHEDULER})  # a scheduler fires in one step, or not at all
@@ -184,7 +184,7 @@ class Tree:
         )
         self.apply(live, change, now_ns)
         if change.slot.state is SlotState.FATAL:
-            wait_s = round((change.slot.deadline_ns - now_ns) / NS)
+            wait_s = round((change.slot.deadline_ns - now_ns) / SECOND_NS)
             after = f"tried again in {wait_s} s" if change.slot.deadline_ns else "the tree ends"
             self.log(
                 "slot_given_up", level="error", slot=live.spec.name, last=describe_status(ended.status), next=after
@@ -234,7 +234,7 @@ class Tree:
             child_pid=ended.pid,
             **fields,
             cause=live.slot.cause.name.lower(),
-            uptime_s=round((now_ns - live.slot.started_ns) / NS, 3),
+            uptime_s=round((now_ns - live.slot.started_ns) / SECOND_NS, 3),
             memory_kib_max=ended.memory_kib_max,
             busy=live.row.busy,
         )
@@ -308,7 +308,7 @@ def plant(
 
 def _policy(boot_timeout_s: float, limits: Limits) -> Policy:
     return Policy(
-        boot_timeout_ns=int(boot_timeout_s * NS),
+        boot_timeout_ns=int(boot_timeout_s * SECOND_NS),
         grace_ns=limits.grace_ns,
-        backoff_max_ns=int(limits.backoff_max_s * NS),
+        backoff_max_ns=int(limits.backoff_max_s * SECOND_NS),
     )

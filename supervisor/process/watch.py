@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 from supervisor.core.board import SlotState
 from supervisor.core.liveness import STARVED_PERCENT, PauseGuard, hang_deadline_ns, judge, run_deadline_ns, silence_ns
-from supervisor.core.restart import NS, Event, still_working
+from supervisor.core.restart import Event, still_working
+from supervisor.core.units import SECOND_NS
 from supervisor.process.slots import Doubt, LiveSlot
 from supervisor.process.tree import Tree
 
-READY_POLL_NS = NS // 50
+READY_POLL_NS = SECOND_NS // 50
 WAITING_SHARE = 10  # a child that waited for a processor for a tenth of the time is short of it
 
 
@@ -32,7 +33,7 @@ def look(tree: Tree, guard: PauseGuard, now_ns: int) -> None:
 def _note_ready(tree: Tree, live: LiveSlot, now_ns: int) -> None:
     tree.step(live, Event.READY, now_ns)
     live.was_ready = True
-    took_s = round((now_ns - live.slot.started_ns) / NS, 3)
+    took_s = round((now_ns - live.slot.started_ns) / SECOND_NS, 3)
     tree.log("child_ready", slot=live.spec.name, child_pid=live.pid, took_s=took_s)
 
 
@@ -56,7 +57,7 @@ def _check_life(tree: Tree, live: LiveSlot, guard: PauseGuard, now_ns: int) -> N
     event = judge(live.slot, live.row, now_ns=now_ns, hang_after_ns=live.hang_after_ns, guard=guard)
     if event is None or (event is Event.HUNG and _is_starved(tree, live, now_ns)):
         return
-    silent_s = round(silence_ns(live.slot, live.row, now_ns) / NS, 3)
+    silent_s = round(silence_ns(live.slot, live.row, now_ns) / SECOND_NS, 3)
     name = "child_hung" if event is Event.HUNG else "run_overran"
     if not (event is Event.OVERRAN and live.slot.state is SlotState.KILLING):
         tree.log(name, level="error", slot=live.spec.name, child_pid=live.pid, silent_s=silent_s, busy=live.row.busy)

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 
 from supervisor.core import features
-from supervisor.core.restart import NS
 from supervisor.core.shutdown import BOUND_AFTER_GRACE_NS
+from supervisor.core.units import SECOND_NS
 from supervisor.settings.cloudforet_rules import bridge_violations, package_violations
 from supervisor.settings.durations import format_duration
 from supervisor.settings.masking import EMBEDDED, MASK
@@ -163,12 +163,12 @@ def _supervision(settings: Settings) -> Iterator[Violation]:
     supervision = settings.supervision
     if supervision.stop_timeout_s is None:
         return
-    needed_s = supervision.grace_s + BOUND_AFTER_GRACE_NS / NS
+    needed_s = supervision.grace_s + BOUND_AFTER_GRACE_NS / SECOND_NS
     if needed_s > supervision.stop_timeout_s + _EPSILON:
         yield Violation(
             (("supervision", "stop_timeout"), ("supervision", "grace")),
             f"{format_duration(supervision.stop_timeout_s)} is too short: a stop takes up to grace + "
-            f"{format_duration(BOUND_AFTER_GRACE_NS / NS)}, which is {format_duration(needed_s)}",
+            f"{format_duration(BOUND_AFTER_GRACE_NS / SECOND_NS)}, which is {format_duration(needed_s)}",
             "jobs would be killed in the middle; shorten grace, or let the tree be waited for longer",
         )
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from supervisor.core.errors import StoreUnavailableError, TenureError
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep, Step, Steps, Watch
 from supervisor.store.scripts import Call
 from supervisor.testing.world import Fate, ReplicaClock, World
 
-REFUSED_NS = 1 * MS  # how fast a connection to a server that is down is refused
+REFUSED_NS = 1 * MILLISECOND_NS  # how fast a connection to a server that is down is refused
 
 
 class Link(Protocol):

@@ -18,11 +18,11 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.testing.server import Server
 
 EPOCH_MS = 1_767_225_600_000  # 2026-01-01T00:00Z: where calendars begin unless told otherwise
-S = 1000 * MS
+S = 1000 * MILLISECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,11 @@ class Network:
 
     def fate(self) -> Fate:
         """Return the fate of the next call: a fraction of a millisecond each way."""
-        return Fate(0, self.rng.randrange(MS // 10, MS // 2), self.rng.randrange(MS // 10, MS // 2))
+        return Fate(
+            0,
+            self.rng.randrange(MILLISECOND_NS // 10, MILLISECOND_NS // 2),
+            self.rng.randrange(MILLISECOND_NS // 10, MILLISECOND_NS // 2),
+        )
 
 
 @dataclass(order=True)
@@ -134,7 +138,7 @@ class ReplicaClock:
 
     def wall_ms(self) -> int:
         """Return the wall clock of the machine."""
-        return self._world.start_ms + self.wall_offset_ms + self._world.now_ns // MS
+        return self._world.start_ms + self.wall_offset_ms + self._world.now_ns // MILLISECOND_NS
 
     def true_ns(self, elapsed_ns: int) -> int:
         """Return the true time at which ``elapsed_ns`` will be shown."""

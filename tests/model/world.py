@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from supervisor.core.lease import MS, SLACK_NS, Event, Observation, State, granted, step
+from supervisor.core.lease import SLACK_NS, Event, Observation, State, granted, step
+from supervisor.core.units import MILLISECOND_NS
 from tests.model.record import DURATION, NOBODY, Answer, Campaign, Record, Request
 
-TICK_NS = 1000 * MS
+TICK_NS = 1000 * MILLISECOND_NS
 DURATION_NS = DURATION * TICK_NS
 MARGIN_NS = TICK_NS
 FOLLOWER, CAMPAIGNING, LEADER = State.FOLLOWER.value, State.CAMPAIGNING.value, State.LEADER.value
@@ -104,8 +105,8 @@ def watched(epoch: int, seq: int, remaining: int, now: int) -> tuple[int, int, i
     seen = Observation.of(
         epoch=epoch,
         seq=seq,
-        remaining_ms=remaining * TICK_NS // MS,
-        duration_ms=DURATION_NS // MS,
+        remaining_ms=remaining * TICK_NS // MILLISECOND_NS,
+        duration_ms=DURATION_NS // MILLISECOND_NS,
         now_ns=now * TICK_NS,
     )
     return epoch, seq, (seen.dead_at_ns - SLACK_NS) // TICK_NS  # the slack is far below a tick

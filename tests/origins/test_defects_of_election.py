@@ -15,7 +15,7 @@ import pytest
 from supervisor.clock import SystemClock
 from supervisor.core.board import Phase
 from supervisor.core.errors import EXIT_FAILED
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.process.throwaway import run_in_child
 from supervisor.roles.agent import driver, watchdog
 from supervisor.roles.agent.main import Agent, main
@@ -46,8 +46,8 @@ def test_an_agent_whose_elector_hangs_ends_and_is_replaced(
     server: Server, short_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check is wired: a leader whose election loop stands still gives its place to a fresh process by itself."""
-    monkeypatch.setattr(driver, "MARGIN_NS", 100 * MS)
-    monkeypatch.setattr(watchdog, "LATE_NS_MAX", 500 * MS)
+    monkeypatch.setattr(driver, "MARGIN_NS", 100 * MILLISECOND_NS)
+    monkeypatch.setattr(watchdog, "LATE_NS_MAX", 500 * MILLISECOND_NS)
     connect = Agent._connect
 
     def wedge(self: Any, name: str, timeout_s: float, **route: Any) -> Store:

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from supervisor.core.lease import MS
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.triggers import trigger_of
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.leases import Leases
 from supervisor.store.schedule_control import Control
 from supervisor.store.schedule_definitions import Change, Definitions
@@ -264,7 +264,7 @@ class Chaos:
         if self._changing is not None and self._rng.random() < 0.8:
             now_ms = self._world.server_ms()
             due_ms = trigger_of(self._changing).next_ms(now_ms) or now_ms
-            delay_ns = (due_ms - now_ms) * MS + self._rng.randrange(4 * MS)
+            delay_ns = (due_ms - now_ms) * MILLISECOND_NS + self._rng.randrange(4 * MILLISECOND_NS)
         self._world.after(delay_ns, act)
 
     def _command(self, call: Call[Any]) -> bool:

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
 from supervisor.core.triggers import Trigger, trigger_of
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.queues import Queues
 from supervisor.store.schedules import FireCode, LogEntry
 from supervisor.testing.replica import Replica, Trust
@@ -19,7 +19,7 @@ from tests.simulation.worker import Worker
 EARLY_MS_MAX = 500
 BEHIND_MS_MAX = 3000  # how late the newest decision may be at the end of a calm stretch
 COUNT_MAX = 1_000_000
-HAND_OVER_NS_MAX = 200 * MS  # an order of candidates, 15 ms apart, and two calls
+HAND_OVER_NS_MAX = 200 * MILLISECOND_NS  # an order of candidates, 15 ms apart, and two calls
 LATE_BY_NATURE = {"spread", "waiting"}  # one has jitter, the other waits for runs to end
 
 

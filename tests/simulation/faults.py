@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.testing.world import Fate, Network, S
 
 NETWORK_KINDS = ("slow", "lost_request", "lost_reply", "repeated", "stall", "reset")
@@ -83,8 +83,8 @@ class BadNetwork(Network):
 
         def way_ns() -> int:
             if happens("slow", 0.1):
-                return int(rng.expovariate(1 / (400 * MS)))
-            return rng.randrange(MS // 10, 3 * MS)
+                return int(rng.expovariate(1 / (400 * MILLISECOND_NS)))
+            return rng.randrange(MILLISECOND_NS // 10, 3 * MILLISECOND_NS)
 
         return Fate(
             stall_ns=int(rng.expovariate(1 / (3 * S))) if happens("stall", 0.03) else 0,
@@ -93,5 +93,5 @@ class BadNetwork(Network):
             is_request_lost=happens("lost_request", 0.05),
             is_reply_lost=happens("lost_reply", 0.08),
             repeated_after_ns=rng.randrange(0, 3 * S) if happens("repeated", 0.08) else None,
-            reset_ns=rng.randrange(0, 4 * MS) if happens("reset", 0.05) else None,
+            reset_ns=rng.randrange(0, 4 * MILLISECOND_NS) if happens("reset", 0.05) else None,
         )

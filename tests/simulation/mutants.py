@@ -12,6 +12,7 @@ from unittest.mock import patch
 from supervisor.core import lease
 from supervisor.core.catchup import owed
 from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent import elector
 from supervisor.roles.agent.elector import Elector
 from supervisor.roles.agent.resignation import Resignation
@@ -58,7 +59,7 @@ def python(owner: object, name: str, wrong: object) -> Mutation:
 
 def _granted_at_reply(**known: Any) -> Any:
     # A second is what a slow reply takes; anchoring at the reply adds it to the trust.
-    return lease.granted(**{**known, "asked_at_ns": known["asked_at_ns"] + known["margin_ns"] + 1000 * lease.MS})
+    return lease.granted(**{**known, "asked_at_ns": known["asked_at_ns"] + known["margin_ns"] + 1000 * MILLISECOND_NS})
 
 
 def _at_once(**known: Any) -> Any:
@@ -100,7 +101,7 @@ def _released_first(self: Resignation, reason: str, *, prefer: str = "") -> Any:
     at, term = self._at, self._tenancy.term
     at.move(lease.Event.RESIGN)
     yield from self._release(term, reason, prefer)
-    yield Sleep(at.now() + 1000 * lease.MS)
+    yield Sleep(at.now() + 1000 * MILLISECOND_NS)
     self._tenancy.drop()
     self._candidacy.forget()
     at.move(lease.Event.RELEASED)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.schedules import FireCode, LogEntry
 from supervisor.testing.world import Told, World
 
-ANSWER_NS_MAX = 1000 * MS  # an answer is younger: later ones are given up
+ANSWER_NS_MAX = 1000 * MILLISECOND_NS  # an answer is younger: later ones are given up
 
 
 def repeats(world: World, flagged: list[bool]) -> list[str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from random import Random
 
 from supervisor.core.errors import TenureError
-from supervisor.core.lease import MS
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.standing import Timing
 from supervisor.store.keys import Keys
 from supervisor.testing.replica import Replica
@@ -70,7 +70,7 @@ def run(seed: int, *, focus: frozenset[str] = frozenset()) -> Outcome:
         duration_ns=duration_ns,
         period_ns=duration_ns // 5,
         timeout_ns=duration_ns // 7,
-        margin_ns=max(100 * MS, duration_ns // 10),
+        margin_ns=max(100 * MILLISECOND_NS, duration_ns // 10),
     )
     network = BadNetwork(rng, profile)
     world = World(Server(Keys("sim")), seed=seed, network=network)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Sleep, Steps
 from supervisor.store.keys import Keys
 from supervisor.store.leases import Leases
@@ -35,7 +35,7 @@ class Stalling(Network):
     def fate(self) -> Fate:
         """Stall once."""
         stall_ns, self.stall_ns = self.stall_ns, 0
-        return Fate(stall_ns, MS, MS)
+        return Fate(stall_ns, MILLISECOND_NS, MILLISECOND_NS)
 
 
 class Asking:
@@ -137,7 +137,7 @@ def test_a_stalled_question_is_sent_when_the_stall_is_over(stalled: Asking) -> N
     stalled.pass_s(2)
 
     assert stalled.asked == 1
-    assert stalled.went_on_ns == [PAUSE_NS + 2 * MS]
+    assert stalled.went_on_ns == [PAUSE_NS + 2 * MILLISECOND_NS]
 
 
 def test_a_stalled_question_is_sent_at_once_when_the_stall_is_ended_early(stalled: Asking) -> None:
@@ -146,7 +146,7 @@ def test_a_stalled_question_is_sent_at_once_when_the_stall_is_ended_early(stalle
     stalled.actor.unpause()
     stalled.pass_s(1)
 
-    assert stalled.went_on_ns == [10 * S + 2 * MS]
+    assert stalled.went_on_ns == [10 * S + 2 * MILLISECOND_NS]
 
 
 def test_a_process_that_dies_in_a_stall_sends_nothing(stalled: Asking) -> None:

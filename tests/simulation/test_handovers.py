@@ -7,8 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from supervisor.core.lease import MS
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.standing import Timing
 from supervisor.settings.models import ElectionSettings
 from supervisor.store.keys import Keys
@@ -154,7 +154,7 @@ def test_a_request_to_hand_over_is_obeyed_by_the_one_it_names(make_fleet: Make) 
     assert fleet.transitions() == 1
     released = [told for told in fleet.world.history if told.event == "leader_released"]
     acquired = [told for told in fleet.world.history if told.event == "leader_acquired"]
-    assert acquired[-1].at_ns - released[-1].at_ns < 10 * MS
+    assert acquired[-1].at_ns - released[-1].at_ns < 10 * MILLISECOND_NS
 
 
 @pytest.mark.parametrize("is_own", [True, False])

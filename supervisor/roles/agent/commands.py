@@ -22,16 +22,16 @@ from supervisor.clock import Clock
 from supervisor.core.board import EVERY_SLOT, Board, Row, SlotState, Verb
 from supervisor.core.health import role_of
 from supervisor.core.json_values import read_json
-from supervisor.core.lease import MS
 from supervisor.core.requests import Answer as ParentAnswer
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Report
 from supervisor.store.commands import Answer, Command, Commands, Word, WorkerReport
 from supervisor.store.scripts import Call
 
-PERIOD_NS = 1000 * MS
-PENDING_PERIOD_NS = 20 * MS
-PARENT_NS = 5000 * MS  # the parent looks at requests twice a second at least
-RELOAD_NS = 120_000 * MS  # then whoever waits is told to look at the log
+PERIOD_NS = 1000 * MILLISECOND_NS
+PENDING_PERIOD_NS = 20 * MILLISECOND_NS
+PARENT_NS = 5000 * MILLISECOND_NS  # the parent looks at requests twice a second at least
+RELOAD_NS = 120_000 * MILLISECOND_NS  # then whoever waits is told to look at the log
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 _VERBS = {

@@ -17,8 +17,8 @@ from typing import Any
 from supervisor.clock import Clock
 from supervisor.core.blame import Death
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.core.lease import MS
 from supervisor.core.registry import Registry
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.ingest import Ingest
@@ -30,17 +30,17 @@ from supervisor.roles.steps import Report
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 
-RETRY_NS = 300 * MS
-REFUSED_NS = 1000 * MS
+RETRY_NS = 300 * MILLISECOND_NS
+REFUSED_NS = 1000 * MILLISECOND_NS
 NEVER_NS = 1 << 62
-DYING_PERIOD_NS = 10_000 * MS
-ORPHAN_PERIOD_NS = 30_000 * MS
-WATCH_PERIOD_NS_MAX = 900 * MS  # while there are foreign sessions: a beat is seen so late at most
-WATCH_PERIOD_NS_MIN = 50 * MS
-FORGET_PERIOD_NS = 600_000 * MS
-FORGET_PAGE_NS = 1000 * MS
+DYING_PERIOD_NS = 10_000 * MILLISECOND_NS
+ORPHAN_PERIOD_NS = 30_000 * MILLISECOND_NS
+WATCH_PERIOD_NS_MAX = 900 * MILLISECOND_NS  # while there are foreign sessions: a beat is seen so late at most
+WATCH_PERIOD_NS_MIN = 50 * MILLISECOND_NS
+FORGET_PERIOD_NS = 600_000 * MILLISECOND_NS
+FORGET_PAGE_NS = 1000 * MILLISECOND_NS
 PUBLISH_MAX = 500
-PUBLISH_PERIOD_NS = 300_000 * MS  # again now and then, because Redis may have been emptied
+PUBLISH_PERIOD_NS = 300_000 * MILLISECOND_NS  # again now and then, because Redis may have been emptied
 
 
 @dataclass(slots=True)

@@ -18,7 +18,8 @@ A generator of steps (supervisor.roles.steps): no thread, socket or clock of its
 from __future__ import annotations
 
 from supervisor.core.board import Term
-from supervisor.core.lease import MS, Event, Memory, State, granted, is_named
+from supervisor.core.lease import Event, Memory, State, granted, is_named
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.candidacy import Candidacy, Won
 from supervisor.roles.agent.resignation import Resignation
 from supervisor.roles.agent.roster import Roster
@@ -28,11 +29,11 @@ from supervisor.roles.agent.wall_clock import WallClock
 from supervisor.roles.steps import Ask, Sleep, Steps
 from supervisor.store.leases import LeaseCode, LeaseView
 
-COOL_DOWN_FIRST_NS = 10_000 * MS
-COOL_DOWN_LAST_NS = 300_000 * MS
-STABLE_NS = 60_000 * MS  # a term that lasted so long proves that this replica can lead
-LOOK_AGAIN_NS = 1000 * MS
-WITHHELD_LOOK_NS = 200 * MS  # how often a leader that does not renew looks at its scheduler
+COOL_DOWN_FIRST_NS = 10_000 * MILLISECOND_NS
+COOL_DOWN_LAST_NS = 300_000 * MILLISECOND_NS
+STABLE_NS = 60_000 * MILLISECOND_NS  # a term that lasted so long proves that this replica can lead
+LOOK_AGAIN_NS = 1000 * MILLISECOND_NS
+WITHHELD_LOOK_NS = 200 * MILLISECOND_NS  # how often a leader that does not renew looks at its scheduler
 CRASHES_MAX = 3  # of the scheduler within a minute: then another replica leads
 
 
@@ -216,7 +217,7 @@ class Elector:
         asked_at_ns = at.now()
         timeout_ns = at.timing.timeout_ns
         if at.state is State.LEADER:
-            timeout_ns = min(timeout_ns, max(MS, term.trusted_until_ns - asked_at_ns))
+            timeout_ns = min(timeout_ns, max(MILLISECOND_NS, term.trusted_until_ns - asked_at_ns))
         is_present = at.presence.is_shown(term.epoch)
         call = at.leases.renew(
             epoch=term.epoch,

@@ -15,17 +15,17 @@ from typing import Any
 
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError
-from supervisor.core.lease import MS
 from supervisor.core.model import Template
 from supervisor.core.registry import Registry
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Report
 from supervisor.store.bridges import INGEST_MAX, Bridges
 from supervisor.store.scripts import Call
 from supervisor.telemetry import metrics
 
 RUN_JOB, REFUSED_JOB = "cloudforet.stp", "cloudforet.refused"
-PERIOD_NS = 500 * MS
-REFUSED_PERIOD_NS = 30_000 * MS  # a key of another type, or no right to it: somebody has to act
+PERIOD_NS = 500 * MILLISECOND_NS
+REFUSED_PERIOD_NS = 30_000 * MILLISECOND_NS  # a key of another type, or no right to it: somebody has to act
 CALLS_MAX = 5
 
 

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 
 from supervisor.core.board import ChildState
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
-from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
 from supervisor.core.registry import registry
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.driver import ElectorThread, elector_rng
@@ -52,10 +52,10 @@ from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 from supervisor.version import __version__
 
-BEAT_NS = 400 * MS
+BEAT_NS = 400 * MILLISECOND_NS
 CALL_TIMEOUT_S = 1.0  # below the limit after which the parent calls the agent hung
-RELEASE_JOIN_NS = 2500 * MS  # three tries of a release, each bounded by the renew timeout
-ABANDON_JOIN_NS = 100 * MS
+RELEASE_JOIN_NS = 2500 * MILLISECOND_NS  # three tries of a release, each bounded by the renew timeout
+ABANDON_JOIN_NS = 100 * MILLISECOND_NS
 JOIN_SLICE_S = 0.02
 ABANDON_CALL_TIMEOUT_S = 0.04
 
@@ -263,7 +263,7 @@ class Agent:
         """Return when the tree started, by the wall clock: an agent that was replaced makes it no younger."""
         started_ns = self._seat.board.header.started_ns
         age_ns = self._clock.elapsed_ns() - started_ns if started_ns else 0
-        return self._clock.wall_ms() - age_ns // MS
+        return self._clock.wall_ms() - age_ns // MILLISECOND_NS
 
     def _standing(self, keys: Keys, presence: PresenceThread | None) -> Standing:
         seat = self._seat

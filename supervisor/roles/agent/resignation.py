@@ -12,17 +12,18 @@ Does not guarantee
 from __future__ import annotations
 
 from supervisor.core.board import Term
-from supervisor.core.lease import MS, Event, State
+from supervisor.core.lease import Event, State
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.candidacy import Candidacy
 from supervisor.roles.agent.standing import UNANSWERED, Standing
 from supervisor.roles.agent.tenancy import Tenancy
 from supervisor.roles.steps import Ask, Sleep, Steps
 from supervisor.store.leases import LeaseCode
 
-SCHEDULER_EXIT_NS = 50 * MS  # how long a release waits for the scheduler's last batch when the tree stops
-SCHEDULER_IDLE_NS = 20 * MS  # and when it goes on without the term
+SCHEDULER_EXIT_NS = 50 * MILLISECOND_NS  # how long a release waits for the scheduler's last batch when the tree stops
+SCHEDULER_IDLE_NS = 20 * MILLISECOND_NS  # and when it goes on without the term
 IDLE_TURNS = 2  # the first may have begun before the term left the board
-LOOK_NS = 2 * MS
+LOOK_NS = 2 * MILLISECOND_NS
 RELEASE_TRIES_MAX = 3
 WHILE_SCHEDULING = {"requested", "clock_skew"}  # the scheduler works; it just goes on without the term
 

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 from supervisor.core.errors import StoreRefusedError
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.settings.queue_settings import QueueSettings
 from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
 from supervisor.telemetry.metrics import REDIS_ERRORS
 
-PERIOD_NS = 60_000 * MS
-SLICE, SLICE_PERIOD_NS = 50, 500 * MS
+PERIOD_NS = 60_000 * MILLISECOND_NS
+SLICE, SLICE_PERIOD_NS = 50, 500 * MILLISECOND_NS
 
 
 class Retention:

@@ -15,13 +15,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from supervisor.core.clock_skew import SKEW_MS_MAX
-from supervisor.core.lease import MS, PREFER_NS, Rank, State, is_named, stagger_ns
+from supervisor.core.lease import PREFER_NS, Rank, State, is_named, stagger_ns
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.standing import UNANSWERED, Standing
 from supervisor.roles.steps import Ask, Steps
 from supervisor.store.leases import CandidateInfo
 
-PERIOD_NS = 60_000 * MS  # of the leader, whose count is what alarms look at
-STANDBY_PERIOD_NS = 300_000 * MS  # of the others: less than half a question a second is what a standby may cost
+PERIOD_NS = 60_000 * MILLISECOND_NS  # of the leader, whose count is what alarms look at
+STANDBY_PERIOD_NS = (
+    300_000 * MILLISECOND_NS
+)  # of the others: less than half a question a second is what a standby may cost
 FORGET_MS = 86_400_000
 WITHDRAWN_MAX = 100  # in one question
 FRESH_LEASES = 3  # candidates that campaigned within so many lease durations are alive

@@ -13,7 +13,8 @@ from supervisor.clock import Clock
 from supervisor.core.board import Board, Term
 from supervisor.core.clock_skew import Skew
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.core.lease import MS, Event, Loss, Memory, Sight, State, retry_delay_ns, step
+from supervisor.core.lease import Event, Loss, Memory, Sight, State, retry_delay_ns, step
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Report
 from supervisor.settings.models import DataLoss, ElectionSettings
 from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
@@ -99,7 +100,7 @@ class Timing:
     def of(cls, settings: ElectionSettings) -> Timing:
         """Convert from what people write."""
         return cls(
-            duration_ns=int(settings.lease_duration_s * 1000) * MS,
+            duration_ns=int(settings.lease_duration_s * 1000) * MILLISECOND_NS,
             period_ns=int(settings.renew_period_s * 1e9),
             timeout_ns=int(settings.renew_timeout_s * 1e9),
             margin_ns=int(settings.margin_s * 1e9),
@@ -109,12 +110,12 @@ class Timing:
     @property
     def duration_ms(self) -> int:
         """The lease duration as Redis is told it."""
-        return self.duration_ns // MS
+        return self.duration_ns // MILLISECOND_NS
 
     @property
     def renewal_ms(self) -> int:
         """Within which a leader that works has renewed once."""
-        return (self.period_ns + self.timeout_ns) // MS
+        return (self.period_ns + self.timeout_ns) // MILLISECOND_NS
 
 
 @dataclass(kw_only=True)
@@ -179,7 +180,7 @@ class Standing:
             epoch=view.epoch,
             seq=view.seq,
             genesis=view.genesis,
-            duration_ns=(view.duration_ms or self.timing.duration_ms) * MS,
+            duration_ns=(view.duration_ms or self.timing.duration_ms) * MILLISECOND_NS,
             is_held=view.holder != "",
             is_ours=is_ours,
             is_renewal=view.code in _RENEWING,

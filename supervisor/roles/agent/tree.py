@@ -8,10 +8,10 @@ from contextlib import suppress
 
 from supervisor.clock import Clock
 from supervisor.core.board import Board, Phase, Row, SlotState
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 
-PROGRESS_LIMIT_NS = 2000 * MS  # a scheduler silent for longer does not schedule; the parent's own limit
-LOOK_NS_MAX = 1500 * MS  # what two looks prove at most about the time between them
+PROGRESS_LIMIT_NS = 2000 * MILLISECOND_NS  # a scheduler silent for longer does not schedule; the parent's own limit
+LOOK_NS_MAX = 1500 * MILLISECOND_NS  # what two looks prove at most about the time between them
 
 
 class Tree:

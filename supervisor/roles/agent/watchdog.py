@@ -12,11 +12,11 @@ Guarantees
 
 from __future__ import annotations
 
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 
-MARGIN_NS = 10_000 * MS  # connecting, searching for Redis, a machine without a processor to spare
-LATE_NS_MAX = 5000 * MS  # then the loop is stuck
-LOOK_NS_MAX = 1500 * MS  # what two looks prove at most about the time between them
+MARGIN_NS = 10_000 * MILLISECOND_NS  # connecting, searching for Redis, a machine without a processor to spare
+LATE_NS_MAX = 5000 * MILLISECOND_NS  # then the loop is stuck
+LOOK_NS_MAX = 1500 * MILLISECOND_NS  # what two looks prove at most about the time between them
 
 
 class Watchdog:

@@ -9,13 +9,14 @@ from typing import Any
 from supervisor.clock import Clock
 from supervisor.core.board import Board, Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
-from supervisor.core.lease import MS, retry_delay_ns
+from supervisor.core.lease import retry_delay_ns
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Report, Sleep, Steps
 from supervisor.store.scripts import Call
 
-ASK_TIMEOUT_NS = 1000 * MS  # below the limit after which the parent calls it hung
+ASK_TIMEOUT_NS = 1000 * MILLISECOND_NS  # below the limit after which the parent calls it hung
 
-VAIN_NS = 45_000 * MS
+VAIN_NS = 45_000 * MILLISECOND_NS
 """How long Redis may refuse every call of one script before another replica is to lead."""
 
 

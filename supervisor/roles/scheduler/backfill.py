@@ -23,9 +23,9 @@ from supervisor.core.backfill import Chunk, next_chunk
 from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.extra_runs import BACKFILL, extra_run, forced_run_id
-from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef, Template, scheduled_run_id
 from supervisor.core.triggers import trigger_of
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Report, Steps
 from supervisor.store import backfills as calls
 from supervisor.store.backfills import STEP_MAX, Backfill, BackfillState, StepCode, Stepped
@@ -34,16 +34,16 @@ from supervisor.store.keys import Keys
 from supervisor.store.schedule_views import Inspection, Views
 from supervisor.store.scripts import Call
 
-LOOK_NS = 5000 * MS
+LOOK_NS = 5000 * MILLISECOND_NS
 """How often it looks for requests unasked: the message about one may be lost."""
 
-HELD_NS = 1000 * MS
+HELD_NS = 1000 * MILLISECOND_NS
 """How long to wait for a run that holds one up, or for Redis."""
 
-REFUSED_NS = 60_000 * MS
+REFUSED_NS = 60_000 * MILLISECOND_NS
 """How long a backfill that Redis refuses is left alone."""
 
-_TIMEOUT_NS = 1000 * MS
+_TIMEOUT_NS = 1000 * MILLISECOND_NS
 
 
 class _Made(NamedTuple):

@@ -33,8 +33,8 @@ from supervisor.clock import Clock
 from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.first_seen import ANCHORS, settled
-from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Report, Steps
 from supervisor.settings.complete import schedules_digest
 from supervisor.store.codec import pack_definition, unpack_definition
@@ -54,12 +54,12 @@ from supervisor.store.scripts import Call
 TOLD_MAX = 20
 """At most so many ids are told by name."""
 
-RETRY_NS = 1000 * MS
-REFUSED_NS = 60_000 * MS
+RETRY_NS = 1000 * MILLISECOND_NS
+REFUSED_NS = 60_000 * MILLISECOND_NS
 """How long after a clash the whole is compared again: somebody may have deleted the dynamic schedule. As long after a
 newer set was found to rule: its last replica may have gone, for a deploy that is rolled back while this one leads."""
 
-_TIMEOUT_NS = 1000 * MS
+_TIMEOUT_NS = 1000 * MILLISECOND_NS
 T = TypeVar("T")
 
 

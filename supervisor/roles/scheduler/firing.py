@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from supervisor.core.board import Term
 from supervisor.core.errors import TenureError
-from supervisor.core.lease import MS
 from supervisor.core.model import FIRE_BATCH_MAX
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.scheduler.deciding import Moment, Ready, advanced, items
 from supervisor.roles.scheduler.reading import Reading
@@ -29,7 +29,7 @@ from supervisor.store.schedule_items import FireCode, FireItem, FireReply, FireR
 from supervisor.store.schedules import Schedules
 from supervisor.store.scripts import Call
 
-HOLD_NS = 500 * MS
+HOLD_NS = 500 * MILLISECOND_NS
 OLD_MS = 500
 """A batch that was put together longer ago, and was not sent, is put together anew: more may be due by now."""
 

@@ -17,8 +17,8 @@ from typing import Any
 from supervisor.core import zones
 from supervisor.core.board import ChildState, Phase
 from supervisor.core.errors import EXIT_OK
-from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.following import Following
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.planner import Scheduler
@@ -32,7 +32,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.parked import ParkedStore
 from supervisor.store.schedules import Schedules
 
-BEAT_NS = 400 * MS
+BEAT_NS = 400 * MILLISECOND_NS
 CALL_TIMEOUT_S = 1.0
 
 

@@ -23,8 +23,8 @@ from random import Random
 from supervisor.clock import Clock
 from supervisor.core.board import Board, Term
 from supervisor.core.errors import FencedError
-from supervisor.core.lease import MS
 from supervisor.core.model import ScheduleDef
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.asking import Asking, TermOverError, same
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.deciding import Moment
@@ -44,16 +44,16 @@ LATE_BURST_S = 0.1
 class Scheduler:
     """Serves one term after the other."""
 
-    slice_ns = 1000 * MS
+    slice_ns = 1000 * MILLISECOND_NS
     """Longest sleep, so that a step of the wall clock is noticed."""
 
-    idle_ns = 500 * MS
+    idle_ns = 500 * MILLISECOND_NS
     """How often it looks at the board unasked while it must not act."""
 
-    reconcile_ns = 5000 * MS
+    reconcile_ns = 5000 * MILLISECOND_NS
     """How often everything due is read again: a message about a change may be lost."""
 
-    audit_ns = 10_000 * MS
+    audit_ns = 10_000 * MILLISECOND_NS
     """How often a page of all schedules is searched for those that nothing would ever look at."""
 
     def __init__(
@@ -188,8 +188,8 @@ class Scheduler:
             return False
         late = self._reading.window.late(min(LATE_BATCH, self._catchup_rate))
         count = yield from self._firing.fire(term, self._firing.batch(late, moment))
-        pace_ns = count * 1000 * MS // self._catchup_rate
-        self._late_at_ns = max(self._late_at_ns, now_ns - round(LATE_BURST_S * 1000) * MS) + pace_ns
+        pace_ns = count * 1000 * MILLISECOND_NS // self._catchup_rate
+        self._late_at_ns = max(self._late_at_ns, now_ns - round(LATE_BURST_S * 1000) * MILLISECOND_NS) + pace_ns
         return True
 
     def _declare(self, term: Term) -> Steps[bool]:
@@ -231,8 +231,8 @@ class Scheduler:
         wake_ns = min(now_ns + self.slice_ns, self._reading.reconcile_at_ns, self._audit_at_ns)
         due_ms = self._reading.window.next_ms()
         if due_ms is not None:
-            wake_ns = min(wake_ns, now_ns + (due_ms - now_ms) * MS)
-        wake_ns = min(wake_ns, now_ns + (self._reading.read_at_ms - now_ms) * MS)
+            wake_ns = min(wake_ns, now_ns + (due_ms - now_ms) * MILLISECOND_NS)
+        wake_ns = min(wake_ns, now_ns + (self._reading.read_at_ms - now_ms) * MILLISECOND_NS)
         if self._firing.held_until_ns is not None:
             wake_ns = min(wake_ns, self._firing.held_until_ns)
         if self._reading.window.behind:

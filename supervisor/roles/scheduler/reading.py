@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
-from supervisor.core.lease import MS
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.plan import Plan
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.scheduler.catalogue import Catalogue
 from supervisor.roles.scheduler.deciding import Moment, Ready
@@ -41,7 +41,7 @@ OVERDUE_MS = 60_000
 FORGOTTEN_MS = 500  # what was due so long ago and still is in the plan is not in the window
 DYNAMIC = "dynamic"
 NEVER_MS = 1 << 62
-AGAIN_NS = 1000 * MS  # after Redis refused a page
+AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page
 
 
 class Reading:

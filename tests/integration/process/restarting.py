@@ -14,14 +14,15 @@ from pathlib import Path
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_RESTART
-from supervisor.core.restart import NS, Event, Group
+from supervisor.core.restart import Event, Group
+from supervisor.core.units import SECOND_NS
 from supervisor.process.kernel import LinuxKernel
 from supervisor.process.scoreboard import allocate
 from supervisor.process.slots import Launch, Limits, SlotSpec
 from supervisor.process.tree import plant
 
 SLOTS = 8
-STEP_NS = 10 * NS  # more than every pause between two starts
+STEP_NS = 10 * SECOND_NS  # more than every pause between two starts
 WARM_RESTARTS = 400  # what Python allocates once is no growth
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -52,7 +53,7 @@ def main(restarts: int) -> None:
     kernel = LinuxKernel(SystemClock())
     kernel.prepare()
     tree = plant(specs, board, kernel=kernel, log=lambda *_, **__: None, limits=Limits(), jitter=lambda: 1.0)
-    now_ns, first = NS, (0, 0)
+    now_ns, first = SECOND_NS, (0, 0)
     done = 0
     while done < restarts + WARM_RESTARTS:
         now_ns += STEP_NS
@@ -61,7 +62,7 @@ def main(restarts: int) -> None:
             if live.has_process:
                 tree.step(live, Event.READY, now_ns)
         while any(live.has_process for live in tree.slots):
-            kernel.wait(NS)
+            kernel.wait(SECOND_NS)
             tree.collect(now_ns)
         done += SLOTS
         first = first if first != (0, 0) or done < WARM_RESTARTS else _held()

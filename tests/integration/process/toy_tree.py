@@ -17,6 +17,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.board import Board, ChildState, Phase, Row, Verb
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.restart import Group
+from supervisor.core.units import SECOND_NS
 from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
 from supervisor.process.scoreboard import allocate
 from supervisor.process.systemd import Notifier
@@ -25,11 +26,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from toy_ways import WAYS  # beside this program
 
 CLOCK = SystemClock()
-NS = 1_000_000_000
 
 
 def log(event: str, /, *, level: str = "info", **fields: object) -> None:
-    line = {"event": event, "level": level, "at_s": CLOCK.elapsed_ns() / NS, "by": os.getpid(), **fields}
+    line = {"event": event, "level": level, "at_s": CLOCK.elapsed_ns() / SECOND_NS, "by": os.getpid(), **fields}
     os.write(1, (json.dumps(line) + "\n").encode())
 
 
@@ -119,7 +119,7 @@ def hang_once(toy: Toy) -> int:
 def overrun_once(toy: Toy) -> int:
     toy.ready()
     if toy.launch.generation == 1:
-        toy.row.deadline_ns = CLOCK.elapsed_ns() + NS // 5
+        toy.row.deadline_ns = CLOCK.elapsed_ns() + SECOND_NS // 5
         os.kill(toy.launch.parent_pid, signal.SIGURG)
         a_function_that_hangs()
     return toy.idle()
@@ -127,9 +127,9 @@ def overrun_once(toy: Toy) -> int:
 
 def busy(toy: Toy) -> int:
     """Says nothing for a second, as a job may that still has time."""
-    toy.row.deadline_ns = CLOCK.elapsed_ns() + 60 * NS
+    toy.row.deadline_ns = CLOCK.elapsed_ns() + 60 * SECOND_NS
     toy.ready()
-    until_ns = CLOCK.elapsed_ns() + NS
+    until_ns = CLOCK.elapsed_ns() + SECOND_NS
     while CLOCK.elapsed_ns() < until_ns:
         pass
     log("toy_was_busy")
@@ -152,7 +152,7 @@ def slow(toy: Toy) -> int:
     """Takes a second to drain."""
     toy.ready()
     toy.idle()
-    until_ns = CLOCK.elapsed_ns() + NS
+    until_ns = CLOCK.elapsed_ns() + SECOND_NS
     while CLOCK.elapsed_ns() < until_ns:
         signal.sigtimedwait((), 0.02)
     return 0

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from supervisor.core.board import Term
 from supervisor.core.errors import StoreUnavailableError, TenureError
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Steps
 from supervisor.store.leases import LeaseView
 from tests.integration.store.making import World
@@ -78,5 +78,5 @@ class Stepper:
             if is_done():
                 return
             if not self.once(worker, term):
-                self.now_ns += pass_ms * MS
+                self.now_ns += pass_ms * MILLISECOND_NS
         raise AssertionError(f"not done after {STEPS_MAX} steps: {self.asked[-10:]}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.clock_skew import MS, ROUND_TRIP_NS_MAX, Skew
+from supervisor.core.clock_skew import ROUND_TRIP_NS_MAX, Skew
+from supervisor.core.units import MILLISECOND_NS
 
 
 def measured(skew_ms: int, *, before: Skew | None = None, took_ms: int = 0) -> Skew:
     """Return what an answer shows when this clock is ``skew_ms`` ahead and the answer half as old as it took."""
     wall_ms = 1_000_000 + skew_ms + took_ms // 2
-    return (before or Skew()).measured(wall_ms=wall_ms, redis_ms=1_000_000, round_trip_ns=took_ms * MS)
+    return (before or Skew()).measured(wall_ms=wall_ms, redis_ms=1_000_000, round_trip_ns=took_ms * MILLISECOND_NS)
 
 
 @pytest.mark.parametrize("skew_ms", [-3_600_000, -501, -500, 0, 500, 501, 3_600_000])
@@ -26,7 +27,7 @@ def test_an_answer_that_took_too_long_measures_nothing() -> None:
     """This process was stopped, or Redis was: when it read its clock cannot be said."""
     before = measured(700)
 
-    assert measured(0, before=before, took_ms=ROUND_TRIP_NS_MAX // MS + 1) is before
+    assert measured(0, before=before, took_ms=ROUND_TRIP_NS_MAX // MILLISECOND_NS + 1) is before
 
 
 @pytest.mark.parametrize(("skew_ms", "is_over"), [(501, True), (500, True), (-251, True), (250, False), (0, False)])

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from supervisor.core.lease import (
     IMPOSSIBLE,
-    MS,
     RETRY_LAST_NS,
     SLACK_NS,
     STAGGER_NS,
@@ -32,8 +31,9 @@ from supervisor.core.lease import (
     step,
     version_key,
 )
+from supervisor.core.units import MILLISECOND_NS
 
-S = 1000 * MS
+S = 1000 * MILLISECOND_NS
 NONCE = "ab" * 16
 
 
@@ -41,8 +41,8 @@ def test_a_slow_grant_does_not_extend_the_term() -> None:
     """Trust counts from the question, so a 4 s reply leaves 0.5 s of a 5 s lease."""
     term = granted(epoch=1, nonce=NONCE, asked_at_ns=100 * S, duration_ns=5 * S, margin_ns=S // 2)
 
-    assert term.is_trusted(104 * S + 499 * MS)
-    assert not term.is_trusted(104 * S + 500 * MS)
+    assert term.is_trusted(104 * S + 499 * MILLISECOND_NS)
+    assert not term.is_trusted(104 * S + 500 * MILLISECOND_NS)
 
 
 @given(
@@ -53,7 +53,13 @@ def test_a_slow_grant_does_not_extend_the_term() -> None:
 )
 def test_trust_ends_before_redis_can_give_the_lease_away(asked: int, request: int, reply: int, duration: int) -> None:
     """Whatever the request and the reply took, a follower that saw the grant waits longer than the holder trusts."""
-    term = granted(epoch=1, nonce=NONCE, asked_at_ns=asked, duration_ns=duration * MS, margin_ns=duration * MS // 10)
+    term = granted(
+        epoch=1,
+        nonce=NONCE,
+        asked_at_ns=asked,
+        duration_ns=duration * MILLISECOND_NS,
+        margin_ns=duration * MILLISECOND_NS // 10,
+    )
     applied = asked + request
     seen = Observation.of(epoch=1, seq=0, remaining_ms=duration, duration_ms=duration, now_ns=applied + reply)
 
@@ -206,4 +212,4 @@ def test_a_candidate_does_not_wait_for_itself() -> None:
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
 def test_retries_are_paced_and_bounded(failures: int, uniform: float) -> None:
     """Between 25 and 400 ms, however long Redis is away."""
-    assert 25 * MS <= retry_delay_ns(failures, uniform) <= RETRY_LAST_NS
+    assert 25 * MILLISECOND_NS <= retry_delay_ns(failures, uniform) <= RETRY_LAST_NS

@@ -8,11 +8,12 @@ import pytest
 
 from supervisor.core.board import ROW_WORDS, Row, SlotState
 from supervisor.core.liveness import PauseGuard, hang_deadline_ns, judge, silence_ns
-from supervisor.core.restart import NS, Event, Slot
+from supervisor.core.restart import Event, Slot
+from supervisor.core.units import SECOND_NS
 
-T = 1000 * NS
-LIMIT_NS = 15 * NS
-RUNNING = Slot(state=SlotState.RUNNING, generation=3, started_ns=T - NS, ready_ns=T)
+T = 1000 * SECOND_NS
+LIMIT_NS = 15 * SECOND_NS
+RUNNING = Slot(state=SlotState.RUNNING, generation=3, started_ns=T - SECOND_NS, ready_ns=T)
 
 
 def make_row(*, generation: int = 3, beat_ns: int = T, deadline_ns: int = 0) -> Row:
@@ -35,58 +36,58 @@ def test_a_child_that_beats_is_alive_and_one_that_stopped_is_hung() -> None:
 
 def test_a_child_without_a_limit_never_hangs() -> None:
     """The embedded server does not know the board."""
-    assert verdict(make_row(), T + 3600 * NS, limit_ns=None) is None
+    assert verdict(make_row(), T + 3600 * SECOND_NS, limit_ns=None) is None
 
 
 def test_a_missing_beat_is_fine_while_a_run_may_still_take_its_time() -> None:
     """Ten minutes of computing inside a deadline of an hour is work, not a hang."""
-    row = make_row(deadline_ns=T + 3600 * NS)
-    assert verdict(row, T + 600 * NS) is None
+    row = make_row(deadline_ns=T + 3600 * SECOND_NS)
+    assert verdict(row, T + 600 * SECOND_NS) is None
 
 
 def test_a_deadline_is_exact_whatever_else_goes_on() -> None:
     """Not before, not after, not held back by a pause, and even if the loop beats."""
     guard = PauseGuard()
-    guard.woke(asked_ns=T, now_ns=T + 10 * NS)
-    row = make_row(beat_ns=T + 10 * NS, deadline_ns=T + 10 * NS)
-    assert verdict(row, T + 10 * NS - 1, guard=guard) is None
-    assert verdict(row, T + 10 * NS, guard=guard) is Event.OVERRAN
+    guard.woke(asked_ns=T, now_ns=T + 10 * SECOND_NS)
+    row = make_row(beat_ns=T + 10 * SECOND_NS, deadline_ns=T + 10 * SECOND_NS)
+    assert verdict(row, T + 10 * SECOND_NS - 1, guard=guard) is None
+    assert verdict(row, T + 10 * SECOND_NS, guard=guard) is Event.OVERRAN
 
 
 def test_words_of_a_dead_generation_prove_nothing() -> None:
     """Neither life nor an overdue run of the predecessor is the new child's."""
-    row = make_row(generation=2, beat_ns=T + 20 * NS, deadline_ns=T - 5 * NS)
+    row = make_row(generation=2, beat_ns=T + 20 * SECOND_NS, deadline_ns=T - 5 * SECOND_NS)
     assert verdict(row, T) is None
     assert verdict(row, T + LIMIT_NS + 1) is Event.HUNG
 
 
 def test_the_limit_counts_from_ready_when_no_beat_came_since() -> None:
     """A child that was slow to boot is not hung at its first breath."""
-    slot = replace(RUNNING, ready_ns=T + 60 * NS)
-    assert silence_ns(slot, make_row(beat_ns=T), T + 61 * NS) == NS
+    slot = replace(RUNNING, ready_ns=T + 60 * SECOND_NS)
+    assert silence_ns(slot, make_row(beat_ns=T), T + 61 * SECOND_NS) == SECOND_NS
 
 
 @pytest.mark.parametrize("state", [SlotState.STARTING, SlotState.KILLING])
 def test_booting_and_dying_have_clocks_of_their_own(state: SlotState) -> None:
     """A hang limit on top would only blur the cause."""
     slot = replace(RUNNING, state=state, is_killed=state is SlotState.KILLING)
-    assert verdict(make_row(deadline_ns=T), T + 100 * NS, slot) is None
+    assert verdict(make_row(deadline_ns=T), T + 100 * SECOND_NS, slot) is None
 
 
 def test_a_run_overruns_while_its_worker_is_being_cancelled() -> None:
     """QUIT gives two seconds to hand runs back, not two more seconds to a run."""
     slot = replace(RUNNING, state=SlotState.KILLING)
-    assert verdict(make_row(deadline_ns=T + NS), T + NS, slot) is Event.OVERRAN
-    assert verdict(make_row(), T + 100 * NS, slot) is None
+    assert verdict(make_row(deadline_ns=T + SECOND_NS), T + SECOND_NS, slot) is Event.OVERRAN
+    assert verdict(make_row(), T + 100 * SECOND_NS, slot) is None
 
 
 @pytest.mark.parametrize(("late_s", "limit_s", "held_s"), [(0.5, 15, 0), (0.6, 15, 7.5), (0.6, 2, 1.5), (30, 60, 30)])
 def test_a_parent_that_woke_late_holds_its_judgement(late_s: float, limit_s: float, held_s: float) -> None:
     """Whoever stopped us, stopped the children too: they get time to beat before they are judged."""
     guard = PauseGuard()
-    now_ns = T + int(late_s * NS)
+    now_ns = T + int(late_s * SECOND_NS)
     assert bool(guard.woke(asked_ns=T, now_ns=now_ns)) == (late_s > 0.5)
-    limit_ns, held_ns = int(limit_s * NS), int(held_s * NS)
+    limit_ns, held_ns = int(limit_s * SECOND_NS), int(held_s * SECOND_NS)
     silent = make_row(beat_ns=1)
     slot = replace(RUNNING, started_ns=1, ready_ns=1)
     if held_ns:
@@ -94,7 +95,7 @@ def test_a_parent_that_woke_late_holds_its_judgement(late_s: float, limit_s: flo
     assert verdict(silent, now_ns + held_ns, slot, limit_ns=limit_ns, guard=guard) is Event.HUNG
 
 
-@pytest.mark.parametrize("late_ns", [0, 10 * NS])
+@pytest.mark.parametrize("late_ns", [0, 10 * SECOND_NS])
 def test_the_parent_knows_when_to_look_again(late_ns: int) -> None:
     """At that moment the verdict falls, and not before; after a pause it falls later."""
     guard = PauseGuard()
@@ -111,5 +112,5 @@ def test_what_cannot_hang_needs_no_look() -> None:
         slot = replace(RUNNING, state=state)
         assert hang_deadline_ns(slot, make_row(), hang_after_ns=LIMIT_NS, guard=PauseGuard()) == 0
     assert hang_deadline_ns(RUNNING, make_row(), hang_after_ns=None, guard=PauseGuard()) == 0
-    busy = make_row(deadline_ns=T + 3600 * NS)
+    busy = make_row(deadline_ns=T + 3600 * SECOND_NS)
     assert hang_deadline_ns(RUNNING, busy, hang_after_ns=LIMIT_NS, guard=PauseGuard()) == 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from supervisor.core.oom import MemoryWatch
-from supervisor.core.restart import NS
+from supervisor.core.units import SECOND_NS
 
-T = 1000 * NS
+T = 1000 * SECOND_NS
 
 
 def watching(kills: int | None = 3) -> MemoryWatch:
@@ -31,7 +31,7 @@ def test_a_kill_of_a_process_that_a_job_had_started_explains_no_later_death() ->
     """An hour later somebody kills a worker by hand: that is not memory."""
     watch = watching()
     for second in range(0, 12, 2):
-        watch.look(4, T + second * NS)
+        watch.look(4, T + second * SECOND_NS)
     assert watch.is_victim(4) is False
 
 
@@ -40,17 +40,17 @@ def test_the_next_kill_explains_the_next_death_however_late_it_comes() -> None:
     watch = watching()
     assert watch.is_victim(4) is True
     for second in range(0, 20, 2):
-        watch.look(4, T + second * NS)
-    watch.look(5, T + 20 * NS)
-    watch.look(5, T + 22 * NS)
+        watch.look(4, T + second * SECOND_NS)
+    watch.look(5, T + 20 * SECOND_NS)
+    watch.look(5, T + 22 * SECOND_NS)
     assert watch.is_victim(5) is True
 
 
 def test_a_kill_just_before_its_death_was_seen_still_explains_it() -> None:
     """The count moves first, the parent collects a moment later."""
     watch = watching()
-    watch.look(4, T + 2 * NS)
-    watch.look(4, T + 4 * NS)
+    watch.look(4, T + 2 * SECOND_NS)
+    watch.look(4, T + 4 * SECOND_NS)
     assert watch.is_victim(4) is True
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from supervisor.core.board import SlotState
 from supervisor.core.restart import (
-    NS,
     STABLE_AFTER_NS,
     TRANSITIONS,
     Action,
@@ -29,10 +28,11 @@ from supervisor.core.restart import (
     step,
     still_working,
 )
+from supervisor.core.units import SECOND_NS
 from supervisor.core.verdict import Verdict, tree_verdict
 
-POLICY = Policy(boot_timeout_ns=30 * NS, grace_ns=20 * NS, backoff_max_ns=30 * NS)
-T = 1000 * NS
+POLICY = Policy(boot_timeout_ns=30 * SECOND_NS, grace_ns=20 * SECOND_NS, backoff_max_ns=30 * SECOND_NS)
+T = 1000 * SECOND_NS
 LIVE = (SlotState.STARTING, SlotState.RUNNING, SlotState.STOPPING, SlotState.KILLING)
 
 
@@ -72,7 +72,7 @@ def test_nobody_waits_for_a_process_without_a_deadline(state: SlotState, event: 
     """A child that never answers must not hold its slot: whatever leads to these states sets a clock."""
     for before in SlotState:
         if TRANSITIONS.get((before, event)) is state:
-            slot = at(before, deadline_ns=T + NS if before.has_process else 0)
+            slot = at(before, deadline_ns=T + SECOND_NS if before.has_process else 0)
             assert do(slot, event).slot.deadline_ns > T
 
 
@@ -80,8 +80,8 @@ def test_a_child_that_does_not_get_ready_shows_its_stacks_and_is_killed() -> Non
     """SIGABRT makes faulthandler say where it hangs; two seconds later it dies either way."""
     aborted = do(at(SlotState.STARTING), Event.LATE)
     assert (aborted.actions, aborted.slot.cause) == ((Action.ABORT,), Cause.BOOT_TIMEOUT)
-    assert aborted.slot.deadline_ns == T + 2 * NS
-    killed = do(aborted.slot, Event.LATE, T + 2 * NS)
+    assert aborted.slot.deadline_ns == T + 2 * SECOND_NS
+    killed = do(aborted.slot, Event.LATE, T + 2 * SECOND_NS)
     assert (killed.actions, killed.slot.is_killed) == ((Action.KILL,), True)
 
 
@@ -90,7 +90,7 @@ def test_a_process_that_survives_sigkill_is_reported_again_and_again() -> None:
     killed = do(at(SlotState.RUNNING), Event.KILL).slot
     later = do(killed, Event.LATE, killed.deadline_ns)
     assert later.actions == (Action.KILL, Action.REPORT_UNKILLABLE)
-    assert later.slot.deadline_ns == killed.deadline_ns + 5 * NS
+    assert later.slot.deadline_ns == killed.deadline_ns + 5 * SECOND_NS
 
 
 def test_a_hang_is_told_apart_from_a_run_that_overran() -> None:
@@ -112,7 +112,7 @@ def test_a_restart_that_was_asked_for_ends_in_a_fresh_process_without_blame() ->
     """TERM, its grace, QUIT, SIGKILL; and however it ended, nothing is counted."""
     told = do(at(SlotState.RUNNING), Event.RESTART)
     assert (told.actions, told.slot.deadline_ns) == ((Action.TERM,), T + POLICY.grace_ns)
-    assert do(told.slot, Event.RESTART, T + NS) == Step(told.slot)
+    assert do(told.slot, Event.RESTART, T + SECOND_NS) == Step(told.slot)
     late = do(told.slot, Event.LATE, told.slot.deadline_ns)
     assert (late.actions, late.slot.cause) == ((Action.QUIT,), Cause.RESTART)
     assert die(late.slot, -9).streak == 0
@@ -128,7 +128,7 @@ def test_a_stop_of_the_tree_takes_over_a_restart() -> None:
 @pytest.mark.parametrize("state", [SlotState.STOPPED, SlotState.BACKOFF, SlotState.FATAL])
 def test_a_slot_without_a_process_stops_at_once(state: SlotState) -> None:
     """Nobody waits for a delay when the tree stops."""
-    stopped = do(at(state, deadline_ns=T + 30 * NS), Event.STOP)
+    stopped = do(at(state, deadline_ns=T + 30 * SECOND_NS), Event.STOP)
     assert (stopped.slot.state, stopped.slot.deadline_ns, stopped.actions) == (SlotState.STOPPED, 0, ())
 
 
@@ -140,16 +140,16 @@ def test_a_failed_fork_is_a_failure_that_waits() -> None:
         failed = do(slot, Event.FORK_FAILED).slot
         waits.append(failed.deadline_ns - T)
         slot = do(failed, Event.START).slot
-    assert waits == [0, NS // 10, NS // 5, 2 * NS // 5]
+    assert waits == [0, SECOND_NS // 10, SECOND_NS // 5, 2 * SECOND_NS // 5]
 
 
 def test_the_first_failure_costs_no_time_and_each_further_one_twice_as_much() -> None:
     """A single crash must not be felt; a crash loop must not be a storm."""
-    pauses = [backoff_ns(streak, cap_ns=30 * NS, jitter=1.0) / NS for streak in range(1, 13)]
+    pauses = [backoff_ns(streak, cap_ns=30 * SECOND_NS, jitter=1.0) / SECOND_NS for streak in range(1, 13)]
     assert pauses == [0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
 
 
-@given(streak=st.integers(1, 10**6), jitter=st.floats(1, 1.25), cap_ns=st.integers(NS // 10, 600 * NS))
+@given(streak=st.integers(1, 10**6), jitter=st.floats(1, 1.25), cap_ns=st.integers(SECOND_NS // 10, 600 * SECOND_NS))
 def test_a_pause_never_exceeds_its_cap_and_jitter(streak: int, jitter: float, cap_ns: int) -> None:
     """However long a streak is, the number stays small and positive."""
     assert 0 <= backoff_ns(streak, cap_ns=cap_ns, jitter=jitter) <= cap_ns * jitter
@@ -160,19 +160,19 @@ def test_more_than_five_failures_in_two_minutes_are_a_crash_loop() -> None:
     slot = at(SlotState.RUNNING)
     states = []
     for n in range(7):
-        slot = die(replace(slot, started_ns=T + n * NS, ready_ns=T + n * NS), 70, T + n * NS)
+        slot = die(replace(slot, started_ns=T + n * SECOND_NS, ready_ns=T + n * SECOND_NS), 70, T + n * SECOND_NS)
         states.append(slot.state)
         last = slot
-        slot = do(slot, Event.START, T + n * NS).slot
+        slot = do(slot, Event.START, T + n * SECOND_NS).slot
     assert states == [SlotState.BACKOFF] * 5 + [SlotState.FATAL] * 2
-    assert last.deadline_ns == T + 6 * NS + POLICY.backoff_max_ns
+    assert last.deadline_ns == T + 6 * SECOND_NS + POLICY.backoff_max_ns
 
 
 def test_failures_spread_over_more_than_two_minutes_are_no_loop() -> None:
     """A child that dies every half minute is slow, not looping; its pauses grow all the same."""
     slot = at(SlotState.RUNNING)
     for n in range(12):
-        now_ns = T + n * 30 * NS
+        now_ns = T + n * 30 * SECOND_NS
         slot = die(replace(slot, started_ns=now_ns, ready_ns=now_ns), 70, now_ns)
         assert slot.state is SlotState.BACKOFF
         slot = do(slot, Event.START, now_ns).slot
@@ -201,8 +201,8 @@ def test_a_refusal_gives_up_at_once(status: int, group: Group) -> None:
 )
 def test_some_exits_count_against_nobody_but_are_paced(status: int, cause: Cause) -> None:
     """A recycle, a clean restart and a job that overran are not the worker's failure; once a second is enough."""
-    slot = die(at(SlotState.RUNNING, cause=cause, streak=2), status, T + NS // 4)
-    assert (slot.state, slot.streak, slot.deadline_ns) == (SlotState.BACKOFF, 2, T + NS)
+    slot = die(at(SlotState.RUNNING, cause=cause, streak=2), status, T + SECOND_NS // 4)
+    assert (slot.state, slot.streak, slot.deadline_ns) == (SlotState.BACKOFF, 2, T + SECOND_NS)
 
 
 @pytest.mark.parametrize("status", [3, 70, 78, -9, -11])
@@ -210,13 +210,13 @@ def test_a_worker_that_died_of_its_runs_comes_back_within_a_second_however_often
     """The runs are charged and end; a slot that were given up for them would take the pool away from all others."""
     slot = at(SlotState.RUNNING, streak=2)
     for number in range(50):
-        now_ns = T + number * NS // 10
+        now_ns = T + number * SECOND_NS // 10
         running = replace(slot, state=SlotState.RUNNING, started_ns=now_ns, ready_ns=now_ns)
         slot = exited(
             running, status, now_ns=now_ns, group=Group.WORKER, policy=POLICY, is_wanted=True, is_runs_fault=True
         ).slot
         assert (slot.state, slot.streak, slot.failures) == (SlotState.BACKOFF, 2, ())
-        assert slot.deadline_ns - now_ns <= NS
+        assert slot.deadline_ns - now_ns <= SECOND_NS
 
 
 def test_leaving_politely_before_being_ready_is_a_failure() -> None:
@@ -279,7 +279,10 @@ def test_a_single_failure_of_a_ready_tree_ends_nothing() -> None:
     assert tree_verdict(slot, 70, name="agent", group=Group.AGENT, is_tree_ready=True) is None
 
 
-@given(events=st.lists(st.sampled_from(list(Event)), max_size=60), gaps=st.lists(st.integers(0, 90 * NS), min_size=60))
+@given(
+    events=st.lists(st.sampled_from(list(Event)), max_size=60),
+    gaps=st.lists(st.integers(0, 90 * SECOND_NS), min_size=60),
+)
 def test_generations_only_grow_and_each_has_one_fork(events: list[Event], gaps: list[int]) -> None:
     """The generation is what fences words on the board, so it may never repeat."""
     slot, now_ns, forked = Slot(), T, []
@@ -299,7 +302,7 @@ def test_generations_only_grow_and_each_has_one_fork(events: list[Event], gaps: 
 )
 def test_deaths_of_one_minute_are_counted_back_from_the_last(failed_s: tuple[int, ...], count: int) -> None:
     """The agent lets another replica lead at the third of the scheduler's."""
-    slot = Slot(failures=tuple(T + seconds * NS for seconds in failed_s))
+    slot = Slot(failures=tuple(T + seconds * SECOND_NS for seconds in failed_s))
 
     assert recent_failures(slot) == count
 
@@ -318,18 +321,20 @@ def test_a_process_that_retires_is_told_once_and_comes_back_for_nobody(state: Sl
 def test_a_process_that_retires_may_finish_a_run_however_long_it_takes() -> None:
     """The grace counts from the last look at which it had one."""
     told = do(at(SlotState.RUNNING), Event.RETIRE).slot
-    working = still_working(told, now_ns=T + 3600 * NS, policy=POLICY)
-    assert working.deadline_ns == T + 3600 * NS + POLICY.grace_ns
+    working = still_working(told, now_ns=T + 3600 * SECOND_NS, policy=POLICY)
+    assert working.deadline_ns == T + 3600 * SECOND_NS + POLICY.grace_ns
     stopped = do(working, Event.STOP).slot
     assert still_working(stopped, now_ns=T, policy=POLICY) == stopped
     restarting = do(at(SlotState.RUNNING), Event.RESTART).slot
-    assert still_working(restarting, now_ns=T + 3600 * NS, policy=POLICY) == restarting
+    assert still_working(restarting, now_ns=T + 3600 * SECOND_NS, policy=POLICY) == restarting
 
 
 @pytest.mark.parametrize("state", [SlotState.BACKOFF, SlotState.FATAL])
 def test_a_slot_whose_cause_of_failure_has_changed_is_tried_at_once(state: SlotState) -> None:
     """A reload that mends the configuration must not wait for the pause of the broken one."""
-    slot = forgiven(at(state, streak=9, failures=(T,) * 6, is_crash_looping=True, ended_ns=T, deadline_ns=T + 30 * NS))
+    slot = forgiven(
+        at(state, streak=9, failures=(T,) * 6, is_crash_looping=True, ended_ns=T, deadline_ns=T + 30 * SECOND_NS)
+    )
     assert (slot.state, slot.streak, slot.failures, slot.is_crash_looping) == (state, 0, (), False)
     assert slot.deadline_ns == T
     running = at(SlotState.RUNNING, streak=9)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.restart import NS, Event, Group
+from supervisor.core.restart import Event, Group
 from supervisor.core.shutdown import (
     BOUND_AFTER_GRACE_NS,
     DEBOUNCE_NS,
@@ -25,9 +25,10 @@ from supervisor.core.shutdown import (
     ask,
     signalled,
 )
+from supervisor.core.units import SECOND_NS
 
-T = 1000 * NS
-GRACE_NS = 20 * NS
+T = 1000 * SECOND_NS
+GRACE_NS = 20 * SECOND_NS
 
 
 def fresh(grace_ns: int = GRACE_NS) -> Stop:
@@ -68,7 +69,7 @@ def test_every_stage_that_waits_has_a_deadline_and_an_order(stage: Stage) -> Non
     assert ORDERS[stage][1] == WAITS_FOR[stage]
 
 
-@pytest.mark.parametrize("grace_ns", [0, NS, 20 * NS, 3600 * NS])
+@pytest.mark.parametrize("grace_ns", [0, SECOND_NS, 20 * SECOND_NS, 3600 * SECOND_NS])
 def test_a_stop_ends_within_its_bound_although_nobody_goes(grace_ns: int) -> None:
     """Grace plus 3.5 s, so that it fits in what the service manager and Kubernetes allow."""
     stages, ended_ns = run_out(told(fresh(grace_ns)))
@@ -79,7 +80,7 @@ def test_a_stop_ends_within_its_bound_although_nobody_goes(grace_ns: int) -> Non
 @pytest.mark.parametrize("before", sorted(set(Stage) - {Stage.DONE}, key=str))
 def test_a_forced_stop_ends_within_half_a_second_from_any_stage(before: Stage) -> None:
     """Somebody waits at the keyboard; the last 50 ms are for what was adopted."""
-    stop = Stop(grace_ns=GRACE_NS, stage=before, asked_ns=T - NS, entered_ns=T, first_signal_ns=T - NS)
+    stop = Stop(grace_ns=GRACE_NS, stage=before, asked_ns=T - SECOND_NS, entered_ns=T, first_signal_ns=T - SECOND_NS)
     forced = told(stop, T)
     assert forced.stage is (before if before in {*FORCED, Stage.KILLING_SERVER} else Stage.FORCED_WORK)
     _, ended_ns = run_out(forced)
@@ -110,7 +111,9 @@ def test_a_forced_stop_keeps_the_order_and_asks_agent_and_server_first() -> None
 
 def test_a_second_signal_in_the_last_moment_makes_no_stop_longer() -> None:
     """Everybody was killed by then; a fresh round of six stages would end after the bound."""
-    stop = Stop(grace_ns=0, stage=Stage.KILLING_SERVER, asked_ns=T, entered_ns=T + 3300 * NS // 1000, first_signal_ns=T)
+    stop = Stop(
+        grace_ns=0, stage=Stage.KILLING_SERVER, asked_ns=T, entered_ns=T + 3300 * SECOND_NS // 1000, first_signal_ns=T
+    )
     forced = told(stop, stop.deadline_ns)
     assert forced.forced_ns == stop.deadline_ns
     assert run_out(forced)[1] <= T + BOUND_AFTER_GRACE_NS
@@ -132,9 +135,9 @@ def test_quit_waits_for_no_debounce() -> None:
 def test_the_first_signal_during_a_stop_that_nobody_sent_is_still_the_first() -> None:
     """A tree that ends by itself drains; an operator's TERM meanwhile asks for just that."""
     stop = ask(fresh(), now_ns=T, code=70, reason="web keeps failing")
-    stop = told(stop, T + 5 * NS)
+    stop = told(stop, T + 5 * SECOND_NS)
     assert stop.stage is Stage.DRAINING
-    assert told(stop, T + 6 * NS).stage is Stage.FORCED_WORK
+    assert told(stop, T + 6 * SECOND_NS).stage is Stage.FORCED_WORK
 
 
 def test_the_first_reason_is_the_one_that_counts() -> None:
@@ -171,28 +174,28 @@ def test_a_reason_of_its_own_beats_clean_and_forced() -> None:
 
 def test_a_parent_that_slept_through_the_stop_still_gives_each_child_a_moment() -> None:
     """After a suspend every bound has passed at once; the agent should release nevertheless."""
-    stop = advance(told(fresh()), StopEvent.GONE, now_ns=T + 3600 * NS)
-    assert stop.deadline_ns > T + 3600 * NS
+    stop = advance(told(fresh()), StopEvent.GONE, now_ns=T + 3600 * SECOND_NS)
+    assert stop.deadline_ns > T + 3600 * SECOND_NS
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["gone", "late", "term", "quit"]), st.floats(0, 3)), max_size=40))
 def test_no_order_of_events_makes_a_stop_longer_than_its_bound(events: list[tuple[str, float]]) -> None:
     """Whatever goes, stays or is sent in between: the clock of the first request decides."""
-    stop, now_ns = told(fresh(2 * NS)), T
+    stop, now_ns = told(fresh(2 * SECOND_NS)), T
     for name, wait_s in events:
         if stop.stage is Stage.DONE:
             break
-        now_ns = min(now_ns + int(wait_s * NS), max(now_ns, stop.deadline_ns))
+        now_ns = min(now_ns + int(wait_s * SECOND_NS), max(now_ns, stop.deadline_ns))
         if name in {"term", "quit"}:
             stop = told(stop, now_ns, is_quit=name == "quit")
         elif name == "gone" or now_ns >= stop.deadline_ns:
             stop = advance(stop, StopEvent.GONE if name == "gone" else StopEvent.LATE, now_ns=now_ns)
     ended_ns = run_out(stop)[1] if stop.stage is not Stage.DONE else now_ns
-    assert max(ended_ns, now_ns) <= T + 2 * NS + BOUND_AFTER_GRACE_NS
+    assert max(ended_ns, now_ns) <= T + 2 * SECOND_NS + BOUND_AFTER_GRACE_NS
 
 
 @pytest.mark.parametrize(("done_s", "until_s"), [(0.1, 2.1), (22.0, 23.5), (23.49, 23.54)])
 def test_the_last_sweep_may_use_what_is_left_of_the_bound(done_s: float, until_s: float) -> None:
     """Killed descendants take a moment to be gone on a busy machine, and a quick stop has time for that."""
-    assert told(fresh()).sweep_until_ns(T + int(done_s * NS)) == T + int(until_s * NS)
+    assert told(fresh()).sweep_until_ns(T + int(done_s * SECOND_NS)) == T + int(until_s * SECOND_NS)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from signal import Signals
 
 from supervisor.core.board import Board, ChildState, Row, SlotState, board_words
-from supervisor.core.restart import NS, Group
+from supervisor.core.restart import Group
+from supervisor.core.units import SECOND_NS
 from supervisor.process.linux import Wait
 from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
 from supervisor.process.pools import Reloader
@@ -18,7 +19,7 @@ from supervisor.process.slots import Log
 from supervisor.process.systemd import Notifier
 
 NEVER = 1 << 62
-START_NS = 1000 * NS
+START_NS = 1000 * SECOND_NS
 
 
 class FakeClock:
@@ -101,7 +102,7 @@ class FakeKernel:
         manner = self.manners(spec.name, launch.generation)
         process = Process(100 + len(self.history), spec, launch, manner, self.clock.now_ns)
         if manner.dies_s is not None:
-            process.end(self.clock.now_ns + int(manner.dies_s * NS), manner.status)
+            process.end(self.clock.now_ns + int(manner.dies_s * SECOND_NS), manner.status)
         self.alive[process.pid] = process
         self.history.append(process)
         return process.pid
@@ -120,7 +121,7 @@ class FakeKernel:
 
     def _end(self, process: Process, after_s: float | None, status: int) -> None:
         if after_s is not None:
-            process.end(self.clock.now_ns + int(after_s * NS), status)
+            process.end(self.clock.now_ns + int(after_s * SECOND_NS), status)
 
     def kill(self, pid: int) -> None:
         self.send(pid, Signals.SIGKILL)
@@ -159,7 +160,7 @@ class FakeKernel:
 
     def _ready_ns(self, process: Process) -> int:
         ready_s = process.manner.ready_s
-        return NEVER if ready_s is None or process.is_ready else process.started_ns + int(ready_s * NS)
+        return NEVER if ready_s is None or process.is_ready else process.started_ns + int(ready_s * SECOND_NS)
 
     def _live(self) -> None:
         """Write what every living process would have written on the board by now."""
@@ -174,13 +175,13 @@ class FakeKernel:
                 row.child_state = ChildState.READY
                 row.deadline_ns = self.deadline_words.get(process.spec.name, 0)
             silent_s = process.manner.silent_s
-            if process.is_ready and (silent_s is None or now_ns < process.started_ns + int(silent_s * NS)):
+            if process.is_ready and (silent_s is None or now_ns < process.started_ns + int(silent_s * SECOND_NS)):
                 row.beat_ns = now_ns
 
     def sweep(self, until_ns: int) -> int:
         for pid in list(self.alive):
             self.kill(pid)
-        self.clock.now_ns += NS // 100
+        self.clock.now_ns += SECOND_NS // 100
         self.reap(self.alive)
         return len(self.alive)
 
@@ -215,7 +216,7 @@ class World:
         return [fields for name, fields in self.events if name == event]
 
     def at(self, after_s: float, number: Signals, *, is_from_kernel: bool = False) -> None:
-        self.kernel.signals.append((START_NS + int(after_s * NS), number))
+        self.kernel.signals.append((START_NS + int(after_s * SECOND_NS), number))
         if is_from_kernel:
             self.kernel.kernels_own.append(self.kernel.signals[-1])
 
@@ -232,7 +233,7 @@ class World:
 
     def when(self, after_s: float, act: Callable[[], object]) -> None:
         """Do something once so much time has passed, while the parent waits."""
-        self.kernel.plans.append((START_NS + int(after_s * NS), act))
+        self.kernel.plans.append((START_NS + int(after_s * SECOND_NS), act))
 
     def ask(self, after_s: float, asker: str, verb: int, slot: int | str, generation: int) -> None:
         """Let a child ask the parent for something."""
@@ -247,7 +248,7 @@ class World:
 
     @property
     def elapsed_s(self) -> float:
-        return (self.clock.now_ns - START_NS) / NS
+        return (self.clock.now_ns - START_NS) / SECOND_NS
 
 
 SLOTS = (

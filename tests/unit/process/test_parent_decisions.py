@@ -8,7 +8,8 @@ from signal import Signals
 import pytest
 
 from supervisor.core.board import Verb
-from supervisor.core.restart import NS, Group
+from supervisor.core.restart import Group
+from supervisor.core.units import SECOND_NS
 from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, make_world, only
 
 
@@ -44,8 +45,8 @@ def test_nobody_starts_before_the_server_answers() -> None:
     world.at(5, Signals.SIGTERM)
     world.run()
     server, agent = world.kernel.of("server")[0], world.kernel.of("agent")[0]
-    assert agent.started_ns >= server.started_ns + 3 * NS
-    assert agent.started_ns <= server.started_ns + 3 * NS + NS // 10
+    assert agent.started_ns >= server.started_ns + 3 * SECOND_NS
+    assert agent.started_ns <= server.started_ns + 3 * SECOND_NS + SECOND_NS // 10
 
 
 def test_a_server_that_never_answers_ends_the_tree() -> None:
@@ -62,7 +63,7 @@ def test_a_crashed_child_is_replaced_at_once_and_the_agent_is_told() -> None:
     world.at(5, Signals.SIGTERM)
     assert world.run() == 0
     first, second = world.kernel.of("scheduler")
-    assert second.started_ns - first.ends_ns < NS // 100
+    assert second.started_ns - first.ends_ns < SECOND_NS // 100
     agent = world.kernel.of("agent")[0]
     assert any(number is Signals.SIGURG and at_ns >= first.ends_ns for at_ns, number in agent.got)
 
@@ -74,7 +75,7 @@ def test_a_worker_waits_for_the_agent_before_it_comes_back_but_not_for_ever() ->
     world.at(5, Signals.SIGTERM)
     world.run()
     first, second = world.kernel.of("io")
-    assert second.started_ns - first.ends_ns == NS // 4
+    assert second.started_ns - first.ends_ns == SECOND_NS // 4
     hint = [fields for fields in world.said("child_exited") if fields.get("signal") == 9]
     assert "memory" in str(hint[0]["hint"])
 
@@ -86,7 +87,7 @@ def test_a_worker_comes_back_at_once_when_the_agent_has_finished() -> None:
     world.at(5, Signals.SIGTERM)
     world.run()
     first, second = world.kernel.of("io")
-    assert second.started_ns - first.ends_ns < NS // 100
+    assert second.started_ns - first.ends_ns < SECOND_NS // 100
 
 
 def test_a_failing_start_ends_the_tree_after_three_tries() -> None:
@@ -133,8 +134,8 @@ def test_a_hang_shows_its_stack_and_is_replaced() -> None:
     assert world.run() == 0
     first, second = world.kernel.of("web")
     assert [number for _, number in first.got] == [Signals.SIGABRT]
-    assert 19.5 <= (first.ends_ns - START_NS) / NS <= 20.1  # its last beat was up to half a second before
-    assert second.started_ns - first.ends_ns < NS // 100
+    assert 19.5 <= (first.ends_ns - START_NS) / SECOND_NS <= 20.1  # its last beat was up to half a second before
+    assert second.started_ns - first.ends_ns < SECOND_NS // 100
     assert world.said("child_hung")[0]["silent_s"] == pytest.approx(15, abs=0.002)  # not at the next tick
 
 
@@ -145,13 +146,13 @@ def test_a_hang_that_even_abort_does_not_end_is_killed_two_seconds_later() -> No
     world.run()
     (abort_ns, _), (kill_ns, number) = world.kernel.of("web")[0].got
     assert number is Signals.SIGKILL
-    assert kill_ns - abort_ns == 2 * NS
+    assert kill_ns - abort_ns == 2 * SECOND_NS
 
 
 def test_a_pause_of_the_whole_machine_kills_nobody() -> None:
     """Everybody was silent, the judge included."""
     world = make_world(hang_timeout_s=2.0)
-    world.kernel.pauses = [(START_NS + n * 20 * NS, n * 3 * NS) for n in range(1, 6)]
+    world.kernel.pauses = [(START_NS + n * 20 * SECOND_NS, n * 3 * SECOND_NS) for n in range(1, 6)]
     world.at(300, Signals.SIGTERM)
     assert world.run() == 0
     assert len(world.kernel.history) == 5
@@ -164,7 +165,7 @@ def test_a_starved_machine_gets_twice_the_limit_once() -> None:
     world.kernel.pressure = 80.0
     world.at(60, Signals.SIGTERM)
     world.run()
-    assert 34.5 <= (world.kernel.of("web")[0].got[0][0] - START_NS) / NS <= 35.1
+    assert 34.5 <= (world.kernel.of("web")[0].got[0][0] - START_NS) / SECOND_NS <= 35.1
     assert len(world.said("hang_limit_doubled")) == 1
 
 
@@ -175,19 +176,19 @@ def test_a_child_that_wants_no_processor_is_not_starved() -> None:
     world.kernel.wants_processor = False
     world.at(60, Signals.SIGTERM)
     world.run()
-    assert 19.5 <= (world.kernel.of("web")[0].got[0][0] - START_NS) / NS <= 20.1
+    assert 19.5 <= (world.kernel.of("web")[0].got[0][0] - START_NS) / SECOND_NS <= 20.1
     assert not world.said("hang_limit_doubled")
 
 
 def test_a_run_past_its_deadline_is_killed_on_the_millisecond() -> None:
     """The wait is as long as the nearest deadline, not as long as the tick."""
     world = make_world()
-    world.kernel.deadline_words["cpu"] = START_NS + 7_123 * (NS // 1000)
+    world.kernel.deadline_words["cpu"] = START_NS + 7_123 * (SECOND_NS // 1000)
     world.at(7.2, Signals.SIGTERM)
     world.run()
     (killed_ns, number), *_ = world.kernel.of("cpu")[0].got
     assert number is Signals.SIGKILL
-    assert (killed_ns - START_NS) / NS == pytest.approx(7.123, abs=0.001)
+    assert (killed_ns - START_NS) / SECOND_NS == pytest.approx(7.123, abs=0.001)
     assert world.board.rows[4].last_exit == 256 + 9
 
 
@@ -231,7 +232,7 @@ def test_the_agent_may_ask_for_a_kill_and_others_only_for_their_own() -> None:
 def test_forks_that_fail_for_a_while_are_tried_again() -> None:
     """EAGAIN on a busy machine is weather; a ready tree waits for it to pass."""
     world = only("web", replace(GOOD, dies_s=2.0, status=1))
-    world.kernel.forks_fail = lambda now_ns: START_NS + NS < now_ns < START_NS + 10 * NS
+    world.kernel.forks_fail = lambda now_ns: START_NS + SECOND_NS < now_ns < START_NS + 10 * SECOND_NS
     world.at(30, Signals.SIGTERM)
     assert world.run() == 0
     assert len(world.kernel.of("web")) == 2
@@ -254,8 +255,8 @@ def test_restarts_of_many_slots_share_one_budget() -> None:
     assert world.run() == 0
     restarts = sorted(process.started_ns for process in world.kernel.history[60:])
     assert len(restarts) == 60
-    assert sum(at_ns < START_NS + 2 * NS + NS // 2 for at_ns in restarts) <= 23
-    assert restarts[-1] <= START_NS + 11 * NS
+    assert sum(at_ns < START_NS + 2 * SECOND_NS + SECOND_NS // 2 for at_ns in restarts) <= 23
+    assert restarts[-1] <= START_NS + 11 * SECOND_NS
 
 
 @pytest.mark.parametrize(

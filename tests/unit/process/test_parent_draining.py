@@ -8,7 +8,8 @@ from signal import Signals
 
 import pytest
 
-from tests.unit.process.fake_kernel import GOOD, NS, START_NS, Manner, make_world
+from supervisor.core.units import SECOND_NS
+from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, make_world
 
 STOP_S = 5.0
 DRAIN_S = 4.0
@@ -43,7 +44,7 @@ def test_nobody_else_is_started_once_a_stop_was_asked_for(victim: str) -> None:
     world.at(STOP_S, Signals.SIGTERM)
 
     world.run()
-    assert all(process.started_ns <= START_NS + int(STOP_S * NS) for process in world.kernel.history)
+    assert all(process.started_ns <= START_NS + int(STOP_S * SECOND_NS) for process in world.kernel.history)
 
 
 def test_a_carrier_that_waits_for_its_restart_does_not_delay_the_end() -> None:

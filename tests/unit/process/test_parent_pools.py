@@ -10,7 +10,8 @@ import pytest
 
 from supervisor.core.board import EVERY_SLOT, SlotState, Verb
 from supervisor.core.requests import Answer
-from supervisor.core.restart import NS, Cause, Group
+from supervisor.core.restart import Cause, Group
+from supervisor.core.units import SECOND_NS
 from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, World, make_world
 
 SLOTS = (("agent", Group.AGENT), ("scheduler", Group.SCHEDULER), ("web", Group.WEB))
@@ -47,7 +48,7 @@ def test_a_worker_that_asks_is_replaced_without_a_gap() -> None:
     old, new = world.kernel.history[3:]
     assert (old.spec.name, new.spec.name) == ("worker-io-0", "worker-io-1")
     told_ns = next(at_ns for at_ns, number in old.got if number is Signals.SIGTERM)
-    assert told_ns >= new.started_ns + NS
+    assert told_ns >= new.started_ns + SECOND_NS
     assert [world.row(name).restarts for name in ("worker-io-0", "worker-io-1")] == [0, 0]
     assert world.row("worker-io-0").cause == Cause.RETIRED
     assert world.row("worker-io-0").request_result == Answer.ACCEPTED
@@ -102,7 +103,7 @@ def test_an_agent_that_dies_in_the_middle_of_a_replacement_changes_nothing() -> 
 def test_a_retired_worker_may_finish_a_run_of_an_hour() -> None:
     """A replacement has no hurry: the run has a deadline of its own, and the grace counts from its end."""
     world = world_of(lambda name, _: replace(GOOD, term_s=3600.0) if name == "worker-io-0" else GOOD)
-    world.kernel.deadline_words["worker-io-0"] = START_NS + 3700 * NS
+    world.kernel.deadline_words["worker-io-0"] = START_NS + 3700 * SECOND_NS
     world.ask(3, "worker-io-0", Verb.RECYCLE, "worker-io-0", 1)
     assert run_until(world, 3650) == 0
     assert [number for _, number in world.kernel.of("worker-io-0")[0].got] == [Signals.SIGTERM]
@@ -114,7 +115,7 @@ def test_a_retired_worker_that_runs_nothing_gets_the_grace_and_no_more() -> None
     world.ask(3, "worker-io-0", Verb.RECYCLE, "worker-io-0", 1)
     assert run_until(world, 60) == 0
     (term_ns, _), (quit_ns, number) = world.kernel.of("worker-io-0")[0].got
-    assert (number, quit_ns - term_ns) == (Signals.SIGQUIT, 20 * NS)
+    assert (number, quit_ns - term_ns) == (Signals.SIGQUIT, 20 * SECOND_NS)
 
 
 def test_ttin_and_ttou_change_the_first_pool_within_its_rows() -> None:
@@ -229,7 +230,7 @@ def test_a_roll_tries_again_at_once_what_was_given_up() -> None:
     world.ask(8, "agent", Verb.RECYCLE, EVERY_SLOT, 0)
     assert run_until(world, 12) == 0
     given_up = [process.started_ns for process in world.kernel.of("worker-io-1")]
-    assert START_NS + 8 * NS <= given_up[-1] <= START_NS + 9 * NS
+    assert START_NS + 8 * SECOND_NS <= given_up[-1] <= START_NS + 9 * SECOND_NS
 
 
 class FakeReloading:

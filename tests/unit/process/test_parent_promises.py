@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from supervisor.core.board import EVERY_SLOT, Verb
-from supervisor.core.restart import NS, Group
+from supervisor.core.restart import Group
+from supervisor.core.units import SECOND_NS
 from supervisor.process.parent import Limits
 from tests.unit.process.fake_kernel import SLOTS, START_NS, Manner, make_world
 
@@ -67,7 +68,7 @@ def test_whatever_children_do_no_slot_has_two_processes_and_every_stop_ends(
     code = world.run()
     assert code in {0, 1, 70, 78}, world.said("parent_crashed")
     assert not world.said("parent_crashed")
-    asked_s = (world.board.header.stop_started_ns - START_NS) / NS
+    asked_s = (world.board.header.stop_started_ns - START_NS) / SECOND_NS
     assert asked_s <= stop_s + 0.001
     assert world.elapsed_s <= asked_s + grace_s + 3.5
     if second_s is not None and second_s >= 0.25 and asked_s > stop_s - 0.01:
@@ -117,7 +118,7 @@ def test_whatever_people_wish_of_pools_the_stop_ends_and_nothing_is_started_afte
     code = world.run()
     assert not world.said("parent_crashed"), world.said("parent_crashed")
     assert code in {0, 1, 70, 78}
-    asked_s = (world.board.header.stop_started_ns - START_NS) / NS
+    asked_s = (world.board.header.stop_started_ns - START_NS) / SECOND_NS
     assert world.elapsed_s <= asked_s + grace_s + 3.5
     late = [each for each in world.kernel.history if each.started_ns > world.board.header.stop_started_ns]
     assert {each.spec.group for each in late} <= {Group.AGENT}, "only the agent carries draining workers"

@@ -8,7 +8,8 @@ from signal import Signals
 import pytest
 
 from supervisor.core.board import Phase, SlotState
-from supervisor.core.restart import NS, Cause, Group
+from supervisor.core.restart import Cause, Group
+from supervisor.core.units import SECOND_NS
 from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, make_world, only
 
 
@@ -17,7 +18,7 @@ def test_a_worker_that_does_not_drain_is_cancelled_then_killed() -> None:
     world = only("io", replace(GOOD, term_s=None, quit_s=None))
     world.at(5, Signals.SIGTERM)
     assert world.run() == 1
-    assert [(round((at_ns - START_NS) / NS), number) for at_ns, number in world.kernel.of("io")[0].got] == [
+    assert [(round((at_ns - START_NS) / SECOND_NS), number) for at_ns, number in world.kernel.of("io")[0].got] == [
         (5, Signals.SIGTERM),
         (25, Signals.SIGQUIT),
         (27, Signals.SIGKILL),

@@ -14,10 +14,10 @@ import pytest
 from supervisor.core.board import Header, Phase
 from supervisor.core.pools import Rolling
 from supervisor.core.reload import Ending, NewLimits, Plan, ReloadOutcome
-from supervisor.core.restart import NS
+from supervisor.core.units import SECOND_NS
 from supervisor.process.reloading import CHECK_NS, Reloading
 
-NOW = 1_000 * NS
+NOW = 1_000 * SECOND_NS
 PID = 77
 LIMITS = NewLimits(grace_s=5.0, boot_timeout_s=6.0, hang_timeout_s=7.0, backoff_max_s=8.0)
 CHANGE = Plan(changed=("log.level",), restarts=("web",), limits=LIMITS, log_level="debug", log_format="json")
@@ -83,7 +83,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.is_ready = True
-        self.slots: list[Any] = [worker("worker-io-0", "io", NOW - NS)]
+        self.slots: list[Any] = [worker("worker-io-0", "io", NOW - SECOND_NS)]
         self.calls: list[Any] = []
 
     def retune(self, limits: Any, **more: float) -> None:
@@ -141,7 +141,7 @@ class World:
 
     def turn(self, seconds: float = 0.1) -> None:
         """Let time pass and the parent turn."""
-        self.clock.now += int(seconds * NS)
+        self.clock.now += int(seconds * SECOND_NS)
         self.reloading.look(self.clock.now, self.tree, self.book)
 
     def reload(self, *, status: int = 0) -> None:
@@ -282,7 +282,7 @@ def test_a_check_that_hangs_is_killed_and_named(world: World) -> None:
     """A module under jobs that waits for the network at its import must not leave the tree reloading for ever."""
     world.reloading.request(NOW)
     world.turn()
-    world.turn(CHECK_NS / NS - 0.2)
+    world.turn(CHECK_NS / SECOND_NS - 0.2)
     assert world.killed == []
     world.turn(0.3)
     assert world.killed == [PID]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from supervisor.core.board import Board, SlotState, board_words
-from supervisor.core.restart import NS, Group, Policy, Slot
+from supervisor.core.restart import Group, Policy, Slot
+from supervisor.core.units import SECOND_NS
 from supervisor.process.slots import LiveSlot, SlotSpec
 
-POLICY = Policy(boot_timeout_ns=NS, grace_ns=NS, backoff_max_ns=NS)
+POLICY = Policy(boot_timeout_ns=SECOND_NS, grace_ns=SECOND_NS, backoff_max_ns=SECOND_NS)
 
 
 def test_the_deaths_of_the_last_minute_are_on_the_board_and_outlive_a_start() -> None:
@@ -18,7 +19,11 @@ def test_the_deaths_of_the_last_minute_are_on_the_board_and_outlive_a_start() ->
     live = LiveSlot(index=0, spec=spec, row=board.rows[0], inflight=board.inflight[0], policy=POLICY)
     live.mirror(is_wanted=True)
     assert board.rows[0].crashes == 0
-    live.slot = Slot(state=SlotState.BACKOFF, generation=3, failures=(1 * NS, 100 * NS, 130 * NS, 159 * NS))
+    live.slot = Slot(
+        state=SlotState.BACKOFF,
+        generation=3,
+        failures=(1 * SECOND_NS, 100 * SECOND_NS, 130 * SECOND_NS, 159 * SECOND_NS),
+    )
     live.mirror(is_wanted=True)
     live.forget_child()
     live.slot = replace(live.slot, state=SlotState.STARTING, generation=4)

@@ -11,6 +11,7 @@ from supervisor.core.board import Board, Phase, SlotState, board_words
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.registry import Registry
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.duties import Duties
 from supervisor.roles.agent.reaper import Reaper
@@ -19,7 +20,6 @@ from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 from tests.integration.servers import Server
 
-MS = 1_000_000
 LEASE_MS, BEAT_MS, TICK_MS = 15_000, 3_000, 100
 NAMES = ("worker-cpu-0",)
 
@@ -45,7 +45,7 @@ class Clock:
 class Unasked:
     """No run is unwanted here."""
 
-    period_ns = 1000 * MS
+    period_ns = 1000 * MILLISECOND_NS
 
     def look(self, _now_ns: int) -> None:
         """Ask for nothing."""
@@ -83,8 +83,8 @@ class Agent:
             reaper=reaper,
             unwanted=Unasked(),  # type: ignore[arg-type]
             registry=Registry(),
-            beat_period_ns=BEAT_MS * MS,
-            session_lease_ns=LEASE_MS * MS,
+            beat_period_ns=BEAT_MS * MILLISECOND_NS,
+            session_lease_ns=LEASE_MS * MILLISECOND_NS,
             report=report,
         )
 
@@ -135,13 +135,13 @@ def pass_time(clock: Clock, agents: list[Agent], until: Callable[[], bool], most
                 agent.duties.perform()
         if until():
             return passed_ms
-        clock.now_ns += TICK_MS * MS
+        clock.now_ns += TICK_MS * MILLISECOND_NS
     pytest.fail(f"not so within {most_ms} ms")
 
 
 def live_for(clock: Clock, agents: list[Agent], how_long_ms: int) -> None:
     """Let agents do their duties for a while."""
-    until_ns = clock.now_ns + how_long_ms * MS
+    until_ns = clock.now_ns + how_long_ms * MILLISECOND_NS
     pass_time(clock, agents, lambda: clock.now_ns >= until_ns, how_long_ms)
 
 
@@ -213,7 +213,7 @@ def test_a_frozen_agent_reaps_nobody_when_it_wakes(server: Server) -> None:
     one, two = Agent(server, "one", clock), Agent(server, "two", clock)
     one.hold("x")
     live_for(clock, [one, two], 6_000)
-    clock.now_ns += 3_600_000 * MS
+    clock.now_ns += 3_600_000 * MILLISECOND_NS
     two.duties.perform()
 
     assert one.session in one.store.run(one.sessions.list())

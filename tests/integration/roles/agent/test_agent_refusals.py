@@ -11,6 +11,7 @@ from supervisor.core.board import Board, SlotState, board_words
 from supervisor.core.inflight import RunState, execution_hash
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.registry import Registry
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.beats import LocalWorkers
 from supervisor.roles.agent.duties import Duties
 from supervisor.roles.agent.reaper import Reaper
@@ -21,7 +22,7 @@ from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 from tests.every_key import every_key
-from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, MS, TICK_MS, Clock
+from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, TICK_MS, Clock
 from tests.integration.servers import Server
 
 LOST = "lost.1/worker-cpu-0/1"
@@ -70,8 +71,8 @@ class Replica:
                 report=report,
             ),
             registry=Registry(),
-            beat_period_ns=BEAT_MS * MS,
-            session_lease_ns=LEASE_MS * MS,
+            beat_period_ns=BEAT_MS * MILLISECOND_NS,
+            session_lease_ns=LEASE_MS * MILLISECOND_NS,
             report=report,
         )
         self.duties.publish({"tests.card": "{}"})
@@ -94,11 +95,11 @@ class Replica:
 
     def live_for(self, how_long_ms: int) -> None:
         """Let it do its duties for a while."""
-        until_ns = self.clock.now_ns + how_long_ms * MS
+        until_ns = self.clock.now_ns + how_long_ms * MILLISECOND_NS
         while self.clock.now_ns < until_ns:
             if self.clock.now_ns >= self.duties.next_ns():
                 self.duties.perform()
-            self.clock.now_ns += TICK_MS * MS
+            self.clock.now_ns += TICK_MS * MILLISECOND_NS
 
     def done(self) -> set[str]:
         """Return what its duties brought about."""
@@ -170,7 +171,7 @@ def test_beats_go_on_while_hundreds_of_lost_sessions_are_reclaimed(server: Serve
     beats_ns: list[int] = []
 
     def slow(call: Call[Any]) -> Any:
-        replica.clock.now_ns += 20 * MS
+        replica.clock.now_ns += 20 * MILLISECOND_NS
         if call.script == "session_beat":
             beats_ns.append(replica.clock.now_ns)
         return replica.store.run(call)
@@ -179,7 +180,7 @@ def test_beats_go_on_while_hundreds_of_lost_sessions_are_reclaimed(server: Serve
     replica.live_for(60_000)
 
     assert not set(lost) & set(replica.store.run(replica.sessions.list()))
-    assert max(after - at for at, after in pairwise(beats_ns)) < LEASE_MS * MS // 3
+    assert max(after - at for at, after in pairwise(beats_ns)) < LEASE_MS * MILLISECOND_NS // 3
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x:y", "{z}"])

@@ -10,12 +10,12 @@ import pytest
 
 from supervisor.core.board import Term
 from supervisor.core.model import Outcome, ScheduleDef
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler import firing
 from supervisor.testing.world import Fate, Network
 from tests.integration.roles.scheduler.planned import EPOCH_MS, TEMPLATE, Planned, every, planned
 
 POSITIONS = range(0, 36, 2)
-MS = 1_000_000
 
 
 class OneFault(Network):
@@ -32,9 +32,9 @@ class OneFault(Network):
         if self.left != -1:
             return fate
         if self.fault == "stalled":  # decided, and written much later
-            return replace(fate, stall_ns=4000 * MS)
+            return replace(fate, stall_ns=4000 * MILLISECOND_NS)
         if self.fault == "repeated":
-            return replace(fate, repeated_after_ns=2500 * MS)
+            return replace(fate, repeated_after_ns=2500 * MILLISECOND_NS)
         return replace(fate, is_request_lost=self.fault == "question", is_reply_lost=self.fault == "answer")
 
 
@@ -114,7 +114,7 @@ def test_a_leader_that_dies_between_two_calls_is_followed_without_a_trace(positi
             left -= 1
             if left == -1:
                 plan.leader.kill_scheduler()
-                plan.world.after(200 * MS, plan.leader.start_scheduler)
+                plan.world.after(200 * MILLISECOND_NS, plan.leader.start_scheduler)
 
         plan.world.on_executed.append(count)
         course(plan)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from supervisor.core.board import Board, board_words
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.elector import Elector
 from supervisor.roles.agent.standing import Standing, Timing
 from supervisor.roles.steps import Ask, Step
@@ -18,7 +18,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from supervisor.store.scripts import script
 
-S = 1000 * MS
+S = 1000 * MILLISECOND_NS
 NONCES = [f"{number:032x}" for number in range(1, 20)]
 NOW_MS = 10**12  # in a reply: by the clock that the test has set
 ME = CandidateInfo(replica="me", started_ms=500)
@@ -38,7 +38,7 @@ class Clock:
         return self.redis_ms() + self.wall_offset_ms
 
     def redis_ms(self) -> int:
-        return NOW_MS + self.now_ns // MS
+        return NOW_MS + self.now_ns // MILLISECOND_NS
 
 
 class Around:
@@ -174,14 +174,14 @@ class Scripted:
         self.grant(epoch=epoch)
         return self
 
-    def grant(self, *, epoch: int = 8, after_ns: int = MS) -> Step | None:
+    def grant(self, *, epoch: int = 8, after_ns: int = MILLISECOND_NS) -> Step | None:
         """Answer a campaign with a grant."""
         nonce = self.board.next_nonce or ""
         return self.answer(
             view(LeaseCode.GRANTED, epoch=epoch, nonce=nonce, holder="me", seq=0, remaining_ms=5000), after_ns=after_ns
         )
 
-    def renewed(self, code: LeaseCode = LeaseCode.RENEWED, *, after_ns: int = MS) -> Step | None:
+    def renewed(self, code: LeaseCode = LeaseCode.RENEWED, *, after_ns: int = MILLISECOND_NS) -> Step | None:
         """Answer a renewal."""
         term = self.board.term()
         return self.answer(view(code, epoch=term.epoch, nonce=term.nonce, holder="me"), after_ns=after_ns)

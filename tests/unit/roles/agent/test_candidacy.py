@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.lease import MS, SLACK_NS, State
+from supervisor.core.lease import SLACK_NS, State
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Listen, Sleep
 from supervisor.store.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
@@ -73,7 +74,7 @@ def test_a_better_candidate_goes_first() -> None:
     follower = standing_by(CandidateInfo(replica="young", started_ms=900, seen_ms=100_000))
     follower.answer(RELEASED)
     assert isinstance(follower.step, Sleep)
-    assert 13 * MS <= follower.step.until_ns - follower.clock.now_ns <= 17 * MS
+    assert 13 * MILLISECOND_NS <= follower.step.until_ns - follower.clock.now_ns <= 17 * MILLISECOND_NS
     follower.wait()
 
     assert follower.script == "lease_campaign"
@@ -121,7 +122,7 @@ def test_an_unanswered_campaign_that_won_is_adopted_and_renewed_before_it_is_tru
     """When it was granted is not known, so trust counts from the renewal."""
     follower = Scripted()
     follower.begin()
-    follower.refuse(after_ns=750 * MS)
+    follower.refuse(after_ns=750 * MILLISECOND_NS)
     assert follower.standing.state is State.CAMPAIGNING
     follower.wait()
     follower.answer(view(LeaseCode.VIEW, epoch=8, nonce=NONCES[0], holder="me"))

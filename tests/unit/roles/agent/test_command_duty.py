@@ -9,19 +9,19 @@ import pytest
 
 from supervisor.core.board import EVERY_SLOT, Board, SlotState, Verb, board_words
 from supervisor.core.requests import Answer as ParentAnswer
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.commands import PARENT_NS, PENDING_PERIOD_NS, PERIOD_NS, RELOAD_NS, CommandDuty
 from supervisor.store.commands import Answer, Command, Commands, Word
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call
 
 NAMES = ("agent", "scheduler", "web", "worker-io-0", "worker-io-1")
-NS = 1_000_000_000
 
 
 class Clock:
     """A clock that a test moves."""
 
-    now = 1000 * NS
+    now = 1000 * SECOND_NS
 
     def elapsed_ns(self) -> int:
         return self.now
@@ -75,7 +75,7 @@ class World:
 
     def look(self, seconds: float = 1.0) -> None:
         """Let the duty have its turn."""
-        self.clock.now += int(seconds * NS)
+        self.clock.now += int(seconds * SECOND_NS)
         self.duty.look(self.clock.now)
 
     def parent_answers(self, result: ParentAnswer = ParentAnswer.ACCEPTED) -> None:
@@ -168,7 +168,7 @@ def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(world: World) -> 
     """Else no later command would be taken."""
     world.send("c1", word=Word.QUIET)
     world.look()
-    world.look(PARENT_NS / NS + 1)
+    world.look(PARENT_NS / SECOND_NS + 1)
 
     assert "no answer in time" in world.answers["c1"].reason
     assert world.duty.period_ns == PERIOD_NS
@@ -194,7 +194,7 @@ def test_a_reload_that_never_ends_is_said_so(world: World) -> None:
     world.send("c1", word=Word.RELOAD)
     world.look()
     world.parent_answers()
-    world.look(RELOAD_NS / NS + 1)
+    world.look(RELOAD_NS / SECOND_NS + 1)
 
     assert "the log of that replica" in world.answers["c1"].reason
 

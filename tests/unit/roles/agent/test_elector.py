@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from supervisor.core.board import NO_TERM, Term
-from supervisor.core.lease import MS, State
+from supervisor.core.lease import State
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Sleep
 from supervisor.store.leases import LeaseCode
 from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
@@ -16,7 +17,7 @@ def test_trust_counts_from_the_question() -> None:
     asked_ns = elector.clock.now_ns
     elector.grant(after_ns=2 * S)
 
-    assert elector.board.term() == Term(8, NONCES[0], asked_ns + 4500 * MS)
+    assert elector.board.term() == Term(8, NONCES[0], asked_ns + 4500 * MILLISECOND_NS)
     assert elector.board.header.is_leading
     assert elector.around.wakes == 1
 
@@ -34,9 +35,9 @@ def test_a_grant_that_came_too_late_is_renewed_before_it_is_believed() -> None:
 def test_renewals_come_once_a_period_and_carry_the_term() -> None:
     """One second, ten per cent either way, so that replicas do not march in step."""
     elector = Scripted().lead()
-    asked_ns = elector.clock.now_ns - MS
+    asked_ns = elector.clock.now_ns - MILLISECOND_NS
     assert isinstance(elector.step, Sleep)
-    assert 900 * MS <= elector.step.until_ns - asked_ns <= 1100 * MS
+    assert 900 * MILLISECOND_NS <= elector.step.until_ns - asked_ns <= 1100 * MILLISECOND_NS
     elector.wait()
 
     assert elector.script == "lease_renew"
@@ -47,14 +48,14 @@ def test_a_failed_renewal_is_tried_again_soon_while_trusted() -> None:
     """Each attempt is bounded by what is left of the trust."""
     elector = Scripted().lead()
     elector.wait()
-    elector.refuse(after_ns=750 * MS)
+    elector.refuse(after_ns=750 * MILLISECOND_NS)
     assert isinstance(elector.step, Sleep)
-    assert elector.step.until_ns - elector.clock.now_ns <= 50 * MS
-    elector.clock.now_ns = elector.board.term().trusted_until_ns - 100 * MS
+    assert elector.step.until_ns - elector.clock.now_ns <= 50 * MILLISECOND_NS
+    elector.clock.now_ns = elector.board.term().trusted_until_ns - 100 * MILLISECOND_NS
     elector.answer()
 
     assert isinstance(elector.step, Ask)
-    assert elector.step.timeout_ns == 100 * MS
+    assert elector.step.timeout_ns == 100 * MILLISECOND_NS
 
 
 def test_the_end_of_trust_keeps_the_term_and_goes_on_renewing() -> None:
@@ -63,7 +64,7 @@ def test_the_end_of_trust_keeps_the_term_and_goes_on_renewing() -> None:
     elector.wait()
     trusted_until_ns = elector.board.term().trusted_until_ns
     while elector.standing.state is State.LEADER:
-        elector.refuse(after_ns=750 * MS) if isinstance(elector.step, Ask) else elector.wait()
+        elector.refuse(after_ns=750 * MILLISECOND_NS) if isinstance(elector.step, Ask) else elector.wait()
     assert elector.clock.now_ns >= trusted_until_ns
     assert elector.board.term().epoch == 8
     assert not elector.board.header.is_leading
@@ -108,7 +109,7 @@ def test_a_stop_releases_after_the_last_batch_and_withdraws() -> None:
     waited_ns = elector.clock.now_ns
     while isinstance(elector.step, Sleep):
         elector.wait()
-    assert elector.clock.now_ns - waited_ns == 50 * MS
+    assert elector.clock.now_ns - waited_ns == 50 * MILLISECOND_NS
     assert elector.script == "lease_release"
     assert elector.board.term() == NO_TERM
     elector.answer(view(LeaseCode.RELEASED, holder=""))
@@ -127,7 +128,7 @@ def test_a_release_that_is_not_answered_is_tried_three_times() -> None:
     tries = 0
     while elector.script == "lease_release":
         tries += 1
-        elector.refuse(after_ns=750 * MS)
+        elector.refuse(after_ns=750 * MILLISECOND_NS)
 
     assert tries == 3
     assert "release_unanswered" in elector.events()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.lease import MS, PREFER_NS
+from supervisor.core.lease import PREFER_NS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep, Step
 from supervisor.store.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.scripted import S, Scripted, view
@@ -60,7 +61,7 @@ def test_it_waits_until_the_scheduler_has_looked_at_the_board_twice_or_for_20_ms
     while isinstance(elector.step, Sleep):
         elector.wait()
 
-    assert elector.clock.now_ns - before_ns == 20 * MS
+    assert elector.clock.now_ns - before_ns == 20 * MILLISECOND_NS
 
 
 def test_it_lets_others_lead_for_a_lease_duration() -> None:
@@ -117,7 +118,7 @@ def test_a_wake_up_does_not_jump_the_queue() -> None:
     follower = Scripted(me=ME).stand_by()
     follower.answer(released(prefer="other"))
     for _ in range(3):
-        follower.answer(after_ns=MS)
+        follower.answer(after_ns=MILLISECOND_NS)
         assert isinstance(follower.step, Sleep)
     follower.around.stopping = True
     follower.answer()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.core.board import NO_TERM
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep
 from supervisor.settings.models import DataLoss
 from supervisor.store.leases import LeaseCode
@@ -60,7 +60,7 @@ def test_a_follower_on_an_emptied_server_waits_out_the_term_it_saw() -> None:
     """Its holder may have renewed just before, and may believe in it for a whole duration from then."""
     follower = Scripted().stand_by()
     follower.wait()
-    follower.answer(view(LeaseCode.DENIED, **EMPTY), after_ns=MS)
+    follower.answer(view(LeaseCode.DENIED, **EMPTY), after_ns=MILLISECOND_NS)
     found_ns = follower.clock.now_ns
     assert lost(follower) == ["data"]
     while not isinstance(follower.step, Ask) or follower.script != "lease_campaign":
@@ -82,7 +82,7 @@ def test_a_grant_that_itself_tells_of_the_loss_is_trusted_once_nobody_believes_i
     assert follower.argument("mode") == "expired"
     nonce = follower.argument("nonce")
     mine: dict[str, Any] = {"nonce": nonce, "holder": "me", "epoch": 8, "genesis": nonce}
-    follower.answer(view(LeaseCode.GRANTED, seq=0, **mine), after_ns=MS)
+    follower.answer(view(LeaseCode.GRANTED, seq=0, **mine), after_ns=MILLISECOND_NS)
     found_ns = follower.clock.now_ns
     assert lost(follower) == ["data"]
     for seq in range(1, 20):
@@ -103,7 +103,7 @@ def test_a_grant_whose_answer_was_lost_tells_of_the_loss_just_as_well() -> None:
     follower = Scripted().stand_by()
     follower.wait()
     nonce = follower.argument("nonce")
-    follower.refuse(after_ns=750 * MS)
+    follower.refuse(after_ns=750 * MILLISECOND_NS)
     follower.wait()
     mine: dict[str, Any] = {"nonce": nonce, "holder": "me", "epoch": 8, "genesis": nonce}
     follower.answer(view(LeaseCode.VIEW, seq=0, **mine))
@@ -122,7 +122,7 @@ def test_a_term_found_after_a_loss_that_was_waited_out_is_marked_and_trusted_at_
     """Its answer was lost too: it must not be taken for another replica's, which would have gone through the loss."""
     elector = emptied_leader()
     nonce = elector.argument("nonce")
-    elector.refuse(after_ns=750 * MS)
+    elector.refuse(after_ns=750 * MILLISECOND_NS)
     elector.wait()
     mine: dict[str, Any] = {"nonce": nonce, "holder": "me", "epoch": 89, "genesis": nonce}
     elector.answer(view(LeaseCode.VIEW, seq=0, **mine))
@@ -136,7 +136,7 @@ def test_a_hand_over_after_the_loss_does_not_shorten_that() -> None:
     """The next leader waited as well, in vain: what it gave back says nothing about the term that Redis lost."""
     follower = Scripted().stand_by()
     follower.wait()
-    follower.answer(view(LeaseCode.DENIED, epoch=9, genesis="n", last_event="2-0"), after_ns=MS)
+    follower.answer(view(LeaseCode.DENIED, epoch=9, genesis="n", last_event="2-0"), after_ns=MILLISECOND_NS)
     found_ns = follower.clock.now_ns
     assert lost(follower) == ["data"]
     while not isinstance(follower.step, Listen):
@@ -166,7 +166,7 @@ def test_a_follower_that_waits_follows_whoever_wins_meanwhile() -> None:
     """The leader of the lost term is faster."""
     follower = Scripted().stand_by()
     follower.wait()
-    follower.answer(view(LeaseCode.DENIED, **EMPTY), after_ns=MS)
+    follower.answer(view(LeaseCode.DENIED, **EMPTY), after_ns=MILLISECOND_NS)
     assert isinstance(follower.step, Listen)
     follower.answer([("1-0", {"kind": "acquired", "epoch": "9", "who": "other", "reason": "vacant"})])
     follower.answer(view(LeaseCode.VIEW, epoch=9, genesis="n"))
@@ -174,7 +174,7 @@ def test_a_follower_that_waits_follows_whoever_wins_meanwhile() -> None:
         follower.answer([])
 
     assert isinstance(follower.step, Listen)
-    assert follower.step.until_ns > follower.clock.now_ns + 2900 * MS
+    assert follower.step.until_ns > follower.clock.now_ns + 2900 * MILLISECOND_NS
     assert follower.standing.known_genesis == "n"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from supervisor.core.board import NO_TERM, Term
-from supervisor.core.lease import MS, State
+from supervisor.core.lease import State
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep
 from supervisor.store.leases import LeaseCode
 from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
@@ -20,7 +21,7 @@ def bereft() -> Scripted:
 def promoted(elector: Scripted, code: LeaseCode = LeaseCode.GRANTED, *, epoch: int = 9) -> None:
     """Answer a promotion."""
     nonce = elector.board.next_nonce or ""
-    elector.answer(view(code, epoch=epoch, nonce=nonce, holder="me", seq=0), after_ns=MS)
+    elector.answer(view(code, epoch=epoch, nonce=nonce, holder="me", seq=0), after_ns=MILLISECOND_NS)
 
 
 def test_a_dead_scheduler_is_followed_by_a_later_term() -> None:
@@ -31,7 +32,7 @@ def test_a_dead_scheduler_is_followed_by_a_later_term() -> None:
     asked_ns = elector.clock.now_ns
     promoted(elector)
 
-    assert elector.board.term() == Term(9, NONCES[1], asked_ns + 4500 * MS)
+    assert elector.board.term() == Term(9, NONCES[1], asked_ns + 4500 * MILLISECOND_NS)
     assert elector.board.header.scheduler_generation == 2
     assert elector.standing.state is State.LEADER
     assert elector.events()[-1] == "leader_promoted"
@@ -52,7 +53,7 @@ def test_a_promotion_that_is_not_answered_is_asked_again_with_the_same_nonce() -
     """Another would orphan the term that the first may have won."""
     elector = bereft()
     for _ in range(3):
-        elector.refuse(after_ns=750 * MS)
+        elector.refuse(after_ns=750 * MILLISECOND_NS)
         assert isinstance(elector.step, Sleep)
         elector.wait()
         assert elector.script == "lease_promote"
@@ -99,7 +100,7 @@ def test_a_stop_during_a_promotion_gives_back_whichever_term_stands() -> None:
     """The one that was promoted, if the answer was lost."""
     elector = bereft()
     elector.around.stopping = True
-    elector.refuse(after_ns=750 * MS)
+    elector.refuse(after_ns=750 * MILLISECOND_NS)
     assert elector.script == "lease_view"
     elector.answer(view(LeaseCode.VIEW, epoch=9, nonce=NONCES[1], holder="me"))
 
@@ -111,7 +112,7 @@ def test_a_stop_during_a_promotion_that_did_not_win_gives_back_the_old_term() ->
     """And follows the promotion if it arrives just before the release."""
     elector = bereft()
     elector.around.stopping = True
-    elector.refuse(after_ns=750 * MS)
+    elector.refuse(after_ns=750 * MILLISECOND_NS)
     elector.answer(view(LeaseCode.VIEW, epoch=8, nonce=NONCES[0], holder="me"))
     assert elector.args[:2] == (8, NONCES[0])
     elector.answer(view(LeaseCode.LOST, epoch=9, nonce=NONCES[1], holder="me"))

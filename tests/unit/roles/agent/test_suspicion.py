@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.lease import MS, State
+from supervisor.core.lease import State
 from supervisor.core.presence import CONFIRM_NS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep
 from supervisor.store.leases import LeaseCode
 from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
@@ -28,7 +29,7 @@ def look(follower: Scripted, count: int, *, seq: int = 3) -> None:
             follower.answer([] if follower.script == "hash_read" else view(code, seq=seq))
         else:
             follower.wait()
-    follower.answer(view(LeaseCode.VIEW, presence=count, seq=seq), after_ns=MS)
+    follower.answer(view(LeaseCode.VIEW, presence=count, seq=seq), after_ns=MILLISECOND_NS)
 
 
 def test_a_leader_whose_connection_is_gone_at_two_looks_is_challenged() -> None:
@@ -91,7 +92,7 @@ def test_without_presence_nobody_looks() -> None:
     follower = Scripted().stand_by()
 
     assert isinstance(follower.step, Listen)
-    assert follower.step.until_ns - follower.clock.now_ns > 2900 * MS
+    assert follower.step.until_ns - follower.clock.now_ns > 2900 * MILLISECOND_NS
 
 
 def test_a_leader_shows_itself_for_its_term_and_for_no_other() -> None:

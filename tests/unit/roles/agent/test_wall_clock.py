@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Listen, Sleep
 from supervisor.store.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.scripted import S, Scripted, view
@@ -40,7 +40,9 @@ def renew_once(elector: Scripted) -> None:
     """Wait for the next renewal and answer it."""
     elector.to_renewal()
     term, seq = elector.board.term(), elector.standing.memory.seq + 1
-    elector.answer(view(LeaseCode.RENEWED, epoch=term.epoch, nonce=term.nonce, holder="me", seq=seq), after_ns=MS)
+    elector.answer(
+        view(LeaseCode.RENEWED, epoch=term.epoch, nonce=term.nonce, holder="me", seq=seq), after_ns=MILLISECOND_NS
+    )
 
 
 def test_it_hands_over_to_the_one_whose_clock_is_right_at_the_third_renewal() -> None:
@@ -153,7 +155,7 @@ def test_the_board_says_how_far_the_clocks_are_apart() -> None:
     """For /readyz and the metrics; behind is a negative number."""
     elector = Scripted().lead().to_renewal()
     elector.clock.wall_offset_ms = -HOUR_MS
-    elector.renewed(after_ns=2 * MS)
+    elector.renewed(after_ns=2 * MILLISECOND_NS)
 
     assert elector.board.header.clock_skew_ms == -HOUR_MS - 1
 

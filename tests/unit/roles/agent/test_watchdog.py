@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Event
 from typing import Any
 
-from supervisor.core.lease import MS
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.driver import ElectorThread
 from supervisor.roles.agent.watchdog import MARGIN_NS, Watchdog
 from supervisor.store.keys import Keys
@@ -35,7 +35,7 @@ def test_an_elector_that_hangs_in_a_question_is_overdue_on_the_board() -> None:
     thread: Any = ElectorThread(scripted.standing, store=store, keys=Keys("test"))  # type: ignore[arg-type]
     thread.start()
     assert store.asked.wait(60)
-    assert header.elector_due_ns == scripted.clock.now_ns + 750 * MS + MARGIN_NS
+    assert header.elector_due_ns == scripted.clock.now_ns + 750 * MILLISECOND_NS + MARGIN_NS
     watchdog = Watchdog()
     scripted.clock.now_ns = header.elector_due_ns
     looks = []

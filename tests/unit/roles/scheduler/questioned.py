@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from supervisor.core.board import Board, Term, board_words
-from supervisor.core.lease import MS
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.planner import Scheduler
 from supervisor.roles.steps import Ask, Sleep, Step, Watch
 from supervisor.store.codec import pack_definition
@@ -15,7 +15,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.schedule_items import DueReply, FireCode, FireReply, FireResult, PlanCode, Seen
 from supervisor.store.schedules import Schedules
 
-S = 1000 * MS
+S = 1000 * MILLISECOND_NS
 START_MS = 1_767_225_600_000
 TERM = Term(8, "a" * 32, 100 * S)
 TICK = ScheduleDef(id="tick", template=Template(job="j", kind=Kind.SYNC), every_ms=10_000, overlap="allow")
@@ -70,7 +70,7 @@ class Bench:
     def pass_ms(self, ms: int) -> None:
         """Let time pass on both clocks, and wake it."""
         assert isinstance(self.step, Sleep | Watch), self.step
-        self.now_ns += ms * MS
+        self.now_ns += ms * MILLISECOND_NS
         self.wall += ms
         self.answer()
 

@@ -7,17 +7,16 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.reporting import SchedulerReport
 from supervisor.store.schedule_items import FireCode
 from supervisor.telemetry.metrics import ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS
-
-MS = 1_000_000
 
 
 class Clock:
     """Time as the test sets it."""
 
-    now_ns = 1000 * MS
+    now_ns = 1000 * MILLISECOND_NS
 
     def elapsed_ns(self) -> int:
         return self.now_ns
@@ -36,11 +35,11 @@ def test_the_first_fire_of_each_term_is_measured_from_its_grant() -> None:
     clock, before = Clock(), ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS._sum.get()
     report = SchedulerReport(clock)
     with capture_logs():
-        report("term_begun", acquired_ns=990 * MS)
+        report("term_begun", acquired_ns=990 * MILLISECOND_NS)
         report("fires", decided=[decided(FireCode.SKIPPED)])
-        clock.now_ns += 5 * MS
+        clock.now_ns += 5 * MILLISECOND_NS
         report("fires", decided=[decided(FireCode.FIRED)])
-        clock.now_ns += 500 * MS
+        clock.now_ns += 500 * MILLISECOND_NS
         report("fires", decided=[decided(FireCode.FIRED)])
 
     assert abs(ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS._sum.get() - before - 0.015) < 1e-9

@@ -6,8 +6,8 @@ import pytest
 
 from supervisor.core.board import NO_TERM, Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
-from supervisor.core.lease import MS
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Sleep, Watch
 from supervisor.store.codec import pack_definition
 from supervisor.store.schedule_items import FireCode, PlanCode
@@ -50,7 +50,7 @@ def test_what_is_due_is_fired_and_planned_again() -> None:
     """On the grid, by the wall clock, after a sleep that ends in time."""
     bench = serving((SOON, START_MS - 9000))
     while isinstance(bench.step, Watch):
-        bench.pass_ms((bench.step.until_ns - bench.now_ns) // MS)
+        bench.pass_ms((bench.step.until_ns - bench.now_ns) // MILLISECOND_NS)
     assert bench.items() == [("tick", START_MS + 1000, "0")]
     assert bench.wall == START_MS + 1000
 
@@ -222,7 +222,7 @@ def test_a_clock_ahead_of_redis_is_held_back_to_it() -> None:
     bench.fired((FireCode.SKEWED, START_MS - 10_000), now_ms=START_MS - 999)
 
     assert isinstance(bench.step, Watch)
-    assert bench.step.until_ns - bench.now_ns == 500 * MS
+    assert bench.step.until_ns - bench.now_ns == 500 * MILLISECOND_NS
     assert bench.events().count("clock_ahead_of_redis") == 1
 
 
@@ -234,7 +234,7 @@ def test_a_held_schedule_is_not_lost_when_the_clock_is_set_right() -> None:
     while isinstance(bench.step, Ask):  # the jump left everything late
         bench.found()
     bench.wall = START_MS
-    bench.now_ns += 500 * MS
+    bench.now_ns += 500 * MILLISECOND_NS
     bench.answer()
 
     assert bench.items() == [("tick", START_MS, "0")]
@@ -315,4 +315,4 @@ def test_late_runs_are_paced_and_go_behind_those_on_time() -> None:
 
     assert sizes == [50, 50, 50]  # a burst of a tenth of a second, and then it waits
     assert isinstance(bench.step, Watch)
-    assert bench.step.until_ns - bench.now_ns <= 50 * MS
+    assert bench.step.until_ns - bench.now_ns <= 50 * MILLISECOND_NS

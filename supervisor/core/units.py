@@ -1,0 +1,6 @@
+"""Units of time: every duration inside the program is a whole number of nanoseconds unless its name says otherwise."""
+
+from __future__ import annotations
+
+MILLISECOND_NS = 1_000_000
+SECOND_NS = 1_000_000_000
