@@ -23,8 +23,9 @@ from typing import Any, Self
 from bench.schedules_board import cpu_s, open_board, private_mib
 from bench.schedules_listener import Listener
 from supervisor.clock import SystemClock
-from supervisor.core.board import NO_TERM, Phase, SlotState, Term
+from supervisor.core.board import Phase, SlotState
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.term import NO_TERM, Term
 from supervisor.settings.models import RedisSettings
 from supervisor.store.client import Store
 from supervisor.store.keys import Keys

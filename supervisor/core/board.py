@@ -17,6 +17,7 @@ from typing import overload
 from zlib import crc32
 
 from supervisor.core.inflight import INFLIGHT_WORDS, InflightTable
+from supervisor.core.term import NO_TERM, Term
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
 HEADER_WORDS = 76
@@ -221,19 +222,6 @@ class Header(_Block):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """A term as the board carries it. ``epoch`` 0: none."""
-
-    epoch: int
-    nonce: str  # 32 hex digits
-    trusted_until_ns: int
-
-    def is_trusted(self, now_ns: int) -> bool:
-        """Return whether its holder may still act on it."""
-        return self.epoch > 0 and now_ns < self.trusted_until_ns
-
-
-@dataclass(frozen=True, slots=True)
 class Endpoint:
     """The Redis that takes writes. Another generation means: drop your connections, it is another one."""
 
@@ -247,7 +235,6 @@ def _check(*words: int) -> int:
 
 
 NO_ENDPOINT = Endpoint(address="", generation=0)
-NO_TERM = Term(epoch=0, nonce="0" * 32, trusted_until_ns=0)
 
 
 class Board:

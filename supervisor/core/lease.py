@@ -26,8 +26,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
-from supervisor.core.board import Term
 from supervisor.core.errors import TenureError
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 
 SLACK_NS = 5 * MILLISECOND_NS  # a follower waits this much longer than the record says: timers and rounding

@@ -9,8 +9,9 @@ from typing import Any
 
 from msgspec import structs
 
-from supervisor.core.board import Board, Phase, SlotState, Term, board_words
+from supervisor.core.board import Board, Phase, SlotState, board_words
 from supervisor.core.model import ScheduleDef
+from supervisor.core.term import Term
 from supervisor.roles.agent.elector import Elector
 from supervisor.roles.agent.standing import Standing, Timing
 from supervisor.roles.agent.tree import Tree

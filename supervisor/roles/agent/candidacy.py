@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from supervisor.core.board import Term
 from supervisor.core.lease import Event, Observation, State, is_named
 from supervisor.core.presence import CONFIRM_NS, PresenceWatch, Sighting
+from supervisor.core.term import Term
 from supervisor.roles.agent.roster import Roster
 from supervisor.roles.agent.standing import UNANSWERED, Standing
 from supervisor.roles.steps import Ask, Listen, Sleep, Steps

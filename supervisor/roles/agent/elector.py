@@ -17,8 +17,8 @@ A generator of steps (supervisor.roles.steps): no thread, socket or clock of its
 
 from __future__ import annotations
 
-from supervisor.core.board import Term
 from supervisor.core.lease import Event, Memory, State, granted, is_named
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.candidacy import Candidacy, Won
 from supervisor.roles.agent.resignation import Resignation

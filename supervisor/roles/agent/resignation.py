@@ -11,8 +11,8 @@ Does not guarantee
 
 from __future__ import annotations
 
-from supervisor.core.board import Term
 from supervisor.core.lease import Event, State
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.candidacy import Candidacy
 from supervisor.roles.agent.standing import UNANSWERED, Standing

@@ -10,10 +10,11 @@ from typing import Protocol
 from msgspec import structs
 
 from supervisor.clock import Clock
-from supervisor.core.board import Board, Term
+from supervisor.core.board import Board
 from supervisor.core.clock_skew import Skew
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.lease import Event, Loss, Memory, Sight, State, retry_delay_ns, step
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Report
 from supervisor.settings.models import DataLoss, ElectionSettings

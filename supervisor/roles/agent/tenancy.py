@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from supervisor.core.board import NO_TERM, Term
 from supervisor.core.lease import Event, Loss, State
+from supervisor.core.term import NO_TERM, Term
 from supervisor.roles.agent.standing import Standing
 from supervisor.store.leases import LeaseView
 from supervisor.store.scripts import Call

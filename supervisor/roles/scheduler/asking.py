@@ -7,9 +7,10 @@ from random import Random
 from typing import Any
 
 from supervisor.clock import Clock
-from supervisor.core.board import Board, Term
+from supervisor.core.board import Board
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.lease import retry_delay_ns
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Report, Sleep, Steps
 from supervisor.store.scripts import Call

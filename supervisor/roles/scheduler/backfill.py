@@ -20,10 +20,10 @@ import msgspec
 
 from supervisor.clock import Clock
 from supervisor.core.backfill import Chunk, next_chunk
-from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.extra_runs import BACKFILL, extra_run, forced_run_id
 from supervisor.core.model import ScheduleDef, Template, scheduled_run_id
+from supervisor.core.term import Term
 from supervisor.core.triggers import trigger_of
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Report, Steps

@@ -30,10 +30,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from supervisor.clock import Clock
-from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.first_seen import ANCHORS, settled
 from supervisor.core.model import ScheduleDef
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Report, Steps
 from supervisor.settings.complete import schedules_digest

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from supervisor.core.board import Term
 from supervisor.core.errors import TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.scheduler.deciding import Moment, Ready, advanced, items

@@ -21,9 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from supervisor.clock import Clock
-from supervisor.core.board import Board, Term
+from supervisor.core.board import Board
 from supervisor.core.errors import FencedError
 from supervisor.core.model import ScheduleDef
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.asking import Asking, TermOverError, same
 from supervisor.roles.scheduler.backfill import Backfills

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.plan import Plan
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.scheduler.catalogue import Catalogue

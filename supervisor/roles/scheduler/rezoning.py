@@ -10,8 +10,8 @@ Does not guarantee
 
 from __future__ import annotations
 
-from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError
+from supervisor.core.term import Term
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.steps import Steps
 from supervisor.store.schedules import Schedules

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError
+from supervisor.core.term import Term
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.steps import Steps
 from supervisor.store.scripts import Call

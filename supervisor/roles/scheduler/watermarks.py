@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from supervisor.core.board import Term
 from supervisor.core.catchup import MISSED_MAX
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import ScheduleDef
+from supervisor.core.term import Term
 from supervisor.core.triggers import trigger_of
 from supervisor.roles.scheduler.asking import Asking
 from supervisor.roles.steps import Steps

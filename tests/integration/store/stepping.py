@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from supervisor.core.board import Term
 from supervisor.core.errors import StoreUnavailableError, TenureError
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Steps
 from supervisor.store.leases import LeaseView

@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 from supervisor.core.board import (
     HEADER_WORDS,
     INFLIGHT_WORDS,
-    NO_TERM,
     ROW_WORDS,
     Board,
     ChildState,
     Header,
     Row,
     SlotState,
-    Term,
     _Word,
     board_words,
 )
 from supervisor.core.inflight import InflightTable, RunState, execution_hash
+from supervisor.core.term import NO_TERM, Term
 
 OLD = Term(epoch=7, nonce="0123456789abcdef" * 2, trusted_until_ns=1_000)
 NEW = Term(epoch=8, nonce="fedcba9876543210" * 2, trusted_until_ns=2_000)

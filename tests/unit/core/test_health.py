@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from supervisor.core.board import HEADER_WORDS, MAGIC, Board, Phase, SlotState, Term, board_words
+from supervisor.core.board import HEADER_WORDS, MAGIC, Board, Phase, SlotState, board_words
 from supervisor.core.health import (
     Check,
     Endpoint,
@@ -18,6 +18,7 @@ from supervisor.core.health import (
     report_one,
     role_of,
 )
+from supervisor.core.term import Term
 
 S = 1_000_000_000
 NOW = 1000 * S

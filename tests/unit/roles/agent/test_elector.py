@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from supervisor.core.board import NO_TERM, Term
 from supervisor.core.lease import State
+from supervisor.core.term import NO_TERM, Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Sleep
 from supervisor.store.leases import LeaseCode

@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from supervisor.core.board import Board, Term, board_words
+from supervisor.core.board import Board, board_words
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.planner import Scheduler
 from supervisor.roles.steps import Ask, Sleep, Step, Watch

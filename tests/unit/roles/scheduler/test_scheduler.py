@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.board import NO_TERM, Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.term import NO_TERM, Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Sleep, Watch
 from supervisor.store.codec import pack_definition

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.board import Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
+from supervisor.core.term import Term
 from supervisor.roles.steps import Ask, Sleep
 from supervisor.store.schedule_items import FireCode
 from tests.unit.roles.scheduler.questioned import START_MS, TERM, TICK, Bench, S

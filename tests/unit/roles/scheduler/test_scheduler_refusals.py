@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from supervisor.core.board import Term
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.term import Term
 from supervisor.roles.scheduler.asking import VAIN_NS
 from supervisor.roles.scheduler.splitting import REFUSED_MAX, REFUSED_MS, PutOff
 from supervisor.roles.steps import Ask, Sleep, Watch

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import MAGIC, Board, ChildState, Phase, SlotState, Term, board_words
+from supervisor.core.board import MAGIC, Board, ChildState, Phase, SlotState, board_words
 from supervisor.core.model import Kind
+from supervisor.core.term import Term
 from supervisor.roles.seat import Seat
 from supervisor.roles.web.overview import Leader, Overview, QueueDepth
 from supervisor.settings.models import Settings

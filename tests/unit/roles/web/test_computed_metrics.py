@@ -13,8 +13,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from supervisor.core import health
-from supervisor.core.board import NO_TERM
 from supervisor.core.health import Endpoint
+from supervisor.core.term import NO_TERM
 from supervisor.roles.seat import Seat
 from supervisor.roles.web.metrics import Scrape
 from supervisor.roles.web.overview import Overview

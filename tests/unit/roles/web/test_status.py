@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from supervisor.core.board import NO_TERM
+from supervisor.core.term import NO_TERM
 from supervisor.roles.seat import Seat
 from supervisor.roles.web.overview import Overview
 from supervisor.roles.web.status import status, status_text
