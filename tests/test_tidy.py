@@ -12,7 +12,7 @@ FILE_LINES_MAX = 350
 FUNCTION_LINES_MAX = 60
 SOURCES = sorted(path for folder in ("supervisor", "jobs", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
 TESTS = [path for path in SOURCES if path.name.startswith("test_") and path != Path(__file__).resolve()]
-SCRIPTS = sorted((ROOT / "supervisor/store/lua").glob("*.lua"))
+SCRIPTS = sorted((ROOT / "supervisor/store/lua").rglob("*.lua"))
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 
 

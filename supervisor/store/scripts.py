@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -81,13 +82,13 @@ class Script:
 
 @cache
 def script(name: str) -> Script:
-    """Return the script ``lua/<name>.lua``."""
-    source = _read(f"{name}.lua")
+    """Return the script of that name, in whichever folder of ``lua`` it is."""
+    source = _sources()[name].read_text("utf-8")
     sections = _sections(name, source)
     names = sections["ARGV"]
     rest = names.pop()[:-3] if names and names[-1].endswith("...") else None
     assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
-    body = "\n".join([_read(f"lib/{library}.lua") for library in sections["Includes"]] + [source])
+    body = "\n".join([_libraries()[library].read_text("utf-8") for library in sections["Includes"]] + [source])
     digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
     return Script(name, body, digest, tuple(sections["KEYS"]), tuple(names), rest)
 
@@ -99,12 +100,28 @@ def read_hash(prefix: str, key: str, parse: Callable[[Any], T]) -> Call[T]:
 
 def script_names() -> list[str]:
     """Return the name of every script there is."""
-    files = resources.files("supervisor.store").joinpath("lua").iterdir()
-    return sorted(file.name.removesuffix(".lua") for file in files if file.name.endswith(".lua"))
+    return sorted(_sources())
 
 
-def _read(path: str) -> str:
-    return resources.files("supervisor.store").joinpath("lua", path).read_text("utf-8")
+@cache
+def _sources() -> dict[str, Traversable]:
+    """Return the file of every script, by its name; ``lib`` holds none."""
+    folder = resources.files("supervisor.store").joinpath("lua")
+    found: dict[str, Traversable] = {}
+    for each in [folder, *(inner for inner in folder.iterdir() if inner.is_dir() and inner.name != "lib")]:
+        for name, file in _files(each).items():
+            assert name not in found, f"two scripts are called {name}"
+            found[name] = file
+    return found
+
+
+@cache
+def _libraries() -> dict[str, Traversable]:
+    return _files(resources.files("supervisor.store").joinpath("lua", "lib"))
+
+
+def _files(folder: Traversable) -> dict[str, Traversable]:
+    return {file.name.removesuffix(".lua"): file for file in folder.iterdir() if file.name.endswith(".lua")}
 
 
 def _sections(name: str, source: str) -> dict[str, list[str]]:
