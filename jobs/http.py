@@ -4,7 +4,8 @@ Guarantees
     TLS certificates are always verified. At most ``RESPONSE_BYTES_MAX`` of an answer is read.
     Secrets are named by reference (see jobs/references.py), are sent to the origin that was
     asked for and to no other a redirect may lead to, and stand in no error: neither do other
-    headers, nor the query of the URL.
+    headers, nor the query of the URL, nor the body unless that is asked for.
+    Each connection, those of redirects too, leads to an address that the configuration allows (see destinations.py).
 
 Does not guarantee
     That the request was made once: a run whose worker died is run again, and a failed one is
@@ -26,6 +27,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from jobs.destinations import Client, failure_reason
 from jobs.references import resolve
 from supervisor import Context, job
 
@@ -120,6 +122,7 @@ async def request(
     timeout: float = 30.0,  # noqa: ASYNC109 - of the whole request, redirects and body included
     ca_file: str | None = None,
     follow_redirects: bool = True,
+    body_in_error: bool = False,
 ) -> HttpResult:
     """Send one request and judge the answer by its status.
 
@@ -136,6 +139,7 @@ async def request(
         timeout: seconds for all of it.
         ca_file: PEM file of the authorities to trust; default: those of the system.
         follow_redirects: at most five; never from https to http.
+        body_in_error: whether the error of an unexpected status ends with the body, which whoever may read runs sees.
 
     Raises:
         RequestFailedError: no answer in time, or an unexpected status.
@@ -149,7 +153,7 @@ async def request(
     tls = tls_context(ca_file) if ca_file is not None else None
     started_ns = ctx.clock.elapsed_ns()
     try:
-        async with asyncio.timeout(timeout), session(tls) as client:
+        async with asyncio.timeout(timeout), Client(tls) as client:
             answer = await _exchange(client, ask, REDIRECTS_MAX if follow_redirects else 0)
     except TimeoutError:
         raise RequestFailedError(f"{ask.label}: no whole answer within {timeout:g} s") from None
@@ -157,7 +161,7 @@ async def request(
         raise RequestFailedError(f"{ask.label}: {failure_reason(error)}") from None
     answer["duration_s"] = round((ctx.clock.elapsed_ns() - started_ns) / 1e9, 6)
     if answer["status"] not in expected:
-        raise RequestFailedError(_unexpected(ask, answer, expected_status))
+        raise RequestFailedError(_unexpected(ask, answer, expected_status, has_body=body_in_error))
     return answer
 
 
@@ -169,32 +173,11 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
         raise RequestRefusedError(f"ca_file {ca_file!r} cannot be used: {error.strerror or error}") from None
 
 
-def session(tls: ssl.SSLContext | None, *, connections: int = 1) -> aiohttp.ClientSession:
-    """Return a client that keeps no cookies, follows nothing on its own and verifies TLS."""
-    connector = aiohttp.TCPConnector(limit=connections, ssl=tls if tls is not None else True)
-    return aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),
-        headers={"User-Agent": "tenure"},
-    )
-
-
-def failure_reason(error: Exception) -> str:
-    """Return why a request failed, in words that hold no header and no URL."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"its TLS certificate is not trusted: {error.certificate_error}"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"cannot connect: {error.os_error.strerror or type(error.os_error).__name__}"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the server closed the connection without an answer"
-    return type(error).__name__
-
-
-async def _exchange(client: aiohttp.ClientSession, ask: Ask, redirects_left: int) -> HttpResult:
+async def _exchange(client: Client, ask: Ask, redirects_left: int) -> HttpResult:
     masked = [value.encode() for value in ask.secrets.values()]
     while True:
-        async with client.request(
+        session = await client.to(ask.url)
+        async with session.request(
             ask.method,
             ask.url,
             headers={**ask.headers, **ask.secrets},
@@ -250,9 +233,9 @@ def _expected(status: list[int] | int | None) -> Container[int]:
     return wanted
 
 
-def _unexpected(ask: Ask, answer: HttpResult, expected: list[int] | int | None) -> str:
+def _unexpected(ask: Ask, answer: HttpResult, expected: list[int] | int | None, *, has_body: bool) -> str:
     wanted = "2xx" if expected is None else expected
-    said = answer["body_tail"].strip()[-MESSAGE_TAIL_CHARS:]
+    said = answer["body_tail"].strip()[-MESSAGE_TAIL_CHARS:] if has_body else ""
     return f"{ask.label} answered {answer['status']}, expected {wanted}" + (
         f"; its last words:\n{said}" if said else ""
     )

@@ -21,8 +21,10 @@ from typing import TypedDict
 import aiohttp
 from sqlalchemy import Engine, bindparam, case, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
+from yarl import URL
 
-from jobs.http import failure_reason, session, tls_context
+from jobs.destinations import Client, failure_reason
+from jobs.http import tls_context
 from jobs.identity.database import DEFAULT, DatabaseArgument, open_database, reading
 from jobs.identity.models import ENABLED, ERROR_CHARS, FAILING, OK, domains, endpoints
 from supervisor import Context, job
@@ -99,7 +101,7 @@ async def endpoint_verification(
     registered = await asyncio.to_thread(_registered, database, limit)
     tls = await asyncio.to_thread(tls_context, ca_file) if ca_file is not None else None
     round_ = _Round(database, ctx.clock, timeout)
-    async with session(tls, connections=concurrency) as client:
+    async with Client(tls, connections=concurrency) as client:
         await round_.check_all(client, registered, concurrency)
     for verdict in round_.broken:
         ctx.log.warning("endpoint_broken", endpoint=verdict.endpoint.id, status=verdict.status, error=verdict.error)
@@ -119,7 +121,7 @@ class _Round:
         self.broken: list[Verdict] = []  # the first of them, to be told one by one
         self._storing = asyncio.Lock()
 
-    async def check_all(self, client: aiohttp.ClientSession, registered: Iterable[Endpoint], concurrency: int) -> None:
+    async def check_all(self, client: Client, registered: Iterable[Endpoint], concurrency: int) -> None:
         shared = iter(registered)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -131,21 +133,22 @@ class _Round:
             # Cut off by the soft timeout, what was learnt so far is still worth having.
             await self._store()
 
-    async def _check_in_turn(self, client: aiohttp.ClientSession, shared: Iterator[Endpoint]) -> None:
+    async def _check_in_turn(self, client: Client, shared: Iterator[Endpoint]) -> None:
         for endpoint in shared:
             verdict = await self._ask(client, endpoint)
             self._gathered.append(verdict)  # looked up after the await: the list may be another one by then
             if len(self._gathered) >= STORE_EVERY:
                 await self._store()
 
-    async def _ask(self, client: aiohttp.ClientSession, endpoint: Endpoint) -> Verdict:
+    async def _ask(self, client: Client, endpoint: Endpoint) -> Verdict:
         started_ns = self._clock.elapsed_ns()
         status: int | None = None
         error: str | None = None
         try:
+            session = await client.to(URL(endpoint.url))
             async with (
                 asyncio.timeout(self._timeout_s),
-                client.get(endpoint.url, allow_redirects=False) as response,
+                session.get(endpoint.url, allow_redirects=False) as response,
             ):
                 status = response.status
         except TimeoutError:

@@ -8,18 +8,19 @@ Guarantees
 
 from __future__ import annotations
 
+import http.client
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from jobs.destinations import connect
 from jobs.identity.models import ID_CHARS, NAME_CHARS, SOURCE_CHARS, TENANT_CHARS, URL_CHARS
 from jobs.identity.pages import PAGES_MAX, PageError, Paging, next_address, origin, paging_of
 from supervisor.core.json_values import read_json
@@ -229,6 +230,32 @@ def _read(path: Path) -> bytes:
         raise SourceRefusedError(f"source {path} cannot be read: {error.strerror}") from None
 
 
+class _Connection(http.client.HTTPConnection):
+    """A connection to an address that the configuration allows."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._create_connection = connect  # what both kinds of connection are opened with, before TLS
+
+
+class _SecureConnection(_Connection, http.client.HTTPSConnection):
+    """The same, with TLS."""
+
+
+class _Plain(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, req)
+
+
+class _Secure(urllib.request.HTTPSHandler):
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._tls = context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_SecureConnection, req, context=self._tls)
+
+
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects, but never from https to http: a list that anybody on the way may change is no list."""
 
@@ -238,7 +265,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         fp: IO[bytes],
         code: int,
         msg: str,
-        headers: HTTPMessage,
+        headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
         if req.full_url.startswith("https://") and not newurl.startswith("https://"):
@@ -259,7 +286,7 @@ def _fetch(opener: urllib.request.OpenerDirector, url: str, label: str, *, token
     except urllib.error.HTTPError as error:
         error.close()
         raise SourceRefusedError(f"source {label} answered {error.code}") from None
-    except (OSError, HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise SourceRefusedError(f"source {label} cannot be fetched: {reason}") from None
     if is_partial:
@@ -271,8 +298,8 @@ def _opener(ca_file: str | None) -> urllib.request.OpenerDirector:
     """Return an opener with nothing that could open a file: or ftp: URL."""
     opener = urllib.request.OpenerDirector()
     for handler in (
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca_file)),
+        _Plain(),
+        _Secure(ssl.create_default_context(cafile=ca_file)),
         _Redirects(),
         urllib.request.UnknownHandler(),
         urllib.request.HTTPErrorProcessor(),

@@ -53,6 +53,7 @@ def command(
     stdin: str | None = None,
     check: bool = True,
     output_tail: int = 8192,
+    output_in_error: bool = False,
 ) -> CommandResult:
     """Run ``command`` and wait for it: a list is a program with its arguments, a string a line for ``shell``.
 
@@ -66,9 +67,10 @@ def command(
         check: whether an exit code other than 0, or a signal, fails the run.
         output_tail: how many bytes of its output (stdout and stderr together) to keep, at most 32768: in the result,
             or in the log when it failed.
+        output_in_error: whether an error ends with the last of the output, which whoever may read runs sees.
 
     Raises:
-        CommandFailedError: it failed, and ``check`` is true. Carries the last of its output.
+        CommandFailedError: it failed, and ``check`` is true.
         CommandRefusedError: it could not be started.
     """
     if not 0 <= output_tail <= OUTPUT_TAIL_MAX:
@@ -77,23 +79,25 @@ def command(
     launch = prepare(command=command, shell=shell, env=environment, cwd=cwd, stdin=stdin)
     tail = Tail(output_tail)
     started_ns = ctx.clock.elapsed_ns()
-    ending = _run(ctx, launch, tail)
+    ending = _run(ctx, launch, tail, is_told=output_in_error)
     result = _result(launch, ending, tail, duration_s=(ctx.clock.elapsed_ns() - started_ns) / 1e9)
     if check and result["exit_code"] != 0:
         kept = {name: result[name] for name in ("exit_code", "signal", "output_tail", "truncated")}
         ctx.log.warning("command_failed", command=launch.name, **kept)
-        raise CommandFailedError(_failure(launch, result))
+        raise CommandFailedError(_failure(launch, result) + (_said(result["output_tail"]) if output_in_error else ""))
     return result
 
 
-def _run(ctx: Context, launch: Launch, tail: Tail) -> Ending:
+def _run(ctx: Context, launch: Launch, tail: Tail, *, is_told: bool) -> Ending:
     guard = Guard(ctx.clock)
     try:
         guard.start(launch)
         ending = guard.follow(tail)
     except BaseException as error:
         guard.stop(tail, patience_s=_patience_s(ctx.remaining_s()))
-        error.add_note(f"{launch.name} was stopped; its last output:\n{_last(tail.text())}")
+        if text := tail.text():
+            ctx.log.warning("command_stopped", command=launch.name, output_tail=text, truncated=tail.is_truncated)
+        error.add_note(f"{launch.name} was stopped" + (_said(tail.text()) if is_told else ""))
         raise
     finally:
         guard.close()
@@ -159,9 +163,12 @@ def _signal_name(number: int) -> str:
 
 def _failure(launch: Launch, result: CommandResult) -> str:
     how = f"exited with {result['exit_code']}" if result["signal"] is None else f"was killed by {result['signal']}"
-    output = _last(result["output_tail"])
-    said = f"; its last output:\n{output}" if output else "; it wrote nothing"
-    return f"{launch.name} {how} after {result['duration_s']:.3g} s{said}"
+    return f"{launch.name} {how} after {result['duration_s']:.3g} s"
+
+
+def _said(text: str) -> str:
+    output = _last(text)
+    return f"; its last output:\n{output}" if output else "; it wrote nothing"
 
 
 def _last(output: str) -> str:

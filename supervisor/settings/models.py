@@ -28,7 +28,7 @@ from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
 from supervisor.settings.cloudforet_settings import CloudforetSettings
 from supervisor.settings.durations import Seconds
 from supervisor.settings.event_settings import EventSettings
-from supervisor.settings.job_reference_settings import JobReferenceSettings
+from supervisor.settings.job_reference_settings import JobDestinationSettings, JobReferenceSettings
 from supervisor.settings.log_settings import LogSettings
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
 from supervisor.settings.metrics_settings import MetricsSettings
@@ -279,6 +279,9 @@ class Settings(Section):
 
     job_references: JobReferenceSettings = JobReferenceSettings()
     """References in arguments of jobs (``env:NAME``, ``file:/path``), which a worker resolves."""
+
+    job_destinations: JobDestinationSettings = JobDestinationSettings()
+    """Where the HTTP jobs that ship (``http.request``, ``identity.*``) may connect to, beside public addresses."""
 
     events: EventSettings = EventSettings()
     """What happened that people wait to be told: who leads, what failed. See docs/events.md."""

@@ -14,6 +14,7 @@ from supervisor.core.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.cloudforet_rules import bridge_violations, package_violations
 from supervisor.settings.durations import format_duration
+from supervisor.settings.job_reference_settings import broken_destinations
 from supervisor.settings.masking import EMBEDDED, MASK
 from supervisor.settings.models import Durability, RedisSettings, Settings
 from supervisor.settings.pipeline_rules import faults_of_pipeline
@@ -40,6 +41,7 @@ def violations(settings: Settings) -> Iterator[Violation]:
     yield from faults_of_pipeline(settings)
     yield from faults_of_set(settings.schedules, lease_s=settings.election.lease_duration_s)
     yield from broken_rules(settings.plugins)
+    yield from broken_destinations(settings.job_destinations)
 
 
 def _election(settings: Settings) -> Iterator[Violation]:

@@ -78,6 +78,7 @@ EFFECTS = {
     "web.grpc_port": Effect.WEB,
     "web.debug": Effect.WEB,
     "job_references": Effect.POOLS,
+    "job_destinations": Effect.POOLS,
     "events.runs": Effect.POOLS,
     "events.kept": Effect.WEB,
     "events.webhook_url": Effect.WEB,

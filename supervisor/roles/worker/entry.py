@@ -10,6 +10,7 @@ import structlog
 import uvloop
 
 from supervisor.core.errors import EXIT_RESTART
+from supervisor.core.job_destinations import DestinationRule, use_destinations
 from supervisor.core.job_references import ReferenceRule, use_rule
 from supervisor.core.model import Template
 from supervisor.core.registry import registry
@@ -41,6 +42,7 @@ def main(seat: Seat) -> int:
         )
     )
     use_rule(_reference_rule(seat.settings))
+    use_destinations(DestinationRule(seat.settings.job_destinations.allow))
     try:
         if seat.settings.workers[seat.pool].kind is WorkerKind.SYNC:
             return _sync(seat)

@@ -96,8 +96,16 @@ async def test_another_status_fails_the_run(
     ctx: Context, serve: Serve, status: int, expected: list[int] | int | None, wanted: str
 ) -> None:
     """With what came, what was wanted and the end of the body."""
-    with pytest.raises(RequestFailedError, match=f"answered {status}, expected {wanted}; its last words:\nfine"):
-        await request(ctx, url=await serve(answering(status)), expected_status=expected)
+    with pytest.raises(RequestFailedError, match=f"answered {status}, expected {wanted}; its last words:\nfine$"):
+        await request(ctx, url=await serve(answering(status)), expected_status=expected, body_in_error=True)
+
+
+async def test_the_error_of_an_unexpected_status_holds_no_body_unless_that_is_asked_for(
+    ctx: Context, serve: Serve
+) -> None:
+    """Errors are shown to tokens with ``read``: the answer of any server would be."""
+    with pytest.raises(RequestFailedError, match=r"answered 200, expected 418$"):
+        await request(ctx, url=await serve(answering(text="private")), expected_status=418)
 
 
 async def test_json_and_text_are_sent_with_their_types(ctx: Context, serve: Serve) -> None:
@@ -137,7 +145,7 @@ async def test_secrets_come_from_the_worker_and_reach_the_server_only(
 
     result = await request(ctx, url=f"{url}/?status=200", **arguments)
     with pytest.raises(RequestFailedError) as caught:
-        await request(ctx, url=f"{url}/?status=500", **arguments)
+        await request(ctx, url=f"{url}/?status=500", body_in_error=True, **arguments)
 
     sent = recorder.requests[0].headers
     assert (sent["X-Api-Key"], sent["Authorization"]) == ("key-from-env", "Bearer token-from-file")

@@ -41,17 +41,23 @@ def test_a_command_leaves_its_code_and_output_on_record(ctx: Context) -> None:
 
 
 def test_a_failing_command_fails_the_run_with_its_last_words(ctx: Context) -> None:
-    """The message lands in the run's error, where an operator looks first."""
+    """Where that is asked for: whoever may read runs sees their errors."""
     with pytest.raises(
         CommandFailedError, match=r"/bin/sh exited with 3 after [\d.]+ s; its last output:\nno such host"
     ):
+        command(ctx, command="echo no such host; exit 3", output_in_error=True)
+
+
+def test_the_error_of_a_failed_command_holds_no_output_unless_that_is_asked_for(ctx: Context) -> None:
+    """Errors are shown to tokens with ``read``, and a command may print what they must not see."""
+    with pytest.raises(CommandFailedError, match=r"^/bin/sh exited with 3 after [\d.]+ s$"):
         command(ctx, command="echo no such host; exit 3")
 
 
 def test_a_long_output_ends_the_message_with_its_last_lines(ctx: Context) -> None:
     """The message is bounded and starts at a line, and the cause is at the end."""
     with pytest.raises(CommandFailedError) as caught:
-        command(ctx, command="seq 100000; echo the cause; exit 1")
+        command(ctx, command="seq 100000; echo the cause; exit 1", output_in_error=True)
 
     assert len(str(caught.value)) < 1000
     assert str(caught.value).endswith("\n100000\nthe cause")

@@ -115,7 +115,7 @@ def test_a_soft_timeout_asks_then_kills(start: Any, until: Until, tmp_path: Path
     pids = tmp_path / "pids"
     code = """
 try:
-    command(ctx, command=sys.argv[1])
+    command(ctx, command=sys.argv[1], output_in_error=True)
 except SoftTimeout as error:
     print(repr(error), *error.__notes__)
 """

@@ -28,7 +28,9 @@ def shop(server: Any) -> Workshop:
 
 def put(shop: Workshop, line: str, **overrides: Any) -> str:
     """Enqueue a run of a shell line, where the workshop's worker looks."""
-    template = registry.get("shell.command").template({"command": line}, queue="default", **overrides)
+    template = registry.get("shell.command").template(
+        {"command": line, "output_in_error": True}, queue="default", **overrides
+    )
     return shop.put(Envelope(id="a-run", template=template))
 
 
