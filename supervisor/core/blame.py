@@ -29,7 +29,7 @@ class Death(Enum):
 
     CRASHED = "crashed"  # it died by itself, or hung and was killed
     OVERRUN = "overrun"  # killed because one of its runs passed its hard deadline
-    STOPPED = "stopped"  # it was asked to stop, or the tree stops
+    STOPPED = "stopped"  # it was asked to stop, the tree stops, or it left because of Redis
     NODE_LOST = "node_lost"  # its whole replica vanished; nothing is known about its runs
 
 

@@ -21,7 +21,7 @@ from supervisor.core.term import NO_TERM, Term
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
 HEADER_WORDS = 76
-ROW_WORDS = 41
+ROW_WORDS = 42
 _KEPT_WORDS = 38  # what stands from here on outlives a fork
 EVERY_SLOT = (1 << 32) - 1
 """In place of a slot, in a request: all workers."""
@@ -147,6 +147,7 @@ class Row(_Block):
     ill_resources = _Word(30)  # of jobs: how many did not answer when they were last asked
     rss_kib = _Word(28)  # resident memory, as last looked at
     suspect = _Word(40)  # roles.worker.suspects.Part; the next process of the slot reads what its predecessor had
+    severed_generation = _Word(41)  # the newest process that left because of Redis, and through no fault of its runs
     request_verb = _Word(21)
     request_slot = _Word(22)
     request_generation = _Word(23)

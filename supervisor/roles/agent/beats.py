@@ -131,6 +131,8 @@ class LocalWorkers:
         if not row.generation == row.child_generation == generation:
             # The slot went on, or the process never came so far: what was read is of another one.
             table, death = None, Death.CRASHED
+        if row.severed_generation == generation:
+            death, how = Death.STOPPED, "left because of Redis"
         if is_stopping:
             death = Death.STOPPED
         session = session_name(self._replica, name, generation)

@@ -16,6 +16,7 @@ from supervisor.core.model import Template
 from supervisor.core.registry import registry
 from supervisor.roles.seat import Seat
 from supervisor.roles.worker.async_pool import AsyncPool
+from supervisor.roles.worker.outage import STORE_ERRORS
 from supervisor.roles.worker.sync_pool import SyncPool
 from supervisor.roles.worker.turns import SessionLostError
 from supervisor.roles.worker.workplace import furnish
@@ -47,8 +48,10 @@ def main(seat: Seat) -> int:
         if seat.settings.workers[seat.pool].kind is WorkerKind.SYNC:
             return _sync(seat)
         return _async(seat)
-    except SessionLostError as error:
-        log.error("session_lost", error=str(error))  # noqa: TRY400 - it happened in Redis; a stack says nothing
+    except (SessionLostError, *STORE_ERRORS) as error:
+        seat.row.severed_generation = seat.generation  # before it is gone: no run is to blame for this death
+        event = "session_lost" if isinstance(error, SessionLostError) else "worker_severed"
+        log.error(event, error=str(error))  # noqa: TRY400 - it happened in Redis; a stack says nothing
         return EXIT_RESTART
 
 

@@ -15,11 +15,14 @@ import pytest
 import supervisor
 from supervisor import Context, job
 from supervisor.core.board import ChildState, Phase
-from supervisor.core.errors import EXIT_RESTART
+from supervisor.core.errors import EXIT_RESTART, StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.inflight import RunState
 from supervisor.core.model import Kind
 from supervisor.core.registry import Registry
 from supervisor.roles import worker
+from supervisor.roles.seat import Seat
+from supervisor.roles.worker import entry
+from supervisor.roles.worker.turns import SessionLostError
 from tests.integration.roles.worker.forked import Forked, fork
 from tests.integration.roles.worker.workshop import Workshop
 from tests.integration.servers import RealServer, Server, wait_until
@@ -73,6 +76,24 @@ def test_a_process_works_until_a_term_and_leaves_cleanly(shop: Workshop) -> None
 
     assert (found.code, found.results, found.sessions) == (0, {run_id: run_id}, [])
     assert shop.board.rows[0].child_state == ChildState.DRAINING
+
+
+@pytest.mark.parametrize(
+    "error", [SessionLostError("r/w/1"), StoreUnavailableError("Redis is away"), StoreRefusedError("no right")]
+)
+def test_a_process_that_leaves_because_of_redis_blames_no_run(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, error: TenureError
+) -> None:
+    """The board says so before it is gone; a fresh process takes its place at once."""
+
+    def fail(_seat: Seat) -> int:
+        raise error
+
+    monkeypatch.setattr(entry, f"_{shop.settings.workers['test'].kind.value}", fail)
+    seat = shop.seat()
+    found = fork(shop, main=lambda: worker.main(seat)).report()
+
+    assert (found.code, shop.board.rows[0].severed_generation) == (EXIT_RESTART, seat.generation)
 
 
 def test_jobs_enqueue_into_the_cluster_of_their_worker(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

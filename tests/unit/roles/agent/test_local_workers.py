@@ -57,6 +57,19 @@ def test_the_parent_says_why_it_died(board: Board, cause: Cause, phase: Phase, d
     assert [entry.state for entry in dead.table] == [RunState.STARTED]
 
 
+@pytest.mark.parametrize("went_on", [False, True])
+def test_a_process_that_left_because_of_redis_is_no_crash(board: Board, *, went_on: bool) -> None:
+    """Nor is it one when its slot went on; the next death of the slot is judged by itself."""
+    row = board.rows[1]
+    row.severed_generation, row.last_exit = 1, 75
+    row.state, row.generation = (SlotState.RUNNING, 2) if went_on else (SlotState.BACKOFF, 1)
+    (dead,) = workers(board).dead()
+    assert (dead.generation, dead.death, dead.how) == (1, Death.STOPPED, "left because of Redis")
+
+    row.state, row.generation, row.child_generation, row.reclaimed_generation = SlotState.BACKOFF, 2, 2, 1
+    assert [each.death for each in workers(board).dead()] == [Death.CRASHED]
+
+
 def test_a_table_of_the_next_process_is_not_used(board: Board) -> None:
     """The parent did not wait: what the table says now is about other runs."""
     board.rows[1].generation = 2
