@@ -77,6 +77,7 @@ class FireItem(NamedTuple):
     why: str = ""  # letters of schedule_state.REASONS
     job: str = ""  # for reports
     refusal: Refusal | None = None  # what kept ``nominal_ms`` from being fired, for reports
+    is_doubtful: bool = False  # it may have been fired before Redis lost data, for reports
 
     def arguments(self) -> tuple[str, str, bytes]:
         """Return line, shape and data, as the script takes them."""

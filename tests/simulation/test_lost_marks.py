@@ -28,7 +28,7 @@ RARE = ScheduleDef(id="rare", template=TEMPLATE, every_ms=60_000, overlap="allow
 class Cluster:
     """Some replicas, of which one leads."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *more: ScheduleDef) -> None:
         self.world = World(Server(Keys("marks")), seed=1)
         self.server = self.world.server
         self.replicas = [
@@ -37,7 +37,7 @@ class Cluster:
                 self.server.keys,
                 f"r{number}",
                 timing=Timing.of(ElectionSettings()),
-                definitions=(EACH, LATEST, RARE),
+                definitions=(EACH, LATEST, RARE, *more),
                 clock=ReplicaClock(self.world),
             )
             for number in range(count)
@@ -69,17 +69,26 @@ class Cluster:
         entries = [d for d in self.server.decisions if d.schedule == schedule]
         return sum((d.code is FireCode.FIRED) + d.missed for d in entries)
 
+    def run(self, schedule: str, nominal_ms: int | str) -> bytes:
+        """The envelope of a run; empty: there is none."""
+        name = f"{schedule}!initial" if nominal_ms == "initial" else f"{schedule}@{nominal_ms}"
+        data: dict[bytes, bytes] = self.server.store.fields(f"{self.server.keys.prefix}q:default:data")
+        return data.get(name.encode(), b"")
+
     def told(self, event: str) -> list[dict[str, object]]:
         return [told.fields for told in self.world.history if told.event == event]
 
 
 @contextmanager
-def cluster(count: int) -> Iterator[Cluster]:
-    found = Cluster(count)
+def cluster(count: int, *more: ScheduleDef, until: str = "") -> Iterator[Cluster]:
+    """Give a cluster that led for three seconds, or one in which ``until`` was just told."""
+    found = Cluster(count, *more)
     with driven_time(found.world.server_time_s):
         for replica in found.replicas:
             replica.start()
-        found.pass_s(3)
+        while until and not found.told(until):
+            found.pass_s(0.001)
+        found.pass_s(0 if until else 3)
         yield found
 
 
@@ -171,3 +180,49 @@ def test_a_roll_back_of_its_own_term_gives_the_leader_a_later_one() -> None:
         assert it.leader.board.term().epoch > before
         again = it.repeated()
         assert sum(int(str(fields["count"])) for fields in it.told("fires_doubtful")) >= len(again) > 0
+
+
+def test_a_loss_that_others_found_is_noticed_by_what_a_former_leader_remembers() -> None:
+    """They led since, fired nothing, and told nobody; the watermark is behind the one that it decided."""
+    with cluster(2) as it:
+        former = it.leader
+        it.pass_s(10)
+        it.resign().pause(60 * S)
+        marks = it.server.keys.schedule_mark
+        fired_ms = max(d.nominal_ms for d in it.server.decisions if d.epoch < it.server.granted[-1])
+        it.server.store.raw.hset(marks, "each", fired_ms - 3000)
+        it.server.store.raw.delete(f"{it.server.keys.prefix}q:default:data")
+        before = len(it.server.decisions)
+        it.pass_s(10)
+
+        assert it.leader is former
+        again = [
+            d.nominal_ms for d in it.server.decisions[before:] if d.schedule == "each" and d.nominal_ms <= fired_ms
+        ]
+        assert len(again) == 3
+        assert all(b'"maybe_duplicate":true' in it.run("each", nominal_ms) for nominal_ms in again)
+
+
+@pytest.mark.parametrize("is_at_most_once", [False, True])
+@pytest.mark.parametrize("is_emptied", [False, True], ids=["rolled back to before it was created", "emptied"])
+def test_a_schedule_that_had_begun_before_the_loss_begins_again_with_a_flag(
+    *, is_emptied: bool, is_at_most_once: bool
+) -> None:
+    """Redis knows its first run no more; one that is delivered at most once is counted as missed."""
+    template = Template(job="sim.job", kind=Kind.SYNC, at_most_once=is_at_most_once)
+    new = ScheduleDef(id="new", template=template, every_ms=3_600_000, run_on_create=True)
+    with cluster(1, new, until="leader_acquired") as it:
+        snapshot = it.server.snapshot()
+        it.pass_s(10)
+        assert b"maybe_duplicate" not in it.run("new", "initial") != b""
+        if is_emptied:
+            it.server.empty()
+        else:
+            it.server.restore(snapshot)
+        assert it.run("new", "initial") == b""
+        it.pass_s(10)
+
+        assert (it.run("new", "initial") == b"") is is_at_most_once
+        assert (b'"maybe_duplicate":true' in it.run("new", "initial")) is not is_at_most_once
+        decided = [(d.code, d.missed) for d in it.server.decisions if d.schedule == "new"]
+        assert decided == [(FireCode.INITIAL, 0), (FireCode.MISSED, 1) if is_at_most_once else (FireCode.INITIAL, 0)]

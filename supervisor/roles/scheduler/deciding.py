@@ -180,20 +180,25 @@ def _item(ready: Ready, moment: Moment, decision: _Decision, *, is_missed: bool 
     run = NOTHING if is_missed else known.run(schedule, nominal_ms, moment.now_ms, is_doubtful=is_doubtful)
     what = What.MISSED if is_missed else What.DUE
     return FireItem(
-        schedule, known.revision, mark_ms, nominal_ms, new_mark_ms, next_ms, run, known.policy, what, job=known.job
-    )
+        schedule, known.revision, mark_ms, nominal_ms, new_mark_ms, next_ms, run, known.policy, what, job=known.job,
+        is_doubtful=is_doubtful,
+    )  # fmt: skip
 
 
 def _extra(seen: Seen, known: Known, moment: Moment, nominal_ms: int, what: What) -> FireItem:
-    cause = "initial" if what is What.INITIAL else "buffered"
-    is_doubtful = nominal_ms <= moment.doubtful_until_ms
+    is_initial = what is What.INITIAL
+    # A schedule that was there before Redis went back may have begun then.
+    is_doubtful = (seen.mark_ms if is_initial else nominal_ms) <= moment.doubtful_until_ms
+    is_lost = is_initial and is_doubtful and known.is_at_most_once
     run = NOTHING
-    if what is not What.DROP:
+    if what is not What.DROP and not is_lost:
+        cause = "initial" if is_initial else "buffered"
         run = known.run(seen.schedule, nominal_ms, moment.now_ms, cause=cause, is_doubtful=is_doubtful)
-    return FireItem(
+    item = FireItem(
         seen.schedule, known.revision, seen.mark_ms, nominal_ms, nominal_ms, None, run, known.policy, what,
-        job=known.job,
+        job=known.job, is_doubtful=is_doubtful,
     )  # fmt: skip
+    return item._replace(missed=1, why=LOST) if is_lost else item
 
 
 def _why(missed: Mapping[str, int]) -> str:

@@ -252,8 +252,7 @@ class Firing:
             for item, result in zip(batch, reply.results, strict=True)
         ]
         self._asking.report("fires", decided=decided)
-        doubtful_ms = self._moment().doubtful_until_ms
-        doubtful = sum(each.code is FireCode.FIRED and each.item.nominal_ms <= doubtful_ms for each in decided)
+        doubtful = sum(each.code is FireCode.FIRED and each.item.is_doubtful for each in decided)
         if doubtful:
             self._asking.report("fires_doubtful", count=doubtful)
 

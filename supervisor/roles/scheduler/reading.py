@@ -271,8 +271,8 @@ class Reading:
         begin: list[FireItem] = []
         plans: list[tuple[PlanItem, Evaluation]] = []
         has_moved = False
+        moment = self.marks.read(seen, self._catalogue, moment)
         for each in seen:
-            self.marks.read(each)
             evaluation = self._evaluate(each, moment)
             if evaluation is None:
                 self.window.drop(each.schedule)

@@ -7,7 +7,9 @@ Guarantees
     the last sight of the lost data and its loss may have run or not: they are not run again, but
     counted as lost, in the log of schedules, the log and the metrics.
     A watermark that went back is noticed with the answer that shows it, before anything is fired
-    again by it: the elector would notice only with its next renewal.
+    again by it: the elector would notice only with its next renewal. Also one that this replica
+    remembers of an earlier term: the loss may have been found by those that led since, and told to nobody.
+    So is a schedule that is about to begin a second time.
 
 Does not guarantee
     Anything for schedules that this replica is not about to define again: whether those were
@@ -17,6 +19,7 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from supervisor.core.catchup import MISSED_MAX
 from supervisor.core.errors import StoreRefusedError, TenureError
@@ -24,6 +27,8 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.term import Term
 from supervisor.core.triggers import trigger_of
 from supervisor.roles.scheduler.asking import Asking
+from supervisor.roles.scheduler.catalogue import Catalogue
+from supervisor.roles.scheduler.deciding import Moment
 from supervisor.roles.steps import Steps
 from supervisor.store.schedule_items import Seen
 from supervisor.store.schedules import Schedules, Seed
@@ -39,7 +44,8 @@ class Watermarks:
         self._schedules = schedules
         self._asking = asking
         self._marks: dict[str, int] = {}
-        self._epoch = 0  # of the term that they are of
+        self._former: dict[str, int] = {}  # of terms before others led: none goes back behind them either
+        self._epoch = 0  # of the term that the marks are of
         self._is_sole = False  # nobody else led since the term before this one
         self._restored = 0
         self.doubtful_until_ms = 0
@@ -49,27 +55,43 @@ class Watermarks:
         """Start a term: what was remembered counts on if no other replica led in between."""
         self._is_sole = 0 < self._epoch >= self._asking.board.header.foreign_epoch
         if not self._is_sole:
+            self._former = dict(islice((self._former | self._marks).items(), MARKS_MAX))
             self._marks.clear()
         self._epoch = term.epoch
 
     def remember(self, schedule: str, mark_ms: int) -> None:
         """Keep the watermark of ``schedule`` as it is now. None goes back unless Redis did."""
-        if mark_ms < self._marks.get(schedule, 0):
-            self.doubtful_until_ms = self._asking.clock.wall_ms()
+        known_ms = self._marks.get(schedule) or self._former.get(schedule, 0)
+        if mark_ms < known_ms:
+            self._doubt(known_ms)
         self._marks[schedule] = mark_ms
         if len(self._marks) > MARKS_MAX:
             del self._marks[next(iter(self._marks))]
 
-    def read(self, seen: Seen) -> None:
-        """Keep the watermark of a schedule as it was read; a paused one owes nothing for that time."""
-        if seen.pause or seen.revision is None:
-            self.forget(seen.schedule)
-        else:
-            self.remember(seen.schedule, seen.mark_ms)
+    def read(self, seen: Sequence[Seen], catalogue: Catalogue, moment: Moment) -> Moment:
+        """Keep the watermarks as they were read; return ``moment`` with the doubt that they show.
+
+        A paused schedule owes nothing for that time. One that is to begin has decided nothing yet.
+        """
+        for each in seen:
+            if each.pause or each.revision is None:
+                self.forget(each.schedule)
+                continue
+            known = catalogue.get(each.schedule, each.revision)
+            if known is None or not known.definition.run_on_create or each.counters.initial:
+                self.remember(each.schedule, each.mark_ms)
+            elif each.schedule in self._marks or each.schedule in self._former:
+                self._doubt(each.mark_ms)  # it had begun
+        return moment._replace(doubtful_until_ms=max(moment.doubtful_until_ms, self.doubtful_until_ms))
 
     def forget(self, schedule: str) -> None:
         """Drop what is known of ``schedule``: it was deleted, or paused, and owes nothing for that time."""
         self._marks.pop(schedule, None)
+        self._former.pop(schedule, None)
+
+    def _doubt(self, mark_ms: int) -> None:
+        """Note that Redis went back. The clock of this machine may be behind the one that decided up to ``mark_ms``."""
+        self.doubtful_until_ms = max(self.doubtful_until_ms, mark_ms, self._asking.clock.wall_ms())
 
     def restore(self, term: Term, definitions: Sequence[ScheduleDef]) -> Steps[None]:
         """Write back watermarks where Redis has none, if ``term`` is the first after a loss of all data."""

@@ -13,7 +13,7 @@
 --                      what     due: this nominal time is due. missed: none runs, the watermark advances
 --                               start: the first that waits in the buffer may start. force: the same, and what was asked
 --                               to stop has had its time. drop: the first that waits is too old. initial: the run that
---                               a new schedule begins with
+--                               a new schedule begins with; with `missed` 1 it may have run already, and does not
 --                      next_ms  when to look again; -: not by time
 --                      missed   how many due times pass without a run, and letters that say why
 --                      wait     what the end of a run causes
@@ -98,6 +98,7 @@ for i = FIRST, #ARGV, FIELDS do
     what, revision, mark, nominal, new_mark, next, missed, why, name, id = string.match(line, ENDING)
   end
   local policy, has_run = shapes[ARGV[i + 1]] or shape_of(ARGV[i + 1]), what ~= 'missed' and what ~= 'drop'
+    and not (what == 'initial' and missed ~= '0')
   if not WHAT[what] or not policy or (has_run and not is_head(data)) then
     return refuse('item ' .. line)
   end
@@ -444,6 +445,11 @@ local function initial(n, item, policy)
     return 'DUP'
   end
   numbers[12] = 1
+  if item.missed ~= '0' then
+    item.mark = item.nominal -- of no due time, and none before it is decided by this
+    note(n, item, 'MISSED')
+    return 'MISSED'
+  end
   enqueue(n, item, policy)
   note(n, item, 'INITIAL')
   state_stretch(state(n), 'I', item.nominal, item.nominal, 1, item.revision, '', now)

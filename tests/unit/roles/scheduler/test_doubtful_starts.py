@@ -1,4 +1,4 @@
-"""What waits in the buffer of a schedule, after Redis went back in time: the run may have begun before."""
+"""What a schedule begins without a due time, after Redis went back in time: the run may have begun before."""
 
 from __future__ import annotations
 
@@ -35,3 +35,29 @@ def test_a_buffered_run_that_must_not_run_twice_is_dropped_and_counted(waits_sin
     (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert item.what is what
+
+
+@pytest.mark.parametrize(("begun_since_s", "is_flagged"), [(30, True), (10, False)])
+def test_the_first_run_of_a_schedule_of_before_the_loss_says_that_it_may_have_run(
+    begun_since_s: int, *, is_flagged: bool
+) -> None:
+    """The copy is of the moment between its creation and its first run."""
+    definition = ScheduleDef(id="new", template=TEMPLATE, every_ms=3_600_000, run_on_create=True)
+    seen = Seen("new", 0, 1, "set", NOW_MS - begun_since_s * 1000, b"", b"", 0, ())
+    known = Known(definition, 1, is_dynamic=False)
+    (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+
+    assert (item.what, item.missed) == (What.INITIAL, 0)
+    assert (b'"maybe_duplicate":true' in item.run.data, item.is_doubtful) == (is_flagged, is_flagged)
+
+
+@pytest.mark.parametrize(("begun_since_s", "missed"), [(30, 1), (10, 0)])
+def test_a_first_run_that_must_not_run_twice_is_counted_as_missed(begun_since_s: int, missed: int) -> None:
+    """Its job is delivered at most once, and nobody knows whether it began before Redis went back."""
+    template = Template(job="sim.job", kind=Kind.SYNC, at_most_once=True)
+    definition = ScheduleDef(id="new", template=template, every_ms=3_600_000, run_on_create=True)
+    seen = Seen("new", 0, 1, "set", NOW_MS - begun_since_s * 1000, b"", b"", 0, ())
+    known = Known(definition, 1, is_dynamic=False)
+    (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+
+    assert (item.what, item.missed, bool(item.run.data)) == (What.INITIAL, missed, not missed)
