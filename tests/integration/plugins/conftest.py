@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 import pytest
 
-from supervisor.clock import SystemClock
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.plugins import jobs
 from supervisor.plugins import registry as plugins
@@ -27,21 +26,10 @@ from supervisor.store.schedule_views import Pause, Views
 from tests.canary import CANARY
 from tests.integration.servers import Server
 from tests.integration.store.making import schedule
+from tests.kit.clock import ShiftedClock
 
 DATA = Path(__file__).resolve().parents[2] / "data/plugins"
 FAULTY = DATA / "faulty.py"
-
-
-class ManualClock(SystemClock):
-    """The clock of this machine, which a test may put forward."""
-
-    ahead_s = 0.0
-
-    def elapsed_ns(self) -> int:
-        return super().elapsed_ns() + round(self.ahead_s * 1e9)
-
-    def wall_ms(self) -> int:
-        return super().wall_ms() + round(self.ahead_s * 1e3)
 
 
 class Desk:
@@ -51,7 +39,7 @@ class Desk:
         self.server = server
         self.store = server.store()
         self.registry = registry
-        self.clock = ManualClock()
+        self.clock = ShiftedClock()
         self.told: list[tuple[str, str]] = []
         self.host = PluginHost(registry, self.clock, tell=lambda reason, note="", **_: self.told.append((reason, note)))
         self.producer = producer.Producer(

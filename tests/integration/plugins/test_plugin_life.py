@@ -164,7 +164,7 @@ def test_progress_is_told_once_a_second_and_at_the_end(counting: Desk, monkeypat
     monkeypatch.setattr(type(context), "progress", lambda _, value, note="": told.append(value))
 
     def sink(_batch: list[Any], _context: Any) -> None:
-        counting.clock.ahead_s += 0.4
+        counting.clock.advance(0.4)
 
     monkeypatch.setattr("supervisor.plugins.jobs.load_callable", lambda *_: sink)
     counting.configure("counting", sink="any:sink")

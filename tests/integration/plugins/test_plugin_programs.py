@@ -40,10 +40,10 @@ def test_a_program_that_nobody_needs_is_stopped_and_started_again_when_needed(de
     desk.configure("words", idle_stop_s=60.0, **WORDS)
     before = family()
     desk.run("words", task={"words": "a"})
-    desk.clock.ahead_s = 59
+    desk.clock.advance(59)
     desk.host.ping()
     assert "words" in desk.host.running()
-    desk.clock.ahead_s = 61
+    desk.clock.advance(2)
     desk.host.ping()
 
     assert desk.host.running() == {}
@@ -58,7 +58,7 @@ def test_programs_that_do_not_end_hold_their_worker_up_for_a_moment_only(desk: D
     for name in names:
         desk.faulty("stays", name, idle_stop_s=60.0, stop_timeout_s=10.0)
         desk.run(name)
-    desk.clock.ahead_s = 61
+    desk.clock.advance(61)
     before_ns = desk.clock.elapsed_ns()
     desk.host.ping()
 

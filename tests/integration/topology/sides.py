@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.clock import SystemClock
 from supervisor.core.board import Board
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, Template
@@ -16,20 +15,11 @@ from supervisor.store.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
 from tests.integration.store.clients import Clients
+from tests.kit.clock import ShiftedClock
 from tests.waiting import wait_until
 
 DURATION_MS = 60_000
 NONCE = "ab" * 16
-
-
-class ShiftedClock(SystemClock):
-    """Runs as the machine's does, ahead by what a test says."""
-
-    ahead_ns = 0
-
-    def elapsed_ns(self) -> int:
-        """Return the shifted time."""
-        return super().elapsed_ns() + self.ahead_ns
 
 
 class Replica:

@@ -17,22 +17,9 @@ from supervisor.process.reaper import Ended
 from supervisor.process.signals import Received
 from supervisor.process.slots import Log
 from supervisor.process.systemd import Notifier
+from tests.kit.clock import START_NS, FakeClock
 
 NEVER = 1 << 62
-START_NS = 1000 * SECOND_NS
-
-
-class FakeClock:
-    """Moves when told."""
-
-    def __init__(self) -> None:
-        self.now_ns = START_NS
-
-    def elapsed_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ms(self) -> int:
-        return 0
 
 
 @dataclass(frozen=True)

@@ -16,24 +16,12 @@ from supervisor.core.pools import Rolling
 from supervisor.core.reload import Ending, NewLimits, Plan, ReloadOutcome
 from supervisor.core.units import SECOND_NS
 from supervisor.process.reloading import CHECK_NS, Reloading
+from tests.kit.clock import START_NS, FakeClock
 
-NOW = 1_000 * SECOND_NS
+NOW = START_NS
 PID = 77
 LIMITS = NewLimits(grace_s=5.0, boot_timeout_s=6.0, hang_timeout_s=7.0, backoff_max_s=8.0)
 CHANGE = Plan(changed=("log.level",), restarts=("web",), limits=LIMITS, log_level="debug", log_format="json")
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def elapsed_ns(self) -> int:
-        return self.now
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000
 
 
 @dataclass
@@ -110,7 +98,7 @@ class World:
     """Everything around one Reloading."""
 
     def __init__(self) -> None:
-        self.clock, self.book, self.tree = Clock(), Book(), Tree()
+        self.clock, self.book, self.tree = FakeClock(), Book(), Tree()
         self.header = Header(memoryview(bytearray(8 * 72)).cast("Q"))
         self.header.phase = Phase.READY
         self.plan: Plan | None = CHANGE
@@ -141,12 +129,12 @@ class World:
 
     def turn(self, seconds: float = 0.1) -> None:
         """Let time pass and the parent turn."""
-        self.clock.now += int(seconds * SECOND_NS)
-        self.reloading.look(self.clock.now, self.tree, self.book)
+        self.clock.now_ns += int(seconds * SECOND_NS)
+        self.reloading.look(self.clock.now_ns, self.tree, self.book)
 
     def reload(self, *, status: int = 0) -> None:
         """Ask for a reload, and let its check end."""
-        self.reloading.request(self.clock.now)
+        self.reloading.request(self.clock.now_ns)
         self.turn()
         assert self.reloading.ended(PID, status)
         self.turn()
@@ -234,7 +222,7 @@ def test_workers_that_do_not_come_up_undo_it(world: World) -> None:
     """What ran before runs on, and what went ahead is replaced by what it was."""
     world.plan = replace_plan(rolled=("io", "cpu"), processes={"io": 4})
     world.reload()
-    world.tree.slots.append(worker("worker-io-5", "io", world.clock.now))
+    world.tree.slots.append(worker("worker-io-5", "io", world.clock.now_ns))
     world.book.states |= {"cpu": Rolling.ABORTED}
     world.turn()
     assert (world.epochs, world.outcomes) == ((0, 0), [])
@@ -262,7 +250,7 @@ def test_requests_during_a_reload_are_one_more_reload_afterwards(world: World) -
     world.reloading.request(NOW)
     world.turn()
     for _ in range(3):
-        world.reloading.request(world.clock.now)
+        world.reloading.request(world.clock.now_ns)
     world.turn()
     assert world.forks == 1
     world.reloading.ended(PID, 0)

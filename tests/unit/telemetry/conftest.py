@@ -10,26 +10,13 @@ import structlog
 
 from supervisor.telemetry import logs, metrics
 from supervisor.telemetry.lines import NoSink
-
-
-class StillClock:
-    """A clock that stands where a test put it."""
-
-    def __init__(self, *, wall_ms: int = 0, elapsed_ns: int = 0) -> None:
-        self.wall = wall_ms
-        self.elapsed = elapsed_ns
-
-    def wall_ms(self) -> int:
-        return self.wall
-
-    def elapsed_ns(self) -> int:
-        return self.elapsed
+from tests.kit.clock import FakeClock
 
 
 @pytest.fixture
-def still_clock() -> StillClock:
+def still_clock() -> FakeClock:
     """2026-11-20T12:34:56.007Z."""
-    return StillClock(wall_ms=1_795_178_096_007)
+    return FakeClock(wall_ms=1_795_178_096_007)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 from tests.integration.servers import Server
+from tests.kit.clock import FakeClock
 
 LEASE_MS, BEAT_MS, TICK_MS = 15_000, 3_000, 100
 NAMES = ("worker-cpu-0",)
@@ -26,20 +27,6 @@ NAMES = ("worker-cpu-0",)
 
 class Killed(BaseException):
     """The agent died here."""
-
-
-class Clock:
-    """Local time that passes when the test says so."""
-
-    now_ns = 10**12
-
-    def elapsed_ns(self) -> int:
-        """Return it."""
-        return self.now_ns
-
-    def wall_ms(self) -> int:
-        """Return a wall clock of no importance."""
-        return 0
 
 
 class Unasked:
@@ -54,7 +41,7 @@ class Unasked:
 class Agent:
     """The duties of one replica's agent, whose worker's runs are at stake."""
 
-    def __init__(self, server: Server, replica: str, clock: Clock) -> None:
+    def __init__(self, server: Server, replica: str, clock: FakeClock) -> None:
         self.store = server.store()
         self.replica, self.clock = replica, clock
         self.queues, self.sessions = Queues(server.keys), Sessions(server.keys)
@@ -127,7 +114,7 @@ class Agent:
         return is_waiting and counts.running == 0 and is_forgotten
 
 
-def pass_time(clock: Clock, agents: list[Agent], until: Callable[[], bool], most_ms: int) -> int:
+def pass_time(clock: FakeClock, agents: list[Agent], until: Callable[[], bool], most_ms: int) -> int:
     """Let agents do their duties until something is so; return the milliseconds that took."""
     for passed_ms in range(0, most_ms + 1, TICK_MS):
         for agent in agents:
@@ -139,7 +126,7 @@ def pass_time(clock: Clock, agents: list[Agent], until: Callable[[], bool], most
     pytest.fail(f"not so within {most_ms} ms")
 
 
-def live_for(clock: Clock, agents: list[Agent], how_long_ms: int) -> None:
+def live_for(clock: FakeClock, agents: list[Agent], how_long_ms: int) -> None:
     """Let agents do their duties for a while."""
     until_ns = clock.now_ns + how_long_ms * MILLISECOND_NS
     pass_time(clock, agents, lambda: clock.now_ns >= until_ns, how_long_ms)
@@ -154,7 +141,7 @@ def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
     """Kill -9 of the agent between any two of its calls costs time, never a run."""
     steps = 0
     while True:
-        clock = Clock()
+        clock = FakeClock()
         dying, other = Agent(server, f"a{steps}", clock), Agent(server, f"b{steps}", clock)
         server.raw().flushall()
         dying.hold("x", "y", "z")
@@ -177,7 +164,7 @@ def test_a_lost_replica_gives_its_runs_back_a_second_after_the_lease(server: Ser
     """Whatever the phases of the two replicas' periods; and never sooner than the lease after the last beat."""
     for phase_ms in range(0, BEAT_MS, 700):
         server.raw().flushall()
-        clock = Clock()
+        clock = FakeClock()
         lost, other = Agent(server, f"l{phase_ms}", clock), Agent(server, f"o{phase_ms}", clock)
         lost.hold("x")
         live_for(clock, [other], phase_ms)
@@ -191,7 +178,7 @@ def test_a_lost_replica_gives_its_runs_back_a_second_after_the_lease(server: Ser
 
 def test_an_outage_of_any_length_reaps_nobody(server: Server) -> None:
     """Nobody could beat: the wait begins anew when Redis answers, and the replicas that live beat before it ends."""
-    clock = Clock()
+    clock = FakeClock()
     one, two = Agent(server, "one", clock), Agent(server, "two", clock)
     one.hold("x")
     live_for(clock, [one, two], 12_000)
@@ -209,7 +196,7 @@ def test_an_outage_of_any_length_reaps_nobody(server: Server) -> None:
 
 def test_a_frozen_agent_reaps_nobody_when_it_wakes(server: Server) -> None:
     """A machine that slept saw nothing meanwhile: its old readings prove nothing about the sessions of others."""
-    clock = Clock()
+    clock = FakeClock()
     one, two = Agent(server, "one", clock), Agent(server, "two", clock)
     one.hold("x")
     live_for(clock, [one, two], 6_000)
@@ -221,7 +208,7 @@ def test_a_frozen_agent_reaps_nobody_when_it_wakes(server: Server) -> None:
 
 def test_orphans_are_swept_within_half_a_minute(server: Server) -> None:
     """Whatever made them: a run of a session that is neither open nor dying is nobody's care but the sweep's."""
-    clock = Clock()
+    clock = FakeClock()
     agent = Agent(server, "one", clock)
     agent.hold("x")
     live_for(clock, [agent], 1000)
@@ -235,7 +222,7 @@ def test_orphans_are_swept_within_half_a_minute(server: Server) -> None:
 
 def test_jobs_are_published_before_the_agent_is_ready_if_redis_answers(server: Server) -> None:
     """A program that waits for the tree enqueues at once, and is not told that nobody knows the job."""
-    agent = Agent(server, "a", Clock())
+    agent = Agent(server, "a", FakeClock())
     server.raw().flushall()
     agent.duties.publish({"mail.send": "{}"})
     agent.loses_replies = True

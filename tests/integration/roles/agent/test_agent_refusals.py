@@ -22,8 +22,9 @@ from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
 from tests.every_key import every_key
-from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, TICK_MS, Clock
+from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, TICK_MS
 from tests.integration.servers import Server
+from tests.kit.clock import FakeClock
 
 LOST = "lost.1/worker-cpu-0/1"
 NEEDS = {
@@ -42,7 +43,7 @@ class Replica:
     """The duties of an agent beside a machine that is lost, and a run of its own that somebody cancelled."""
 
     def __init__(self, server: Server) -> None:
-        self.store, self.clock, keys = server.store(), Clock(), server.keys
+        self.store, self.clock, keys = server.store(), FakeClock(), server.keys
         self.queues, self.sessions = Queues(keys), Sessions(keys)
         self.keys: Keys = keys
         self.board = Board(memoryview(bytearray(8 * board_words(slots=2, inflight=4))).cast("Q"), slots=2, inflight=4)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from supervisor import Context, job
-from supervisor.clock import SystemClock
 from supervisor.core.board import Verb
 from supervisor.core.model import Kind
 from supervisor.core.pacing import KNOWN_MIN
@@ -23,6 +22,7 @@ from supervisor.settings.models import PoolSettings, Settings, WorkerKind
 from tests.integration.roles.worker.forked import fork, in_async_worker
 from tests.integration.roles.worker.workshop import Workshop, until
 from tests.integration.servers import wait_until
+from tests.kit.clock import ShiftedClock
 
 
 def setup_pool(shop: Workshop, kind: Kind, **options: Any) -> None:
@@ -131,16 +131,6 @@ async def test_a_bell_that_a_full_worker_hears_is_rung_for_the_others(
     shop.assert_clean()
 
 
-class SteppingClock(SystemClock):
-    """A machine that is stopped for a while when the test says so."""
-
-    def __init__(self) -> None:
-        self.stopped_ns = 0
-
-    def elapsed_ns(self) -> int:
-        return super().elapsed_ns() + self.stopped_ns
-
-
 async def test_a_worker_that_was_stopped_beyond_its_lease_starts_nothing_it_had_fetched(shop: Workshop) -> None:
     """Others may have the runs by now. It gives them back in a turn, which also tells it whether its session lives."""
     called: list[str] = []
@@ -150,7 +140,7 @@ async def test_a_worker_that_was_stopped_beyond_its_lease_starts_nothing_it_had_
         called.append(context.run_id)
 
     run_id = shop.enqueue("plain")
-    clock = SteppingClock()
+    clock = ShiftedClock()
     workplace = furnish(replace(shop.seat(), clock=clock), shop.registry, uniform=lambda: 0.999)
     pool = AsyncPool(Stopping(workplace, clock), shop.server.async_store())  # type: ignore[arg-type]
     task = asyncio.create_task(pool.run())
@@ -166,7 +156,7 @@ async def test_a_worker_that_was_stopped_beyond_its_lease_starts_nothing_it_had_
 class Stopping:
     """A workplace whose machine stops between the first reply that brings a run and its start."""
 
-    def __init__(self, workplace: Any, clock: SteppingClock) -> None:
+    def __init__(self, workplace: Any, clock: ShiftedClock) -> None:
         self._workplace = workplace
         self._clock = clock
         self.given_back = 0
@@ -176,8 +166,8 @@ class Stopping:
 
     def settle(self, reply: Any, *, asked_ns: int) -> Any:
         runs = self._workplace.settle(reply, asked_ns=asked_ns)
-        if runs and not self._clock.stopped_ns:
-            self._clock.stopped_ns = round(self._workplace.limits.session_lease_s * 1e9)
+        if runs and not self._clock.ahead_ns:
+            self._clock.ahead_ns = round(self._workplace.limits.session_lease_s * 1e9)
             self.given_back = len(runs)
         return runs
 

@@ -17,28 +17,12 @@ from supervisor.settings.models import ElectionSettings
 from supervisor.store.keys import Keys
 from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from supervisor.store.scripts import script
+from tests.kit.clock import FakeClock
 
 S = 1000 * MILLISECOND_NS
 NONCES = [f"{number:032x}" for number in range(1, 20)]
 NOW_MS = 10**12  # in a reply: by the clock that the test has set
 ME = CandidateInfo(replica="me", started_ms=500)
-
-
-class Clock:
-    """Time as the test sets it."""
-
-    def __init__(self) -> None:
-        self.now_ns = 1000 * S
-        self.wall_offset_ms = 0
-
-    def elapsed_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ms(self) -> int:
-        return self.redis_ms() + self.wall_offset_ms
-
-    def redis_ms(self) -> int:
-        return NOW_MS + self.now_ns // MILLISECOND_NS
 
 
 class Around:
@@ -110,7 +94,7 @@ class Scripted:
         self.board = board or Board(
             memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1
         )
-        self.clock = Clock()
+        self.clock = FakeClock(wall_ms=NOW_MS + 1_000_000)
         self.around = Around()
         self.shown = Shown()
         settings = ElectionSettings(**election)
@@ -153,7 +137,7 @@ class Scripted:
         """Answer the step ``after_ns`` later, and run to the next."""
         self.clock.now_ns += after_ns
         if isinstance(value, LeaseView) and value.now_ms == NOW_MS:
-            value = replace(value, now_ms=self.clock.redis_ms())
+            value = replace(value, now_ms=self.clock.right_ms())
         return self._advance(lambda: self.steps.send(value))
 
     def refuse(self, *, after_ns: int = 0) -> Step | None:

@@ -14,20 +14,9 @@ from supervisor.roles.agent.commands import PARENT_NS, PENDING_PERIOD_NS, PERIOD
 from supervisor.store.commands import Answer, Command, Commands, Word
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call
+from tests.kit.clock import FakeClock
 
 NAMES = ("agent", "scheduler", "web", "worker-io-0", "worker-io-1")
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    now = 1000 * SECOND_NS
-
-    def elapsed_ns(self) -> int:
-        return self.now
-
-    def wall_ms(self) -> int:
-        return 0
 
 
 class World:
@@ -43,7 +32,7 @@ class World:
         self.answers: dict[str, Answer] = {}
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.wakes = 0
-        self.clock = Clock()
+        self.clock = FakeClock()
         self.duty = CommandDuty(
             run=self._run,
             commands=Commands(Keys("c1")),
@@ -75,8 +64,8 @@ class World:
 
     def look(self, seconds: float = 1.0) -> None:
         """Let the duty have its turn."""
-        self.clock.now += int(seconds * SECOND_NS)
-        self.duty.look(self.clock.now)
+        self.clock.advance(seconds)
+        self.duty.look(self.clock.now_ns)
 
     def parent_answers(self, result: ParentAnswer = ParentAnswer.ACCEPTED) -> None:
         """Let the parent see the request."""

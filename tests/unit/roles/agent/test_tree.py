@@ -6,7 +6,8 @@ import pytest
 
 from supervisor.core.board import Board, Phase, SlotState, board_words
 from supervisor.roles.agent.tree import Tree
-from tests.unit.roles.agent.scripted import Clock, S
+from tests.kit.clock import FakeClock
+from tests.unit.roles.agent.scripted import S
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def board() -> Board:
 
 def test_two_silent_seconds_are_too_many(board: Board) -> None:
     """Looked at once a second: the parent ends it at the same limit."""
-    clock = Clock()
+    clock = FakeClock()
     tree = Tree(board, board.rows[0], clock)
     seen = []
     for _ in range(4):
@@ -32,7 +33,7 @@ def test_two_silent_seconds_are_too_many(board: Board) -> None:
 
 def test_the_process_that_a_term_is_for_is_the_living_one_or_the_next(board: Board) -> None:
     """The parent shows a death only after it has reaped the process, so the next number is a promise."""
-    tree = Tree(board, board.rows[0], Clock())
+    tree = Tree(board, board.rows[0], FakeClock())
     board.rows[0].generation = 4
     assert tree.incarnation() == 4
     board.rows[0].state = SlotState.BACKOFF
@@ -43,7 +44,7 @@ def test_the_process_that_a_term_is_for_is_the_living_one_or_the_next(board: Boa
 
 def test_any_progress_clears_it(board: Board) -> None:
     """The counter moved, however little."""
-    clock = Clock()
+    clock = FakeClock()
     tree = Tree(board, board.rows[0], clock)
     for _ in range(100):
         clock.now_ns += 5 * S
@@ -53,7 +54,7 @@ def test_any_progress_clears_it(board: Board) -> None:
 
 def test_a_suspended_machine_is_no_silent_scheduler(board: Board) -> None:
     """Both slept. The first look afterwards must not cost the lease."""
-    clock = Clock()
+    clock = FakeClock()
     tree = Tree(board, board.rows[0], clock)
     clock.now_ns += 3600 * S
 
@@ -62,7 +63,7 @@ def test_a_suspended_machine_is_no_silent_scheduler(board: Board) -> None:
 
 def test_it_stops_with_the_tree_or_by_itself(board: Board) -> None:
     """A draining tree stops the elector long before the agent is told to end."""
-    tree = Tree(board, board.rows[0], Clock())
+    tree = Tree(board, board.rows[0], FakeClock())
     assert not tree.is_stopping()
     board.header.phase = Phase.DRAINING
     assert tree.is_stopping()

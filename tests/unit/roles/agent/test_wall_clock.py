@@ -167,7 +167,7 @@ def test_a_candidate_says_what_time_it_has() -> None:
     follower.begin()
     info = follower.argument("info")
 
-    assert f'"wall_ms":{follower.clock.redis_ms() + 700}'.encode() in info
+    assert f'"wall_ms":{follower.clock.right_ms() + 700}'.encode() in info
 
 
 def test_a_follower_with_a_wrong_clock_lets_the_others_pass() -> None:

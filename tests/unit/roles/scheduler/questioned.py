@@ -15,6 +15,7 @@ from supervisor.store.codec import pack_definition
 from supervisor.store.keys import Keys
 from supervisor.store.schedule_items import DueReply, FireCode, FireReply, FireResult, PlanCode, Seen
 from supervisor.store.schedules import Schedules
+from tests.kit.clock import FakeClock
 
 S = 1000 * MILLISECOND_NS
 START_MS = 1_767_225_600_000
@@ -30,14 +31,13 @@ class Bench:
     def __init__(self, *definitions: ScheduleDef, term: Term = TERM) -> None:
         self.board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
         self.board.publish_term(term)
-        self.now_ns = 50 * S
-        self.wall = START_MS
+        self.clock = FakeClock(elapsed_ns=50 * S, wall_ms=START_MS)
         self.stopping = False
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.scheduler = Scheduler(
             schedules=Schedules(Keys("test")),
             board=self.board,
-            clock=self,
+            clock=self.clock,
             definitions=definitions,
             lease_ms=5000,
             is_stopping=lambda: self.stopping,
@@ -47,12 +47,6 @@ class Bench:
         self.steps = self.scheduler.run()
         self.step: Step | None = next(self.steps)
         self.is_over = False
-
-    def elapsed_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ms(self) -> int:
-        return self.wall
 
     @property
     def script(self) -> str:
@@ -71,8 +65,7 @@ class Bench:
     def pass_ms(self, ms: int) -> None:
         """Let time pass on both clocks, and wake it."""
         assert isinstance(self.step, Sleep | Watch), self.step
-        self.now_ns += ms * MILLISECOND_NS
-        self.wall += ms
+        self.clock.now_ns += ms * MILLISECOND_NS
         self.answer()
 
     def found(self, *items: Stored, revision: int = 1, score: int | None = None, **reply: Any) -> None:
@@ -82,7 +75,13 @@ class Bench:
             Seen(d.id, score if score is not None else mark + (d.every_ms or 0), revision, "d", mark, b"", b"", 0, ())
             for d, mark in items
         ]
-        defaults = {"now_ms": self.wall, "planned": len(seen), "defined": len(seen), "overdue": 0, "next_ms": None}
+        defaults = {
+            "now_ms": self.clock.wall_ms(),
+            "planned": len(seen),
+            "defined": len(seen),
+            "overdue": 0,
+            "next_ms": None,
+        }
         defaults |= {"is_full": False, "last_change": "0-0", "is_late_full": False}
         self.answer(DueReply(seen=seen, **defaults | reply))
 
@@ -99,7 +98,7 @@ class Bench:
     def fired(self, *codes: tuple[FireCode, int], now_ms: int | None = None) -> None:
         """Answer a fire."""
         assert self.script == "fire"
-        self.answer(FireReply([FireResult(code, mark) for code, mark in codes], now_ms or self.wall))
+        self.answer(FireReply([FireResult(code, mark) for code, mark in codes], now_ms or self.clock.wall_ms()))
 
     def lines(self) -> list[list[str]]:
         """Return the words of each line that it fires, as ``fire.lua`` names them."""

@@ -11,18 +11,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.reporting import SchedulerReport
 from supervisor.store.schedule_items import FireCode
 from supervisor.telemetry.metrics import ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS
-
-
-class Clock:
-    """Time as the test sets it."""
-
-    now_ns = 1000 * MILLISECOND_NS
-
-    def elapsed_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ms(self) -> int:
-        return 0
+from tests.kit.clock import FakeClock
 
 
 def decided(code: FireCode) -> Any:
@@ -32,7 +21,7 @@ def decided(code: FireCode) -> Any:
 
 def test_the_first_fire_of_each_term_is_measured_from_its_grant() -> None:
     """Once a term; a decision that enqueued nothing does not count."""
-    clock, before = Clock(), ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS._sum.get()
+    clock, before = FakeClock(elapsed_ns=1000 * MILLISECOND_NS), ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS._sum.get()
     report = SchedulerReport(clock)
     with capture_logs():
         report("term_begun", acquired_ns=990 * MILLISECOND_NS)

@@ -50,9 +50,9 @@ def test_what_is_due_is_fired_and_planned_again() -> None:
     """On the grid, by the wall clock, after a sleep that ends in time."""
     bench = serving((SOON, START_MS - 9000))
     while isinstance(bench.step, Watch):
-        bench.pass_ms((bench.step.until_ns - bench.now_ns) // MILLISECOND_NS)
+        bench.pass_ms((bench.step.until_ns - bench.clock.now_ns) // MILLISECOND_NS)
     assert bench.items() == [("tick", START_MS + 1000, "0")]
-    assert bench.wall == START_MS + 1000
+    assert bench.clock.wall_ms() == START_MS + 1000
 
     assert bench.lines()[0][5] == str(START_MS + 11_000)
 
@@ -60,7 +60,7 @@ def test_what_is_due_is_fired_and_planned_again() -> None:
 def test_an_early_timer_fires_nothing() -> None:
     """Timers may end a little before their time: it compares again after each wake."""
     bench = serving((SOON, START_MS - 9000))
-    bench.wall = START_MS + 999
+    bench.clock.wall_offset_ms = 999
     bench.answer()
     assert not isinstance(bench.step, Ask)
     bench.pass_ms(1)
@@ -115,7 +115,11 @@ def test_what_no_news_came_of_is_found_within_seconds() -> None:
 
     assert bench.script == "schedule_due"
     after, _, until, limit, asked, late_ms, late = bench.step.call.args[:7]  # type: ignore[union-attr]  # it is an Ask
-    assert (after, until, late_ms) == (bench.wall - 10_000, bench.wall - 500, bench.wall - 10_000)
+    assert (after, until, late_ms) == (
+        bench.clock.wall_ms() - 10_000,
+        bench.clock.wall_ms() - 500,
+        bench.clock.wall_ms() - 10_000,
+    )
     assert min(int(limit), int(asked), int(late)) > 0
 
 
@@ -193,7 +197,7 @@ def test_trust_is_checked_right_before_each_write() -> None:
     """It ended while the last answer was on its way: nothing is sent until it is renewed."""
     bench = serving((TICK, START_MS - 10_000))
     bench.raise_(StoreUnavailableError("away"))
-    bench.now_ns = TERM.trusted_until_ns
+    bench.clock.now_ns = TERM.trusted_until_ns
     bench.answer()
     assert isinstance(bench.step, Sleep)
     bench.board.publish_term(Term(8, "a" * 32, 300 * S))
@@ -222,19 +226,19 @@ def test_a_clock_ahead_of_redis_is_held_back_to_it() -> None:
     bench.fired((FireCode.SKEWED, START_MS - 10_000), now_ms=START_MS - 999)
 
     assert isinstance(bench.step, Watch)
-    assert bench.step.until_ns - bench.now_ns == 500 * MILLISECOND_NS
+    assert bench.step.until_ns - bench.clock.now_ns == 500 * MILLISECOND_NS
     assert bench.events().count("clock_ahead_of_redis") == 1
 
 
 def test_a_held_schedule_is_not_lost_when_the_clock_is_set_right() -> None:
     """It waits on the clock that does not jump: held by the wall clock, it would wait for the old time."""
     bench = serving((TICK, START_MS - 10_000))
-    bench.wall = START_MS + 3_600_000
+    bench.clock.wall_offset_ms = 3_600_000
     bench.fired((FireCode.SKEWED, START_MS - 10_000), now_ms=START_MS - 5000)
     while isinstance(bench.step, Ask):  # the jump left everything late
         bench.found()
-    bench.wall = START_MS
-    bench.now_ns += 500 * MILLISECOND_NS
+    bench.clock.wall_offset_ms = 0
+    bench.clock.now_ns += 500 * MILLISECOND_NS
     bench.answer()
 
     assert bench.items() == [("tick", START_MS, "0")]
@@ -315,4 +319,4 @@ def test_late_runs_are_paced_and_go_behind_those_on_time() -> None:
 
     assert sizes == [50, 50, 50]  # a burst of a tenth of a second, and then it waits
     assert isinstance(bench.step, Watch)
-    assert bench.step.until_ns - bench.now_ns <= 50 * MILLISECOND_NS
+    assert bench.step.until_ns - bench.clock.now_ns <= 50 * MILLISECOND_NS

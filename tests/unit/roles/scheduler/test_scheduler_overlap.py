@@ -133,7 +133,7 @@ def test_a_stop_sends_no_further_batch_and_tells_the_last() -> None:
 def test_a_batch_that_waited_for_trust_is_put_together_anew() -> None:
     """More may be due by then: the due times in between are one decision, not two."""
     bench = bursting()
-    bench.board.publish_term(Term(TERM.epoch, TERM.nonce, bench.now_ns))
+    bench.board.publish_term(Term(TERM.epoch, TERM.nonce, bench.clock.now_ns))
     sent = answer(bench)
     assert isinstance(bench.step, Sleep)
     bench.board.publish_term(Term(TERM.epoch, TERM.nonce, 1000 * S))

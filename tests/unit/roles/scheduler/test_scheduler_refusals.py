@@ -95,16 +95,16 @@ def test_refusals_without_a_success_give_the_lease_away_once() -> None:
     for _ in range(4):
         assert bench.script == "fire"
         bench.raise_(StoreRefusedError("no right", concerns_client=True))
-        bench.now_ns += VAIN_NS // 2
-        bench.board.publish_term(Term(TERM.epoch, TERM.nonce, bench.now_ns + 10**12))
+        bench.clock.now_ns += VAIN_NS // 2
+        bench.board.publish_term(Term(TERM.epoch, TERM.nonce, bench.clock.now_ns + 10**12))
         bench.pass_ms(3000)
         seen.add(bench.board.header.vain_epoch)
     assert seen == {0, TERM.epoch}
     bench.board.header.vain_epoch = 0
     for _ in range(4):
         bench.raise_(StoreRefusedError("no right", concerns_client=True))
-        bench.now_ns += VAIN_NS
-        bench.board.publish_term(Term(TERM.epoch, TERM.nonce, bench.now_ns + 10**12))
+        bench.clock.now_ns += VAIN_NS
+        bench.board.publish_term(Term(TERM.epoch, TERM.nonce, bench.clock.now_ns + 10**12))
         bench.pass_ms(3000)
 
     assert bench.board.header.vain_epoch == 0

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from supervisor.clock import SystemClock
 from supervisor.roles.scheduler.firing import Decided
 from supervisor.roles.scheduler.reporting import LINES_PER_S, SchedulerReport
 from supervisor.store.codec import Packed
 from supervisor.store.schedule_items import FireCode, FireItem
 from supervisor.telemetry import metrics
-
-
-class Stopped(SystemClock):
-    """A clock that shows one moment."""
-
-    def elapsed_ns(self) -> int:
-        return 5
-
+from tests.kit.clock import FakeClock
 
 TICK = FireItem("tick", 1, 0, 10_000, 10_000, 20_000, Packed("tick@10000", "default", b""), job="demo.tick")
 
@@ -44,7 +36,7 @@ def test_thousands_of_fires_are_counted_and_not_told_one_by_one() -> None:
     """A line costs more than the fire itself."""
     before = fires("fired")
     with capture_logs() as lines:
-        SchedulerReport(Stopped())("fires", decided=[Decided(TICK, FireCode.FIRED, 3)] * 250)
+        SchedulerReport(FakeClock())("fires", decided=[Decided(TICK, FireCode.FIRED, 3)] * 250)
 
     assert len(lines) == LINES_PER_S + 1
     assert lines[-1] == {"event": "schedules_decided", "decisions": 200, "fired": 250, "log_level": "info"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,25 +13,12 @@ from supervisor.core.term import Term
 from supervisor.roles.seat import Seat
 from supervisor.roles.web.overview import Leader, Overview, QueueDepth
 from supervisor.settings.models import Settings
+from tests.kit.clock import FakeClock
 
 S = 1_000_000_000
 NOW_NS = 10_000 * S
 NOW_MS = 1_795_178_096_007
 SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
-
-
-@dataclass
-class StillClock:
-    """A clock that stands where a test put it."""
-
-    elapsed: int = NOW_NS
-    wall: int = NOW_MS
-
-    def elapsed_ns(self) -> int:
-        return self.elapsed
-
-    def wall_ms(self) -> int:
-        return self.wall
 
 
 def fill(board: Board) -> None:
@@ -66,7 +52,7 @@ def make_seat() -> Callable[..., Seat]:
             board=board,
             slot_names=SLOTS,
             parent_pid=0,
-            clock=StillClock(),
+            clock=FakeClock(elapsed_ns=NOW_NS, wall_ms=NOW_MS),
             redis_url="unix:///nowhere",
         )
 

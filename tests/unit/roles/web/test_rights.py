@@ -20,6 +20,7 @@ from supervisor.roles.web.pages import Pages, application
 from supervisor.settings.models import Settings
 from supervisor.settings.token_file import Scope, Token
 from supervisor.settings.web_settings import WebSettings
+from tests.kit.clock import FakeClock
 
 ROOT = Path(__file__).parents[4]
 HEALTH = {
@@ -27,21 +28,6 @@ HEALTH = {
 }
 HOSTS = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.7", "node.example")
 Row = tuple[str, str, Scope | None]
-
-
-class HandClock:
-    """A clock that the test turns."""
-
-    def __init__(self) -> None:
-        self.at_s = 0.0
-
-    def elapsed_ns(self) -> int:
-        """Return the time that passed."""
-        return int(self.at_s * 1e9)
-
-    def wall_ms(self) -> int:
-        """Return the same, from 1970-01-01 on."""
-        return int(self.at_s * 1000)
 
 
 def router(**settings: Any) -> web.Application:
@@ -114,7 +100,7 @@ def test_every_route_by_scope_binding_and_setting(*, host: str, reads: str, has_
     settings = WebSettings.model_validate(
         {"host": host, "reads": reads, "tokens_file": str(path) if has_file else None}
     )
-    clock: Any = HandClock()
+    clock: Any = FakeClock(elapsed_ns=0, wall_ms=0)
     guard = Guard(settings, clock)
     by_name = {scope.word: scope for scope in Scope}
     guard.use([Token.of(name, name.upper(), scope) for name, scope in by_name.items()] if has_file else [])
@@ -125,7 +111,7 @@ def test_every_route_by_scope_binding_and_setting(*, host: str, reads: str, has_
             expected = 200
         else:
             expected = 401 if has_file and given is None else 403
-        clock.at_s += 60.0  # wrong tokens in a row are slowed down
+        clock.advance(60)  # wrong tokens in a row are slowed down
         assert code_of(guard, asked(token=who and who.upper()), needed) == expected, (route, who)
 
 

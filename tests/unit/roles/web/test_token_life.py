@@ -14,7 +14,8 @@ from supervisor.roles.web.guard import Guard
 from supervisor.roles.web.refusals import ADDRESSES_MAX, BURST, FOLD_S, REFILL_S, Refusals
 from supervisor.settings.token_file import POWERFUL_JOBS, Scope, Token, is_powerful
 from supervisor.settings.web_settings import WebSettings
-from tests.unit.roles.web.test_rights import HandClock, asked, code_of
+from tests.kit.clock import FakeClock
+from tests.unit.roles.web.test_rights import asked, code_of
 
 ROOT = Path(__file__).parents[4]
 DAY_MS = 86_400_000
@@ -30,7 +31,7 @@ def desk(tmp_path: Path) -> Any:
     """A file with the token OPS, a clock, and the guard over both."""
 
     class Desk:
-        clock: Any = HandClock()
+        clock: Any = FakeClock(elapsed_ns=0, wall_ms=0)
         file = tmp_path / "tokens"
 
         def write(self, text: str) -> None:
@@ -71,9 +72,9 @@ def test_a_token_ends_on_its_day(desk: Any) -> None:
     """At midnight in UTC, or at an instant with its offset."""
     desk.write(line("ops", "until=1970-01-02") + line("ci", "until=1970-01-01T01:00:00+00:00"))
     assert (desk.code("OPS"), desk.code("CI")) == (200, 200)
-    desk.clock.at_s = 3600
+    desk.clock.advance(3600)
     assert (desk.code("OPS"), desk.code("CI")) == (200, 401)
-    desk.clock.at_s = DAY_MS / 1000
+    desk.clock.advance(DAY_MS / 1000 - 3600)
     assert desk.code("OPS") == 401
 
 
@@ -94,7 +95,7 @@ def test_wrong_tokens_are_slowed_down_and_those_in_use_are_not(desk: Any) -> Non
     assert desk.code(None) == 401  # nobody was guessed
     desk.write(line("ops") + line("late"))
     assert desk.code("LATE") == 429
-    desk.clock.at_s += REFILL_S
+    desk.clock.advance(REFILL_S)
     assert [desk.code("LATE"), desk.code("guess"), desk.code("guess")] == [200, 401, 429]
 
 
@@ -108,12 +109,12 @@ def test_the_reason_of_a_failed_check_is_no_way_around(desk: Any) -> None:
 
 def test_refused_tokens_are_logged_in_folds() -> None:
     """The first at once, then a line a minute with their number; never a token, never without a bound."""
-    clock: Any = HandClock()
+    clock: Any = FakeClock(elapsed_ns=0, wall_ms=0)
     refusals = Refusals(clock)
     with capture_logs() as logs:
         for _ in range(300):
             refusals.refuse("192.0.2.1", "/configz" + "x" * 5000)
-        clock.at_s = FOLD_S
+        clock.advance(FOLD_S)
         refusals.tell()
         refusals.tell()
 
@@ -126,7 +127,7 @@ def test_refused_tokens_are_logged_in_folds() -> None:
 
 def test_so_many_addresses_are_remembered() -> None:
     """Whoever has a whole network fills no memory."""
-    clock: Any = HandClock()
+    clock: Any = FakeClock(elapsed_ns=0, wall_ms=0)
     refusals = Refusals(clock)
     for number in range(ADDRESSES_MAX + 50):
         refusals.refuse(f"2001:db8::{number:x}", "/")

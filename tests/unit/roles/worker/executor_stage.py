@@ -9,22 +9,7 @@ from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.registry import Registry
 from supervisor.roles.worker.executor import Execution, Executor
 from supervisor.store.queues import Ack, FetchedRun
-
-
-@dataclass
-class StillClock:
-    """Time that moves when the test says so."""
-
-    elapsed: int = 5_000_000_000
-    wall: int = 1_700_000_000_000
-
-    def elapsed_ns(self) -> int:
-        """Return the time for deadlines."""
-        return self.elapsed
-
-    def wall_ms(self) -> int:
-        """Return the calendar's time."""
-        return self.wall
+from tests.kit.clock import FakeClock
 
 
 @dataclass
@@ -32,7 +17,7 @@ class Stage:
     """An executor with its jobs and its clock."""
 
     registry: Registry
-    clock: StillClock = field(default_factory=StillClock)
+    clock: FakeClock = field(default_factory=FakeClock)
     kind: Kind = Kind.SYNC
 
     def __post_init__(self) -> None:

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
 from structlog.testing import capture_logs
 
 from supervisor import Context
 from supervisor.core.model import Kind
-
-
-@dataclass
-class StillClock:
-    """Time that moves when the test says so."""
-
-    elapsed: int = 5_000_000_000
-    wall: int = 1_700_000_000_000
-
-    def elapsed_ns(self) -> int:
-        """Return the time for deadlines."""
-        return self.elapsed
-
-    def wall_ms(self) -> int:
-        """Return the calendar's time."""
-        return self.wall
+from tests.kit.clock import FakeClock
 
 
 async def one_turn() -> None:
@@ -45,15 +29,15 @@ def test_a_test_of_a_job_needs_only_two_names() -> None:
 
 def test_the_time_that_remains_never_goes_below_nothing() -> None:
     """On the clock that counts a suspended machine; the calendar's deadline is for others."""
-    clock = StillClock()
-    context = Context(run_id="r", job="j", clock=clock, deadline_ns=8_000_000_000)
+    clock = FakeClock()
+    context = Context(run_id="r", job="j", clock=clock, deadline_ns=clock.now_ns + 3_000_000_000)
 
     assert context.remaining_s() == 3.0
     assert context.deadline is not None
     assert context.deadline.isoformat() == "2023-11-14T22:13:23+00:00"
-    clock.wall -= 3_600_000  # set back: what remains does not change
+    clock.wall_offset_ms -= 3_600_000  # set back: what remains does not change
     assert context.remaining_s() == 3.0
-    clock.elapsed += 10_000_000_000
+    clock.now_ns += 10_000_000_000
     assert context.remaining_s() == 0.0
 
 

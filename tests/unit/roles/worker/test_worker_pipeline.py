@@ -21,7 +21,7 @@ from supervisor.roles.worker.context import SoftTimeout
 from supervisor.roles.worker.passage import Passage
 from supervisor.roles.worker.pipeline import Pipeline
 from supervisor.settings.models import Settings
-from tests.unit.roles.worker.executor_stage import StillClock
+from tests.kit.clock import FakeClock
 
 CODE = """
 import asyncio
@@ -93,7 +93,7 @@ class Way:
 
     def __init__(self, kind: Kind, **hooks: Any) -> None:
         self.kind = kind
-        self.clock = StillClock()
+        self.clock = FakeClock()
         settings = Settings.model_validate({"profiles": {"default": {}, "p": {"hooks": hooks}}}, strict=False)
         self.pipeline = Pipeline(settings, self.clock, kind)
 
@@ -234,7 +234,7 @@ def test_a_run_is_put_off_as_long_as_a_hook_asks_and_then_rejected(way: Way, hoo
         with pytest.raises(VetoedError) as caught:
             way.run(fails)
         vetoes.append(caught.value.veto)
-        way.clock.elapsed += 600 * 10**9
+        way.clock.now_ns += 600 * 10**9
 
     assert [veto.delay_s for veto in vetoes] == [600.0] * 6 + [None]
     assert vetoes[-1].reason == "market is closed; put off for 3600 s already"

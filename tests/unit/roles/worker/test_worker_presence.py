@@ -14,28 +14,14 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.worker import presence as module
 from supervisor.roles.worker.presence import Presence
 from supervisor.settings.models import Settings
-
-
-@dataclass
-class StillClock:
-    """Time that moves when the test says so."""
-
-    elapsed: int = 5_000_000_000
-
-    def elapsed_ns(self) -> int:
-        """Return the time for deadlines."""
-        return self.elapsed
-
-    def wall_ms(self) -> int:
-        """Return the calendar's time."""
-        return 0
+from tests.kit.clock import FakeClock
 
 
 @dataclass
 class Stage:
     """A worker's words on a board of its own, and the signals that its parent got."""
 
-    clock: StillClock = field(default_factory=StillClock)
+    clock: FakeClock = field(default_factory=FakeClock)
     signals: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -82,7 +68,7 @@ def test_ready_clears_what_an_older_generation_left(stage: Stage) -> None:
 
     row = stage.board.rows[0]
     assert stage.entries == []
-    assert (row.child_generation, row.child_state, row.beat_ns) == (4, ChildState.READY, 5_000_000_000)
+    assert (row.child_generation, row.child_state, row.beat_ns) == (4, ChildState.READY, stage.clock.now_ns)
     assert len(stage.signals) == 1
 
 
@@ -119,7 +105,7 @@ def test_only_a_near_deadline_wakes_the_parent(stage: Stage) -> None:
     """It looks every half second by itself."""
     for number, (ahead_ns, signals) in enumerate([(module.NEAR_NS, 0), (module.NEAR_NS - 1, 1)]):
         stage.subject.fetched(("q", f"r{number}"), 1, 5)
-        stage.subject.started(("q", f"r{number}"), stage.clock.elapsed + ahead_ns)
+        stage.subject.started(("q", f"r{number}"), stage.clock.now_ns + ahead_ns)
         assert len(stage.signals) == signals
 
 
@@ -130,13 +116,13 @@ def test_a_fresh_beat_stands_before_the_deadline_that_excused_it_goes(
     subject, row = stage.subject, stage.board.rows[0]
     subject.fetched(("q", "r1"), 1, 5)
     subject.started(("q", "r1"), 10**12)
-    stage.clock.elapsed += 10**11
+    stage.clock.now_ns += 10**11
     seen: list[int] = []
     monkeypatch.setattr(subject, "_set_deadline", lambda: seen.append(row.beat_ns))
 
     subject.done(("q", "r1"))
 
-    assert seen == [stage.clock.elapsed]
+    assert seen == [stage.clock.now_ns]
 
 
 def test_entries_are_used_again(stage: Stage) -> None:
@@ -202,11 +188,11 @@ def test_a_question_stands_until_a_turn_is_answered(stage: Stage) -> None:
     """A bell that rings says that Redis lives, and not that this worker's turns are answered."""
     subject, row = stage.subject, stage.board.rows[0]
     subject.asks()
-    asked_ns = stage.clock.elapsed
-    stage.clock.elapsed += 1
+    asked_ns = stage.clock.now_ns
+    stage.clock.now_ns += 1
     subject.asks()
     subject.redis_answered(is_turn=False)
-    assert (row.asking_ns, row.redis_ok_ns) == (asked_ns, stage.clock.elapsed)
+    assert (row.asking_ns, row.redis_ok_ns) == (asked_ns, stage.clock.now_ns)
 
     subject.redis_answered()
 

@@ -13,24 +13,10 @@ from supervisor.roles.worker import recycling as module
 from supervisor.roles.worker.presence import Presence
 from supervisor.roles.worker.recycling import LOOK_NS, SETTLED_NS, SETTLED_RUNS, Recycling, resident_kib
 from supervisor.settings.models import PoolSettings, Settings, WorkerKind
+from tests.kit.clock import FakeClock
 
 MIB = 1024
 SECOND_NS = 1_000_000_000
-
-
-@dataclass
-class StillClock:
-    """Time that moves when the test says so."""
-
-    elapsed: int = 5 * SECOND_NS
-
-    def elapsed_ns(self) -> int:
-        """Return the time for deadlines."""
-        return self.elapsed
-
-    def wall_ms(self) -> int:
-        """Return the calendar's time."""
-        return 0
 
 
 @dataclass
@@ -39,7 +25,7 @@ class Stage:
 
     limits: dict[str, float]
     draw: float = 0.5
-    clock: StillClock = field(default_factory=StillClock)
+    clock: FakeClock = field(default_factory=FakeClock)
     kib: int = 100 * MIB
 
     def __post_init__(self) -> None:
@@ -69,8 +55,8 @@ class Stage:
     def asked(self, *, runs: int = 0, after_s: float = 0.0) -> int:
         """Let time and work go by, look, and return how many requests there have been."""
         self.row.done += runs
-        self.clock.elapsed += round(after_s * SECOND_NS)
-        self.subject.look(self.clock.elapsed)
+        self.clock.now_ns += round(after_s * SECOND_NS)
+        self.subject.look(self.clock.now_ns)
         return self.row.request_number
 
 

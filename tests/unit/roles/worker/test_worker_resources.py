@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from supervisor import Resource
 from supervisor.roles.worker import resources as module
 from supervisor.roles.worker.resources import ResourceError, Resources
-from tests.unit.roles.worker.test_worker_context import StillClock, one_turn
+from tests.kit.clock import FakeClock
+from tests.unit.roles.worker.test_worker_context import one_turn
 
 trace: list[str] = []
 
@@ -61,7 +62,7 @@ class Slow(Resource):
 
 def test_it_is_opened_once_and_closed_the_last_first() -> None:
     """What was opened later may need what was opened before."""
-    subject = Resources(StillClock())
+    subject = Resources(FakeClock())
 
     assert subject.get(Plain) is subject.get(Plain)
     subject.get(Second)
@@ -82,7 +83,7 @@ def test_a_close_that_hangs_or_fails_stops_no_other() -> None:
         def close(self) -> None:
             raise OSError("already gone")
 
-    subject = Resources(StillClock())
+    subject = Resources(FakeClock())
     for kind in (Plain, Fails, Hangs):
         subject.get(kind)
 
@@ -95,7 +96,7 @@ def test_a_close_that_hangs_or_fails_stops_no_other() -> None:
 
 def test_an_illness_is_told_once_until_it_is_over() -> None:
     """And whoever asks is told by name."""
-    clock = StillClock()
+    clock = FakeClock()
     subject = Resources(clock)
     subject.get(Second)
 
@@ -103,7 +104,7 @@ def test_an_illness_is_told_once_until_it_is_over() -> None:
         for is_ill in (True, True, False):
             Second.is_ill = is_ill
             subject.look()  # too early: nothing is asked
-            clock.elapsed += round(module.PING_EVERY_S * 1e9)
+            clock.now_ns += round(module.PING_EVERY_S * 1e9)
             subject.look()
             assert bool(subject.failing) is is_ill
 
@@ -113,7 +114,7 @@ def test_an_illness_is_told_once_until_it_is_over() -> None:
 async def test_runs_that_come_at_once_wait_for_one_opening() -> None:
     """Fifty coroutines make one connection."""
     Slow.gate = asyncio.Event()
-    subject = Resources(StillClock())
+    subject = Resources(FakeClock())
     waiting = [asyncio.create_task(subject.get_async(Slow)) for _ in range(50)]
     await one_turn()
     Slow.gate.set()
@@ -129,7 +130,7 @@ async def test_what_is_opened_for_all_is_told_of_no_run() -> None:
     """The first run that asks is not the one that a failing ping concerns an hour later."""
     Slow.gate = asyncio.Event()
     Slow.gate.set()
-    subject = Resources(StillClock())
+    subject = Resources(FakeClock())
 
     with bound_contextvars(run="first"), capture_logs(processors=[merge_contextvars]) as lines:
         await subject.get_async(Slow)
@@ -141,7 +142,7 @@ async def test_what_is_opened_for_all_is_told_of_no_run() -> None:
 async def test_who_gives_up_waiting_takes_nothing_from_the_others() -> None:
     """The run that came first may be cancelled."""
     Slow.gate = asyncio.Event()
-    subject = Resources(StillClock())
+    subject = Resources(FakeClock())
     first, second = (asyncio.create_task(subject.get_async(Slow)) for _ in range(2))
     await one_turn()
     first.cancel()
@@ -159,7 +160,7 @@ async def test_a_failed_opening_fails_all_who_wait_and_the_next_tries_again(
     """Not even an exit ends the loop."""
     Slow.gate = asyncio.Event()
     Slow.gate.set()
-    subject = Resources(StillClock())
+    subject = Resources(FakeClock())
     monkeypatch.setattr(Slow, "fault", fault)
 
     ends = await asyncio.gather(*(subject.get_async(Slow) for _ in range(3)), return_exceptions=True)
@@ -177,7 +178,7 @@ async def test_an_opening_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Slow, "timeout_s", 0.001)
 
     with pytest.raises(ResourceError, match=r"Slow cannot be opened: TimeoutError"):
-        await Resources(StillClock()).get_async(Slow)
+        await Resources(FakeClock()).get_async(Slow)
 
 
 async def test_asynchronous_ones_are_pinged_and_closed_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +194,7 @@ async def test_asynchronous_ones_are_pinged_and_closed_within_bounds(monkeypatch
     Slow.gate = asyncio.Event()
     Slow.gate.set()
     monkeypatch.setattr(module, "PING_S", 0.001)
-    subject = Resources(StillClock())
+    subject = Resources(FakeClock())
     await subject.get_async(Slow)
     await subject.get_async(Hangs)
 
@@ -212,7 +213,7 @@ async def test_a_resource_without_methods_serves_both() -> None:
     class Shared(Resource):
         """Nothing to open."""
 
-    subject: Any = Resources(StillClock())
+    subject: Any = Resources(FakeClock())
 
     assert await subject.get_async(Shared) is subject.get(Shared)
     await subject.close_async(1.0)

@@ -13,7 +13,7 @@ from supervisor.process.scoreboard import allocate
 from supervisor.roles.seat import Seat
 from supervisor.roles.worker.suspects import LOOK_EVERY_S, QUIET_S, Part, SuspectLane, starts_max
 from supervisor.settings.models import Settings
-from tests.unit.roles.worker.executor_stage import StillClock
+from tests.kit.clock import FakeClock
 
 SLOTS = 4
 NAMES = ("worker-io-0", "worker-io-1", "worker-io-x-0")  # two of one pool, one of another
@@ -24,7 +24,7 @@ class House:
     """A board with the processes of two pools."""
 
     board: Board = field(default_factory=lambda: allocate(slots=len(NAMES), inflight=8))
-    clock: StillClock = field(default_factory=StillClock)
+    clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
         for row in self.board.rows:
@@ -54,7 +54,7 @@ class House:
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass."""
-        self.clock.elapsed += round(seconds * 1e9)
+        self.clock.now_ns += round(seconds * 1e9)
 
 
 def test_one_process_of_a_pool_has_a_suspect_and_the_others_do_not_ask() -> None:
@@ -113,11 +113,11 @@ def test_an_idle_process_takes_a_suspect_that_another_only_makes_room_for() -> N
     """Whoever can begin it first does."""
     house = House()
     one, two = house.lane(0), house.lane(1)
-    one.looked(1, idle_by_ns=house.clock.elapsed + 10**12)
+    one.looked(1, idle_by_ns=house.clock.now_ns + 10**12)
 
     assert one.is_quiet
     assert two.may_ask
-    two.looked(1, idle_by_ns=house.clock.elapsed + 10**12)
+    two.looked(1, idle_by_ns=house.clock.now_ns + 10**12)
     assert not two.is_quiet  # one that makes room is enough
 
 
@@ -132,20 +132,20 @@ def test_a_busy_process_looks_now_and_then_and_never_while_it_can_ask_anyway() -
     assert not lane.must_look
     house.pass_s(1)
     assert lane.must_look
-    lane.looked(0, idle_by_ns=house.clock.elapsed + 1)
+    lane.looked(0, idle_by_ns=house.clock.now_ns + 1)
     assert (lane.is_quiet, house.board.rows[0].suspect) == (False, Part.NONE)
 
 
 def test_it_makes_room_for_as_long_as_needed_at_most() -> None:
     """After the last hard deadline it is idle for certain; before, each try is twice as long."""
     house = House()
-    lane, long_ns = house.lane(), house.clock.elapsed + 10**12
+    lane, long_ns = house.lane(), house.clock.now_ns + 10**12
     for tries in range(4):
         lane.looked(1, idle_by_ns=long_ns)
         assert lane.quiet_s == pytest.approx(QUIET_S * 2**tries)
         house.pass_s(lane.quiet_s)
         assert not lane.is_quiet
-    lane.looked(1, idle_by_ns=house.clock.elapsed + 3 * 10**9)
+    lane.looked(1, idle_by_ns=house.clock.now_ns + 3 * 10**9)
     assert lane.quiet_s == pytest.approx(3)
 
 
@@ -159,7 +159,7 @@ def test_a_suspect_begins_after_a_written_number_of_other_runs(seed: int) -> Non
     ends: list[int] = []
     begun = 0
     while True:
-        now = house.clock.elapsed
+        now = house.clock.now_ns
         ends = [end for end in ends if end > now]
         if not ends and lane.may_ask and begun:
             break  # idle: it takes the suspect
@@ -170,7 +170,7 @@ def test_a_suspect_begins_after_a_written_number_of_other_runs(seed: int) -> Non
             lane.begun(free)
         if lane.must_look:
             lane.looked(1, idle_by_ns=max(ends, default=0))
-        house.clock.elapsed = min([*ends, now + round(LOOK_EVERY_S * 1e9)])
+        house.clock.now_ns = min([*ends, now + round(LOOK_EVERY_S * 1e9)])
 
     before_it_looked = SLOTS * (1 + 1.5 * LOOK_EVERY_S / (0.5 * timeout_s))
     assert begun <= starts_max(SLOTS, timeout_s) + before_it_looked + SLOTS

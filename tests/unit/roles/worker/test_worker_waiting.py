@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.roles.worker.outage import FIRST_S, LONGEST_S, Outage
-
-
-@dataclass
-class StillClock:
-    """Time that moves when the test says so."""
-
-    elapsed: int = 5_000_000_000
-
-    def elapsed_ns(self) -> int:
-        """Return the time for deadlines."""
-        return self.elapsed
-
-    def wall_ms(self) -> int:
-        """Return the calendar's time."""
-        return 0
-
-    def pass_s(self, seconds: float) -> None:
-        """Let time pass."""
-        self.elapsed += round(seconds * 1e9)
+from tests.kit.clock import FakeClock
 
 
 @given(failures=st.integers(1, 200), uniform=st.floats(0, 1, exclude_max=True))
 def test_pauses_grow_to_a_bound_and_are_never_nothing(failures: int, uniform: float) -> None:
     """Workers that failed together must neither come back together nor hammer a server that starts."""
-    outage = Outage(StillClock(), lambda: uniform)
+    outage = Outage(FakeClock(), lambda: uniform)
 
     with capture_logs():
         pauses = [outage.failed("turn", StoreUnavailableError("no")) for _ in range(failures)]
@@ -46,13 +26,13 @@ def test_pauses_grow_to_a_bound_and_are_never_nothing(failures: int, uniform: fl
 
 def test_an_outage_is_told_once_and_its_end_with_its_length() -> None:
     """A line for each failed call would fill the disk of every replica at the worst moment."""
-    clock = StillClock()
+    clock = FakeClock()
     outage = Outage(clock, lambda: 0.5)
     with capture_logs() as logs:
         outage.answered()
         for _ in range(3):
             outage.failed("turn", StoreUnavailableError("no answer"))
-            clock.pass_s(2)
+            clock.advance(2)
         is_on = outage.is_on
         outage.answered()
         outage.answered()
@@ -64,7 +44,7 @@ def test_an_outage_is_told_once_and_its_end_with_its_length() -> None:
 
 def test_the_next_outage_begins_with_a_short_pause_again() -> None:
     """A single lost reply is the usual case."""
-    outage = Outage(StillClock(), lambda: 0.5)
+    outage = Outage(FakeClock(), lambda: 0.5)
     with capture_logs():
         for _ in range(10):
             outage.failed("turn", StoreUnavailableError("no"))
