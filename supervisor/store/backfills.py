@@ -175,7 +175,7 @@ class Backfills:
             "overlap": backfill.request.overlap,
             "max_running": max_running,
             "memory_ms": MEMORY_MS,
-            "skipped": skipped,
+            "skipped_before": skipped,
             "items": [value for envelope in envelopes for value in _item(envelope)],
         }
         return script("backfill_step").call(keys=self._prefix, args=args, parse=lambda reply: _stepped(backfill, reply))

@@ -47,7 +47,7 @@ class CacheCalls:
 
     def put(self, key: str, *, nonce: str, value: bytes, ttl_ms: int) -> Call[int]:
         """Keep a value, if nobody else did meanwhile; with no time: let the next one compute it at once."""
-        args = {"nonce": nonce, "ttl_ms": ttl_ms, "value": value}
+        args = {"nonce": nonce, "ttl_ms": ttl_ms, "new_value": value}
         return script("cache_put").call(keys=self._pair(key), args=args, parse=int)
 
     def delete(self, key: str) -> Call[int]:

@@ -202,7 +202,7 @@ class Queues(QueueReads):
         args = {
             "session": session,
             "seq": seq,
-            "kind": KIND_LETTER[kind],
+            "letter": KIND_LETTER[kind],
             "want": want,
             "want_suspect": int(want_suspect),
             "history": history,
@@ -269,7 +269,7 @@ class Queues(QueueReads):
     ) -> Call[UnwantedPage]:
         """Read which runs of ``sessions`` must end, let go of those that did not in time, forget what is over."""
         queue, cursor = position
-        args = {"history": history, "queue": queue, "cursor": cursor, "sessions": list(sessions)}
+        args = {"history": history, "last_queue": queue, "last_cursor": cursor, "sessions": list(sessions)}
         return script("queue_unwanted").call(keys=self._prefix, args=args, parse=_unwanted)
 
     def trim(

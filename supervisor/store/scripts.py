@@ -4,8 +4,14 @@ The header is the contract. ``KEYS`` and ``ARGV`` in it name the parameters, one
 name that ends in ``...`` is last and takes any number of values. A call that misses a name or
 invents one fails in Python, before Redis sees it.
 
+The names are local variables of the script: a prelude on its first line binds them, so that the
+lines of an error are those of the text. Values are the texts that Redis was sent; of an argument
+that an older client does not send the value is nil. Where the last name takes any number of
+values, ``FIRST`` is the place of the first one in ``ARGV``.
+
 A script may say ``-- Includes  name``: ``lua/lib/name.lua`` is put in front of it, so that what
-two scripts must do alike is written once.
+two scripts must do alike is written once. The keys that a library names in its header are those
+of the script that includes it.
 """
 
 from __future__ import annotations
@@ -83,12 +89,13 @@ class Script:
 @cache
 def script(name: str) -> Script:
     """Return the script of that name, in whichever folder of ``lua`` it is."""
-    source = _sources()[name].read_text("utf-8")
+    source = _read(name)
     sections = _sections(name, source)
     names = sections["ARGV"]
     rest = names.pop()[:-3] if names and names[-1].endswith("...") else None
     assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
-    body = "\n".join([_libraries()[library].read_text("utf-8") for library in sections["Includes"]] + [source])
+    body = _prelude(sections["KEYS"], names, rest)
+    body += "\n".join([_read(f"lib/{library}") for library in sections["Includes"]] + [source])
     digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
     return Script(name, body, digest, tuple(sections["KEYS"]), tuple(names), rest)
 
@@ -100,28 +107,38 @@ def read_hash(prefix: str, key: str, parse: Callable[[Any], T]) -> Call[T]:
 
 def script_names() -> list[str]:
     """Return the name of every script there is."""
-    return sorted(_sources())
+    return sorted(name for name in _files() if "/" not in name)
+
+
+def _prelude(keys: Sequence[str], args: Sequence[str], rest: str | None) -> str:
+    """Return the beginning of a script's first line: it binds the parameters' names."""
+    parts = ["KEYS, ARGV = KEYS, ARGV"]  # a local costs less than a global
+    for table, names in (("KEYS", keys), ("ARGV", args)):
+        if names:
+            values = ", ".join(f"{table}[{place}]" for place in range(1, len(names) + 1))
+            parts.append(f"{', '.join(names)} = {values}")
+    if rest:
+        parts.append(f"FIRST = {len(args) + 1}")
+    return "".join(f"local {part} " for part in parts)
+
+
+def _read(name: str) -> str:
+    """Return the text of a script, or of a library: ``lib/`` and its name."""
+    return _files()[name].read_text("utf-8")
 
 
 @cache
-def _sources() -> dict[str, Traversable]:
-    """Return the file of every script, by its name; ``lib`` holds none."""
-    folder = resources.files("supervisor.store").joinpath("lua")
+def _files() -> dict[str, Traversable]:
+    """Return the file of every script and library, in whichever folder of ``lua`` it is."""
+    root = resources.files("supervisor.store").joinpath("lua")
     found: dict[str, Traversable] = {}
-    for each in [folder, *(inner for inner in folder.iterdir() if inner.is_dir() and inner.name != "lib")]:
-        for name, file in _files(each).items():
+    for folder in [root, *(inner for inner in root.iterdir() if inner.is_dir())]:
+        for file in folder.iterdir():
+            name = ("lib/" if folder.name == "lib" else "") + file.name.removesuffix(".lua")
             assert name not in found, f"two scripts are called {name}"
-            found[name] = file
+            if file.name.endswith(".lua"):
+                found[name] = file
     return found
-
-
-@cache
-def _libraries() -> dict[str, Traversable]:
-    return _files(resources.files("supervisor.store").joinpath("lua", "lib"))
-
-
-def _files(folder: Traversable) -> dict[str, Traversable]:
-    return {file.name.removesuffix(".lua"): file for file in folder.iterdir() if file.name.endswith(".lua")}
 
 
 def _sections(name: str, source: str) -> dict[str, list[str]]:

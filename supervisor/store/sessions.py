@@ -31,14 +31,14 @@ class Sessions:
     def open(self, session: str, info: Mapping[str, Any]) -> Call[bool]:
         """Let a worker process take runs. False: it was condemned, and its process should end."""
         check_session(session)
-        keys = {"sessions": self._keys.sessions, "dying": self._keys.dying, "session": self._keys.session(session)}
+        keys = {"sessions": self._keys.sessions, "dying": self._keys.dying, "description": self._keys.session(session)}
         flat = [str(part) for item in info.items() for part in item]
         args = {"session": session, "ttl_ms": INFO_TTL_MS, "info": flat}
         return script("session_open").call(keys=keys, args=args, parse=bool)
 
     def close(self, session: str) -> Call[None]:
         """End a session that holds nothing."""
-        keys = {"sessions": self._keys.sessions, "turns": self._keys.turns, "session": self._keys.session(session)}
+        keys = {"sessions": self._keys.sessions, "turns": self._keys.turns, "description": self._keys.session(session)}
         return script("session_close").call(keys=keys, args={"session": session}, parse=lambda _: None)
 
     def beat(self, sessions: Sequence[str]) -> Call[list[str]]:
@@ -69,7 +69,7 @@ class Sessions:
 
     def bury(self, session: str) -> Call[None]:
         """Forget a condemned session whose runs have been given back."""
-        keys = {"dying": self._keys.dying, "turns": self._keys.turns, "session": self._keys.session(session)}
+        keys = {"dying": self._keys.dying, "turns": self._keys.turns, "description": self._keys.session(session)}
         return script("session_bury").call(keys=keys, args={"session": session}, parse=lambda _: None)
 
     def publish_jobs(self, jobs: Mapping[str, str | bytes]) -> Call[None]:

@@ -39,7 +39,7 @@ def lua(path: str, before: str | re.Pattern[str], after: str) -> Mutation:
 
         def wrong(name: str) -> str:
             source = read(name)
-            if name == path:
+            if f"{name}.lua" == path:
                 source, count = pattern.subn(lambda _: after, source, count=1)
                 assert count, f"{path} has changed: the mutation does not apply"
             return source
@@ -147,7 +147,7 @@ MUTANTS: dict[str, Mutation] = {
         "if false then",
     ),
     "fire lets any clock push the watermark": lua(
-        "fire.lua", "local now, limit = now_ms(), tonumber(ARGV[3])", "local now, limit = now_ms(), 1e9"
+        "fire.lua", "local now, limit = now_ms(), tonumber(skew_limit_ms)", "local now, limit = now_ms(), 1e9"
     ),
     "fire takes a plan of an older definition": lua(
         "fire.lua", "string.match(defs[n], '^%d+') ~= item.revision", "false"
@@ -172,22 +172,20 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "promotion keeps the epoch": lua("lease_promote.lua", "whole(math.max(highest + 1, now))", "r[1]"),
     "promotion does not compare the term": lua(
-        "lease_promote.lua", "if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then", "if false then"
+        "lease_promote.lua", "if r[1] ~= epoch or r[2] ~= nonce then", "if false then"
     ),
     "release does not compare the term": lua(
-        "lease_release.lua", "if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then", "if false then"
+        "lease_release.lua", "if r[1] ~= epoch or r[2] ~= nonce then", "if false then"
     ),
     "release wakes nobody": lua(
         "lease_release.lua",
-        "event('released', r[1], r[3], ARGV[3], 'prefer', ARGV[4]",
-        "event('left', r[1], r[3], ARGV[3], 'prefer', ARGV[4]",
+        "event('released', r[1], r[3], reason, 'prefer', prefer",
+        "event('left', r[1], r[3], reason, 'prefer', prefer",
     ),
-    "renewal extends anybody's term": lua(
-        "lease_renew.lua", "if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then", "if false then"
-    ),
-    "renewal shows no sign of life": lua("lease_renew.lua", "raise(KEYS[1], 'seq', now)", ""),
+    "renewal extends anybody's term": lua("lease_renew.lua", "if r[1] ~= epoch or r[2] ~= nonce then", "if false then"),
+    "renewal shows no sign of life": lua("lease_renew.lua", "raise(lease, 'seq', now)", ""),
     "a request to resign is taken for any term": lua(
-        "lease_request_resign.lua", "if r[1] ~= ARGV[1] or (r[2] or '') == '' then", "if (r[2] or '') == '' then"
+        "lease_request_resign.lua", "if r[1] ~= epoch or (r[2] or '') == '' then", "if (r[2] or '') == '' then"
     ),
     # Lost data.
     "a leader brings back watermarks of an earlier term": python(Watermarks, "begin", _as_if_sole),

@@ -12,7 +12,7 @@
 --       overlap        allow, skip, or buffer_all: each waits until an earlier one has ended
 --       max_running    how many may be unfinished before skip or buffer_all holds one up
 --       memory_ms      how long each run is remembered, apart from forced ones, whose ids hold a #
---       skipped        how many nominal times in between are known to have run
+--       skipped_before how many nominal times in between are known to have run
 --       items...       nominal_ms, run, queue, data, at most 100 times, oldest first
 --
 -- Includes  clock
@@ -30,30 +30,30 @@
 --          STALE    the definition changed; nothing written
 --          GONE     there is no such backfill
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local FIELDS, FIRST = 4, 13
-local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+local FIELDS = 4
+local refused = fence(prefix .. 'lease', epoch, nonce)
 if refused then
   return refused
 end
-if not_whole(4, 5) or not_whole(10, 12) or (#ARGV - FIRST + 1) % FIELDS ~= 0 or string.find(ARGV[7], '\n') then
-  return refuse('cursors, max_running, memory_ms, skipped and items of 4 fields')
+if not_whole(seen_ms, cursor_ms, max_running, memory_ms, skipped_before) or (#ARGV - FIRST + 1) % FIELDS ~= 0 or string.find(note, '\n') then
+  return refuse('cursors, max_running, memory_ms, skipped_before and items of 4 fields')
 end
 for i = FIRST, #ARGV, FIELDS do
-  if not_whole(i, i) or not is_head(ARGV[i + 3]) then
+  if not_whole(ARGV[i]) or not is_head(ARGV[i + 3]) then
     return refuse('item ' .. ARGV[i + 1])
   end
   check_types(ARGV[i + 2], string.sub(ARGV[i + 3], 1, 3))
 end
 check_plan()
 local now = now_ms()
-local b = backfill_of(redis.call('HGET', BACKFILLS, ARGV[3]))
+local b = backfill_of(redis.call('HGET', BACKFILLS, backfill))
 if not b then
   return { 'GONE', whole(now), '' }
 end
-if b.state ~= 'active' or b.cursor ~= ARGV[4] then
+if b.state ~= 'active' or b.cursor ~= seen_ms then
   return { b.state ~= 'active' and 'OVER' or 'MOVED', whole(now), backfill_text(b) }
 end
-if #ARGV >= FIRST and parts(redis.call('HGET', SCHEDULE .. 'def', b.schedule)) ~= ARGV[8] then
+if #ARGV >= FIRST and parts(redis.call('HGET', SCHEDULE .. 'def', b.schedule)) ~= revision then
   return { 'STALE', whole(now), backfill_text(b) }
 end
 
@@ -75,39 +75,39 @@ local function is_own(nominal)
   return own[nominal]
 end
 
-local lines = ARGV[9] ~= 'allow' and unfinished(b.schedule) or {}
-local mark, room = mark_of(b.schedule), tonumber(ARGV[10]) - #lines
-if ARGV[9] == 'buffer_all' and next(own) and redis.call('HEXISTS', SCHEDULE .. 'paused', b.schedule) == 0 then
+local lines = overlap ~= 'allow' and unfinished(b.schedule) or {}
+local mark, room = mark_of(b.schedule), tonumber(max_running) - #lines
+if overlap == 'buffer_all' and next(own) and redis.call('HEXISTS', SCHEDULE .. 'paused', b.schedule) == 0 then
   room = 0 -- what waits for the schedule's own turn goes first
 end
-local enqueued, skipped, cursor, is_blocked = 0, 0, ARGV[4], false
+local enqueued, skipped, cursor, is_blocked = 0, 0, seen_ms, false
 for i = FIRST, #ARGV, FIELDS do
-  local memory = KEYS[1] .. 'ran:' .. ARGV[i + 1]
+  local memory = prefix .. 'ran:' .. ARGV[i + 1]
   local is_forced = string.find(ARGV[i + 1], '#', 1, true) ~= nil
   -- What lies after the watermark the schedule itself still decides.
-  if tonumber(ARGV[i]) > mark or (ARGV[9] == 'buffer_all' and room <= 0) then
+  if tonumber(ARGV[i]) > mark or (overlap == 'buffer_all' and room <= 0) then
     is_blocked = true
     break
   end
-  if (ARGV[9] == 'skip' and room <= 0) or redis.call('EXISTS', memory) == 1
+  if (overlap == 'skip' and room <= 0) or redis.call('EXISTS', memory) == 1
     or (not is_forced and is_own(ARGV[i])) or not start(ARGV[i + 2], ARGV[i + 1], ARGV[i + 3]) then
     skipped = skipped + 1
   else
     enqueued, room = enqueued + 1, room - 1
     if not is_forced then
-      redis.call('SET', memory, whole(now), 'PX', ARGV[11])
+      redis.call('SET', memory, whole(now), 'PX', memory_ms)
     end
     lines[#lines + 1] = ARGV[i + 2] .. ' ' .. ARGV[i + 1]
   end
   cursor = ARGV[i]
 end
-if ARGV[9] ~= 'allow' and enqueued > 0 then
+if overlap ~= 'allow' and enqueued > 0 then
   redis.call('HSET', SCHEDULE .. 'live', b.schedule, table.concat(lines, '\n'))
 end
 if not is_blocked then
-  cursor, b.state, b.note, skipped = ARGV[5], ARGV[6], ARGV[7], skipped + tonumber(ARGV[12])
+  cursor, b.state, b.note, skipped = cursor_ms, state, note, skipped + tonumber(skipped_before)
 end
 b.cursor, b.updated = cursor, whole(now)
 b.enqueued, b.skipped = whole(tonumber(b.enqueued) + enqueued), whole(tonumber(b.skipped) + skipped)
-redis.call('HSET', BACKFILLS, ARGV[3], backfill_text(b))
+redis.call('HSET', BACKFILLS, backfill, backfill_text(b))
 return { is_blocked and 'BLOCKED' or 'STEPPED', whole(now), backfill_text(b) }

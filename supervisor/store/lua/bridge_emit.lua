@@ -11,20 +11,20 @@
 -- Returns  PUSHED   it is in the list
 --          AGAIN    this run pushed it before; nothing written
 local LENGTH_MAX = 1000000
-if not_whole(2, 2) or ARGV[1] == '' then
+if not_whole(memory_ms) or run == '' then
   return refuse('run and memory_ms')
 end
-local length = redis.pcall('LLEN', KEYS[2])
+local length = redis.pcall('LLEN', list)
 if type(length) ~= 'number' then
   return refuse('list: its key holds something else, or may not be touched')
 end
-local memory = KEYS[1] .. 'cloudforet:emitted:' .. ARGV[1]
+local memory = prefix .. 'cloudforet:emitted:' .. run
 if redis.call('EXISTS', memory) == 1 then
   return 'AGAIN'
 end
 if length >= LENGTH_MAX then
   return refuse('list: it holds ' .. LENGTH_MAX .. ' messages, and nobody takes them')
 end
-redis.call('SET', memory, '1', 'PX', ARGV[2])
-redis.call('RPUSH', KEYS[2], ARGV[3])
+redis.call('SET', memory, '1', 'PX', memory_ms)
+redis.call('RPUSH', list, message)
 return 'PUSHED'

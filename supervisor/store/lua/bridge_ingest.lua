@@ -18,15 +18,15 @@
 --
 -- Returns  how many were moved, how many of them were set aside, how many are left
 local ASIDE_MAX, ASIDE_MS = 100, 604800000 -- seven days: it may hold secrets
-if not_whole(2, 3) or tonumber(ARGV[2]) < 1 or not is_head(ARGV[4] .. '{') and not is_head(ARGV[4]) then
+if not_whole(most, bytes_max) or tonumber(most) < 1 or not is_head(before .. '{') and not is_head(before) then
   return refuse('most, bytes_max and before')
 end
-local queue, head = ARGV[1], string.sub(ARGV[4], 1, 3)
-local length = redis.pcall('LLEN', KEYS[2])
+local head = string.sub(before, 1, 3)
+local length = redis.pcall('LLEN', list)
 if type(length) ~= 'number' then
   return refuse('list: its key holds something else, or may not be touched')
 end
-local messages = redis.call('LRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)
+local messages = redis.call('LRANGE', list, 0, tonumber(most) - 1)
 if #messages == 0 then
   return { 0, 0, 0 }
 end
@@ -39,33 +39,33 @@ local function quoted(text) -- as JSON; bytes that are no UTF-8 stay, and the wo
   end) .. '"'
 end
 
-local counted, aside = KEYS[1] .. 'cloudforet:ingested', KEYS[1] .. 'cloudforet:aside:' .. queue
+local counted, aside = prefix .. 'cloudforet:ingested', prefix .. 'cloudforet:aside:' .. queue
 local number, set_aside, fresh, ids = tonumber(redis.call('HGET', counted, queue) or '0'), 0, {}, {}
 for n, message in ipairs(messages) do
   local id = 'stp:' .. queue .. ':' .. whole(number + n)
   local data
-  if #message <= tonumber(ARGV[3]) then
-    data = ARGV[4] .. quoted(id) .. ARGV[5] .. quoted(message) .. ARGV[6]
+  if #message <= tonumber(bytes_max) then
+    data = before .. quoted(id) .. between .. quoted(message) .. after
   else
     set_aside = set_aside + 1
-    local reason = 'the task message is rejected: it has ' .. #message .. ' bytes, the limit is ' .. ARGV[3]
+    local reason = 'the task message is rejected: it has ' .. #message .. ' bytes, the limit is ' .. bytes_max
       .. '; it was set aside in the list ' .. aside .. ', which keeps the latest ' .. ASIDE_MAX
-    data = ARGV[4] .. quoted(id) .. ARGV[7] .. quoted(reason) .. ARGV[8]
+    data = before .. quoted(id) .. aside_between .. quoted(reason) .. aside_after
   end
   fresh[2 * n - 1], fresh[2 * n], ids[n] = id, data, id
 end
 redis.call('HSET', q(queue, 'data'), unpack(fresh)) -- the first write: a full Redis refuses it, and all stays as it was
 redis.call('RPUSH', ready(queue, head), unpack(ids))
-redis.call('SADD', KEYS[1] .. 'queues', queue)
+redis.call('SADD', prefix .. 'queues', queue)
 for _, message in ipairs(messages) do
-  if #message > tonumber(ARGV[3]) then
+  if #message > tonumber(bytes_max) then
     redis.call('RPUSH', aside, message)
     redis.call('LTRIM', aside, -ASIDE_MAX, -1)
     redis.call('PEXPIRE', aside, ASIDE_MS)
   end
 end
 redis.call('HSET', counted, queue, whole(number + #messages))
-redis.call('LTRIM', KEYS[2], #messages, -1)
+redis.call('LTRIM', list, #messages, -1)
 count_add(queue, 'in', #messages)
 ring(queue, string.sub(head, 1, 1), math.min(#messages, 4)) -- whoever wakes rings on while work is left
-return { #messages, set_aside, redis.call('LLEN', KEYS[2]) }
+return { #messages, set_aside, redis.call('LLEN', list) }

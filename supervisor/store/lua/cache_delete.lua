@@ -8,6 +8,6 @@
 -- Who computes for longer than its lease is not known here any more, so a lease of nobody stays: whatever it brings within
 -- ten minutes from now is not kept. It keeps nobody from computing.
 local LATE_MS = 600000
-local gone = redis.call('DEL', KEYS[1]) -- first: it is allowed when memory is full, and with it the rest
-redis.call('SET', KEYS[2], '-', 'PX', LATE_MS)
+local gone = redis.call('DEL', value) -- first: it is allowed when memory is full, and with it the rest
+redis.call('SET', lease, '-', 'PX', LATE_MS)
 return gone

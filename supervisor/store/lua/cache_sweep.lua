@@ -8,8 +8,8 @@
 -- Returns  next cursor (0 at the end), how many values went
 --
 -- What is being computed for one is not kept either.
-local page = redis.call('SCAN', ARGV[1], 'MATCH', KEYS[1] .. 'cache:?:' .. ARGV[2], 'COUNT', ARGV[3])
-local gone, length = 0, #KEYS[1]
+local page = redis.call('SCAN', cursor, 'MATCH', prefix .. 'cache:?:' .. pattern, 'COUNT', count)
+local gone, length = 0, #prefix
 for _, key in ipairs(page[2]) do
   if string.sub(key, length + 1, length + 8) == 'cache:l:' then
     redis.call('SET', key, '-', 'PX', math.max(redis.call('PTTL', key), 1))

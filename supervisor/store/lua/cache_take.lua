@@ -8,13 +8,13 @@
 -- Returns  HIT, the value
 --          MINE, empty: the caller is to compute it
 --          BUSY, empty: another one does, who may be dead: ask again, but not for ever
-local value = redis.call('GET', KEYS[1])
-if value then
-  return { 'HIT', value }
+local cached = redis.call('GET', value)
+if cached then
+  return { 'HIT', cached }
 end
-local holder = redis.call('GET', KEYS[2])
-if holder and holder ~= '-' and holder ~= ARGV[1] then
+local holder = redis.call('GET', lease)
+if holder and holder ~= '-' and holder ~= nonce then
   return { 'BUSY', '' }
 end
-redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
+redis.call('SET', lease, nonce, 'PX', lease_ms)
 return { 'MINE', '' }

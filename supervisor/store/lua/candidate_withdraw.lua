@@ -8,8 +8,8 @@
 --           number
 --
 -- Returns  how many were there
-local gone = redis.call('HDEL', KEYS[2], unpack(ARGV))
-if gone > 0 and redis.call('HEXISTS', KEYS[1], 'epoch') == 1 then
-  raise(KEYS[1], 'roster', 0)
+local gone = redis.call('HDEL', candidates, unpack(ARGV))
+if gone > 0 and redis.call('HEXISTS', lease, 'epoch') == 1 then
+  raise(lease, 'roster', 0)
 end
 return gone

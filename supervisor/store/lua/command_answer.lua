@@ -10,8 +10,8 @@
 --           room
 --
 -- Returns  1 if it was still known
-if not_whole(3, 3) or ARGV[1] == '' or ARGV[2] == '' then
+if not_whole(ttl_ms) or replica == '' or id == '' then
   return refuse('replica, id or ttl_ms')
 end
-redis.call('SET', KEYS[1] .. 'command:' .. ARGV[2], ARGV[4], 'PX', ARGV[3])
-return redis.call('HDEL', KEYS[1] .. 'commands:' .. ARGV[1], ARGV[2])
+redis.call('SET', prefix .. 'command:' .. id, answer, 'PX', ttl_ms)
+return redis.call('HDEL', prefix .. 'commands:' .. replica, id)

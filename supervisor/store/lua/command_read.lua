@@ -5,7 +5,7 @@
 --
 -- Returns  the answer to each; empty where there is none, not yet or not any more
 local reply = {}
-for i = 1, #ARGV do
-  reply[i] = redis.call('GET', KEYS[1] .. 'command:' .. ARGV[i]) or ''
+for i = FIRST, #ARGV do
+  reply[i] = redis.call('GET', prefix .. 'command:' .. ARGV[i]) or ''
 end
 return reply

@@ -12,16 +12,16 @@
 -- Returns  SENT     also when it was sent before
 --          FULL     as many wait as may; the replica does not take them
 local WAITING_MAX = 100
-if not_whole(3, 3) or ARGV[1] == '' or ARGV[2] == '' then
+if not_whole(ttl_ms) or replica == '' or id == '' then
   return refuse('replica, id or ttl_ms')
 end
-local waiting, now = KEYS[1] .. 'commands:' .. ARGV[1], now_ms()
-if redis.call('HEXISTS', waiting, ARGV[2]) == 1 or redis.call('EXISTS', KEYS[1] .. 'command:' .. ARGV[2]) == 1 then
+local waiting, now = prefix .. 'commands:' .. replica, now_ms()
+if redis.call('HEXISTS', waiting, id) == 1 or redis.call('EXISTS', prefix .. 'command:' .. id) == 1 then
   return 'SENT'
 end
 if redis.call('HLEN', waiting) >= WAITING_MAX then
   return 'FULL'
 end
-redis.call('HSET', waiting, ARGV[2], whole(now) .. ' ' .. whole(now + tonumber(ARGV[3])) .. ' ' .. ARGV[4])
-redis.call('PEXPIRE', waiting, ARGV[3])
+redis.call('HSET', waiting, id, whole(now) .. ' ' .. whole(now + tonumber(ttl_ms)) .. ' ' .. command)
+redis.call('PEXPIRE', waiting, ttl_ms)
 return 'SENT'

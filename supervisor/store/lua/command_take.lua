@@ -6,7 +6,7 @@
 -- Includes  clock
 --
 -- Returns  id, command: for each, oldest first; one that waited too long is dropped unseen
-local waiting = KEYS[1] .. 'commands:' .. ARGV[1]
+local waiting = prefix .. 'commands:' .. replica
 if redis.call('EXISTS', waiting) == 0 then
   return {}
 end

@@ -17,14 +17,14 @@
 --
 -- A set gets a revision when it is first seen. While a live candidate holds one with a higher revision, an older set
 -- changes nothing, so that during a rolling update an old replica does not undo what a new one declared.
-local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+local refused = fence(prefix .. 'lease', epoch, nonce)
 if refused then
   return refused
 end
-if not_whole(4, 4) or ARGV[3] == '' or string.find(ARGV[3], '[#%s]') then
+if not_whole(lease_ms) or digest == '' or string.find(digest, '[#%s]') then
   return refuse('digest and lease_ms')
 end
-local sets, now, digest = KEYS[1] .. 'schedule:sets', now_ms(), ARGV[3]
+local sets, now = prefix .. 'schedule:sets', now_ms()
 local revision = redis.call('HGET', sets, digest)
 if revision and redis.call('HGET', sets, '#applied') == digest then
   return { 'APPLIED', revision, whole(now) }
@@ -33,16 +33,16 @@ if not revision then
   revision = whole(redis.call('HINCRBY', sets, '#revision', 1))
   redis.call('HSET', sets, digest, revision)
 end
-local candidates = redis.call('HGETALL', KEYS[1] .. 'candidates')
+local candidates = redis.call('HGETALL', prefix .. 'candidates')
 for i = 2, #candidates, 2 do
   local seen, info = string.match(candidates[i], '^(%d+) (.*)$')
   local is_json, candidate = pcall(cjson.decode, info or '')
-  if seen and tonumber(seen) >= now - 2 * tonumber(ARGV[4]) and is_json and type(candidate) == 'table' then
+  if seen and tonumber(seen) >= now - 2 * tonumber(lease_ms) and is_json and type(candidate) == 'table' then
     local other = redis.call('HGET', sets, tostring(candidate['schedules_digest'] or ''))
     if other and tonumber(other) > tonumber(revision) then
       return { 'OLDER', revision, whole(now) }
     end
   end
 end
-redis.call('HSET', sets, '#declaring', ARGV[1] .. ' ' .. ARGV[2])
+redis.call('HSET', sets, '#declaring', epoch .. ' ' .. nonce)
 return { 'NEEDED', revision, whole(now) }

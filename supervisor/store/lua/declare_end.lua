@@ -12,17 +12,17 @@
 -- Returns  now_ms
 --          error FENCED <epoch>: the term is not the current one; nothing written
 local SETS_MAX = 128
-local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+local refused = fence(prefix .. 'lease', epoch, nonce)
 if refused then
   return refused
 end
-local sets = KEYS[1] .. 'schedule:sets'
-if ARGV[4] == '1' then
-  redis.call('HSET', sets, '#applied', ARGV[3])
+local sets = prefix .. 'schedule:sets'
+if is_applied == '1' then
+  redis.call('HSET', sets, '#applied', digest)
   local known = redis.call('HLEN', sets) > SETS_MAX and redis.call('HGETALL', sets) or {}
   local newest = tonumber(redis.call('HGET', sets, '#revision') or '0')
   for i = 1, #known, 2 do -- half of them go, the oldest: no live replica holds one of those any more
-    if string.sub(known[i], 1, 1) ~= '#' and known[i] ~= ARGV[3] and tonumber(known[i + 1]) <= newest - SETS_MAX / 2 then
+    if string.sub(known[i], 1, 1) ~= '#' and known[i] ~= digest and tonumber(known[i + 1]) <= newest - SETS_MAX / 2 then
       redis.call('HDEL', sets, known[i])
     end
   end

@@ -15,12 +15,11 @@
 --
 -- Returns  now_ms, then code and revision for each: CREATED CHANGED UNCHANGED CLASH (a dynamic one has the id)
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local FIRST = 4
-local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+local refused = fence(prefix .. 'lease', epoch, nonce)
 if refused then
   return refused
 end
-if ARGV[3] == '' or ARGV[3] == 'dynamic' or string.find(ARGV[3], '[#%s]')
+if digest == '' or digest == 'dynamic' or string.find(digest, '[#%s]')
   or (#ARGV - FIRST + 1) % DEFINITION_FIELDS ~= 0 then
   return refuse('digest and items of ' .. DEFINITION_FIELDS .. ' fields')
 end
@@ -35,7 +34,7 @@ redis.call('HDEL', SCHEDULE .. 'sets', '#applied') -- from here on no set is in 
 local now = now_ms()
 local reply = { whole(now) }
 for i = FIRST, #ARGV, DEFINITION_FIELDS do
-  local code, revision = define(i, ARGV[3], now)
+  local code, revision = define(i, digest, now)
   reply[#reply + 1] = code
   reply[#reply + 1] = revision
 end

@@ -13,8 +13,7 @@
 --
 -- Returns  one digit for each: 1 removed, 0 it was not there, or is dynamic
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local FIRST = 3
-local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+local refused = fence(prefix .. 'lease', epoch, nonce)
 if refused then
   return refused
 end

@@ -12,22 +12,22 @@
 -- Returns  one digit for each run: 1 new, 0 its id was there or is remembered, 2 refused, because another unfinished run holds its unique
 --          key; then, each on a line of its own, the ids of those holders. A repeated nonce gets the first reply again,
 --          also when the runs have ended since.
-local FIELDS, FIRST, MEMORY_MS = 4, 3, 600000
-local memory = KEYS[1] .. 'enqueues:' .. ARGV[1]
+local FIELDS, MEMORY_MS = 4, 600000
+local memory = prefix .. 'enqueues:' .. nonce
 local earlier = redis.call('GET', memory)
 if earlier then
   return earlier
 end
-local argv, last = ARGV, #ARGV -- a global costs more than a local
-if last < FIRST - 1 + FIELDS or argv[1] == '' or not_whole(2, 2) or (last - FIRST + 1) % FIELDS ~= 0 then
+local last = #ARGV
+if last < FIRST - 1 + FIELDS or nonce == '' or not_whole(memory_ms) or (last - FIRST + 1) % FIELDS ~= 0 then
   return refuse('nonce, memory_ms and runs of id, queue, delay_ms, data')
 end
-local is_remembered = argv[2] ~= '0'
+local is_remembered = memory_ms ~= '0'
 
 -- Runs of one queue, kind and priority share what is checked, asked and written.
 local by_queue, order = {}, {}
 for i = FIRST, last, FIELDS do
-  local queue, data = argv[i + 1], argv[i + 3]
+  local queue, data = ARGV[i + 1], ARGV[i + 3]
   local of = by_queue[queue]
   if not of then
     of = { name = queue, ids = {}, ran = {}, places = {}, heads = {}, kinds = {}, lists = {} }
@@ -37,17 +37,17 @@ for i = FIRST, last, FIELDS do
   local n, head = #of.ids + 1, string.sub(data, 1, 3)
   local kind = of.kinds[head]
   if (not kind or string.byte(head, 3) == 91) and not is_head(data)
-    or (argv[i + 2] ~= '0' and not string.find(argv[i + 2], '^%d+$')) then
-    return refuse('delay or data of ' .. argv[i])
+    or (ARGV[i + 2] ~= '0' and not string.find(ARGV[i + 2], '^%d+$')) then
+    return refuse('delay or data of ' .. ARGV[i])
   end
   if not kind then
     local list = ready(queue, head) -- shared by those with limits and those without
     kind = of.lists[list] or { list = list, letter = string.sub(head, 1, 1), ids = {} }
     of.lists[list], of.kinds[head] = kind, kind
   end
-  of.ids[n], of.places[n], of.heads[n] = argv[i], i, kind
+  of.ids[n], of.places[n], of.heads[n] = ARGV[i], i, kind
   if is_remembered then
-    of.ran[n] = q(queue, 'ran:' .. argv[i])
+    of.ran[n] = q(queue, 'ran:' .. ARGV[i])
   end
 end
 for _, of in ipairs(order) do -- raises, before the first write, if a key is not ours
@@ -61,13 +61,13 @@ local digits, holders = {}, {}
 for _, of in ipairs(order) do
   local known, fresh, seen, new, later = redis.call('HMGET', q(of.name, 'data'), unpack(of.ids)), {}, {}, 0, {}
   for n, i in ipairs(of.places) do
-    local id, data, digit = argv[i], argv[i + 3], '0'
+    local id, data, digit = ARGV[i], ARGV[i + 3], '0'
     if not known[n] and not seen[id] and not (is_remembered and redis.call('EXISTS', of.ran[n]) == 1) then
       local holder
       digit = '1'
       if string.byte(data, 3) == 91 then
         holder = select(2, create(of.name, id, data))
-        if not holder and argv[i + 2] == '0' then
+        if not holder and ARGV[i + 2] == '0' then
           replace_older(of.name, id, data)
         end
       else
@@ -79,9 +79,9 @@ for _, of in ipairs(order) do
       else
         seen[id], new = true, new + 1
         if is_remembered then
-          redis.call('SET', of.ran[n], '', 'PX', argv[2])
+          redis.call('SET', of.ran[n], '', 'PX', memory_ms)
         end
-        local ids = argv[i + 2] == '0' and of.heads[n].ids or later
+        local ids = ARGV[i + 2] == '0' and of.heads[n].ids or later
         ids[#ids + 1] = ids == later and i or id
       end
     end
@@ -91,7 +91,7 @@ for _, of in ipairs(order) do
     redis.call('HSET', q(of.name, 'data'), unpack(fresh))
   end
   for _, i in ipairs(later) do
-    delay(of.name, argv[i], argv[i + 3], now + tonumber(argv[i + 2]))
+    delay(of.name, ARGV[i], ARGV[i + 3], now + tonumber(ARGV[i + 2]))
   end
   local bells = { a = 0, s = 0 }
   for _, kind in pairs(of.lists) do
@@ -100,7 +100,7 @@ for _, of in ipairs(order) do
       bells[kind.letter] = bells[kind.letter] + #kind.ids
     end
   end
-  redis.call('SADD', KEYS[1] .. 'queues', of.name)
+  redis.call('SADD', prefix .. 'queues', of.name)
   count_add(of.name, 'in', new)
   ring(of.name, 'a', math.min(bells.a, 4)) -- whoever wakes rings on while work is left
   ring(of.name, 's', math.min(bells.s, 4))

@@ -11,17 +11,17 @@
 --
 -- Returns  how many were added
 local EVENTS_MAX = 100
-if not_whole(1, 3) or tonumber(ARGV[1]) < 1 or tonumber(ARGV[2]) < 1 or tonumber(ARGV[3]) < 1 then
+if not_whole(number, kept, ttl_ms) or tonumber(number) < 1 or tonumber(kept) < 1 or tonumber(ttl_ms) < 1 then
   return refuse('number, kept or ttl_ms')
 end
-if #ARGV - 3 > EVENTS_MAX then
+if #ARGV - FIRST + 1 > EVENTS_MAX then
   return refuse('too many events')
 end
-if tonumber(ARGV[1]) <= tonumber(redis.call('GET', KEYS[2]) or '0') then
+if tonumber(number) <= tonumber(redis.call('GET', writer) or '0') then
   return 0
 end
-for i = 4, #ARGV do
-  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], '*', 'e', ARGV[i])
+for i = FIRST, #ARGV do
+  redis.call('XADD', log, 'MAXLEN', '~', kept, '*', 'e', ARGV[i])
 end
-redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[3])
-return #ARGV - 3
+redis.call('SET', writer, number, 'PX', ttl_ms)
+return #ARGV - FIRST + 1

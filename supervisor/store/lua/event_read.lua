@@ -9,19 +9,19 @@
 --
 -- Returns  id and JSON of each, oldest first
 local COUNT_MAX = 1000
-if not_whole(2, 3) or tonumber(ARGV[3]) < 1 then
+if not_whole(since_ms, count) or tonumber(count) < 1 then
   return refuse('since_ms or count')
 end
-if ARGV[1] ~= '' and not string.match(ARGV[1], '^%d+%-%d+$') then
+if after ~= '' and not string.match(after, '^%d+%-%d+$') then
   return refuse('after must be the id of an event')
 end
-local count = math.min(tonumber(ARGV[3]), COUNT_MAX)
+local count = math.min(tonumber(count), COUNT_MAX)
 local reply, found = {}, nil
-if ARGV[1] ~= '' then
-  local read = redis.call('XREAD', 'COUNT', count, 'STREAMS', KEYS[1], ARGV[1])
+if after ~= '' then
+  local read = redis.call('XREAD', 'COUNT', count, 'STREAMS', log, after)
   found = read and read[1] and read[1][2] or {}
 else
-  local newest = redis.call('XREVRANGE', KEYS[1], '+', ARGV[2], 'COUNT', count)
+  local newest = redis.call('XREVRANGE', log, '+', since_ms, 'COUNT', count)
   found = {}
   for i = #newest, 1, -1 do
     found[#found + 1] = newest[i]

@@ -48,17 +48,17 @@
 -- Does not ask whether the lease has run out: a term that nobody replaced cannot conflict.
 -- Reads everything first, decides, and writes at the end with as few commands as possible: 250 items in a few ms.
 -- A request to look at the schedule (a score of 0 or less in the plan) is never overwritten here.
-local FIELDS, FIRST, HISTORY, LINES = 3, 6, 10000, 10 -- LINES decisions in one entry of the log
+local FIELDS, HISTORY, LINES = 3, 10000, 10 -- LINES decisions in one entry of the log
 local LATEST = 100 -- unfinished runs known of a schedule that waits for none
 local WHAT = { due = true, missed = true, start = true, force = true, drop = true, initial = true }
-local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+local refused = fence(prefix .. 'lease', epoch, nonce)
 if refused then
   return refused
 end
-if not_whole(3, 5) or #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
+if not_whole(skew_limit_ms, log_cap, at_ms) or #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
   return refuse('items of 3 fields')
 end
-local S = KEYS[1] .. 'schedule:'
+local S = prefix .. 'schedule:'
 local names, place, shapes, kinds, items, groups = {}, {}, {}, {}, {}, {}
 local function shape_of(text)
   local overlap, running, buffer, grace, runs, wait, keep, queue =
@@ -126,8 +126,8 @@ local lives = redis.call('HMGET', S .. 'live', unpack(names))
 local states = redis.call('HMGET', S .. 'state', unpack(names))
 local pauses = redis.call('HLEN', S .. 'paused') > 0 and redis.call('HMGET', S .. 'paused', unpack(names)) or {}
 local scores = redis.call('ZMSCORE', S .. 'next', unpack(names))
-local now, limit = now_ms(), tonumber(ARGV[3])
-local is_ahead = tonumber(ARGV[5]) > now + limit -- the caller's clock is: what it judged by the time is no fact
+local now, limit = now_ms(), tonumber(skew_limit_ms)
+local is_ahead = tonumber(at_ms) > now + limit -- the caller's clock is: what it judged by the time is no fact
 local running, packed, extended, wanted = {}, {}, {}, {} -- by place: live runs, state, and score once they are touched
 local log, at, twins = {}, whole(now), {}
 local verified = {}
@@ -384,7 +384,7 @@ end
 local function note(n, item, code, letter)
   local nominal, mark, revision, missed = item.nominal, item.mark, item.revision, item.missed
   local has_run = code == 'FIRED' or code == 'INITIAL'
-  log[#log + 1] = item.name .. ' ' .. nominal .. ' ' .. ARGV[1] .. ' ' .. (has_run and item.id or '-') .. ' ' .. code
+  log[#log + 1] = item.name .. ' ' .. nominal .. ' ' .. epoch .. ' ' .. (has_run and item.id or '-') .. ' ' .. code
     .. ' ' .. missed .. ' ' .. at
   if letter == 'F' and extend(n, item) then
     return
@@ -528,7 +528,7 @@ end
 for _, group in ipairs(groups) do
   flush(group)
   if group.is_used then
-    redis.call('SADD', KEYS[1] .. 'queues', group.queue)
+    redis.call('SADD', prefix .. 'queues', group.queue)
   end
   if #group.entering > 0 then
     redis.call('RPUSH', group.list, unpack(group.entering))
@@ -562,6 +562,6 @@ for _, twin in ipairs(twins) do
 end
 for first = 1, #log, LINES do
   local lines = table.concat(log, '\n', first, math.min(first + LINES - 1, #log))
-  redis.call('XADD', S .. 'log', 'MAXLEN', '~', ARGV[4], '*', 'r', lines)
+  redis.call('XADD', S .. 'log', 'MAXLEN', '~', log_cap, '*', 'r', lines)
 end
 return reply

@@ -4,4 +4,4 @@
 -- ARGV  name           what follows the prefix in the name of the hash, of at most some hundreds of fields
 --
 -- Returns  field, value, field, value …
-return redis.call('HGETALL', KEYS[1] .. ARGV[1])
+return redis.call('HGETALL', prefix .. name)

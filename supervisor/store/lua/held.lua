@@ -6,18 +6,18 @@
 --       cursor         0 at first, then the one of the previous page
 --
 -- Returns  cursor (0 at the end), then session, id, attempt, fetched_ms for each. One may come twice.
-local page = redis.call('HSCAN', KEYS[1] .. 'q:' .. ARGV[2] .. ':run', ARGV[3], 'COUNT', 500)
+local page = redis.call('HSCAN', prefix .. 'q:' .. queue .. ':run', cursor, 'COUNT', 500)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
-  local session, attempt, fetched = string.match(page[2][i + 1], '^(.*)|(%d+)|(%d+)$')
-  local is_wanted = session and session == ARGV[1]
-  if session and ARGV[1] == '' then
-    is_wanted = redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0
-      and redis.call('SISMEMBER', KEYS[1] .. 'dying', session) == 0
+  local holder, attempt, fetched = string.match(page[2][i + 1], '^(.*)|(%d+)|(%d+)$')
+  local is_wanted = holder and holder == session
+  if holder and session == '' then
+    is_wanted = redis.call('HEXISTS', prefix .. 'sessions', holder) == 0
+      and redis.call('SISMEMBER', prefix .. 'dying', holder) == 0
   end
   if is_wanted then
     local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = session, page[2][i], attempt, fetched
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = holder, page[2][i], attempt, fetched
   end
 end
 return reply

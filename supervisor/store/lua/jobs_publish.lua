@@ -10,9 +10,9 @@
 if #ARGV == 0 or #ARGV % 2 ~= 0 then
   return refuse('pairs of name and JSON')
 end
-local seen, now = {}, whole(now_ms())
-for i = 1, #ARGV, 2 do
-  seen[i], seen[i + 1] = ARGV[i], now
+local times, now = {}, whole(now_ms())
+for i = FIRST, #ARGV, 2 do
+  times[i], times[i + 1] = ARGV[i], now
 end
-redis.pcall('HSET', KEYS[2], unpack(seen)) -- a foreign key there keeps no job from being told
-return redis.call('HSET', KEYS[1], unpack(ARGV))
+redis.pcall('HSET', seen, unpack(times)) -- a foreign key there keeps no job from being told
+return redis.call('HSET', jobs, unpack(ARGV))

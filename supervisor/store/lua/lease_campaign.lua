@@ -40,11 +40,10 @@
 local MODES = { cold = true, expired = true, free = true, presence = true, register = true }
 local FORGET_MS = 86400000 -- a candidate that was not seen for a day left without a word
 
-local replica, nonce, duration, floor, mode = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if not string.match(nonce, '^%x+$') or #nonce ~= 32 then
   return refuse('nonce must be 32 hex digits')
 end
-if not_whole(3, 4) or not_whole(6, 7) or tonumber(duration) <= 0 then
+if not_whole(duration_ms, floor, epoch_seen, seq_seen) or tonumber(duration_ms) <= 0 then
   return refuse('duration, floor and what was observed must be whole numbers')
 end
 if not MODES[mode] then
@@ -52,18 +51,18 @@ if not MODES[mode] then
 end
 
 local now = now_ms()
-local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'seq', 'until', 'transitions', 'released_at',
+local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until', 'transitions', 'released_at',
   'presence')
 local epoch, holder = epoch_of(r[1]) or 0, r[3] or ''
-local is_watched = whole(epoch) == ARGV[6] and whole(count(r[4]) or 0) == ARGV[7]
-local is_new = redis.call('HSET', KEYS[5], replica, whole(now) .. ' ' .. ARGV[11]) == 1
+local is_watched = whole(epoch) == epoch_seen and whole(count(r[4]) or 0) == seq_seen
+local is_new = redis.call('HSET', candidates, replica, whole(now) .. ' ' .. info) == 1
 if is_new and r[1] then
-  raise(KEYS[1], 'roster', 0)
+  raise(lease, 'roster', 0)
 end
 
 if r[2] == nonce and holder ~= '' then
-  redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(duration)), 'duration', duration, 'renewed', whole(now))
-  raise(KEYS[1], 'seq', now)
+  redis.call('HSET', lease, 'until', whole(now + tonumber(duration_ms)), 'duration', duration_ms, 'renewed', whole(now))
+  raise(lease, 'seq', now)
   return world('SAME', now)
 end
 
@@ -76,7 +75,7 @@ elseif holder == '' and mode ~= 'expired' and mode ~= 'presence' then
   reason = 'vacant'
 elseif mode == 'expired' and is_watched then
   reason = 'expired'
-elseif mode == 'presence' and is_watched and r[8] == '1' and presence_of(ARGV[14], r[1]) == 0 then
+elseif mode == 'presence' and is_watched and r[8] == '1' and presence_of(alive, r[1]) == 0 then
   reason = 'presence'
 elseif mode == 'cold' and is_watched and (count(r[5]) or 0) <= now then
   reason = 'cold'
@@ -89,37 +88,37 @@ if not reason then
   return world('DENIED', now)
 end
 
-local remembered = math.max(epoch, epoch_of(redis.call('GET', KEYS[4])) or 0)
+local remembered = math.max(epoch, epoch_of(redis.call('GET', fence)) or 0)
 local highest = math.max(remembered, tonumber(floor))
 local granted = whole(math.max(highest + 1, now))
-local genesis = redis.call('GET', KEYS[2]) or ''
-redis.call('SET', KEYS[4], granted)
-redis.call('SETNX', KEYS[2], nonce)
-redis.call('HSET', KEYS[1], 'epoch', granted, 'nonce', nonce, 'holder', replica, 'seq', '0', 'duration', duration,
-  'until', whole(now + tonumber(duration)), 'acquired', whole(now), 'renewed', whole(now), 'presence', '0',
-  'transitions', whole((count(r[6]) or 0) + 1), 'host', ARGV[8], 'pid', ARGV[9], 'version', ARGV[10])
+local data_set = redis.call('GET', genesis) or ''
+redis.call('SET', fence, granted)
+redis.call('SETNX', genesis, nonce)
+redis.call('HSET', lease, 'epoch', granted, 'nonce', nonce, 'holder', replica, 'seq', '0', 'duration', duration_ms,
+  'until', whole(now + tonumber(duration_ms)), 'acquired', whole(now), 'renewed', whole(now), 'presence', '0',
+  'transitions', whole((count(r[6]) or 0) + 1), 'host', host, 'pid', pid, 'version', version)
 if is_new and not r[1] then
-  raise(KEYS[1], 'roster', 0)
+  raise(lease, 'roster', 0)
 end
-if ARGV[13] ~= '' then
-  redis.call('HSET', KEYS[1], 'hold', ARGV[13])
+if hold ~= '' then
+  redis.call('HSET', lease, 'hold', hold)
 end
 
 if holder ~= '' then
   event('lapsed', whole(epoch), holder, reason)
 end
-if ARGV[12] ~= '' and ARGV[12] ~= genesis then
-  event('data_loss', granted, replica, genesis == '' and 'emptied' or 'replaced')
+if genesis_seen ~= '' and genesis_seen ~= data_set then
+  event('data_loss', granted, replica, data_set == '' and 'emptied' or 'replaced')
 elseif highest > remembered then
   event('regression', granted, replica, 'rolled_back')
 end
 event('acquired', granted, replica, reason)
 
-local known = redis.call('HGETALL', KEYS[5])
+local known = redis.call('HGETALL', candidates)
 for i = 1, #known, 2 do
   local seen = count(string.match(known[i + 1], '^%d+'))
   if not seen or math.abs(now - seen) > FORGET_MS then
-    redis.call('HDEL', KEYS[5], known[i])
+    redis.call('HDEL', candidates, known[i])
   end
 end
 local ended = count(holder == '' and r[7] or r[5])

@@ -13,10 +13,10 @@
 --          CLEARED  the leader goes on with its next renewal
 --          ALREADY  nothing is held
 local now = now_ms()
-local r = redis.call('HMGET', KEYS[1], 'epoch', 'hold')
+local r = redis.call('HMGET', lease, 'epoch', 'hold')
 if (r[2] or '') == '' then
   return world('ALREADY', now)
 end
-redis.call('HDEL', KEYS[1], 'hold')
-event('hold_cleared', r[1] or '0', ARGV[1], r[2])
+redis.call('HDEL', lease, 'hold')
+event('hold_cleared', r[1] or '0', by, r[2])
 return world('CLEARED', now)

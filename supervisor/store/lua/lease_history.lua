@@ -7,11 +7,11 @@
 --
 -- Returns  id, kind, epoch, who, reason for each
 local FIELDS = { 'kind', 'epoch', 'who', 'reason' }
-if not_whole(1, 1) or tonumber(ARGV[1]) < 1 then
+if not_whole(count) or tonumber(count) < 1 then
   return refuse('count must be a whole number above 0')
 end
 local reply = {}
-for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', ARGV[1])) do
+for _, entry in ipairs(redis.call('XREVRANGE', events, '+', '-', 'COUNT', count)) do
   local fields = {}
   for i = 1, #entry[2], 2 do
     fields[entry[2][i]] = entry[2][i + 1]

@@ -21,30 +21,30 @@
 --          LOST     another term was granted, or this one was released
 --
 -- The caller asks only after its parent reaped the scheduler. The holder stays, so this is no transition.
-if not_whole(1, 1) or not_whole(4, 4) or ARGV[2] == '' or tonumber(ARGV[4]) <= 0 then
+if not_whole(epoch, duration_ms) or nonce == '' or tonumber(duration_ms) <= 0 then
   return refuse('epoch and duration must be whole numbers and nonce not empty')
 end
-if not string.match(ARGV[3], '^%x+$') or #ARGV[3] ~= 32 or ARGV[3] == ARGV[2] then
+if not string.match(new_nonce, '^%x+$') or #new_nonce ~= 32 or new_nonce == nonce then
   return refuse('new_nonce must be 32 hex digits, and another than nonce')
 end
 local now = now_ms()
-local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder')
+local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder')
 if not r[1] then
   return world('MISSING', now)
 end
-if r[2] == ARGV[3] then
-  redis.call('HSET', KEYS[1], 'until', whole(now + tonumber(ARGV[4])), 'duration', ARGV[4], 'renewed', whole(now))
-  raise(KEYS[1], 'seq', now)
+if r[2] == new_nonce then
+  redis.call('HSET', lease, 'until', whole(now + tonumber(duration_ms)), 'duration', duration_ms, 'renewed', whole(now))
+  raise(lease, 'seq', now)
   return world('SAME', now)
 end
-if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then
+if r[1] ~= epoch or r[2] ~= nonce then
   return world('LOST', now)
 end
 
-local highest = math.max(tonumber(r[1]), epoch_of(redis.call('GET', KEYS[4])) or 0)
+local highest = math.max(tonumber(r[1]), epoch_of(redis.call('GET', fence)) or 0)
 local granted = whole(math.max(highest + 1, now))
-redis.call('SET', KEYS[4], granted)
-redis.call('HSET', KEYS[1], 'epoch', granted, 'nonce', ARGV[3], 'seq', '0', 'duration', ARGV[4],
-  'until', whole(now + tonumber(ARGV[4])), 'renewed', whole(now), 'presence', '0')
+redis.call('SET', fence, granted)
+redis.call('HSET', lease, 'epoch', granted, 'nonce', new_nonce, 'seq', '0', 'duration', duration_ms,
+  'until', whole(now + tonumber(duration_ms)), 'renewed', whole(now), 'presence', '0')
 event('acquired', granted, r[3], 'promoted')
 return world('GRANTED', now)

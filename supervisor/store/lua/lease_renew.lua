@@ -25,34 +25,34 @@
 --
 -- Never creates a lease and never touches another holder's. Whether the holder was visible at this moment goes into the
 -- record: where a proxy hides subscribers, nobody may conclude anything from their absence.
-if not_whole(1, 1) or not_whole(3, 3) or ARGV[2] == '' then
+if not_whole(epoch, duration_ms) or nonce == '' then
   return refuse('epoch and duration must be whole numbers and nonce not empty')
 end
 local now = now_ms()
-local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'until')
-local replica = ARGV[6] ~= '' and ARGV[6] or r[3] or ''
+local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'until')
+local replica = replica ~= '' and replica or r[3] or ''
 if not r[1] then
   return world('MISSING', now)
 end
-if r[1] ~= ARGV[1] or r[2] ~= ARGV[2] then
+if r[1] ~= epoch or r[2] ~= nonce then
   return world('LOST', now)
 end
 
 local lapsed = (count(r[4]) or 0) < now
-local presence = presence_of(ARGV[5], r[1])
-redis.call('HSET', KEYS[1], 'holder', replica, 'until', whole(now + tonumber(ARGV[3])), 'duration', ARGV[3],
+local presence = presence_of(alive, r[1])
+redis.call('HSET', lease, 'holder', replica, 'until', whole(now + tonumber(duration_ms)), 'duration', duration_ms,
   'renewed', whole(now), 'presence', presence > 0 and '1' or '0')
-raise(KEYS[1], 'seq', now)
-if ARGV[4] ~= '' then
-  redis.call('HSET', KEYS[1], 'hold', ARGV[4])
+raise(lease, 'seq', now)
+if hold ~= '' then
+  redis.call('HSET', lease, 'hold', hold)
 end
-local known = redis.call('HGET', KEYS[4], replica)
-local info = ARGV[7] ~= '' and ARGV[7] or known and string.gsub(known, '^%d+ ', '', 1)
+local known = redis.call('HGET', candidates, replica)
+local info = info ~= '' and info or known and string.gsub(known, '^%d+ ', '', 1)
 if info then
-  redis.call('HSET', KEYS[4], replica, whole(now) .. ' ' .. info)
+  redis.call('HSET', candidates, replica, whole(now) .. ' ' .. info)
 end
 if info and not known then
-  raise(KEYS[1], 'roster', 0)
+  raise(lease, 'roster', 0)
 end
 if lapsed then
   event('reclaimed', r[1], replica, 'renewed')

@@ -15,16 +15,16 @@
 -- Returns  code, then the lease as it now is
 --          REQUESTED  the record says so. Asked again for the same replica, nothing changes
 --          LOST       another term was granted, or nobody holds the lease
-if not_whole(1, 1) then
+if not_whole(epoch) then
   return refuse('epoch must be a whole number')
 end
 local now = now_ms()
-local r = redis.call('HMGET', KEYS[1], 'epoch', 'holder', 'resign_epoch', 'resign_to')
-if r[1] ~= ARGV[1] or (r[2] or '') == '' then
+local r = redis.call('HMGET', lease, 'epoch', 'holder', 'resign_epoch', 'resign_to')
+if r[1] ~= epoch or (r[2] or '') == '' then
   return world('LOST', now)
 end
-if r[3] ~= r[1] or r[4] ~= ARGV[2] then
-  redis.call('HSET', KEYS[1], 'resign_epoch', r[1], 'resign_to', ARGV[2], 'resign_by', ARGV[3])
-  event('resign_requested', r[1], ARGV[3], ARGV[2] == '' and 'any' or ARGV[2])
+if r[3] ~= r[1] or r[4] ~= to then
+  redis.call('HSET', lease, 'resign_epoch', r[1], 'resign_to', to, 'resign_by', by)
+  event('resign_requested', r[1], by, to == '' and 'any' or to)
 end
 return world('REQUESTED', now)

@@ -11,8 +11,8 @@
 --
 -- Returns  VIEW, then the lease
 local presence = -1
-if ARGV[1] ~= '' then
-  local epoch = redis.call('HGET', KEYS[1], 'epoch')
-  presence = epoch and presence_of(ARGV[1], epoch) or -1
+if alive ~= '' then
+  local epoch = redis.call('HGET', lease, 'epoch')
+  presence = epoch and presence_of(alive, epoch) or -1
 end
 return world('VIEW', now_ms(), presence)

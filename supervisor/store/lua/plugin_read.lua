@@ -4,4 +4,4 @@
 -- ARGV  field          which
 --
 -- Returns  at_ms, a space, and JSON; nothing when nothing is known
-return redis.call('HGET', KEYS[1], ARGV[1])
+return redis.call('HGET', plugins, field)

@@ -10,21 +10,21 @@
 --
 -- Returns  1 kept beside or over the others
 --          0 kept, and another one was forgotten for it
-if not string.match(ARGV[3], '^[1-9]%d*$') or not string.match(ARGV[4], '^[1-9]%d*$') then
+if not string.match(most, '^[1-9]%d*$') or not string.match(ttl_ms, '^[1-9]%d*$') then
   return refuse('most or ttl_ms')
 end
 local forgotten = 0
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[3]) then
-  local all, oldest, at = redis.call('HGETALL', KEYS[1]), nil, nil
+if redis.call('HEXISTS', plugins, field) == 0 and redis.call('HLEN', plugins) >= tonumber(most) then
+  local all, oldest, at = redis.call('HGETALL', plugins), nil, nil
   for i = 1, #all, 2 do
     local written = tonumber(string.match(all[i + 1], '^(%d+) ') or '0')
     if at == nil or written < at then
       oldest, at = all[i], written
     end
   end
-  redis.call('HDEL', KEYS[1], oldest)
+  redis.call('HDEL', plugins, oldest)
   forgotten = 1
 end
-redis.call('HSET', KEYS[1], ARGV[1], whole(now_ms()) .. ' ' .. ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
+redis.call('HSET', plugins, field, whole(now_ms()) .. ' ' .. json)
+redis.call('PEXPIRE', plugins, ttl_ms)
 return 1 - forgotten

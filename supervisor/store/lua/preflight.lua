@@ -3,7 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 --
 -- Returns  the commands that this user may not run
-local P = KEYS[1] .. 'preflight:'
+local P = prefix .. 'preflight:'
 local tries = {
   { 'TIME' }, { 'SET', P .. 's', '1', 'PX', '1000' }, { 'GET', P .. 's' }, { 'SETNX', P .. 's', '1' },
   { 'EXISTS', P .. 's' }, { 'PEXPIRE', P .. 's', '1000' }, { 'PTTL', P .. 's' }, { 'SCAN', '0', 'COUNT', '1' },
@@ -23,7 +23,7 @@ local tries = {
   { 'ZREMRANGEBYRANK', P .. 'z', '0', '0' }, { 'ZREM', P .. 'z', 'a' },
   { 'XADD', P .. 'x', 'MAXLEN', '~', '10', '*', 'f', '1' }, { 'XREVRANGE', P .. 'x', '+', '-', 'COUNT', '1' },
   { 'XLEN', P .. 'x' }, { 'XREAD', 'COUNT', '1', 'STREAMS', P .. 'x', '0' },
-  { 'PUBSUB', 'NUMSUB', KEYS[1] .. 'alive:0' },
+  { 'PUBSUB', 'NUMSUB', prefix .. 'alive:0' },
   { 'DEL', P .. 's', P .. 'h', P .. 'l', P .. 'm', P .. 'z', P .. 'x' },
 }
 local refused = {}

@@ -3,5 +3,5 @@
 -- KEYS  progress       string: fence, a space, JSON
 --
 -- Returns  the string; nil when there is none
-local found = redis.pcall('GET', KEYS[1])
+local found = redis.pcall('GET', progress)
 return type(found) == 'string' and found or false

@@ -11,14 +11,14 @@ local FIELDS = 4
 if #ARGV == 0 or #ARGV % FIELDS ~= 0 then
   return refuse('items of id, fence, ttl_ms, JSON')
 end
-for i = 1, #ARGV, FIELDS do
+for i = FIRST, #ARGV, FIELDS do
   if not string.match(ARGV[i + 1], '^%d+$') or not string.match(ARGV[i + 2], '^[1-9]%d*$') then
     return refuse('fence or ttl_ms of ' .. ARGV[i])
   end
 end
 local written = 0
-for i = 1, #ARGV, FIELDS do
-  local key = KEYS[1] .. 'progress:' .. ARGV[i]
+for i = FIRST, #ARGV, FIELDS do
+  local key = prefix .. 'progress:' .. ARGV[i]
   local known = redis.pcall('GET', key)
   local fence = type(known) == 'string' and string.match(known, '^(%d+) ') or '0'
   if tonumber(fence) <= tonumber(ARGV[i + 1]) then

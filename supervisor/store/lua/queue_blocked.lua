@@ -5,8 +5,8 @@
 --       cursor         0 at first, then the one of the previous page
 --
 -- Returns  cursor (0 at the end), then id, key, data for each. One may come twice.
-local Q = KEYS[1] .. 'q:' .. ARGV[1] .. ':'
-local page = redis.call('HSCAN', Q .. 'blocked', ARGV[2], 'COUNT', 200)
+local Q = prefix .. 'q:' .. queue .. ':'
+local page = redis.call('HSCAN', Q .. 'blocked', cursor, 'COUNT', 200)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   local n = #reply

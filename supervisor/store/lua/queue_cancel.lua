@@ -24,16 +24,16 @@
 --
 -- A request names the fence of the attempt that runs, so it cannot hit a later attempt, or another run of the same id.
 -- Asked again, it stands as it is; only a time to kill can be added.
-local FIELDS, FIRST, REQUEST_MS = 2, 5, 86400000
-if not_whole(1, 2) or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS or (#ARGV - FIRST + 1) % FIELDS ~= 0
-  or tonumber(ARGV[1]) < 0 or tonumber(ARGV[2]) < 0 or not is_nonce(ARGV[4]) then
+local FIELDS, REQUEST_MS = 2, 86400000
+if not_whole(history, kill_ms) or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS or (#ARGV - FIRST + 1) % FIELDS ~= 0
+  or tonumber(history) < 0 or tonumber(kill_ms) < 0 or not is_nonce(nonce) then
   return refuse('history, kill_ms, nonce and up to 100 runs of queue and id')
 end
-local earlier = remembered(ARGV[4])
+local earlier = remembered(nonce)
 if earlier then
   return earlier
 end
-local history, kill_ms, note = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local history, kill_ms = tonumber(history), tonumber(kill_ms)
 local now = now_ms()
 local reply, checked = {}, {}
 
@@ -84,4 +84,4 @@ for i = FIRST, #ARGV, FIELDS do
     reply[n + 1], reply[n + 3] = cancel(queue, id)
   end
 end
-return remember(ARGV[4], reply)
+return remember(nonce, reply)

@@ -9,7 +9,7 @@
 --          later, dead, next_due_ms or empty, whether it is paused, why, heads of the six ready lists (data or empty),
 --          how many wait for a concurrency key, then the counters as name, value …
 --          Entries that no longer stand for a run (lib/stale.lua) are not counted.
-local Q = KEYS[1] .. 'q:' .. ARGV[1] .. ':'
+local Q = prefix .. 'q:' .. queue .. ':'
 local reply = { whole(now_ms()) }
 local heads, stale, STALE_MAX = {}, {}, 1000
 if redis.call('HLEN', Q .. 'stale') <= STALE_MAX then -- else it is not worth the time

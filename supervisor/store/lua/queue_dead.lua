@@ -9,16 +9,17 @@
 -- Includes  clock
 --
 -- Returns  next position (0 at the end), then id, died_ms, data, charges, error for each. One may come twice.
-if not_whole(2, 2) or tonumber(ARGV[2]) < 1 or tonumber(ARGV[2]) > 10000 or not_whole(4, 4) then
+if not_whole(count) or tonumber(count) < 1 or tonumber(count) > 10000 or not_whole(position) then
   return refuse('a count of 1 to 10000, and a position')
 end
-local Q, count, position = KEYS[1] .. 'q:' .. ARGV[1] .. ':', tonumber(ARGV[2]), tonumber(ARGV[4])
+local Q, count = prefix .. 'q:' .. queue .. ':', tonumber(count)
 local following, found = '0', {}
-if ARGV[3] == 'newest' then
-  found = redis.call('ZREVRANGE', Q .. 'dead', position, position + count - 1, 'WITHSCORES')
-  following = #found < 2 * count and '0' or whole(position + count)
+if order == 'newest' then
+  local first = tonumber(position)
+  found = redis.call('ZREVRANGE', Q .. 'dead', first, first + count - 1, 'WITHSCORES')
+  following = #found < 2 * count and '0' or whole(first + count)
 else
-  local page = redis.call('ZSCAN', Q .. 'dead', ARGV[4], 'COUNT', count)
+  local page = redis.call('ZSCAN', Q .. 'dead', position, 'COUNT', count)
   following, found = page[1], page[2]
 end
 local reply = { following }

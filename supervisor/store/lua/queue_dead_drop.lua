@@ -14,18 +14,17 @@
 --           place
 --
 -- Returns  for each run: 1 it went, 0 it is not dead
-local FIRST = 4
-if not_whole(2, 2) or tonumber(ARGV[2]) < 0 or #ARGV < FIRST or #ARGV > FIRST + 99 then
+if not_whole(history) or tonumber(history) < 0 or #ARGV < FIRST or #ARGV > FIRST + 99 then
   return refuse('history and up to 100 ids')
 end
-local queue, reply = ARGV[1], {}
+local reply = {}
 check_queue(queue)
 for i = FIRST, #ARGV do
   local id = ARGV[i]
   local was_dead = redis.call('ZREM', q(queue, 'dead'), id)
   reply[#reply + 1] = was_dead
   if was_dead == 1 then
-    note_add(queue, tonumber(ARGV[2]), id, 'dropped', redis.call('HGET', q(queue, 'data'), id), ARGV[3])
+    note_add(queue, tonumber(history), id, 'dropped', redis.call('HGET', q(queue, 'data'), id), note)
     for _, part in ipairs({ 'data', 'att', 'err' }) do
       redis.call('HDEL', q(queue, part), id)
     end

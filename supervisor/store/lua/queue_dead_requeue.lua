@@ -18,11 +18,10 @@
 --
 -- To the tail, with no attempts and no crashes charged, so that it has as many as a new run; they count as interruptions
 -- now, which cost nothing, so that the fence that its code sees still grows. Its last error stays until it ends.
-local FIRST = 5
-if not_whole(2, 3) or tonumber(ARGV[2]) < 0 or tonumber(ARGV[3]) < 0 or #ARGV < FIRST or #ARGV > FIRST + 99 then
+if not_whole(delay_ms, history) or tonumber(delay_ms) < 0 or tonumber(history) < 0 or #ARGV < FIRST or #ARGV > FIRST + 99 then
   return refuse('delay_ms, history and up to 100 ids')
 end
-local queue, wait, history, now = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), now_ms()
+local wait, history, now = tonumber(delay_ms), tonumber(history), now_ms()
 check_queue(queue)
 
 local function requeue(id)
@@ -37,7 +36,7 @@ local function requeue(id)
   if holder then
     return 'DUPLICATE', holder
   end
-  note_add(queue, history, id, 'requeued', data, ARGV[4])
+  note_add(queue, history, id, 'requeued', data, note)
   local attempts, crashes, interrupts = charges(redis.call('HGET', q(queue, 'att'), id))
   local spent = attempts + crashes + interrupts
   if spent > 0 then

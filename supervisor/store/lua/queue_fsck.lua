@@ -10,7 +10,7 @@
 --          are counted as stale: both are dropped when they are met.
 --          A run that holds limits exists and is not dead; it has a slot of its concurrency key as long as it runs.
 --          Whoever runs something has an open or dying session. Counters of charges can be read.
-local Q, LIMIT, FOUND_MAX = KEYS[1] .. 'q:' .. ARGV[1] .. ':', tonumber(ARGV[2]), 100
+local Q, LIMIT, FOUND_MAX = prefix .. 'q:' .. queue .. ':', tonumber(limit), 100
 local found, place, cancelled, stale, total = {}, {}, {}, {}, redis.call('HLEN', Q .. 'data')
 local is_whole = total <= LIMIT
 
@@ -37,8 +37,8 @@ for i = 1, #running, 2 do
   put(running[i], 'run')
   if not session then
     violation(running[i], 'its fence cannot be read')
-  elseif redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0
-    and redis.call('SISMEMBER', KEYS[1] .. 'dying', session) == 0 then
+  elseif redis.call('HEXISTS', prefix .. 'sessions', session) == 0
+    and redis.call('SISMEMBER', prefix .. 'dying', session) == 0 then
     violation(running[i], 'runs in session ' .. session .. ', which is neither open nor dying')
   end
 end
@@ -84,7 +84,7 @@ local held = redis.call('HSCAN', Q .. 'limits', 0, 'COUNT', LIMIT)[2]
 for i = 1, #held, 2 do
   local id, header = held[i], held[i + 1]
   local key = string.match(header, '[%[;]c%d+:([^;%]]+)')
-  local has_slot = key and redis.call('SISMEMBER', KEYS[1] .. 'limit:c:' .. key, ARGV[1] .. ' ' .. id) == 1
+  local has_slot = key and redis.call('SISMEMBER', prefix .. 'limit:c:' .. key, queue .. ' ' .. id) == 1
   if not has_data(id) or place[id] == 'dead' then
     violation(id, 'holds limits, and is over')
   elseif key and has_slot ~= (place[id] == 'run') then

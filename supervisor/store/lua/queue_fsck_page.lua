@@ -11,11 +11,11 @@
 -- Returns  next position (0 at the end), then two texts for each entry: id or field, and of data its first three
 --          characters, of run its fence and whether the session is known, of a list nothing, else the value.
 --          One may come twice. One that is there all the while comes; of a list too, because it is read from its tail.
-if not_whole(4, 4) or tonumber(ARGV[4]) < 1 or tonumber(ARGV[4]) > 1000 or not_whole(3, 3) then
+if not_whole(count) or tonumber(count) < 1 or tonumber(count) > 1000 or not_whole(position) then
   return refuse('position, and a count of 1 to 1000')
 end
-local part, count = ARGV[2], tonumber(ARGV[4])
-local key, reply = KEYS[1] .. 'q:' .. ARGV[1] .. ':' .. part, {}
+local count = tonumber(count)
+local key, reply = prefix .. 'q:' .. queue .. ':' .. part, {}
 local HASHES = { data = true, run = true, att = true, err = true, limits = true, blocked = true, stale = true, stat = true }
 
 local function value_of(text)
@@ -27,22 +27,22 @@ local function value_of(text)
     return text
   end
   local session = string.match(text, '^(.*)|%d+|%d+$')
-  local is_known = session and (redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 1
-    or redis.call('SISMEMBER', KEYS[1] .. 'dying', session) == 1)
+  local is_known = session and (redis.call('HEXISTS', prefix .. 'sessions', session) == 1
+    or redis.call('SISMEMBER', prefix .. 'dying', session) == 1)
   return (is_known and '1' or '0') .. text
 end
 
 if HASHES[part] or part == 'later' or part == 'dead' then
-  local page = redis.call(HASHES[part] and 'HSCAN' or 'ZSCAN', key, ARGV[3], 'COUNT', count)
+  local page = redis.call(HASHES[part] and 'HSCAN' or 'ZSCAN', key, position, 'COUNT', count)
   reply[1] = page[1]
   for n = 1, #page[2], 2 do
     reply[#reply + 1] = page[2][n]
     reply[#reply + 1] = value_of(page[2][n + 1])
   end
 else
-  local position = tonumber(ARGV[3])
-  local ids = redis.call('LRANGE', key, -(position + count), -(position + 1))
-  reply[1] = #ids < count and '0' or whole(position + count)
+  local read = tonumber(position)
+  local ids = redis.call('LRANGE', key, -(read + count), -(read + 1))
+  reply[1] = #ids < count and '0' or whole(read + count)
   for _, id in ipairs(ids) do
     reply[#reply + 1] = id
     reply[#reply + 1] = ''

@@ -18,11 +18,10 @@
 -- A run is in exactly one place: running, later, dead, blocked, or one entry of the list that its data names. An entry
 -- of a list counts unless it is stale. What is mended loses nothing: a run in no place goes to the head of its list, one
 -- in several keeps the one in which most has happened; what must not run twice and may have begun is dead: "lost".
-local FIRST = 5
-if not_whole(3, 3) or (ARGV[2] ~= '0' and ARGV[2] ~= '1') or (ARGV[4] ~= 'all' and ARGV[4] ~= 'limits') or #ARGV < FIRST or #ARGV > FIRST + 99 then
+if not_whole(dead_cap) or (is_mending ~= '0' and is_mending ~= '1') or (how ~= 'all' and how ~= 'limits') or #ARGV < FIRST or #ARGV > FIRST + 99 then
   return refuse('is_mending 0 or 1, dead_cap, how, and up to 100 ids')
 end
-local queue, is_mending, dead_cap, now = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), now_ms()
+local is_mending, dead_cap, now = is_mending == '1', tonumber(dead_cap), now_ms()
 check_queue(queue)
 local reply = {}
 
@@ -167,22 +166,22 @@ local function verify_limits(id, data, place, key, token)
     return
   end
   if (of.unique or of.concurrency or of.above) and (written ~= header
-    or of.unique and redis.call('HGET', KEYS[1] .. 'limit:u', of.unique) ~= me) then
+    or of.unique and redis.call('HGET', prefix .. 'limit:u', of.unique) ~= me) then
     local holder = is_mending and claim(queue, id, data)
     tell(id, holder and 'its unique key is held by ' .. holder or 'its limits are not written down',
       holder and '' or 'written down')
   end
-  local slot = of.concurrency and redis.call('SISMEMBER', KEYS[1] .. 'limit:c:' .. of.concurrency, me) == 1
+  local slot = of.concurrency and redis.call('SISMEMBER', prefix .. 'limit:c:' .. of.concurrency, me) == 1
   if of.concurrency and token and not slot and tell(id, 'runs without a slot of ' .. of.concurrency, 'given one') then
-    redis.call('SADD', KEYS[1] .. 'limit:c:' .. of.concurrency, me)
+    redis.call('SADD', prefix .. 'limit:c:' .. of.concurrency, me)
   elseif slot and not token and tell(id, 'holds a slot of ' .. of.concurrency .. ' and does not run', 'freed') then
-    redis.call('SREM', KEYS[1] .. 'limit:c:' .. of.concurrency, me)
+    redis.call('SREM', prefix .. 'limit:c:' .. of.concurrency, me)
     tell_waiting(of.concurrency)
   end
-  if ARGV[4] == 'all' and place == 'blocked' and not redis.call('LPOS', q(queue, 'wait:' .. key), id)
+  if how == 'all' and place == 'blocked' and not redis.call('LPOS', q(queue, 'wait:' .. key), id)
     and tell(id, 'blocked, and in no list of those that wait for ' .. key, 'put to its tail') then
     redis.call('RPUSH', q(queue, 'wait:' .. key), id)
-    redis.call('SADD', KEYS[1] .. 'limit:q:' .. key, queue)
+    redis.call('SADD', prefix .. 'limit:q:' .. key, queue)
     redis.call('SADD', q(queue, 'woken'), key)
     ring(queue, string.sub(data, 1, 1), 1)
   end
@@ -190,8 +189,8 @@ end
 
 local function verify_fence(id, data, token)
   local session = string.match(token, '^(.*)|%d+|%d+$')
-  local is_known = session and (redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 1
-    or redis.call('SISMEMBER', KEYS[1] .. 'dying', session) == 1)
+  local is_known = session and (redis.call('HEXISTS', prefix .. 'sessions', session) == 1
+    or redis.call('SISMEMBER', prefix .. 'dying', session) == 1)
   local fault = session and 'runs in session ' .. session .. ', which is neither open nor dying' or 'its fence cannot be read'
   if is_known or not tell(id, fault, 'put back') then
     return token
@@ -252,7 +251,7 @@ local seen = {}
 for n = FIRST, #ARGV do
   if not seen[ARGV[n]] then
     seen[ARGV[n]] = true
-    if ARGV[4] == 'all' then
+    if how == 'all' then
       verify(ARGV[n])
     else
       verify_held(ARGV[n])

@@ -11,10 +11,10 @@
 --           limits
 --
 -- Returns  next position (0 at the end), then what, what is wrong, what was done about it (or empty): for each fault
-if not_whole(3, 3) or (ARGV[4] ~= '0' and ARGV[4] ~= '1') then
+if not_whole(position) or (is_mending ~= '0' and is_mending ~= '1') then
   return refuse('position, and is_mending 0 or 1')
 end
-local part, position, is_mending, COUNT = ARGV[1], ARGV[3], ARGV[4] == '1', 100
+local is_mending, COUNT = is_mending == '1', 100
 local reply = {}
 
 local function tell(what, fault, remedy)
@@ -30,28 +30,28 @@ local function is_unfinished(holder)
 end
 
 if part == 'unique' then
-  local page = redis.call('HSCAN', KEYS[1] .. 'limit:u', position, 'COUNT', COUNT)
+  local page = redis.call('HSCAN', prefix .. 'limit:u', position, 'COUNT', COUNT)
   reply[1] = page[1]
   for n = 1, #page[2], 2 do
-    local key, holder = page[2][n], page[2][n + 1]
-    if not is_unfinished(holder) and tell('unique key ' .. key, 'held by ' .. holder .. ', which is over', 'freed') then
-      redis.call('HDEL', KEYS[1] .. 'limit:u', key)
+    local unique, holder = page[2][n], page[2][n + 1]
+    if not is_unfinished(holder) and tell('unique key ' .. unique, 'held by ' .. holder .. ', which is over', 'freed') then
+      redis.call('HDEL', prefix .. 'limit:u', unique)
     end
   end
 elseif part == 'slots' then
-  local set = KEYS[1] .. 'limit:c:' .. ARGV[2]
+  local set = prefix .. 'limit:c:' .. key
   local page = redis.call('SSCAN', set, position, 'COUNT', COUNT)
   reply[1] = page[1]
   for _, holder in ipairs(page[2]) do
     local queue, id = string.match(holder, '^(%S+) (%S+)$')
     if (not queue or redis.call('HEXISTS', q(queue, 'run'), id) == 0)
-      and tell('concurrency key ' .. ARGV[2], 'a slot is held by ' .. holder .. ', which does not run', 'freed') then
+      and tell('concurrency key ' .. key, 'a slot is held by ' .. holder .. ', which does not run', 'freed') then
       redis.call('SREM', set, holder)
-      tell_waiting(ARGV[2])
+      tell_waiting(key)
     end
   end
 elseif part == 'live' then
-  local page = redis.call('HSCAN', KEYS[1] .. 'schedule:live', position, 'COUNT', COUNT)
+  local page = redis.call('HSCAN', prefix .. 'schedule:live', position, 'COUNT', COUNT)
   reply[1] = page[1]
   for n = 1, #page[2], 2 do
     local schedule = page[2][n]

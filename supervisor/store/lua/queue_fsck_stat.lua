@@ -8,16 +8,16 @@
 -- Includes  clock
 --
 -- Returns  name, and what was done about it (or empty): for each that is wrong
-if ARGV[2] ~= '0' and ARGV[2] ~= '1' then
+if is_mending ~= '0' and is_mending ~= '1' then
   return refuse('is_mending 0 or 1')
 end
-local key, reply = KEYS[1] .. 'q:' .. ARGV[1] .. ':stat', {}
-for n = 3, #ARGV do
+local key, reply = prefix .. 'q:' .. queue .. ':stat', {}
+for n = FIRST, #ARGV do
   local value = redis.call('HGET', key, ARGV[n])
   if value and not string.match(value, '^%-?%d+$') then
     reply[#reply + 1] = ARGV[n]
-    reply[#reply + 1] = ARGV[2] == '1' and 'begins anew' or ''
-    if ARGV[2] == '1' then
+    reply[#reply + 1] = is_mending == '1' and 'begins anew' or ''
+    if is_mending == '1' then
       redis.call('HDEL', key, ARGV[n])
     end
   end

@@ -18,14 +18,14 @@ if #ARGV == 0 or #ARGV % FIELDS ~= 0 or #ARGV > 100 * FIELDS then
   return refuse('up to 100 runs of queue and id')
 end
 local queues = {}
-for i = 1, #ARGV, FIELDS do
+for i = FIRST, #ARGV, FIELDS do
   queues[i] = queue_of(ARGV[i], ARGV[i + 1])
   if queues[i] then
     check_queue(queues[i])
   end
 end
 local reply = {}
-for i = 1, #ARGV, FIELDS do
+for i = FIRST, #ARGV, FIELDS do
   local queue, id, n = queues[i], ARGV[i + 1], #reply
   local data = queue and redis.call('HGET', q(queue, 'data'), id)
   reply[n + 1], reply[n + 2] = data and queue or '', ''

@@ -18,8 +18,7 @@
 -- From the head to the tail, so that their order stays. A run leaves one queue and enters the other in this one step: it
 -- is never in both, and never in none. One that stays in a list goes to its tail. One that waits for a concurrency key
 -- goes to the tail of a ready list, and waits again if it must.
-local queue, target, part = ARGV[1], ARGV[2], ARGV[3]
-if not_whole(4, 5) or tonumber(ARGV[4]) < 1 or tonumber(ARGV[4]) > 100 or tonumber(ARGV[5]) < 0 or queue == target then
+if not_whole(count, offset) or tonumber(count) < 1 or tonumber(count) > 100 or tonumber(offset) < 0 or queue == target then
   return refuse('two queues, a count of 1 to 100, and an offset')
 end
 if not is_part(part) then
@@ -27,11 +26,11 @@ if not is_part(part) then
 end
 check_queue(queue)
 check_queue(target)
-local from, to, last = q(queue, part), q(target, part), tonumber(ARGV[4]) - 1
+local from, to, last = q(queue, part), q(target, part), tonumber(count) - 1
 local is_waiting = string.sub(part, 1, 5) == 'wait:'
 local is_later, ids, due, skipped, places = part == 'later', {}, {}, {}, {}
 if is_later then
-  local page = redis.call('ZRANGE', from, ARGV[5], tonumber(ARGV[5]) + last, 'WITHSCORES')
+  local page = redis.call('ZRANGE', from, offset, tonumber(offset) + last, 'WITHSCORES')
   for n = 1, #page, 2 do
     ids[#ids + 1], due[#due + 1] = page[n], page[n + 1]
   end
@@ -53,7 +52,7 @@ local function live_moved(id)
     for line in string.gmatch(lines, '[^\n]+') do
       moved[#moved + 1] = line == queue .. ' ' .. id and target .. ' ' .. id or line
     end
-    redis.call('HSET', KEYS[1] .. 'schedule:live', schedule, table.concat(moved, '\n'))
+    redis.call('HSET', prefix .. 'schedule:live', schedule, table.concat(moved, '\n'))
   end
 end
 
@@ -73,11 +72,11 @@ local function carry(id, data)
   if of.concurrency then
     tell_waiting(of.concurrency) -- it may have been brought back for a slot, which those that stay can take now
   end
-  if unique and redis.call('HGET', KEYS[1] .. 'limit:u', unique) == queue .. ' ' .. id then
-    redis.call('HSET', KEYS[1] .. 'limit:u', unique, target .. ' ' .. id)
+  if unique and redis.call('HGET', prefix .. 'limit:u', unique) == queue .. ' ' .. id then
+    redis.call('HSET', prefix .. 'limit:u', unique, target .. ' ' .. id)
   end
-  if of.is_replacing and redis.pcall('HGET', KEYS[1] .. 'limit:n', of.concurrency) == queue .. ' ' .. id then
-    redis.pcall('HSET', KEYS[1] .. 'limit:n', of.concurrency, target .. ' ' .. id) -- the newest, wherever it waits
+  if of.is_replacing and redis.pcall('HGET', prefix .. 'limit:n', of.concurrency) == queue .. ' ' .. id then
+    redis.pcall('HSET', prefix .. 'limit:n', of.concurrency, target .. ' ' .. id) -- the newest, wherever it waits
   end
   live_moved(id)
 end
@@ -106,7 +105,7 @@ for n, id in ipairs(ids) do
   end
 end
 if moved > 0 then
-  redis.call('SADD', KEYS[1] .. 'queues', target)
+  redis.call('SADD', prefix .. 'queues', target)
   count_add(queue, 'moved_out', moved)
   count_add(target, 'moved_in', moved)
   local letter = not is_waiting and string.match(part, ':(%a)')

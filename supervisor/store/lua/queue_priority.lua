@@ -13,7 +13,7 @@
 -- Returns  for each run: queue (empty: unknown), where it is, its former priority
 --
 -- One that is ready goes to the tail of its new list. Elsewhere the priority holds from when the run is ready again.
-local FIELDS, FIRST, priority = 2, 2, ARGV[1]
+local FIELDS = 2
 if not string.match(priority or '', '^[012]$') or #ARGV < FIRST + 1 or (#ARGV - FIRST + 1) % FIELDS ~= 0
   or #ARGV > FIRST - 1 + 100 * FIELDS then
   return refuse('a priority of 0, 1 or 2, and up to 100 runs of queue and id')

@@ -20,10 +20,10 @@
 --
 -- All runs: from the head of the list, so each page leaves a shorter one. Those of one job: from the tail, where nothing
 -- that is fetched or added meanwhile can shift an entry past the page unseen.
-if not_whole(4, 6) or tonumber(ARGV[4]) < 0 or tonumber(ARGV[5]) < 1 or tonumber(ARGV[5]) > 100 then
+if not_whole(position, count, history) or tonumber(position) < 0 or tonumber(count) < 1 or tonumber(count) > 100 then
   return refuse('position, a count of 1 to 100, and history must be whole numbers')
 end
-local queue, part, job, position, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local count = tonumber(count)
 if not is_part(part) then
   return refuse('part ' .. part)
 end
@@ -31,7 +31,7 @@ check_queue(queue)
 local key, ended, is_waiting = q(queue, part), 0, string.sub(part, 1, 5) == 'wait:'
 
 local function finish(id, data)
-  end_now(queue, tonumber(ARGV[6]), id, data, 'purged', ARGV[7])
+  end_now(queue, tonumber(history), id, data, 'purged', note)
   ended = ended + 1
 end
 
@@ -45,7 +45,7 @@ if part == 'later' then
     ids = redis.call('ZRANGE', key, 0, count - 1)
     following = #ids < count and '0' or '1'
   else
-    local page = redis.call('ZSCAN', key, ARGV[4], 'COUNT', count)
+    local page = redis.call('ZSCAN', key, position, 'COUNT', count)
     following = page[1]
     for n = 1, #page[2], 2 do
       ids[#ids + 1] = page[2][n]

@@ -9,17 +9,17 @@
 --
 -- Returns  1 it was paused
 --          0 it was not
-local was = redis.call('DEL', q(ARGV[1], 'paused'))
+local was = redis.call('DEL', q(queue, 'paused'))
 for _, letter in ipairs({ 'a', 's' }) do
   local waiting = 0
   for _, part in ipairs({ 'ready:' .. letter .. ':0', 'ready:' .. letter .. ':1', 'ready:' .. letter .. ':2',
     'suspect:' .. letter }) do
-    local length = redis.pcall('LLEN', q(ARGV[1], part))
+    local length = redis.pcall('LLEN', q(queue, part))
     waiting = waiting + (type(length) == 'number' and length or 0)
   end
-  if waiting == 0 and redis.pcall('EXISTS', q(ARGV[1], 'woken')) == 1 then
+  if waiting == 0 and redis.pcall('EXISTS', q(queue, 'woken')) == 1 then
     waiting = 1 -- a slot came free meanwhile, and who waits for it is brought back by a turn
   end
-  ring(ARGV[1], letter, math.min(waiting, 4)) -- whoever wakes rings on while work is left
+  ring(queue, letter, math.min(waiting, 4)) -- whoever wakes rings on while work is left
 end
 return was

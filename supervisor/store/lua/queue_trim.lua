@@ -14,15 +14,14 @@
 --
 -- Returns  how many entries went; at most 500 of each by their age in one call, so call again while it returns as many
 local PAGE = 500
-if not_whole(2, 6) then
+if not_whole(history, dead_cap, dead_before_ms, dead_age_ms, history_age_ms) then
   return refuse('history, dead_cap, dead_before_ms and ages must be whole numbers')
 end
-local queue = ARGV[1]
-local gone = math.max(redis.call('LLEN', q(queue, 'hist')) - tonumber(ARGV[2]), 0)
+local gone = math.max(redis.call('LLEN', q(queue, 'hist')) - tonumber(history), 0)
 redis.call('LTRIM', q(queue, 'hist'), gone, -1)
-if ARGV[6] ~= '0' then
+if history_age_ms ~= '0' then
   local lines, old = redis.call('LRANGE', q(queue, 'hist'), 0, PAGE - 1), 0
-  local before = now_ms() - tonumber(ARGV[6])
+  local before = now_ms() - tonumber(history_age_ms)
   for n, line in ipairs(lines) do
     local ended = tonumber(string.match(line, '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)') or 0)
     if ended >= before then
@@ -33,12 +32,12 @@ if ARGV[6] ~= '0' then
   redis.call('LTRIM', q(queue, 'hist'), old, -1)
   gone = gone + old
 end
-local before = tonumber(ARGV[4])
-if ARGV[5] ~= '0' then
-  before = math.max(before, now_ms() - tonumber(ARGV[5]))
+local before = tonumber(dead_before_ms)
+if dead_age_ms ~= '0' then
+  before = math.max(before, now_ms() - tonumber(dead_age_ms))
 end
 local old = redis.call('ZRANGEBYSCORE', q(queue, 'dead'), '-inf', '(' .. whole(before), 'LIMIT', 0, PAGE)
-local excess = redis.call('ZCARD', q(queue, 'dead')) - tonumber(ARGV[3])
+local excess = redis.call('ZCARD', q(queue, 'dead')) - tonumber(dead_cap)
 if excess > #old then
   old = redis.call('ZRANGE', q(queue, 'dead'), 0, math.min(excess, PAGE) - 1)
 end

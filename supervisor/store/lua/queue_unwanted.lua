@@ -3,8 +3,8 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  history        how many ended attempts each queue remembers
---       queue          where the page before ended; empty at first
---       cursor         in that queue; 0 at first
+--       last_queue     where the page before ended; empty at first
+--       last_cursor    in that queue; 0 at first
 --       sessions...    of the caller's replica
 --
 -- Includes  clock
@@ -28,12 +28,12 @@ local HOW = {
   stop = { 'stop', 'replaced' }, kill = { 'kill', 'replaced' },
   yield = { 'stop', 'replaced' }, cancel = { 'stop', 'cancelled' }, force = { 'stop', 'cancelled' }, ['end'] = { 'kill', 'cancelled' },
 }
-if not_whole(1, 1) or not string.match(ARGV[3] or '', '^%d+$') then
-  return refuse('history and cursor must be whole numbers')
+if not_whole(history) or not string.match(last_cursor or '', '^%d+$') then
+  return refuse('history and last_cursor must be whole numbers')
 end
 local mine, reply, now = {}, { '', '0' }, now_ms()
 local looked, ended = 0, 0
-for i = 4, #ARGV do
+for i = FIRST, #ARGV do
   mine[ARGV[i]] = true
 end
 
@@ -43,7 +43,7 @@ local function let_go(queue, id, token, what, how)
     return false
   end
   ended = ended + 1
-  end_now(queue, tonumber(ARGV[1]), id, redis.call('HGET', q(queue, 'data'), id) or '', what,
+  end_now(queue, tonumber(history), id, redis.call('HGET', q(queue, 'data'), id) or '', what,
     'it did not end in time, so it was let go of', token)
   redis.call('HSET', q(queue, 'cancel'), id, how .. '|' .. token .. '|' .. whole(now))
   redis.call('PEXPIRE', q(queue, 'cancel'), REQUEST_MS)
@@ -57,7 +57,7 @@ local function look(queue, id, request)
   if kind and kind[1] == 'stop' then
     is_over = redis.call('HGET', q(queue, 'run'), id) ~= token
   elseif kind then
-    is_over = redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0 or tonumber(at) + KILL_MS < now
+    is_over = redis.call('HEXISTS', prefix .. 'sessions', session) == 0 or tonumber(at) + KILL_MS < now
   end
   if is_over then
     redis.call('HDEL', q(queue, 'cancel'), id)
@@ -91,11 +91,11 @@ local function look_at(queue, cursor)
   return nil
 end
 
-local queues = redis.call('SMEMBERS', KEYS[1] .. 'queues')
+local queues = redis.call('SMEMBERS', prefix .. 'queues')
 table.sort(queues)
 for n, queue in ipairs(queues) do
-  if queue >= ARGV[2] then
-    local cursor = look_at(queue, queue == ARGV[2] and ARGV[3] or '0')
+  if queue >= last_queue then
+    local cursor = look_at(queue, queue == last_queue and last_cursor or '0')
     if cursor then
       local is_over = cursor == '0'
       reply[1], reply[2] = is_over and (queues[n + 1] or '') or queue, cursor

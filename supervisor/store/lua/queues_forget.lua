@@ -19,14 +19,14 @@
 local PAGE, JOBS_PAGE = 100, 200
 local PARTS = { 'run', 'att', 'later', 'dead', 'err', 'hist', 'stat', 'limits', 'blocked', 'woken', 'stale', 'cancel',
   'ready:a:0', 'ready:a:1', 'ready:a:2', 'ready:s:0', 'ready:s:1', 'ready:s:2', 'suspect:a', 'suspect:s', 'bell:a', 'bell:s' }
-if not_whole(1, 3) then
+if not_whole(cursor, idle_ms, jobs_ms) then
   return refuse('cursor, idle_ms and jobs_ms must be whole numbers')
 end
 local now, is_served = now_ms(), {}
 
 local function note_served()
-  for _, session in ipairs(redis.call('HKEYS', KEYS[1] .. 'sessions')) do
-    local queues = redis.call('HGET', KEYS[1] .. 'session:' .. session, 'queues')
+  for _, session in ipairs(redis.call('HKEYS', prefix .. 'sessions')) do
+    local queues = redis.call('HGET', prefix .. 'session:' .. session, 'queues')
     for name in string.gmatch(queues or '', '[^,]+') do
       is_served[name] = true
     end
@@ -36,33 +36,33 @@ end
 local function forget_queue(queue)
   local latest = redis.call('LRANGE', q(queue, 'hist'), -1, -1)[1]
   local ended = tonumber(string.match(latest or '', '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)') or 0)
-  if is_served[queue] or ended > now - tonumber(ARGV[2]) or redis.call('EXISTS', q(queue, 'paused')) == 1
+  if is_served[queue] or ended > now - tonumber(idle_ms) or redis.call('EXISTS', q(queue, 'paused')) == 1
     or redis.call('HLEN', q(queue, 'data')) > 0 or redis.call('HLEN', q(queue, 'run')) > 0 then
     return false
   end
   for _, part in ipairs(PARTS) do
     redis.call('DEL', q(queue, part))
   end
-  return redis.call('SREM', KEYS[1] .. 'queues', queue) == 1
+  return redis.call('SREM', prefix .. 'queues', queue) == 1
 end
 
 -- When a job was last published is noted when it is first met here, and by each publication.
 local function forget_jobs()
-  local jobs, seen, cursor = KEYS[1] .. 'jobs', KEYS[1] .. 'jobs:seen', redis.call('GET', KEYS[1] .. 'jobs:cursor') or '0'
-  local page = redis.call('HSCAN', jobs, cursor, 'COUNT', JOBS_PAGE)
+  local jobs, seen = prefix .. 'jobs', prefix .. 'jobs:seen'
+  local page = redis.call('HSCAN', jobs, redis.call('GET', prefix .. 'jobs:cursor') or '0', 'COUNT', JOBS_PAGE)
   for n = 1, #page[2], 2 do
     local at = tonumber(redis.call('HGET', seen, page[2][n]) or '')
     if not at then
       redis.call('HSET', seen, page[2][n], whole(now))
-    elseif at < now - tonumber(ARGV[3]) then
+    elseif at < now - tonumber(jobs_ms) then
       redis.call('HDEL', jobs, page[2][n])
       redis.call('HDEL', seen, page[2][n])
     end
   end
-  redis.call('SET', KEYS[1] .. 'jobs:cursor', page[1], 'PX', 86400000)
+  redis.call('SET', prefix .. 'jobs:cursor', page[1], 'PX', 86400000)
 end
 
-local page = redis.call('SSCAN', KEYS[1] .. 'queues', ARGV[1], 'COUNT', PAGE)
+local page = redis.call('SSCAN', prefix .. 'queues', cursor, 'COUNT', PAGE)
 local reply = { page[1] }
 if pcall(note_served) then -- else who serves what is not known
   for _, queue in ipairs(page[2]) do

@@ -8,13 +8,13 @@
 --
 -- Returns  cursor (0 at the end), then queue, kind (a or s) and how many runs wait there: for each. One may come twice.
 local PAGE = 500
-if not string.match(ARGV[1], '^%d+$') then
+if not string.match(cursor, '^%d+$') then
   return refuse('cursor')
 end
 local LETTERS, is_served = { async = 'a', sync = 's' }, {}
-local sessions = redis.pcall('HKEYS', KEYS[1] .. 'sessions')
+local sessions = redis.pcall('HKEYS', prefix .. 'sessions')
 for _, session in ipairs(sessions['err'] and {} or sessions) do
-  local info = redis.pcall('HMGET', KEYS[1] .. 'session:' .. session, 'kind', 'queues')
+  local info = redis.pcall('HMGET', prefix .. 'session:' .. session, 'kind', 'queues')
   for name in string.gmatch(not info['err'] and info[2] or '', '[^,]+') do
     is_served[name .. ' ' .. (LETTERS[info[1] or ''] or '')] = true
   end
@@ -25,7 +25,7 @@ local function length(command, key)
   return type(count) == 'number' and count or 0
 end
 
-local page = redis.call('SSCAN', KEYS[1] .. 'queues', ARGV[1], 'COUNT', PAGE)
+local page = redis.call('SSCAN', prefix .. 'queues', cursor, 'COUNT', PAGE)
 local reply = { page[1] }
 for _, queue in ipairs(page[2]) do
   for _, letter in ipairs({ 'a', 's' }) do

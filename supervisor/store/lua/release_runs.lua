@@ -22,14 +22,14 @@
 -- A run that was in flight beside others when the process died runs
 -- alone next. What must not run twice and may have begun is dead: "lost". A run whose end a person asked for, which its
 -- worker did not live to obey, ends cancelled.
-local FIELDS, FIRST, DELAYS_MS, CRASHES_MAX = 3, 5, { 0, 5000, 30000 }, 1000 -- as in job_options
+local FIELDS, DELAYS_MS, CRASHES_MAX = 3, { 0, 5000, 30000 }, 1000 -- as in job_options
 local HOW = { unstarted = true, interrupted = true, crashed = true, suspect = true, precrashed = true, presuspect = true }
-local session, history, dead_cap = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local detail = string.gsub(string.sub(ARGV[4] or '', 1, 200), '[%c|]', '/')
+local detail = string.gsub(string.sub(detail or '', 1, 200), '[%c|]', '/')
 local reclaimed = detail == '' and 'reclaimed' or 'reclaimed: ' .. detail
-if session == '' or not_whole(2, 3) or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
+if session == '' or not_whole(history, dead_cap) or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
   return refuse('history, dead_cap, detail and items of 3 fields')
 end
+local history, dead_cap = tonumber(history), tonumber(dead_cap)
 for i = FIRST, #ARGV, FIELDS do
   if not HOW[string.match(ARGV[i + 2], '^%l+')] then
     return refuse('how ' .. ARGV[i + 2])

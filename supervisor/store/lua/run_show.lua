@@ -11,27 +11,27 @@
 --          for, up to three runs that hold a slot of that key, one a line, lines of ended attempts …
 --          State is running, later, dead, blocked, queued, finished or unknown.
 local HOLDERS_MAX = 3
-if not_whole(2, 2) or tonumber(ARGV[2]) < 1 then
+if not_whole(scan) or tonumber(scan) < 1 then
   return refuse('scan must be above 0')
 end
-local id, queues, lines = ARGV[1], {}, {}
-for i = 3, #ARGV do
+local queues, lines = {}, {}
+for i = FIRST, #ARGV do
   queues[#queues + 1] = ARGV[i]
 end
 if #queues == 0 then
-  queues = redis.call('SMEMBERS', KEYS[1] .. 'queues')
+  queues = redis.call('SMEMBERS', prefix .. 'queues')
   table.sort(queues)
 end
 
 local function holders_of(key)
-  local sample = redis.call('SRANDMEMBER', KEYS[1] .. 'limit:c:' .. key, HOLDERS_MAX)
+  local sample = redis.call('SRANDMEMBER', prefix .. 'limit:c:' .. key, HOLDERS_MAX)
   table.sort(sample)
   return table.concat(sample, '\n')
 end
 
 -- State, queue, data … error of a run that exists in `queue`; nil if it does not.
 local function look(queue)
-  local Q = KEYS[1] .. 'q:' .. queue .. ':'
+  local Q = prefix .. 'q:' .. queue .. ':'
   local token, data = redis.call('HGET', Q .. 'run', id), redis.call('HGET', Q .. 'data', id)
   if not token and not data then
     return nil
@@ -46,7 +46,7 @@ end
 local found = nil
 for _, queue in ipairs(queues) do
   found = found or look(queue)
-  local ended = redis.call('LRANGE', KEYS[1] .. 'q:' .. queue .. ':hist', '-' .. ARGV[2], -1)
+  local ended = redis.call('LRANGE', prefix .. 'q:' .. queue .. ':hist', '-' .. scan, -1)
   for n = #ended, 1, -1 do
     if string.sub(ended[n], 1, #id + 1) == id .. '|' then
       lines[#lines + 1] = ended[n]
@@ -56,7 +56,7 @@ for _, queue in ipairs(queues) do
     end
   end
 end
-local result, progress = redis.call('GET', KEYS[1] .. 'result:' .. id), redis.call('GET', KEYS[1] .. 'progress:' .. id)
+local result, progress = redis.call('GET', prefix .. 'result:' .. id), redis.call('GET', prefix .. 'progress:' .. id)
 local shown = found or { result and 'finished' or 'unknown', '', '', '', '', '', '', '', '', '' }
 local reply = {}
 for n = 1, 8 do

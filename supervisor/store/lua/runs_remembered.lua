@@ -5,7 +5,7 @@
 --
 -- Returns  one digit for each: 1 remembered
 local reply = {}
-for i = 1, #ARGV do
-  reply[i] = redis.call('EXISTS', KEYS[1] .. 'ran:' .. ARGV[i]) == 1 and '1' or '0'
+for i = FIRST, #ARGV do
+  reply[i] = redis.call('EXISTS', prefix .. 'ran:' .. ARGV[i]) == 1 and '1' or '0'
 end
 return table.concat(reply)

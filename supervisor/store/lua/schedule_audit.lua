@@ -9,8 +9,8 @@
 --           limits
 --
 -- Returns  cursor (0 at the end), then the ids. There are none unless something is wrong.
-local S = KEYS[1] .. 'schedule:'
-local page = redis.call('HSCAN', S .. 'mark', ARGV[1], 'COUNT', ARGV[2])
+local S = prefix .. 'schedule:'
+local page = redis.call('HSCAN', S .. 'mark', cursor, 'COUNT', count)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   local id = page[2][i]

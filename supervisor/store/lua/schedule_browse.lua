@@ -9,8 +9,8 @@
 -- Returns  cursor (0 at the end), now_ms, then id, record, watermark, next_ms, pause, the counters of its state and
 --          1 or 0 (whether runs of it are unfinished), and why its definition cannot be used (or empty), for each. One
 --          may come twice.
-local S = KEYS[1] .. 'schedule:'
-local page = redis.call('HSCAN', S .. 'def', ARGV[1], 'COUNT', ARGV[2])
+local S = prefix .. 'schedule:'
+local page = redis.call('HSCAN', S .. 'def', cursor, 'COUNT', count)
 local reply = { page[1], whole(now_ms()) }
 for i = 1, #page[2], 2 do
   local id, n = page[2][i], #reply

@@ -20,7 +20,7 @@ end
 check_plan()
 local now = now_ms()
 local reply = { whole(now) }
-for i = 1, #ARGV, 2 do
+for i = FIRST, #ARGV, 2 do
   local id, code = ARGV[i], 'DELETED'
   local record = redis.call('HGET', SCHEDULE .. 'def', id)
   local revision, _, set = parts(record)

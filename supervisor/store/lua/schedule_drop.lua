@@ -14,7 +14,7 @@ if #ARGV == 0 then
 end
 check_plan()
 local now, reply = now_ms(), {}
-for i = 1, #ARGV do
+for i = FIRST, #ARGV do
   local id = ARGV[i]
   local buffer = SCHEDULE .. 'buf:' .. id
   local count = redis.call('LLEN', buffer)

@@ -21,12 +21,11 @@
 --          (or empty), number of live runs as far as known, how many follow, waiting nominal times
 --          Order: on time, then asked for, then late, then by id.
 local WAITING_MAX = 16
-local FIRST = 9
-if not_whole(1, 1) or not_whole(3, 8) then
+if not_whole(after_ms, until_ms, limit, asked, late_ms, late, overdue_ms) then
   return refuse('whole numbers')
 end
-local S = KEYS[1] .. 'schedule:'
-local next, limit = S .. 'next', tonumber(ARGV[4])
+local S = prefix .. 'schedule:'
+local next, limit = S .. 'next', tonumber(limit)
 local ids, scores, is_listed = {}, {}, {}
 
 -- How many of the runs in `lines` are unfinished, as far as known: those in front of the first that is are checked
@@ -59,28 +58,28 @@ local function soon()
   if limit == 0 then
     return {}
   end
-  local score = ARGV[2] ~= '' and redis.call('ZSCORE', next, ARGV[2])
-  if score and tonumber(score) == tonumber(ARGV[1]) then
-    local rank = redis.call('ZRANK', next, ARGV[2]) + 1
+  local score = after_id ~= '' and redis.call('ZSCORE', next, after_id)
+  if score and tonumber(score) == tonumber(after_ms) then
+    local rank = redis.call('ZRANK', next, after_id) + 1
     local found = redis.call('ZRANGE', next, rank, rank + limit - 1, 'WITHSCORES')
-    while #found > 0 and tonumber(found[#found]) > tonumber(ARGV[3]) do
+    while #found > 0 and tonumber(found[#found]) > tonumber(until_ms) do
       found[#found], found[#found - 1] = nil, nil
     end
     return found
   end
-  local after = (ARGV[2] == '' and '(' or '') .. ARGV[1]
-  return redis.call('ZRANGEBYSCORE', next, after, ARGV[3], 'WITHSCORES', 'LIMIT', 0, ARGV[4])
+  local after = (after_id == '' and '(' or '') .. after_ms
+  return redis.call('ZRANGEBYSCORE', next, after, until_ms, 'WITHSCORES', 'LIMIT', 0, limit)
 end
 
 local on_time = soon()
 local is_full = limit > 0 and #on_time >= 2 * limit
 list(on_time)
-if ARGV[5] ~= '0' then
-  list(redis.call('ZRANGEBYSCORE', next, '-inf', 0, 'WITHSCORES', 'LIMIT', 0, ARGV[5]))
+if asked ~= '0' then
+  list(redis.call('ZRANGEBYSCORE', next, '-inf', 0, 'WITHSCORES', 'LIMIT', 0, asked))
 end
 local older = {}
-if ARGV[7] ~= '0' then
-  older = redis.call('ZRANGEBYSCORE', next, '(0', ARGV[6], 'WITHSCORES', 'LIMIT', 0, ARGV[7])
+if late ~= '0' then
+  older = redis.call('ZRANGEBYSCORE', next, '(0', late_ms, 'WITHSCORES', 'LIMIT', 0, late)
   list(older)
 end
 for i = FIRST, #ARGV do
@@ -88,12 +87,12 @@ for i = FIRST, #ARGV do
 end
 
 local change = redis.call('XREVRANGE', S .. 'changes', '+', '-', 'COUNT', 1)
-local head = redis.call('ZRANGEBYSCORE', next, '(' .. ARGV[3], '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local head = redis.call('ZRANGEBYSCORE', next, '(' .. until_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local reply = {
   whole(now_ms()), whole(redis.call('ZCARD', next)), whole(redis.call('HLEN', S .. 'def')),
-  whole(redis.call('ZCOUNT', next, '(0', '(' .. ARGV[8])),
+  whole(redis.call('ZCOUNT', next, '(0', '(' .. overdue_ms)),
   head[2] or '', is_full and '1' or '0',
-  change[1] and change[1][1] or '0-0', #older >= 2 * math.max(tonumber(ARGV[7]), 1) and '1' or '0',
+  change[1] and change[1][1] or '0-0', #older >= 2 * math.max(tonumber(late), 1) and '1' or '0',
   whole(redis.call('HLEN', S .. 'paused')), whole(redis.call('HLEN', S .. 'invalid')),
 }
 if #ids == 0 then

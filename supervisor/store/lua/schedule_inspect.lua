@@ -9,12 +9,12 @@
 -- Returns  now_ms, then id, record (empty: there is none), watermark, next_ms, pause, state, unfinished runs, how many
 --          nominal times wait, the first of them separated by blanks, when it was removed (within the last day), and why
 --          its definition cannot be used (or empty)
-if not_whole(1, 1) then
+if not_whole(buffered) then
   return refuse('buffered')
 end
-local S = KEYS[1] .. 'schedule:'
+local S = prefix .. 'schedule:'
 local reply = { whole(now_ms()) }
-for i = 2, #ARGV do
+for i = FIRST, #ARGV do
   local id, n = ARGV[i], #reply
   local buffer = S .. 'buf:' .. id
   reply[n + 1] = id
@@ -25,7 +25,7 @@ for i = 2, #ARGV do
   reply[n + 6] = redis.call('HGET', S .. 'state', id) or ''
   reply[n + 7] = (string.gsub(redis.call('HGET', S .. 'live', id) or '', '^>.*$', '')) -- it has another name now
   reply[n + 8] = whole(redis.call('LLEN', buffer))
-  reply[n + 9] = table.concat(redis.call('LRANGE', buffer, 0, tonumber(ARGV[1]) - 1), ' ')
+  reply[n + 9] = table.concat(redis.call('LRANGE', buffer, 0, tonumber(buffered) - 1), ' ')
   reply[n + 11] = string.match(redis.call('HGET', S .. 'invalid', id) or '', '\n(.*)$') or ''
   reply[n + 10] = string.match(redis.call('HGET', S .. 'gone', id) or '', '^%d+') or ''
 end

@@ -6,10 +6,10 @@
 --
 -- Returns  schedule, nominal, epoch, run (or -), code, missed, at in one line for each
 local SCAN_MAX, PAGE = 10000, 500
-local mine = ARGV[2] ~= '' and ARGV[2] .. ' '
-local reply, left, scanned, before = {}, tonumber(ARGV[1]), 0, '+'
+local mine = schedule ~= '' and schedule .. ' '
+local reply, left, scanned, before = {}, tonumber(count), 0, '+'
 while left > 0 and (not mine or scanned < SCAN_MAX) do
-  local entries = redis.call('XREVRANGE', KEYS[1], before, '-', 'COUNT', math.min(PAGE, mine and PAGE or left))
+  local entries = redis.call('XREVRANGE', log, before, '-', 'COUNT', math.min(PAGE, mine and PAGE or left))
   for _, entry in ipairs(entries) do
     local lines = {}
     for line in string.gmatch(entry[2][1] == 'r' and entry[2][2] or '', '[^\n]+') do

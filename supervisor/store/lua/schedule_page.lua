@@ -7,8 +7,8 @@
 -- Includes  clock
 --
 -- Returns  cursor (0 at the end), now_ms, then id, definition, watermark, next_ms for each. One may come twice.
-local S = KEYS[1] .. 'schedule:'
-local page = redis.call('HSCAN', S .. 'def', ARGV[1], 'COUNT', ARGV[2])
+local S = prefix .. 'schedule:'
+local page = redis.call('HSCAN', S .. 'def', cursor, 'COUNT', count)
 local reply = { page[1], whole(now_ms()) }
 for i = 1, #page[2], 2 do
   local id = page[2][i]

@@ -15,26 +15,26 @@
 --           memory
 --
 -- Returns  now_ms, until_ms (or empty), then PAUSED or UNKNOWN for each
-if not string.match(ARGV[3], '^%d*$') or not string.match(ARGV[4], '^%d*$') or #ARGV < 6 or not is_nonce(ARGV[5]) then
+if not string.match(until_ms, '^%d*$') or not string.match(for_ms, '^%d*$') or #ARGV < FIRST or not is_nonce(nonce) then
   return refuse('until_ms, for_ms, nonce and ids')
 end
-local earlier = remembered(ARGV[5])
+local earlier = remembered(nonce)
 if earlier then
   return earlier
 end
 local now = now_ms()
-local until_ms = ARGV[4] == '' and ARGV[3] or whole(now + tonumber(ARGV[4]))
+local until_ms = for_ms == '' and until_ms or whole(now + tonumber(for_ms))
 if until_ms ~= '' and tonumber(until_ms) <= now then
   return refuse('until_ms is over')
 end
 check_plan()
 local reply = { whole(now), until_ms }
-for i = 6, #ARGV do
+for i = FIRST, #ARGV do
   local is_known = redis.call('HEXISTS', SCHEDULE .. 'def', ARGV[i]) == 1
   if is_known then
-    pause(ARGV[i], ARGV[1], ARGV[2], until_ms, now)
+    pause(ARGV[i], reason, by, until_ms, now)
     look_at(ARGV[i], 'pause', now)
   end
   reply[#reply + 1] = is_known and 'PAUSED' or 'UNKNOWN'
 end
-return remember(ARGV[5], reply)
+return remember(nonce, reply)

@@ -29,8 +29,8 @@
 --          SKEWED   by this server's time the pause has not ended, or the schedule is to be kept; nothing written
 --          GONE     there is no definition: it is out of the plan
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local FIELDS, FIRST, AGAIN_MS = 11, 3, 60000
-local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+local FIELDS, AGAIN_MS = 11, 60000
+local refused = fence(prefix .. 'lease', epoch, nonce)
 if refused then
   return refused
 end

@@ -4,4 +4,4 @@
 -- ARGV  ids...         schedules
 --
 -- Returns  what is stored for each, nil where there is nothing
-return redis.call('HMGET', KEYS[1], unpack(ARGV))
+return redis.call('HMGET', definitions, unpack(ARGV))

@@ -13,19 +13,19 @@
 --          RELEASED   the suspension is over; due times in it are dropped, unless on_resume is catchup
 --          RUNNING    it was not suspended by this one; nothing written. A repeated call answers so
 --          UNKNOWN    there is none
-if ARGV[1] == '' or #ARGV < 2 then
+if by == '' or #ARGV < FIRST then
   return refuse('by and ids')
 end
 check_plan()
 local now = now_ms()
 local reply = { whole(now) }
-for i = 2, #ARGV do
+for i = FIRST, #ARGV do
   local code = 'UNKNOWN'
   local record = redis.call('HGET', SCHEDULE .. 'def', ARGV[i])
   if record then
     code = 'RUNNING'
     local stored = redis.call('HGET', SCHEDULE .. 'paused', ARGV[i])
-    if stored and is_top_level(stored, 'by', ARGV[1]) then
+    if stored and is_top_level(stored, 'by', by) then
       local ends = tonumber(string.match(stored, '"until_ms":(%d+)') or '')
       local _, _, _, json = parts(record)
       -- One that ended by itself ended then, however late this comes: what is due since is owed.

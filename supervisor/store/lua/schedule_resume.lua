@@ -18,7 +18,7 @@ end
 check_plan()
 local now = now_ms()
 local reply = { whole(now) }
-for i = 1, #ARGV do
+for i = FIRST, #ARGV do
   local id, code = ARGV[i], 'RUNNING'
   local record = redis.call('HGET', SCHEDULE .. 'def', id)
   local paused = redis.call('HGET', SCHEDULE .. 'paused', id)

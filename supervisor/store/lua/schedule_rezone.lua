@@ -13,26 +13,26 @@
 -- Returns  cursor (0 at the end: the version is noted then, and the next call answers so at once), and how many are to be
 --          looked at
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+local refused = fence(prefix .. 'lease', epoch, nonce)
 if refused then
   return refused
 end
-if ARGV[3] == '' or not_whole(4, 5) then
+if version == '' or not_whole(cursor, count) then
   return refuse('version, cursor and count')
 end
-local S = KEYS[1] .. 'schedule:'
-if redis.call('HGET', S .. 'sets', '#zones') == ARGV[3] then
+local S = prefix .. 'schedule:'
+if redis.call('HGET', S .. 'sets', '#zones') == version then
   return { '0', '0' }
 end
-local page, count, asked = redis.call('HSCAN', S .. 'def', ARGV[4], 'COUNT', ARGV[5]), 0, whole(-now_ms())
+local page, changed, asked = redis.call('HSCAN', S .. 'def', cursor, 'COUNT', count), 0, whole(-now_ms())
 for i = 1, #page[2], 2 do
   local score = string.find(page[2][i + 1], '"timezone":"', 1, true) and redis.call('ZSCORE', S .. 'next', page[2][i])
   if score and tonumber(score) > 0 and redis.call('HEXISTS', S .. 'paused', page[2][i]) == 0 then
     redis.call('ZADD', S .. 'next', asked, page[2][i])
-    count = count + 1
+    changed = changed + 1
   end
 end
 if page[1] == '0' then
-  redis.call('HSET', S .. 'sets', '#zones', ARGV[3])
+  redis.call('HSET', S .. 'sets', '#zones', version)
 end
-return { page[1], whole(count) }
+return { page[1], whole(changed) }

@@ -14,8 +14,8 @@
 --
 -- One that is there is never touched: after a partial roll-back the server's decides. None is later than this server's
 -- now: the caller's clock may be ahead.
-local FIELDS, FIRST, LOG_MAX = 3, 3, 10000
-local refused = fence(KEYS[1] .. 'lease', ARGV[1], ARGV[2])
+local FIELDS, LOG_MAX = 3, 10000
+local refused = fence(prefix .. 'lease', epoch, nonce)
 if refused then
   return refused
 end
@@ -27,19 +27,19 @@ for i = FIRST, #ARGV, FIELDS do
     return refuse('watermark of ' .. ARGV[i])
   end
 end
-redis.call('XLEN', KEYS[1] .. 'schedule:log') -- raises, before the first write, if the key is not ours
+redis.call('XLEN', prefix .. 'schedule:log') -- raises, before the first write, if the key is not ours
 local now, written, lost, lines = now_ms(), 0, 0, {}
 for i = FIRST, #ARGV, FIELDS do
   local mark = whole(math.min(tonumber(ARGV[i + 1]), now))
-  if redis.call('HSETNX', KEYS[1] .. 'schedule:mark', ARGV[i], mark) == 1 then
+  if redis.call('HSETNX', prefix .. 'schedule:mark', ARGV[i], mark) == 1 then
     written = written + 1
     if ARGV[i + 2] ~= '0' then
       lost = lost + tonumber(ARGV[i + 2])
-      lines[#lines + 1] = table.concat({ ARGV[i], mark, ARGV[1], '-', 'MISSED', ARGV[i + 2], whole(now) }, ' ')
+      lines[#lines + 1] = table.concat({ ARGV[i], mark, epoch, '-', 'MISSED', ARGV[i + 2], whole(now) }, ' ')
     end
   end
 end
 if #lines > 0 then
-  redis.call('XADD', KEYS[1] .. 'schedule:log', 'MAXLEN', '~', LOG_MAX, '*', 'r', table.concat(lines, '\n'))
+  redis.call('XADD', prefix .. 'schedule:log', 'MAXLEN', '~', LOG_MAX, '*', 'r', table.concat(lines, '\n'))
 end
 return { written, lost }

@@ -15,21 +15,21 @@
 --          SUSPENDED  it starts nothing until then, or until it is released
 --          HELD       it was paused before, by somebody else; nothing written
 --          UNKNOWN    there is none
-if ARGV[1] == '' or not string.match(ARGV[3] or '', '^[1-9]%d*$') or #ARGV < 4 then
+if by == '' or not string.match(for_ms or '', '^[1-9]%d*$') or #ARGV < FIRST then
   return refuse('by, for_ms and ids')
 end
 check_plan()
 local now = now_ms()
-local until_ms = whole(now + tonumber(ARGV[3]))
+local until_ms = whole(now + tonumber(for_ms))
 local reply = { whole(now), until_ms }
-for i = 4, #ARGV do
+for i = FIRST, #ARGV do
   local code = 'UNKNOWN'
   if redis.call('HEXISTS', SCHEDULE .. 'def', ARGV[i]) == 1 then
     local stored = redis.call('HGET', SCHEDULE .. 'paused', ARGV[i])
     local ends = tonumber(stored and string.match(stored, '"until_ms":(%d+)') or '')
     local is_over = not stored or (ends ~= nil and ends <= now)
-    if is_over or is_top_level(stored, 'by', ARGV[1]) then
-      pause(ARGV[i], ARGV[2], ARGV[1], until_ms, now)
+    if is_over or is_top_level(stored, 'by', by) then
+      pause(ARGV[i], reason, by, until_ms, now)
       look_at(ARGV[i], 'pause', now)
       code = 'SUSPENDED'
     else

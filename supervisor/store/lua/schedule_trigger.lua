@@ -25,39 +25,39 @@
 --          STALE      the definition changed; nothing written, make the run anew
 --          UNKNOWN    there is no such schedule
 local DAY_MS = 86400000
-if not_whole(2, 2) or not_whole(4, 5) or not_whole(8, 8) or not is_head(ARGV[9]) or tonumber(ARGV[5]) < 1
-  or not (ARGV[3] == 'allow' or ARGV[3] == 'skip') then
+if not_whole(revision, max_running, memory_ms, cap) or not is_head(data) or tonumber(memory_ms) < 1
+  or not (overlap == 'allow' or overlap == 'skip') then
   return refuse('revision, overlap, max_running, memory_ms, cap and data')
 end
 check_plan()
-check_types(ARGV[7], string.sub(ARGV[9], 1, 3))
-local now, id, run = now_ms(), ARGV[1], ARGV[6]
-local memory = KEYS[1] .. 'ran:' .. run
-if redis.call('EXISTS', memory) == 1 or redis.call('HEXISTS', q(ARGV[7], 'data'), run) == 1 then
+check_types(queue, string.sub(data, 1, 3))
+local now = now_ms()
+local memory = prefix .. 'ran:' .. run
+if redis.call('EXISTS', memory) == 1 or redis.call('HEXISTS', q(queue, 'data'), run) == 1 then
   return { 'DUPLICATE', whole(now) }
 end
-local record = redis.call('HGET', SCHEDULE .. 'def', id)
+local record = redis.call('HGET', SCHEDULE .. 'def', schedule)
 if not record then
   return { 'UNKNOWN', whole(now) }
 end
-if parts(record) ~= ARGV[2] then
+if parts(record) ~= revision then
   return { 'STALE', whole(now) }
 end
-local lines = ARGV[3] == 'skip' and unfinished(id) or {}
-if ARGV[3] == 'skip' and #lines >= tonumber(ARGV[4]) then
+local lines = overlap == 'skip' and unfinished(schedule) or {}
+if overlap == 'skip' and #lines >= tonumber(max_running) then
   return { 'SKIPPED', whole(now) }
 end
-if ARGV[8] ~= '0' then
-  local counter = SCHEDULE .. 'keyed:' .. id
+if cap ~= '0' then
+  local counter = SCHEDULE .. 'keyed:' .. schedule
   local count = tonumber(redis.call('GET', counter) or '0') or 0
-  if count >= tonumber(ARGV[8]) then
+  if count >= tonumber(cap) then
     return { 'CAPPED', whole(now) }
   end
   redis.call('SET', counter, whole(count + 1), unpack(count == 0 and { 'PX', DAY_MS } or { 'KEEPTTL' }))
 end
-redis.call('SET', memory, whole(now), 'PX', ARGV[5])
-if start(ARGV[7], run, ARGV[9]) and ARGV[3] == 'skip' then
-  lines[#lines + 1] = ARGV[7] .. ' ' .. run
-  redis.call('HSET', SCHEDULE .. 'live', id, table.concat(lines, '\n'))
+redis.call('SET', memory, whole(now), 'PX', memory_ms)
+if start(queue, run, data) and overlap == 'skip' then
+  lines[#lines + 1] = queue .. ' ' .. run
+  redis.call('HSET', SCHEDULE .. 'live', schedule, table.concat(lines, '\n'))
 end
 return { 'TRIGGERED', whole(now) }

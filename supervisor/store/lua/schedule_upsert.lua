@@ -19,7 +19,7 @@
 if #ARGV == 0 or #ARGV % DEFINITION_FIELDS ~= 0 then
   return refuse('items of ' .. DEFINITION_FIELDS .. ' fields')
 end
-for i = 1, #ARGV, DEFINITION_FIELDS do
+for i = FIRST, #ARGV, DEFINITION_FIELDS do
   local wrong = fault(i)
   if wrong then
     return refuse(wrong)
@@ -30,10 +30,10 @@ check_plan()
 -- has run out. Should it go on all the same, it meets a clash and refuses its set.
 local now = now_ms()
 local declaring = redis.call('HGET', SCHEDULE .. 'sets', '#declaring')
-local term = redis.call('HMGET', KEYS[1] .. 'lease', 'epoch', 'nonce', 'until')
+local term = redis.call('HMGET', prefix .. 'lease', 'epoch', 'nonce', 'until')
 local is_busy = declaring and declaring == (term[1] or '') .. ' ' .. (term[2] or '') and (tonumber(term[3]) or 0) > now
 local reply = { whole(now) }
-for i = 1, #ARGV, DEFINITION_FIELDS do
+for i = FIRST, #ARGV, DEFINITION_FIELDS do
   local code, revision = 'BUSY', '0'
   if not is_busy or redis.call('HEXISTS', SCHEDULE .. 'def', ARGV[i]) == 1 then
     code, revision = define(i, 'dynamic', now)

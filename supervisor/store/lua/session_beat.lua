@@ -8,15 +8,15 @@
 --           room
 --
 -- Returns  those that are not open: reaped while this replica was away
-if not_whole(1, 1) then
+if not_whole(ttl_ms) then
   return refuse('ttl_ms')
 end
 local gone = {}
-for i = 2, #ARGV do
+for i = FIRST, #ARGV do
   local session = ARGV[i]
-  if redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 1 then
-    redis.call('HINCRBY', KEYS[1] .. 'sessions', session, 1)
-    redis.call('PEXPIRE', KEYS[1] .. 'session:' .. session, ARGV[1])
+  if redis.call('HEXISTS', prefix .. 'sessions', session) == 1 then
+    redis.call('HINCRBY', prefix .. 'sessions', session, 1)
+    redis.call('PEXPIRE', prefix .. 'session:' .. session, ttl_ms)
   else
     gone[#gone + 1] = session
   end

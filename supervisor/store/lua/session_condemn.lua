@@ -13,14 +13,13 @@
 --
 -- With an empty counter an unknown session is condemned too: the dead process may have sent an open that is
 -- still on its way, and must not get through.
-local counter = redis.call('HGET', KEYS[1], ARGV[1])
-if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then
-  redis.call('HDEL', KEYS[1], ARGV[1])
+if redis.call('SISMEMBER', dying, session) == 1 then
+  redis.call('HDEL', sessions, session)
   return 1
 end
-if ARGV[2] ~= '' and counter ~= ARGV[2] then
+if counter ~= '' and redis.call('HGET', sessions, session) ~= counter then
   return 0
 end
-redis.call('SADD', KEYS[2], ARGV[1])
-redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('SADD', dying, session)
+redis.call('HDEL', sessions, session)
 return 1

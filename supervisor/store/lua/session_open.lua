@@ -2,7 +2,7 @@
 --
 -- KEYS  sessions       hash: session to beat counter
 --       dying          set: sessions whose runs are being given back
---       session        hash: what the worker process is
+--       description    hash: what the worker process is
 -- ARGV  session        its name
 --       ttl_ms         how long its description outlives its last beat
 --       info...        field, value, field, value …
@@ -12,15 +12,15 @@
 --
 -- Returns  1 open, also when it was open before
 --          0 it is dying: its owner is known to be dead, and this call is late
-if #ARGV % 2 ~= 0 or not_whole(2, 2) then
+if #ARGV % 2 ~= 0 or not_whole(ttl_ms) then
   return refuse('pairs of field and value')
 end
-if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then
+if redis.call('SISMEMBER', dying, session) == 1 then
   return 0
 end
-redis.call('HSETNX', KEYS[1], ARGV[1], '0')
-if #ARGV > 2 then
-  redis.call('HSET', KEYS[3], unpack(ARGV, 3))
-  redis.call('PEXPIRE', KEYS[3], ARGV[2])
+redis.call('HSETNX', sessions, session, '0')
+if #ARGV >= FIRST then
+  redis.call('HSET', description, unpack(ARGV, FIRST))
+  redis.call('PEXPIRE', description, ttl_ms)
 end
 return 1

@@ -3,4 +3,4 @@
 -- KEYS  set            at most some hundreds of members
 --
 -- Returns  the members
-return redis.call('SMEMBERS', KEYS[1])
+return redis.call('SMEMBERS', set)

@@ -4,7 +4,7 @@
 -- ARGV  born           of the run that asks
 --
 -- Returns  name, JSON, name, JSON …: none if they are of an earlier run of the same id
-if redis.call('HGET', KEYS[1], '#born') ~= ARGV[1] then
+if redis.call('HGET', steps, '#born') ~= born then
   return {}
 end
-return redis.call('HGETALL', KEYS[1])
+return redis.call('HGETALL', steps)

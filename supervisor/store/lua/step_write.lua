@@ -14,22 +14,22 @@
 -- Includes  clock
 --
 -- Returns  1 noted; 0 refused: the run is no longer the caller's; -1 too many steps, or too large
-if not_whole(5, 7) then
+if not_whole(ttl_ms, steps_max, bytes_max) then
   return refuse('ttl_ms, steps_max and bytes_max must be whole numbers')
 end
-local token = redis.call('HGET', KEYS[2], ARGV[1])
-if token ~= ARGV[2] then
+local token = redis.call('HGET', run, id)
+if token ~= fence then
   return 0
 end
-if redis.call('HGET', KEYS[1], '#born') ~= ARGV[3] then
-  redis.call('DEL', KEYS[1])
+if redis.call('HGET', steps, '#born') ~= born then
+  redis.call('DEL', steps)
 end
-local known = redis.call('HGET', KEYS[1], ARGV[4])
-local size = (tonumber(redis.call('HGET', KEYS[1], '#bytes') or 0) or 0) + #ARGV[8] - (known and #known or 0)
-local count = math.max(redis.call('HLEN', KEYS[1]) - 2, 0) + (known and 0 or 1)
-if count > tonumber(ARGV[6]) or size > tonumber(ARGV[7]) then
+local known = redis.call('HGET', steps, name)
+local size = (tonumber(redis.call('HGET', steps, '#bytes') or 0) or 0) + #step - (known and #known or 0)
+local count = math.max(redis.call('HLEN', steps) - 2, 0) + (known and 0 or 1)
+if count > tonumber(steps_max) or size > tonumber(bytes_max) then
   return -1
 end
-redis.call('HSET', KEYS[1], '#born', ARGV[3], '#bytes', whole(size), ARGV[4], ARGV[8])
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
+redis.call('HSET', steps, '#born', born, '#bytes', whole(size), name, step)
+redis.call('PEXPIRE', steps, ttl_ms)
 return 1

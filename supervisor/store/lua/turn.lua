@@ -3,7 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  session        of the caller
 --       seq            grows with each turn; a turn whose reply was lost is repeated with the same one
---       kind           a or s: which jobs the caller can run
+--       letter         a or s: which jobs the caller can run
 --       want           how many runs it can start, 0 to 200
 --       want_suspect   1: it is idle, so it can take one suspect run alone
 --       history        how many ended attempts each queue remembers
@@ -34,17 +34,15 @@
 -- is in its queue already is left alone; one whose unique key another run holds ends at once (adr/0021).
 -- An id without data was cancelled: it is dropped and not counted.
 -- A run is written to `run` before it leaves its list, so that no error in between can lose it.
-local CHILD, FIRST, CHILDREN_MAX = 4, 10, 1000
+local CHILD, CHILDREN_MAX = 4, 1000
 local ENDS = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true } -- only history and result are kept
 local OUTCOMES = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true, retry = true,
   dead = true, giveback = true }
-local argv = ARGV -- a global costs more than a local
-local session, letter = argv[1], argv[3]
-if not_whole(2, 2) or not_whole(4, 4) or not_whole(6, 9) or (letter ~= 'a' and letter ~= 's') then
-  return refuse('seq, want, history, dead_cap, queue_count and ack_count must be whole numbers, kind a or s')
+if not_whole(seq, want, history, dead_cap, queue_count, ack_count) or (letter ~= 'a' and letter ~= 's') then
+  return refuse('seq, want, history, dead_cap, queue_count and ack_count must be whole numbers, letter a or s')
 end
-local seq, want, history, dead_cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local queues, acks = tonumber(ARGV[8]), tonumber(ARGV[9])
+local seq, want, history, dead_cap = tonumber(seq), tonumber(want), tonumber(history), tonumber(dead_cap)
+local queues, acks = tonumber(queue_count), tonumber(ack_count)
 local first_ack = FIRST + 2 * queues
 if want > 200 or queues < 0 or acks < 0 or first_ack + 2 * acks > #ARGV + 1 then
   return refuse('want up to 200, and acknowledgements of 2 or 3 fields')
@@ -70,7 +68,7 @@ end
 local NOTHING_MORE = { schedule = '', ttl = '0', delay = 0, children = 0, first_child = 0, payload = '' }
 local next_ack, places = first_ack, {} -- of most the same text says where they are and since when
 for _ = 1, acks do
-  local line, where, more = argv[next_ack] or '', argv[next_ack + 1] or '', nil
+  local line, where, more = ARGV[next_ack] or '', ARGV[next_ack + 1] or '', nil
   local place = places[where]
   if not place then
     place = { string.match(where, '^(%S+) (%d+)(.*)$') }
@@ -78,10 +76,10 @@ for _ = 1, acks do
   end
   local queue = place[1]
   if queue and place[3] ~= '' then
-    more = more_of(place[3], argv[next_ack + 2])
+    more = more_of(place[3], ARGV[next_ack + 2])
     queue, next_ack = more and queue, next_ack + 1
     if more and more.is_leaving then
-      local is_json, left_behind = pcall(cjson.decode, argv[next_ack + 2])
+      local is_json, left_behind = pcall(cjson.decode, ARGV[next_ack + 2])
       more.left_behind, next_ack = is_json and type(left_behind) == 'table' and left_behind or nil, next_ack + 1
       if not more.left_behind then
         return refuse('what ' .. line .. ' leaves behind')
@@ -117,7 +115,7 @@ local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = math.floor(now_us / 1000)
 local at = whole(now)
-if redis.call('HEXISTS', KEYS[1] .. 'sessions', session) == 0 then
+if redis.call('HEXISTS', prefix .. 'sessions', session) == 0 then
   return { 'LOST', at }
 end
 local stale, runs, stats = {}, {}, {}
@@ -155,7 +153,7 @@ end
 
 -- A turn that was answered before: the reply again, from what was stored: `<seq> <wheel>`, then lines of ids of one
 -- queue, `x` for stale ones, `r` and `s` for runs.
-local last = redis.call('HGET', KEYS[1] .. 'turns', session)
+local last = redis.call('HGET', prefix .. 'turns', session)
 local last_seq, wheel = string.match(last or '', '^(%d+) ?(%d*)')
 last_seq, wheel = tonumber(last_seq), tonumber(wheel) or now % 10
 if last_seq and seq < last_seq then
@@ -215,7 +213,7 @@ end
 local function finish(queue, id, outcome, attempt, fetched, more, data, att, kept)
   if ENDS[outcome] then
     if more.ttl ~= '0' then
-      redis.call('SET', KEYS[1] .. 'result:' .. id, more.payload, 'PX', more.ttl)
+      redis.call('SET', prefix .. 'result:' .. id, more.payload, 'PX', more.ttl)
     end
     if more.children > 0 or (more.left_behind and outcome == 'ok') then
       pcall(tally_open, id, more.children > 0, more.left_behind or {})
@@ -389,7 +387,7 @@ for list, ids in pairs(lists) do
   redis.call('RPUSH', list, unpack(ids))
 end
 for queue, tally in pairs(born) do
-  redis.call('SADD', KEYS[1] .. 'queues', queue)
+  redis.call('SADD', prefix .. 'queues', queue)
   count_add(queue, 'in', tally.new)
   ring(queue, 'a', math.min(tally.a, 4)) -- whoever wakes rings on while work is left
   ring(queue, 's', math.min(tally.s, 4))
@@ -401,7 +399,7 @@ tally_settle()
 if want > 0 then
   -- Deletes nothing. After a first write that memory which is full does not refuse, a script is refused none: so what is
   -- queued can begin and end, which is what frees memory, and no write can fail half-way.
-  redis.call('HDEL', KEYS[1] .. 'turns', '')
+  redis.call('HDEL', prefix .. 'turns', '')
 end
 local open, turned = {}, queues > 0 and (seq + now_us) % queues or 0
 for n = 0, queues - 1 do
@@ -413,7 +411,7 @@ for n = 0, queues - 1 do
   end
 end
 local failed = fetch({ open = open, session = session, letter = letter, want = want, wheel = wheel, now_us = now_us,
-  now = now, want_suspect = ARGV[5] == '1', give = give, count = count, due_at = due_at, history = history })
+  now = now, want_suspect = want_suspect == '1', give = give, count = count, due_at = due_at, history = history })
 if failed and #runs == 0 and acks == 0 then
   return redis.error_reply(failed)
 end
@@ -434,7 +432,7 @@ if #runs > 0 or acks > 0 or want > 0 then
     until given[n] ~= what
     record[#record + 1] = (string.find(what, ' ', 1, true) and what or 'r ' .. what) .. ' ' .. table.concat(ids, ' ')
   end
-  redis.call('HSET', KEYS[1] .. 'turns', session, table.concat(record, '\n'))
+  redis.call('HSET', prefix .. 'turns', session, table.concat(record, '\n'))
 end
 for queue, names in pairs(stats) do
   for name, n in pairs(names) do

@@ -106,7 +106,7 @@ BREAKS = {
     ),
     # Limits.
     "a slot is not given back": Break(
-        lua("lib/limits.lua", "redis.pcall('SREM', KEYS[1] .. 'limit:c:' .. of.concurrency, me)", ""),
+        lua("lib/limits.lua", "redis.pcall('SREM', prefix .. 'limit:c:' .. of.concurrency, me)", ""),
         limits.test_as_many_as_may_run_and_the_next_when_one_ends,
     ),
     "a rate lets everything start": Break(

@@ -26,7 +26,7 @@ def spelt_by_scripts() -> set[str]:
     found = set()
     for path in LUA.rglob("*.lua"):
         text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("--"))
-        found |= set(re.findall(r"KEYS\[1\] \.\. '([a-z_:]+)", text))
+        found |= set(re.findall(r"\bprefix \.\. '([a-z_:]+)", text))
         found |= {f"schedule:{name}" for name in re.findall(r"\b(?:S|SCHEDULE) \.\. '([a-z_:]+)", text)}
         found |= {f"q:x:{name}" for name in re.findall(r"\bq\([a-z_.]+, '([a-z_:]+)", text)}
     return found - {"q:", "schedule:", "cache:"}

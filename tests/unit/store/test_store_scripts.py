@@ -9,9 +9,12 @@ import pytest
 from supervisor.core.model import Kind
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.preflight import SCRIPT_COMMANDS, acl_rules
-from supervisor.store.scripts import script, script_names
+from supervisor.store.scripts import _read, script, script_names
 from supervisor.store.sessions import check_session
 
+VARIABLES = re.compile(
+    r"\blocal (?!function)([\w, ]+)|\bfunction ?\w*\(([\w, ]+)\)|\bfor ([\w, ]+?) (?:in|=)|\blocal function (\w+)"
+)
 CALL = re.compile(r"(?:redis\.p?call|\bread)\(\s*(?:att\[n\] and 'LPUSH' or )?'([A-Z]+)'")
 
 
@@ -26,19 +29,56 @@ def test_every_header_is_understood() -> None:
     assert len({script(name).sha for name in script_names()}) == len(script_names())
 
 
+def code_of(source: str) -> list[str]:
+    """Return the lines of Lua without their comments."""
+    return [re.sub(r"--.*", "", line) for line in source.splitlines()]
+
+
+def variables(line: str) -> set[str]:
+    """Return the names of the variables that a line declares."""
+    lists = ["".join(found) for found in VARIABLES.findall(line)]
+    return {name.strip() for names in lists for name in names.split(",")}
+
+
 @pytest.mark.parametrize("name", script_names())
 def test_each_script_uses_exactly_the_parameters_it_declares(name: str) -> None:
     """A header that is not true is worse than none."""
     item = script(name)
-    body = "\n".join(line for line in item.source.splitlines() if not line.strip().startswith("--"))
-    keys = {int(number) for number in re.findall(r"KEYS\[(\d+)\]", body)}
-    args = {int(number) for number in re.findall(r"ARGV\[(\d+)\]", body)}
-    assert keys <= set(range(1, len(item.key_names) + 1))
-    if item.rest is None:
-        assert args <= set(range(1, len(item.arg_names) + 1))
+    prelude, _, source = item.source.partition(" --")
+    body = "\n".join(code_of(f"--{source}"))
+    assert prelude.startswith("local KEYS, ARGV = KEYS, ARGV")
+    assert re.findall(r"ARGV\[\d.*", body) == []
+    assert set(re.findall(r"KEYS\[.*", body)) <= {"KEYS[1], '')"}  # lib/room: of any script
+    declared = [*item.key_names[int("KEYS" in body) :], *item.arg_names, *(["ARGV"] if item.rest else [])]
+    assert [one for one in declared if not re.search(rf"\b{one}\b", body)] == []
     assert "Returns" in item.source
     assert "redis.sha1hex" not in body
     assert not re.search(r"\b(cmsgpack|struct|bit)\.", body)
+
+
+@pytest.mark.parametrize("name", script_names())
+def test_a_parameter_keeps_its_name_and_its_meaning(name: str) -> None:
+    """Another variable of its name would be read in its place; only a form of its own value may take it over."""
+    item = script(name)
+    parameters = {*item.key_names, *item.arg_names, "FIRST"}
+    libraries = code_of(item.source.removesuffix(_read(name)).partition("\n")[2])
+    outermost = set().union(*(variables(line) for line in libraries if not line.startswith(" ")))
+    hidden = [f"{one} of a library" for one in outermost & parameters]
+    for line in code_of(_read(name)):
+        values = line.partition("=")[2] if line.startswith("local ") else ""
+        hidden += [line for one in variables(line) & parameters if not re.search(rf"\b{one}\b", values)]
+    assert hidden == []
+    assert len(parameters) == len(item.key_names) + len(item.arg_names) + 1
+
+
+def test_a_script_takes_what_an_older_client_sends() -> None:
+    """In a rolling update a client may know fewer arguments: those are nil, and the lines of an error stay those of the file."""
+    item = script("release_runs")
+    assert item.source.splitlines()[0].startswith("local KEYS, ARGV = KEYS, ARGV local prefix = KEYS[1] local session,")
+    assert "local FIRST = 5 -- Library" in item.source.splitlines()[0]
+    text = _read("release_runs")
+    assert item.source.endswith(f"\n{text}")
+    assert script("held").source.count("\n") == _read("held").count("\n")
 
 
 def test_the_acl_grants_what_the_scripts_call_and_nothing_else() -> None:

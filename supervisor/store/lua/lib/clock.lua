@@ -13,11 +13,12 @@ local function refuse(what)
   return redis.error_reply('BADARG ' .. what)
 end
 
--- Hold each of ARGV[first..last] to be a whole number; return the first that is none.
-local function not_whole(first, last)
-  for i = first, last do
-    if not string.match(ARGV[i], '^%-?%d+$') then
-      return ARGV[i]
+-- The first of these arguments that is no whole number; nil where all are.
+local function not_whole(...)
+  for n = 1, select('#', ...) do
+    local text = select(n, ...)
+    if not string.match(text, '^%-?%d+$') then
+      return text
     end
   end
   return nil

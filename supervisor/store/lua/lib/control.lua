@@ -1,7 +1,9 @@
--- Library: what every change of a schedule does alike. KEYS[1] is the prefix that all keys of the cluster begin with.
+-- Library: what every change of a schedule does alike.
 -- A change writes its data, then asks the leader to look (`evaluate` in lib/queue.lua). Only the leader computes when a
 -- schedule is due next.
-local SCHEDULE = KEYS[1] .. 'schedule:'
+--
+-- KEYS  prefix
+local SCHEDULE = prefix .. 'schedule:'
 local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 
 -- Raise, before the first write, if a key that a change writes holds another type.
@@ -81,7 +83,7 @@ local function start(queue, run, data)
     end
     return false
   end
-  redis.call('SADD', KEYS[1] .. 'queues', queue)
+  redis.call('SADD', prefix .. 'queues', queue)
   redis.call('RPUSH', ready(queue, data), run)
   replace_older(queue, run, data)
   count_add(queue, 'in', 1)

@@ -2,6 +2,8 @@
 --
 -- High, normal and low have 6, 3 and 1 of 10 slots while all have work; what one cannot use goes to the others, highest
 -- first. The wheel below is smooth: the slots of one class are as far apart as can be, and no ten in a row lack any.
+--
+-- KEYS  prefix
 local PROMOTE_MAX, LOOK_MAX, KEYS_MAX, STEP_MIN, WOKEN_MAX = 64, 200, 40, 20, 8
 local GHOSTS_MAX, AGAIN_MIN_US, AGAIN_EACH_US, LINE_MS = 2000, 300000000, 100000, 86400000
 local WHEEL = { 0, 1, 0, 0, 1, 0, 2, 0, 1, 0 }
@@ -130,12 +132,12 @@ local function wake(queue)
   end
   local heads, rung, looked, superseded = {}, {}, 0, 0
   for _, key in ipairs(keys) do
-    local wait, held = q(queue, 'wait:' .. key), read('SCARD', KEYS[1] .. 'limit:c:' .. key)
+    local wait, held = q(queue, 'wait:' .. key), read('SCARD', prefix .. 'limit:c:' .. key)
     while held and looked < 2 * STEP_MIN and read('LLEN', wait) do
       looked = looked + 1
       local id = redis.call('LINDEX', wait, 0)
       if not id then
-        redis.call('SREM', KEYS[1] .. 'limit:q:' .. key, queue)
+        redis.call('SREM', prefix .. 'limit:q:' .. key, queue)
         redis.call('SREM', q(queue, 'woken'), key)
         break
       end
@@ -251,7 +253,7 @@ end
 -- Whether the rate allows a start now, of a run that is not before its turn, and else when to try again. `tat`: when the
 -- bucket would be full again.
 local function is_early(of, queue, id)
-  local key, line = KEYS[1] .. 'limit:r:' .. of.rate, line_of(queue, of.rate)
+  local key, line = prefix .. 'limit:r:' .. of.rate, line_of(queue, of.rate)
   local bucket = t.buckets[key]
   if line and not bucket then
     local stored = read('GET', key)
@@ -319,7 +321,7 @@ end
 local function judge(queue, id, of, is_rated)
   local me = queue .. ' ' .. id
   if of.is_replacing and of.max == 1 then
-    local newest = read('HGET', KEYS[1] .. 'limit:n', of.concurrency)
+    local newest = read('HGET', prefix .. 'limit:n', of.concurrency)
     local its_queue, its_id = string.match(newest or '', '^(%S+) (%S+)$')
     if its_id and newest ~= me and redis.pcall('HEXISTS', q(its_queue, 'data'), its_id) == 1 then
       return 'over'
@@ -425,7 +427,7 @@ local function write_limits(queue, list, plan, is_suspect)
   t.admitted, t.buckets = {}, {}
   for _, which in ipairs({ 'waiting', 'older' }) do
     for key, ids in pairs(plan[which]) do
-      local is_told = read('SADD', KEYS[1] .. 'limit:q:' .. key, queue)
+      local is_told = read('SADD', prefix .. 'limit:q:' .. key, queue)
       if is_suspect then
         redis.call('RPUSH', list, unpack(ids)) -- it keeps its lane, at the end of it
       elseif is_told and read(which == 'older' and 'LPUSH' or 'RPUSH', q(queue, 'wait:' .. key), unpack(ids)) then

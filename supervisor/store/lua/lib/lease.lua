@@ -1,5 +1,9 @@
 -- Library: the lease record, and the reply that every election script gives, so that one round trip always
--- teaches the caller the world. KEYS[1] is the lease, KEYS[2] genesis, KEYS[3] events.
+-- teaches the caller the world.
+--
+-- KEYS  lease
+--       genesis
+--       events
 local EVENTS_MAX = 1000
 local EPOCH_MAX = 1e14 -- no clock in ms comes near it: nothing is counted on from a number above
 
@@ -16,7 +20,7 @@ end
 
 -- What follows the reason are more names and values of the entry.
 local function event(kind, epoch, who, reason, ...)
-  redis.call('XADD', KEYS[3], 'MAXLEN', '~', EVENTS_MAX, '*', 'kind', kind, 'epoch', epoch, 'who', who,
+  redis.call('XADD', events, 'MAXLEN', '~', EVENTS_MAX, '*', 'kind', kind, 'epoch', epoch, 'who', who,
     'reason', reason, ...)
 end
 
@@ -31,13 +35,13 @@ end
 
 -- presence and gap are answered as given; -1, the default, is: not known.
 local function world(code, now, presence, gap)
-  local r = redis.call('HMGET', KEYS[1], 'epoch', 'nonce', 'holder', 'seq', 'until', 'duration', 'host', 'pid',
+  local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until', 'duration', 'host', 'pid',
     'version', 'acquired', 'transitions', 'hold', 'resign_epoch', 'resign_to', 'resign_by', 'roster')
-  local last = redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)
+  local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)
   local is_asked = r[13] and r[13] == r[1] and (r[3] or '') ~= ''
   return {
     code, r[1] or '0', r[2] or '', r[3] or '', r[4] or '0', whole((count(r[5]) or 0) - now), r[6] or '0', whole(now),
-    redis.call('GET', KEYS[2]) or '', last[1] and last[1][1] or '0-0', r[7] or '', r[8] or '', r[9] or '', r[10] or '0',
+    redis.call('GET', genesis) or '', last[1] and last[1][1] or '0-0', r[7] or '', r[8] or '', r[9] or '', r[10] or '0',
     r[11] or '0', r[12] or '', is_asked and '1' or '0', is_asked and r[14] or '', is_asked and r[15] or '',
     r[16] or '0', whole(presence or -1), whole(gap or -1),
   }

@@ -26,6 +26,8 @@
 --
 -- A slot is given with `run` and taken with it, in one script, so it cannot leak; where one leaked all the same (a key
 -- deleted by hand), whoever finds all slots taken checks some holders, and frees those that do not run.
+--
+-- KEYS  prefix
 local HEALED_MAX, SAMPLE = 4, 8
 
 local parsed = {} -- many runs of one script share theirs; nobody changes what is in here
@@ -42,7 +44,7 @@ local function limits_in(header)
       of.unique = string.sub(part, 2)
     elseif letter == 'c' then
       of.max, of.concurrency = string.match(part, '^c(%d+):(.+)$')
-      of.max, of.slots = tonumber(of.max), KEYS[1] .. 'limit:c:' .. (of.concurrency or '')
+      of.max, of.slots = tonumber(of.max), prefix .. 'limit:c:' .. (of.concurrency or '')
     elseif letter == 'x' then
       of.is_replacing = true
     elseif letter == 'r' then
@@ -63,7 +65,7 @@ end
 -- Raise if a key that adding a run writes holds another type, before the first write, so that no run is half added.
 -- Three characters of its data tell runs apart that need different checks.
 local function check_types(queue, head)
-  redis.call('SCARD', KEYS[1] .. 'queues')
+  redis.call('SCARD', prefix .. 'queues')
   redis.call('HLEN', q(queue, 'data'))
   redis.call('HLEN', q(queue, 'stat'))
   redis.call('ZCARD', q(queue, 'later'))
@@ -71,7 +73,7 @@ local function check_types(queue, head)
   redis.call('LLEN', q(queue, 'bell:' .. string.sub(head, 1, 1)))
   if string.sub(head, 3, 3) ~= '{' then
     redis.call('HLEN', q(queue, 'limits'))
-    redis.call('HLEN', KEYS[1] .. 'limit:u')
+    redis.call('HLEN', prefix .. 'limit:u')
   end
 end
 
@@ -80,7 +82,7 @@ local function claim(queue, id, data)
   local header = header_of(data)
   local of = header and limits_in(header) or {}
   if of.unique then
-    local held, me = KEYS[1] .. 'limit:u', queue .. ' ' .. id
+    local held, me = prefix .. 'limit:u', queue .. ' ' .. id
     local holder = redis.call('HGET', held, of.unique)
     if holder and holder ~= me then
       local its_queue, its_id = string.match(holder, '^(%S+) (%S+)$')
@@ -120,7 +122,7 @@ end
 local YIELD_MS, YIELD_REQUEST_MS, YIELD_LOOK_MAX = 30000, 86400000, 50
 local function ask_to_yield(key, wanted)
   local holders, asked, now = {}, 0, now_ms()
-  local sample = redis.pcall('SRANDMEMBER', KEYS[1] .. 'limit:c:' .. key, YIELD_LOOK_MAX)
+  local sample = redis.pcall('SRANDMEMBER', prefix .. 'limit:c:' .. key, YIELD_LOOK_MAX)
   for _, holder in ipairs(sample['err'] and {} or sample) do
     local queue, id = string.match(holder, '^(%S+) (%S+)$')
     local token = queue and redis.pcall('HGET', q(queue, 'run'), id)
@@ -146,7 +148,7 @@ local function replace_older(queue, id, data)
   if not of or not of.is_replacing then
     return
   end
-  redis.pcall('HSET', KEYS[1] .. 'limit:n', of.concurrency, queue .. ' ' .. id)
+  redis.pcall('HSET', prefix .. 'limit:n', of.concurrency, queue .. ' ' .. id)
   local held = redis.pcall('SCARD', of.slots)
   if type(held) == 'number' and of.max and held >= of.max then
     ask_to_yield(of.concurrency, held - of.max + 1)
@@ -170,7 +172,7 @@ local function tell_waiting(key)
     return
   end
   told[key] = true
-  local waiting = redis.pcall('SMEMBERS', KEYS[1] .. 'limit:q:' .. key)
+  local waiting = redis.pcall('SMEMBERS', prefix .. 'limit:q:' .. key)
   for _, queue in ipairs(waiting['err'] and {} or waiting) do
     redis.pcall('SADD', q(queue, 'woken'), key)
     ring(queue, 'a', 1)
@@ -206,11 +208,11 @@ local function release_all(queue, ids, is_end)
       local of, me = limits_in(header), queue .. ' ' .. ids[n]
       if is_end then
         gone[#gone + 1] = ids[n]
-        if of.unique and redis.pcall('HGET', KEYS[1] .. 'limit:u', of.unique) == me then
-          redis.pcall('HDEL', KEYS[1] .. 'limit:u', of.unique)
+        if of.unique and redis.pcall('HGET', prefix .. 'limit:u', of.unique) == me then
+          redis.pcall('HDEL', prefix .. 'limit:u', of.unique)
         end
-        if of.is_replacing and redis.pcall('HGET', KEYS[1] .. 'limit:n', of.concurrency) == me then
-          redis.pcall('HDEL', KEYS[1] .. 'limit:n', of.concurrency)
+        if of.is_replacing and redis.pcall('HGET', prefix .. 'limit:n', of.concurrency) == me then
+          redis.pcall('HDEL', prefix .. 'limit:n', of.concurrency)
         end
         if of.above then
           counted = counted or {}
@@ -218,7 +220,7 @@ local function release_all(queue, ids, is_end)
         end
       end
       if of.concurrency then
-        redis.pcall('SREM', KEYS[1] .. 'limit:c:' .. of.concurrency, me)
+        redis.pcall('SREM', prefix .. 'limit:c:' .. of.concurrency, me)
         redis.pcall('HDEL', q(queue, 'blocked'), ids[n])
         tell_waiting(of.concurrency) -- also of one that held none: it may have been woken in another's place
       end
@@ -279,7 +281,7 @@ local function tally_follow(key, count, above)
       redis.call('HDEL', key, 'then:' .. whole(n))
       local is_new, holder = create(queue, id, data)
       if is_new then
-        redis.call('SADD', KEYS[1] .. 'queues', queue)
+        redis.call('SADD', prefix .. 'queues', queue)
         if wait ~= '0' then
           delay(queue, id, data, now_ms() + tonumber(wait))
         else
@@ -303,7 +305,7 @@ local function tally_follow(key, count, above)
 end
 
 local function tally_write(of)
-  local key = KEYS[1] .. 'tally:' .. of.id
+  local key = prefix .. 'tally:' .. of.id
   local known = redis.call('HMGET', key, 'total', 'left', 'up', 'keep', 'thens')
   local left, above = tonumber(known[2] or 0) or 0, known[3] and string.sub(of.id, 1, tonumber(known[3])) or nil
   if not known[1] then
@@ -385,10 +387,10 @@ end
 -- A run ended, and leaves runs that are counted from now on, counts, errors, and runs that wait for the end of all:
 -- `left_behind` as its worker sent it. A run that leaves no other has no tally where another one counts it.
 local function tally_open(id, has_children, left_behind)
-  local key, above, keep = KEYS[1] .. 'tally:' .. id, tallies.above[id], tonumber(left_behind.keep) or 86400000
+  local key, above, keep = prefix .. 'tally:' .. id, tallies.above[id], tonumber(left_behind.keep) or 86400000
   local counter, follow = id, left_behind['then'] or {}
   if left_behind.steps then
-    redis.call('PEXPIRE', KEYS[1] .. 'steps:' .. id, whole(keep))
+    redis.call('PEXPIRE', prefix .. 'steps:' .. id, whole(keep))
   end
   if above and not has_children and #follow == 0 then
     counter = string.sub(id, 1, above)
@@ -426,7 +428,7 @@ local function tally_revive(id, data)
   local above = header and limits_in(header).above
   if above then
     local parent = string.sub(id, 1, above)
-    local is_known = (tonumber(redis.pcall('HGET', KEYS[1] .. 'tally:' .. parent, 'dead') or 0) or 0) > 0
+    local is_known = (tonumber(redis.pcall('HGET', prefix .. 'tally:' .. parent, 'dead') or 0) or 0) > 0
     tally_add(parent, is_known and 'dead' or 'total', is_known and -1 or 1)
     tally_add(parent, 'left', 1)
     tally_settle()

@@ -1,4 +1,6 @@
 -- Library: where a run is, and how it leaves there without having run. Include after `queue`, `limits` and `stale`.
+--
+-- KEYS  prefix
 local LISTS = { 'ready:a:0', 'ready:a:1', 'ready:a:2', 'ready:s:0', 'ready:s:1', 'ready:s:2', 'suspect:a', 'suspect:s' }
 
 -- Raise, before the first write, if a key of the queue holds another type.
@@ -11,16 +13,16 @@ local function check_queue(queue)
   for _, part in ipairs(LISTS) do
     redis.call('LLEN', q(queue, part))
   end
-  redis.call('SCARD', KEYS[1] .. 'queues')
-  redis.call('HLEN', KEYS[1] .. 'limit:u')
-  redis.call('HLEN', KEYS[1] .. 'schedule:live')
+  redis.call('SCARD', prefix .. 'queues')
+  redis.call('HLEN', prefix .. 'limit:u')
+  redis.call('HLEN', prefix .. 'schedule:live')
 end
 
 -- The queue that knows a run: `queue` itself if one is named, else the first of all.
 local function queue_of(queue, id)
   local queues = { queue }
   if queue == '' then
-    queues = redis.call('SMEMBERS', KEYS[1] .. 'queues')
+    queues = redis.call('SMEMBERS', prefix .. 'queues')
     table.sort(queues)
   end
   for _, name in ipairs(queues) do

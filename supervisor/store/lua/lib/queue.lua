@@ -1,14 +1,16 @@
--- Library: what every script does alike to a queue. KEYS[1] is the prefix that all keys of the cluster begin with.
+-- Library: what every script does alike to a queue.
+--
+-- KEYS  prefix
 local BELL_MAX = 16
 
 local prefixes = {}
 local function q(queue, part)
-  local prefix = prefixes[queue]
-  if not prefix then
-    prefix = KEYS[1] .. 'q:' .. queue .. ':'
-    prefixes[queue] = prefix
+  local base = prefixes[queue]
+  if not base then
+    base = prefix .. 'q:' .. queue .. ':'
+    prefixes[queue] = base
   end
-  return prefix .. part
+  return base .. part
 end
 
 -- The list that a run waits in, by the two characters in front of its data.
@@ -42,10 +44,10 @@ end
 -- so that an answer to the first does not silence the second. `kind` tells the leader's listener why.
 local CHANGES_MAX = 1000
 local function evaluate(schedule, kind, now)
-  local next = KEYS[1] .. 'schedule:next'
+  local next = prefix .. 'schedule:next'
   local score = tonumber(redis.pcall('ZSCORE', next, schedule) or '1')
   redis.pcall('ZADD', next, whole(score and score <= 0 and score - 1 or -now), schedule)
-  redis.pcall('XADD', KEYS[1] .. 'schedule:changes', 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', schedule)
+  redis.pcall('XADD', prefix .. 'schedule:changes', 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', schedule)
 end
 
 -- The numbers in the first line of a schedule's state, by their places:
@@ -76,8 +78,8 @@ end
 -- What the end of a run causes where its schedule waits for that: `c<ms>` another run so much later, `f<n>` a pause
 -- after n failed runs in a row; and what is buffered may start. `F<n>` is `f<n>` where no unfinished runs are listed.
 local function live_ended(schedule, outcome)
-  local state, wait = KEYS[1] .. 'schedule:state', redis.pcall('HGET', KEYS[1] .. 'schedule:wait', schedule)
-  local is_asked = redis.pcall('EXISTS', KEYS[1] .. 'schedule:buf:' .. schedule) == 1
+  local state, wait = prefix .. 'schedule:state', redis.pcall('HGET', prefix .. 'schedule:wait', schedule)
+  local is_asked = redis.pcall('EXISTS', prefix .. 'schedule:buf:' .. schedule) == 1
   if type(wait) == 'string' then
     local packed = redis.pcall('HGET', state, schedule)
     local numbers = counters(type(packed) == 'string' and packed or '')
@@ -99,7 +101,7 @@ end
 -- Unfinished runs of `schedule`, and what it is called now: one that was renamed leaves `>` and its new id, for the runs
 -- that began under the old one. What is left of it goes with the last of them.
 local function live_lines(schedule)
-  local live, former = KEYS[1] .. 'schedule:live', {}
+  local live, former = prefix .. 'schedule:live', {}
   local lines = schedule ~= '' and redis.pcall('HGET', live, schedule)
   while type(lines) == 'string' and string.sub(lines, 1, 1) == '>' and #former < 8 do
     former[#former + 1] = schedule
@@ -112,7 +114,7 @@ end
 -- A run that is in no list ended: its id says whose failure it was, if that schedule counts by ids. Extra runs, and runs
 -- from before a new name, do not count.
 local function live_unlisted(schedule, outcome)
-  local wait = schedule and redis.pcall('HGET', KEYS[1] .. 'schedule:wait', schedule)
+  local wait = schedule and redis.pcall('HGET', prefix .. 'schedule:wait', schedule)
   if type(wait) == 'string' and string.find(wait, 'F', 1, true) then
     live_ended(schedule, outcome)
   end
@@ -143,9 +145,9 @@ local function live_remove(schedule, id, outcome)
     end
   end
   if #kept == 0 then
-    redis.call('HDEL', KEYS[1] .. 'schedule:live', schedule, unpack(former))
+    redis.call('HDEL', prefix .. 'schedule:live', schedule, unpack(former))
   else
-    redis.call('HSET', KEYS[1] .. 'schedule:live', schedule, table.concat(kept, '\n'))
+    redis.call('HSET', prefix .. 'schedule:live', schedule, table.concat(kept, '\n'))
   end
   if gone then
     redis.pcall('HDEL', q(gone, 'cancel'), id)
