@@ -18,6 +18,7 @@ from typing import TypedDict
 from jobs.shell.guard import Ending, Guard
 from jobs.shell.tail import Tail
 from supervisor import Context, Retry, job
+from supervisor.core.confinement import current_confinement
 from supervisor.process.guarded import AT_CWD, AT_EXEC
 from supervisor.process.launch import CommandRefusedError, Launch, inherited_environment, prepare
 
@@ -60,7 +61,7 @@ def command(
     Args:
         ctx: the run's context.
         command: what to run.
-        env: variables beside the inherited ones (see ``inherited_environment``); they win.
+        env: variables beside those that ``shell.env`` of the configuration lists; they win.
         cwd: directory to run it in; default: the tree's.
         shell: which shell reads a line.
         stdin: what it can read; default: nothing.
@@ -75,7 +76,7 @@ def command(
     """
     if not 0 <= output_tail <= OUTPUT_TAIL_MAX:
         raise CommandRefusedError(f"output_tail must be 0 to {OUTPUT_TAIL_MAX} bytes, got {output_tail}")
-    environment = {**inherited_environment(os.environ), **_run_variables(ctx), **(env or {})}
+    environment = {**inherited_environment(os.environ, current_confinement().env), **_run_variables(ctx), **(env or {})}
     launch = prepare(command=command, shell=shell, env=environment, cwd=cwd, stdin=stdin)
     tail = Tail(output_tail)
     started_ns = ctx.clock.elapsed_ns()

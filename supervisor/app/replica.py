@@ -11,6 +11,7 @@ import re
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -29,6 +30,7 @@ from supervisor.core.errors import (
 from supervisor.core.model import ScheduleDef
 from supervisor.core.reload import Ending, Plan
 from supervisor.process import linux, nameplate
+from supervisor.process.environment import Withheld
 from supervisor.process.listening import bind
 from supervisor.process.nameplate import NameplateHolder
 from supervisor.process.parent import Limits, Parent
@@ -37,10 +39,12 @@ from supervisor.process.scoreboard import allocate
 from supervisor.process.systemd import Notifier
 from supervisor.process.throwaway import run_in_child
 from supervisor.roles.preload import preload
+from supervisor.settings.audiences import Audience, forget_secrets
 from supervisor.settings.deprecations import Notice
 from supervisor.settings.handover import Handover
 from supervisor.settings.loader import Loaded
 from supervisor.settings.models import Settings
+from supervisor.settings.overrides import secret_variables
 from supervisor.settings.reload_check import ConfigCheck
 from supervisor.store.preflight import report
 from supervisor.telemetry import event_table, events, logs, metrics
@@ -78,24 +82,26 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         server.prepare()
     place, lock = nameplate.claim(Path(settings.data_dir), metrics.prepare)
     sign = nameplate.show(place)
-    redis_url = resolve_redis_url(settings)
     listener = _listen(settings)
     if server is None:
-        _preflight(loaded, redis_url)
+        _preflight(loaded)
     limit_metrics(loaded)
     names = slot_names(settings)
     announce(loaded, definitions, names, _log)
     opened.tell(_log)
+    handover = Handover()
+    handover.start(settings)
+    withheld = Withheld(secret_variables(settings, os.environ))
+    forget_secrets(settings, settings.references)
     tree = Tree(
         settings=settings,
         definitions=definitions,
         replica=replica,
-        redis_url=redis_url,
         server=server,
         listener=listener,
         names=names,
         board=allocate(slots=len(names), inflight=inflight_entries(settings)),
-        handover=Handover(),
+        handover=handover,
         mailbox=events.Mailbox(),
         module_fds=opened.shared,
     )
@@ -103,11 +109,24 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     board_header.append(tree.board.header)
     holder = NameplateHolder(place, replica=replica, cluster=settings.cluster, version=__version__, log=_log)
     holder.publish(Ending())
-    code = _parent(tree, load or (lambda: loaded), holder.publish, told=loaded.notices).run()
+    code = _parent(tree, _reading(loaded, load, tree, withheld), holder.publish, told=loaded.notices).run()
     holder.ended(code)
     sign.close()
     os.close(lock)
     return code
+
+
+def _reading(loaded: Loaded, load: Callable[[], Loaded] | None, tree: Tree, withheld: Withheld) -> Callable[[], Loaded]:
+    """Return what a check reads the configuration by; without ``load`` it is the one of the start for ever."""
+
+    def again() -> Loaded:
+        withheld.restore()  # in the child that checks, and nowhere else
+        if load is not None:
+            return load()
+        settings = tree.handover.reader(Audience.CHECK).settings(0)
+        return replace(loaded, settings=settings.model_copy(update={"schedules": tree.settings.schedules}))
+
+    return again
 
 
 def _parent(
@@ -124,7 +143,6 @@ def _parent(
     notify = Notifier.from_environment(os.environ, pid=os.getpid())
     reloading = Reloading(
         ConfigCheck(
-            settings=tree.settings,
             definitions=tree.definitions,
             runs_at_once_max=inflight_entries(tree.settings) - 1,
             handover=tree.handover,
@@ -167,8 +185,9 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def _preflight(loaded: Loaded, redis_url: str) -> None:
+def _preflight(loaded: Loaded) -> None:
     """Ask Redis, in a child, whether it can serve; a Redis that is down is no reason not to start."""
+    redis_url = resolve_redis_url(loaded.settings)
     code = run_in_child(lambda: report(redis_url, loaded.settings, loaded.origin), timeout_s=PREFLIGHT_TIMEOUT_S)
     if code == EXIT_CONFIG:
         raise SystemExit(EXIT_CONFIG)  # the child has said why

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from supervisor.app.endpoint import EMBEDDED
+from supervisor.app.endpoint import EMBEDDED, resolve_redis_url
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet import place as cloudforet
 from supervisor.core.board import Board
@@ -20,14 +20,13 @@ from supervisor.core.restart import Group
 from supervisor.embedded.valkey import EmbeddedServer
 from supervisor.plugins import registry as plugins
 from supervisor.process.child import watch_faults
-from supervisor.process.launch import withhold
 from supervisor.process.parent import Launch, SlotSpec
 from supervisor.roles import agent, scheduler, web
 from supervisor.roles.seat import Seat
 from supervisor.roles.worker import entry as worker
+from supervisor.settings.audiences import Audience
 from supervisor.settings.complete import import_jobs
-from supervisor.settings.handover import Handover
-from supervisor.settings.masking import variables_of
+from supervisor.settings.handover import Handover, Reader
 from supervisor.settings.models import CONCURRENCY_MAX, PREFETCH_MAX, Settings, WorkerKind
 from supervisor.settings.profiles import policies_of
 from supervisor.telemetry import events, logs, metrics
@@ -44,13 +43,14 @@ AGENT_HANG_S = 3.0
 class Tree:
     """Everything that the children of one tree share. Immutable once built.
 
-    A child that is started after a reload puts the new configuration in its place, in its own copy.
+    A child puts the configuration in effect in its place, in its own copy, with the secrets that are its role's.
     """
 
     settings: Settings
+    """As the tree started; of secrets the masks."""
+
     definitions: tuple[ScheduleDef, ...]
     replica: str
-    redis_url: str
     server: EmbeddedServer | None
     listener: socket.socket
     names: tuple[str, ...]
@@ -66,23 +66,20 @@ class Tree:
         """Return the slot ``name``, whose child runs ``main`` on a seat of its own."""
 
         def run(launch: Launch) -> int:
-            tree = self._now(is_worker=pool is not None)
+            tree = self._now(reader, is_worker=pool is not None)
             tree.configure_logs(role=name)
             metrics.claim_slot(name)
             events.attach(tree.mailbox.write_fd, replica=tree.replica, role=name, runs=tree.settings.events.runs.value)
-            if pool is not None and tree.config_epoch:
-                if problems := import_jobs(tree.settings.jobs):
-                    raise ConfigError(problems)  # the check could import them; what was there for it is gone
-                plugins.prepare(tree.settings, {})
-                registry.use(policies_of(tree.settings.profiles))
-            withhold(variables_of(tree.settings.references.values()))
-            code = main(tree.seat(name, launch, pool), tree)
+            if pool is not None:
+                tree.prepare_worker()
+            code = main(tree.seat(name, launch, pool, reader), tree)
             events.flush(is_last=True)
             return code
 
         boot_s = self.settings.supervision.boot_timeout_s
+        reader = self.handover.reader(Audience(group.value))
         keep = (
-            *self.handover.descriptors,
+            *reader.descriptors,
             *self.mailbox.descriptors,
             *((self.listener.fileno(),) if name == "web" else ()),
             *(self.module_fds if pool is not None else ()),
@@ -91,15 +88,30 @@ class Tree:
             name=name, role=group.value, run=run, group=group, pool=pool, boot_timeout_s=boot_s, keep_fds=keep, **limits
         )
 
-    def _now(self, *, is_worker: bool) -> Tree:
+    def _now(self, reader: Reader, *, is_worker: bool) -> Tree:
         """Return the tree with the configuration that a child started now has to use."""
         header = self.board.header
         number = header.worker_epoch if is_worker else header.config_epoch
         if number == 0:
-            return self
-        settings = self.handover.settings(number, with_schedules=not is_worker)
-        definitions = () if is_worker else self.handover.definitions(number)
+            settings = reader.settings(0).model_copy(update={"schedules": self.settings.schedules})
+            return replace(self, settings=settings)
+        settings = reader.settings(number, with_schedules=not is_worker)
+        definitions = () if is_worker else reader.definitions(number)
         return replace(self, settings=settings, definitions=definitions, config_epoch=number)
+
+    def prepare_worker(self) -> None:
+        """Import what a reload added, and give plugins their secrets.
+
+        Raises:
+            ConfigError: the check could import it; what was there for it is gone.
+        """
+        if self.config_epoch and (problems := import_jobs(self.settings.jobs)):
+            raise ConfigError(problems)
+        if self.config_epoch:
+            plugins.prepare(self.settings, {})
+            registry.use(policies_of(self.settings.profiles))
+        else:
+            plugins.registry.configure(self.settings.plugins)
 
     def configure_logs(self, *, role: str) -> None:
         """Set up logging for a child; with a log file, all that it writes to standard error goes there."""
@@ -107,7 +119,7 @@ class Tree:
         file = open_log_file(self.settings.log.file, lambda: header.log_reopens, on_open=_take_stderr)
         configure_logs(self.settings, self.replica, role=role, file=file)
 
-    def seat(self, name: str, launch: Launch, pool: str | None) -> Seat:
+    def seat(self, name: str, launch: Launch, pool: str | None, reader: Reader) -> Seat:
         """Return the place of one child in the tree."""
         return Seat(
             settings=self.settings,
@@ -119,10 +131,10 @@ class Tree:
             slot_names=self.names,
             parent_pid=launch.parent_pid,
             clock=SystemClock(),
-            redis_url=self.redis_url,
+            redis_url=resolve_redis_url(self.settings),
             pool=pool,
             listener=self.listener if name == "web" else None,
-            handover=self.handover,
+            handover=reader,
             mailbox=self.mailbox,
             config_epoch=self.config_epoch,
         )

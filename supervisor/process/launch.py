@@ -9,14 +9,12 @@ Guarantees
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 ARGUMENTS_MAX = 4096
 STDIN_BYTES_MAX = 16 * 1024 * 1024
-
-_WITHHELD = {"NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "CREDENTIALS_DIRECTORY"}
-_WITHHELD_PREFIXES = ("WATCHDOG_", "TENURE_")
 
 
 class CommandRefusedError(ValueError):
@@ -66,25 +64,9 @@ def prepare(
     )
 
 
-_secrets: set[str] = set()  # names of variables, in this process
-
-
-def withhold(names: Iterable[str]) -> None:
-    """Keep variables that hold secrets of the configuration from the commands of this process."""
-    _secrets.clear()
-    _secrets.update(names)
-
-
-def inherited_environment(tree: Mapping[str, str]) -> dict[str, str]:
-    """Return what a command inherits of the tree's environment.
-
-    Not the service manager's variables: a command that wrote to NOTIFY_SOCKET would speak for
-    the tree. Not ``TENURE_*``, nor what the configuration names by ``${env:…}``: they hold passwords.
-    """
-    withheld = _WITHHELD | _secrets
-    return {
-        name: value for name, value in tree.items() if name not in withheld and not name.startswith(_WITHHELD_PREFIXES)
-    }
+def inherited_environment(tree: Mapping[str, str], allowed: Sequence[str]) -> dict[str, str]:
+    """Return what a program inherits of the tree's environment: what is listed, and nothing else."""
+    return {name: value for name, value in tree.items() if any(fnmatchcase(name, each) for each in allowed)}
 
 
 def _argv(command: list[str] | str, shell: str) -> list[str]:

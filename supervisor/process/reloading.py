@@ -38,6 +38,10 @@ _PACE_NS = SECOND_NS // 10  # how often a check is looked after, should its SIGC
 class Check(Protocol):
     """What the parent asks of those who understand configurations."""
 
+    def open(self, number: int, in_effect: int) -> None:
+        """Make room for what the child hands over. Raises OSError when there is none."""
+        ...
+
     def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
         """Judge the configuration and hand the plan over, in a child; return whether it can be carried out."""
         ...
@@ -168,6 +172,7 @@ class Reloading:
         self._notify.reloading()
         self._log("reload_started", number=number)
         try:
+            self._check.open(number, in_effect)
             self._now.pid = self._fork(lambda: self._check.run(number, in_effect, book.fits))
         except OSError as error:
             self._end(ReloadOutcome.REFUSED, now_ns, (f"the check could not be started: {error.strerror or error}",))

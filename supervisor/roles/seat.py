@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from supervisor.clock import Clock
 from supervisor.core.board import Board, Row
 from supervisor.core.inflight import InflightTable
-from supervisor.settings.handover import Handover
+from supervisor.settings.handover import Reader
 from supervisor.settings.models import Settings
 from supervisor.telemetry.events import Mailbox
 
@@ -30,7 +30,7 @@ class Seat:
     pool: str | None = None
     listener: socket.socket | None = None
     mailbox: Mailbox | None = None  # where events of the tree arrive; the web child empties it
-    handover: Handover | None = None  # where configurations come from while the tree runs
+    handover: Reader | None = None  # where configurations come from while the tree runs
     config_epoch: int = 0  # the one that ``settings`` are of
 
     @property

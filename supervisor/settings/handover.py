@@ -1,11 +1,13 @@
 """How a checked configuration reaches processes that live already: through memory, never through a file.
 
-Two buffers take turns. The one in effect is never written to; a check in a throw-away child fills the other,
-its header last. Every process of the tree inherits both, and finds the one it wants by its number.
+A check in a throw-away child writes it once and seals it; the parent, which parses nothing, copies the parts into
+memory that children can only read, in two buffers that take turns: the one in effect is never written to.
+Each role inherits its own two, and the two that all share, and finds a configuration by its number.
 
 Guarantees
-    What is read is whole, and of the number that was asked for: the header is looked at before and after.
-    Nothing of it is on a disk, and it is gone with its last process. Secrets are in it.
+    What is read is whole, and of the number that was asked for. No process but the parent can change it.
+    A role reads the secrets that it is given (audiences.py) and no others; reading runs nothing (packing.py).
+    Nothing of it is on a disk, and it is gone with its last process.
 
 Does not guarantee
     That a number can be read for ever: the buffer is used again by the second check after it.
@@ -15,24 +17,27 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from supervisor.core.model import ScheduleDef
+from supervisor.settings.audiences import ROLES, Audience
 from supervisor.settings.models import Settings
+from supervisor.settings.packing import pack, pack_schedules, unpack, unpack_schedules
+from supervisor.settings.sealed import Sealed, is_final, ranges_of, read_part, write_once
 
 BYTES_MAX = 256 * 1024 * 1024
 """More than 100,000 schedules take."""
 
-_MAGIC = 0x54454E55434F4E46
-_HEADER = struct.Struct("=7Q")  # magic, number, and the bytes of each of the five parts
-_PLAN, _SETTINGS, _BRIEF, _SCHEDULES, _DEFINITIONS = range(5)
-_WRITE_BYTES = 1 << 24
+ROLE_BYTES_MAX = 32 * 1024 * 1024
+"""Of the settings without schedules, for each role."""
+
+_HEADER_ROOM = 4096
+_AUDIENCES = tuple(Audience)
+_PLAN, _BRIEF, _SCHEDULES, _DEFINITIONS, _FIRST_SETTINGS = range(5)
+_SHARED_PARTS = (_BRIEF, _SCHEDULES, _DEFINITIONS)
 _decode = msgspec.msgpack.Decoder(tuple[ScheduleDef, ...]).decode
 
 
@@ -48,48 +53,101 @@ class Brief:
     cards: Mapping[str, str]  # job name to the JSON that producers route by
 
 
+_decode_brief = msgspec.msgpack.Decoder(Brief).decode
+
+
 class Handover:
-    """Both buffers. Made once, before the first fork."""
+    """All buffers, as the parent holds them. Made once, before the first fork."""
 
     def __init__(self) -> None:
-        flags = os.MFD_CLOEXEC
-        self.descriptors = (os.memfd_create("tenure-config-a", flags), os.memfd_create("tenure-config-b", flags))
+        """Make them. Raises OSError when the kernel has no memory for it."""
+        self._shared = _pair("tenure-config", BYTES_MAX + _HEADER_ROOM)
+        self._by_role = {role: _pair(f"tenure-config-{role}", ROLE_BYTES_MAX + _HEADER_ROOM) for role in sorted(ROLES)}
+        self._staged: dict[int, int] = {}  # number to the memfd that its check wrote
+
+    def reader(self, audience: Audience) -> Reader:
+        """Return what one process reads. Only the check's own needs the parent's descriptors."""
+        own = (*self._staged.values(),) if audience is Audience.CHECK else _descriptors(self._by_role[audience])
+        part = _FIRST_SETTINGS + _AUDIENCES.index(audience) if audience is Audience.CHECK else 0
+        return Reader(_descriptors(self._shared), own, part)
+
+    def open(self, number: int, *, in_effect: int) -> None:
+        """Make room for what the check of ``number`` hands over. Raises OSError when there is none."""
+        for other in [each for each in self._staged if each != in_effect]:
+            os.close(self._staged.pop(other))
+        self._staged[number] = os.memfd_create("tenure-check", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
     def write(
-        self,
-        number: int,
-        *,
-        in_effect: int,
-        plan: bytes,
-        settings: Settings,
-        brief: Brief,
-        definitions: tuple[ScheduleDef, ...],
+        self, number: int, *, plan: bytes, settings: Settings, brief: Brief, definitions: tuple[ScheduleDef, ...]
     ) -> None:
-        """Fill the buffer that does not hold ``in_effect``.
+        """Hand over what a check found; it can do so once.
 
         Raises:
             HandoverError: it is larger than ``BYTES_MAX``.
             OSError: there is no memory for it.
         """
-        bare = settings.model_copy(update={"schedules": {}})
-        packed = msgspec.msgpack.encode(definitions)
-        parts = [plan, pickle.dumps(bare), pickle.dumps(brief), pickle.dumps(settings.schedules), packed]
-        if sum(map(len, parts)) > BYTES_MAX:
+        shared = [
+            msgspec.msgpack.encode(brief),
+            pack_schedules(settings.schedules),
+            msgspec.msgpack.encode(definitions),
+        ]
+        for_each = [pack(settings, audience) for audience in _AUDIENCES]
+        if sum(map(len, shared)) > BYTES_MAX or max(map(len, for_each)) > ROLE_BYTES_MAX:
             raise HandoverError(f"the configuration is larger than {BYTES_MAX >> 20} MiB")
-        first, second = self.descriptors
-        descriptor = second if self._number(first) == in_effect != 0 else first
-        os.ftruncate(descriptor, 0)
-        at = _HEADER.size
-        for part in parts:
-            at = _write(descriptor, part, at)
-        os.pwrite(descriptor, _HEADER.pack(_MAGIC, number, *map(len, parts)), 0)
+        write_once(self._staged[number], number, [plan, *shared, *for_each])
 
-    def plan(self, number: int) -> bytes | None:
-        """Return the plan of one number; None when its check did not come so far."""
+    def take(self, number: int, *, in_effect: int) -> bytes | None:
+        """Let children read ``number``, in the buffers that do not hold ``in_effect``; return its plan.
+
+        None when its check did not come so far. What a check sealed cannot change under our eyes.
+        """
+        source = self._staged.get(number)
         try:
-            return self._part(number, _PLAN)
-        except HandoverError:
+            return None if source is None or not is_final(source) else self._take(source, number, in_effect)
+        except OSError:
+            return None  # there is no memory for it
+
+    def _take(self, source: int, number: int, in_effect: int) -> bytes | None:
+        ranges = ranges_of(source, number)
+        if ranges is None or sum(ranges[part][1] for part in _SHARED_PARTS) > BYTES_MAX:
             return None
+        of_roles = {role: ranges[_FIRST_SETTINGS + _AUDIENCES.index(role)] for role in self._by_role}
+        if max(size for _, size in of_roles.values()) > ROLE_BYTES_MAX:
+            return None
+        for role, pair in self._by_role.items():
+            _free(pair, number, in_effect).fill(number, source, [of_roles[role]])
+        _free(self._shared, number, in_effect).fill(number, source, [ranges[part] for part in _SHARED_PARTS])
+        return read_part(source, number, _PLAN)
+
+    def start(self, settings: Settings) -> None:
+        """Let children read what the tree starts with, as number 0; its schedules they have by the fork."""
+        self.open(0, in_effect=0)
+        bare = settings.model_copy(update={"schedules": {}})
+        self.write(0, plan=b"", settings=bare, brief=Brief("", {}), definitions=())
+        taken = self.take(0, in_effect=-1)
+        assert taken is not None
+
+    def close(self) -> None:
+        """Close everything, in the process that made it."""
+        for pair in (self._shared, *self._by_role.values()):
+            for each in pair:
+                each.close()
+        for descriptor in self._staged.values():
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Configurations as one process reads them."""
+
+    shared: tuple[int, ...]
+    own: tuple[int, ...]
+    part: int = 0
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What a child keeps to read by."""
+        return (*self.shared, *self.own)
 
     def settings(self, number: int, *, with_schedules: bool = False) -> Settings:
         """Return the settings of one number, without their schedules unless they are asked for.
@@ -97,22 +155,22 @@ class Handover:
         Raises:
             HandoverError: they are not there.
         """
-        settings: Settings = _load(self._part(number, _SETTINGS))
+        settings = unpack(_read(self.own, number, self.part))
         if not with_schedules:
             return settings
-        return settings.model_copy(update={"schedules": _load(self._part(number, _SCHEDULES))})
+        schedules = _read(self.shared, number, _SHARED_PARTS.index(_SCHEDULES))
+        return settings.model_copy(update={"schedules": unpack_schedules(schedules)})
 
     def brief(self, number: int) -> Brief:
         """Return what others are told. Raises HandoverError like ``settings``."""
-        found: Brief = _load(self._part(number, _BRIEF))
-        return found
+        return _decode_brief(_read(self.shared, number, _SHARED_PARTS.index(_BRIEF)))
 
     def definitions(self, number: int) -> tuple[ScheduleDef, ...]:
         """Return the completed schedules. Raises HandoverError like ``settings``.
 
         100,000 take a tenth of a second: the scheduler, which reads them between two fires, is silent so long.
         """
-        part = self._part(number, _DEFINITIONS)
+        part = _read(self.shared, number, _SHARED_PARTS.index(_DEFINITIONS))
         is_collecting = gc.isenabled()
         gc.disable()  # it would walk through all of them again and again, and find nothing: 2 s instead of 0.1
         try:
@@ -121,50 +179,26 @@ class Handover:
             if is_collecting:
                 gc.enable()
 
-    def close(self) -> None:
-        """Close both, in this process."""
-        for descriptor in self.descriptors:
-            os.close(descriptor)
 
-    def _number(self, descriptor: int) -> int:
-        header = os.pread(descriptor, _HEADER.size, 0)
-        if len(header) < _HEADER.size:
-            return 0
-        magic, number, *_ = _HEADER.unpack(header)
-        return number if magic == _MAGIC else 0
-
-    def _part(self, number: int, index: int) -> bytes:
-        for descriptor in self.descriptors:
-            header = os.pread(descriptor, _HEADER.size, 0)
-            if self._number(descriptor) != number or len(header) < _HEADER.size:
-                continue
-            sizes = _HEADER.unpack(header)[2:]
-            part = _read(descriptor, sizes[index], _HEADER.size + sum(sizes[:index]))
-            if len(part) == sizes[index] and os.pread(descriptor, _HEADER.size, 0) == header:
-                return part
-        raise HandoverError(f"configuration {number} is not there any more")
+def _pair(name: str, bytes_max: int) -> tuple[Sealed, Sealed]:
+    return Sealed(f"{name}-a", bytes_max), Sealed(f"{name}-b", bytes_max)
 
 
-def _write(descriptor: int, part: bytes, at: int) -> int:
-    """Write all of ``part`` and return where the next one begins; one call takes at most 2 GiB, and may take less."""
-    view = memoryview(part)
-    while view:
-        written = os.pwrite(descriptor, view[:_WRITE_BYTES], at)
-        view, at = view[written:], at + written
-    return at
+def _descriptors(pair: tuple[Sealed, Sealed]) -> tuple[int, ...]:
+    return tuple(each.descriptor for each in pair)
 
 
-def _read(descriptor: int, size: int, at: int) -> bytes:
-    pieces = []
-    while size > 0:
-        piece = os.pread(descriptor, min(size, _WRITE_BYTES), at)
-        if not piece:
-            break
-        pieces.append(piece)
-        size, at = size - len(piece), at + len(piece)
-    return b"".join(pieces)
+def _free(pair: tuple[Sealed, Sealed], number: int, in_effect: int) -> Sealed:
+    """Return the buffer to write to: the one that holds ``number`` already, else one that is not in effect."""
+    first, second = pair
+    if ranges_of(first.descriptor, in_effect) is not None:
+        return second
+    return second if ranges_of(second.descriptor, number) is not None else first
 
 
-def _load(part: bytes) -> Any:
-    # Our own process made it a moment ago, in memory that nobody else can open.
-    return pickle.loads(part)  # noqa: S301
+def _read(descriptors: tuple[int, ...], number: int, index: int) -> bytes:
+    for descriptor in descriptors:
+        part = read_part(descriptor, number, index)
+        if part is not None:
+            return part
+    raise HandoverError(f"configuration {number} is not there any more")

@@ -10,7 +10,6 @@ Does not guarantee
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
@@ -87,12 +86,21 @@ def directory_of(origin: str) -> FilePath:
 
 
 def read_again(text: str, base: FilePath) -> str:
-    """Return what ``text``, whose references could be resolved once, stands for now.
+    """Return what ``text``, without variables and once resolved, stands for now.
 
     Raises:
         UnusableReferenceError: one of its files cannot be read; the message names it.
     """
-    return _TOKEN.sub(lambda match: _replacement(match, os.environ, base), text)
+    return _TOKEN.sub(lambda match: _replacement(match, {}, base), text)
+
+
+def with_variables(text: str, environ: Mapping[str, str]) -> str:
+    """Return ``text`` with its variables resolved and its files not: reading it again gives the same.
+
+    Raises:
+        UnusableReferenceError: a variable is not set.
+    """
+    return _TOKEN.sub(lambda match: escape(_variable(match[2], environ)) if match[1] == "env" else match[0], text)
 
 
 def _replacement(match: re.Match[str], environ: Mapping[str, str], base: FilePath) -> str:

@@ -115,7 +115,7 @@ def load(
         notices += of_flags({key: option_of(key, value) for key, value in flags.items()})
         origins = _origins(root)
         settings = settings.with_references(references, deprecated=len(notices), origins=_carried(root, origins))
-        settings = follow_files(settings, root)
+        settings = follow_files(settings, root, environ)
         loaded = Loaded(settings, origins, found, tuple(notices), layers.conversion)
     if layers.conversion is not None:
         problems = [layers.conversion.original(problem) for problem in problems]

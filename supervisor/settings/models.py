@@ -38,6 +38,7 @@ from supervisor.settings.plugin_settings import PLUGINS_MAX, PluginName, PluginS
 from supervisor.settings.queue_settings import QueueSettings
 from supervisor.settings.schedule_settings import SchedulerSettings, ScheduleSettings
 from supervisor.settings.section import NAME, FeatureName, ModuleName, Path, PoolName, QueueName, ScheduleId, Section
+from supervisor.settings.shell_settings import ShellSettings
 from supervisor.settings.web_settings import WebSettings
 
 CONCURRENCY_MAX = 200
@@ -276,6 +277,9 @@ class Settings(Section):
 
     web: WebSettings = WebSettings()
     """The HTTP endpoint: health, metrics, status, events, the API."""
+
+    shell: ShellSettings = ShellSettings()
+    """What commands of ``shell.command`` are started with."""
 
     job_references: JobReferenceSettings = JobReferenceSettings()
     """References in arguments of jobs (``env:NAME``, ``file:/path``), which a worker resolves."""

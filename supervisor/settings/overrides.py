@@ -16,8 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from supervisor.core.errors import Problem
+from supervisor.core.job_references import ReferenceRule
 from supervisor.settings.deprecations import flag_path, variable_path
-from supervisor.settings.masking import REFERENCE, mask_url
+from supervisor.settings.masking import REFERENCE, mask_url, variables_of
+from supervisor.settings.models import Settings
 from supervisor.settings.nodes import Node, at, format_path, merge, parse_path, wrap
 from supervisor.settings.section import Path
 from supervisor.settings.shape import Shape, ShapeKind, settings_shape
@@ -105,6 +107,16 @@ def apply_flags(base: Node, shape: Shape, flags: Mapping[str, object]) -> tuple[
             overrides.append(Override(path, origin, value))
     root, more = _apply(base, shape, overrides)
     return root, [*problems, *more]
+
+
+def secret_variables(settings: Settings, environ: Mapping[str, str]) -> set[str]:
+    """Return the variables that a tree needs no more once it has read them: its settings, and what they name.
+
+    Those that arguments of jobs may refer to stay.
+    """
+    allowed = ReferenceRule(env=settings.job_references.env)
+    referred = {name for name in variables_of(settings.references.values()) if not allowed.allows_variable(name)}
+    return referred | {name for name, value in environ.items() if is_setting(name, value)}
 
 
 def shown_secrets(flags: Mapping[str, object]) -> list[Problem]:

@@ -21,6 +21,7 @@ from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.model import ScheduleDef
 from supervisor.core.registry import registry
 from supervisor.core.reload import PROBLEMS_MAX, NewLimits, Plan
+from supervisor.settings.audiences import Audience
 from supervisor.settings.complete import schedules_digest
 from supervisor.settings.handover import Brief, Handover, HandoverError
 from supervisor.settings.loader import Loaded
@@ -35,16 +36,15 @@ class Running:
     """What the tree runs with now."""
 
     number: int  # 0: as it started
-    settings: Settings  # as it started; without the schedules, those of a later number lie in the handover
-    definitions: tuple[ScheduleDef, ...]
+    definitions: tuple[ScheduleDef, ...]  # as it started
     runs_at_once_max: int
     started_s: float  # wall clock, as that of files
 
     def now(self, handover: Handover) -> tuple[Settings, str]:
         """Return the settings in effect, and the digest of their schedules."""
-        if self.number == 0:
-            return self.settings, digest_of(self.definitions)
-        return handover.settings(self.number), handover.brief(self.number).schedules_digest
+        reader = handover.reader(Audience.CHECK)
+        digest = digest_of(self.definitions) if self.number == 0 else reader.brief(self.number).schedules_digest
+        return reader.settings(self.number), digest
 
 
 def check(
@@ -89,15 +89,13 @@ def check(
     if plan.problems:
         settings, definitions = Settings(), ()
     try:
-        handover.write(
-            number, in_effect=running.number, plan=packed, settings=settings, brief=brief, definitions=definitions
-        )
+        handover.write(number, plan=packed, settings=settings, brief=brief, definitions=definitions)
     except HandoverError as error:
         packed = msgspec.json.encode(
             _refusal([Problem("configuration", "", str(error), "split it over several clusters")])
         )
         empty = Brief("", {})
-        handover.write(number, in_effect=running.number, plan=packed, settings=Settings(), brief=empty, definitions=())
+        handover.write(number, plan=packed, settings=Settings(), brief=empty, definitions=())
         return False
     return not plan.problems
 
@@ -147,12 +145,11 @@ def _plan(found: Difference, settings: Settings) -> Plan:
 
 
 class ConfigCheck:
-    """What the parent holds of all this: to be run in a child, and asked for the plan afterwards."""
+    """What the parent holds of all this: opened, run in a child, and asked for the plan afterwards."""
 
     def __init__(
         self,
         *,
-        settings: Settings,
         definitions: tuple[ScheduleDef, ...],
         runs_at_once_max: int,
         handover: Handover,
@@ -160,18 +157,22 @@ class ConfigCheck:
         prepare: Complete,
     ) -> None:
         self._started_s = SystemClock().wall_ms() / 1000
-        self._settings = settings
         self._definitions = definitions
         self._runs_at_once_max = runs_at_once_max
         self._handover = handover
+        self._in_effect = 0
         self._load = load
         self._prepare = prepare
+
+    def open(self, number: int, in_effect: int) -> None:
+        """Make room for reload ``number`` of a tree in which ``in_effect`` rules; raises OSError when there is none."""
+        self._handover.open(number, in_effect=in_effect)
+        self._in_effect = in_effect
 
     def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
         """Judge the configuration as reload ``number`` of a tree in which ``in_effect`` rules; see ``check``."""
         running = Running(
             number=in_effect,
-            settings=self._settings,
             definitions=self._definitions,
             runs_at_once_max=self._runs_at_once_max,
             started_s=self._started_s,
@@ -180,4 +181,4 @@ class ConfigCheck:
 
     def plan(self, number: int) -> bytes | None:
         """Return what ``run`` handed over; None when it did not come so far."""
-        return self._handover.plan(number)
+        return self._handover.take(number, in_effect=self._in_effect)

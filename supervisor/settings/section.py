@@ -21,7 +21,8 @@ Path = tuple[str | int, ...]
 """Where a setting is in the tree: ``("workers", "io", "queues", 0)``."""
 
 
-def _key(field: str) -> str:
+def key_of(field: str) -> str:
+    """Return the key that people write for a field."""
     return field.removesuffix("_s")
 
 
@@ -29,7 +30,7 @@ class Section(BaseModel):
     """A mapping with known keys. A field that ends in ``_s`` is written without that: its value has a unit."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=_key, populate_by_name=True, use_attribute_docstrings=True
+        frozen=True, extra="forbid", alias_generator=key_of, populate_by_name=True, use_attribute_docstrings=True
     )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

@@ -9,6 +9,7 @@ import signal
 import structlog
 import uvloop
 
+from supervisor.core.confinement import use_confinement
 from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.job_destinations import DestinationRule, use_destinations
 from supervisor.core.job_references import ReferenceRule, use_rule
@@ -44,6 +45,7 @@ def main(seat: Seat) -> int:
     )
     use_rule(_reference_rule(seat.settings))
     use_destinations(DestinationRule(seat.settings.job_destinations.allow))
+    use_confinement(seat.settings.shell.confinement)
     try:
         if seat.settings.workers[seat.pool].kind is WorkerKind.SYNC:
             return _sync(seat)

@@ -10,6 +10,7 @@ import pytest
 
 from supervisor.roles import following
 from supervisor.roles.following import Following
+from supervisor.settings.audiences import Audience
 from supervisor.settings.handover import Brief, Handover
 from supervisor.settings.models import Settings
 from supervisor.telemetry.log_rules import LogRules
@@ -30,20 +31,25 @@ class World:
 
         monkeypatch.setattr(following.logs, "retune", retune)
         seat: Any = SimpleNamespace(
-            board=SimpleNamespace(header=self.header), handover=handover, config_epoch=0, settings=Settings()
+            board=SimpleNamespace(header=self.header),
+            handover=handover.reader(Audience.WORKER),
+            config_epoch=0,
+            settings=Settings(),
         )
         self.following = Following(seat)
 
     def publish(self, number: int, **settings: Any) -> None:
         """Put a configuration into effect."""
+        in_effect = self.header.config_epoch
+        self.handover.open(number, in_effect=in_effect)
         self.handover.write(
             number,
-            in_effect=self.header.config_epoch,
             plan=b"",
             settings=Settings.model_validate(settings),
             brief=Brief("", {}),
             definitions=(),
         )
+        self.handover.take(number, in_effect=in_effect)
         self.header.config_epoch = number
 
 

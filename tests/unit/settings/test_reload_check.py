@@ -14,6 +14,7 @@ import pytest
 
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.reload import PROBLEMS_MAX, Plan
+from supervisor.settings.audiences import Audience
 from supervisor.settings.handover import Handover
 from supervisor.settings.loader import Loaded
 from supervisor.settings.models import Settings
@@ -35,8 +36,8 @@ class Desk:
         self.wanted: dict[str, Any] = {}
         self.problems: list[Problem] = []
         self.handover = handover
+        handover.start(Settings.model_validate(running))
         self.check = ConfigCheck(
-            settings=Settings.model_validate(running),
             definitions=(),
             runs_at_once_max=200,
             handover=handover,
@@ -51,6 +52,7 @@ class Desk:
 
     def run(self, number: int = 1, in_effect: int = 0) -> tuple[bool, Plan]:
         """Run one check; return whether it can be carried out, and the plan."""
+        self.check.open(number, in_effect)
         is_good = self.check.run(number, in_effect, lambda _pool, _count: "")
         packed = self.check.plan(number)
         assert packed is not None
@@ -69,7 +71,7 @@ def test_a_good_change_is_planned_and_handed_over(handover: Handover) -> None:
     assert plan.limits is not None
     assert plan.limits.grace_s == 5.0
     assert (plan.log_level, plan.restarts) == ("debug", ("scheduler", "web"))
-    assert handover.settings(1).log.level == "debug"
+    assert handover.reader(Audience.AGENT).settings(1).log.level == "debug"
 
 
 def test_an_unchanged_configuration_plans_nothing(handover: Handover) -> None:
