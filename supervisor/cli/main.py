@@ -42,6 +42,7 @@ class LazyGroup(Group):
         "stop": ("supervisor.cli.control:stop", "Stop a running tree and wait until it is gone."),
         "config": ("supervisor.cli.config:config_group", "Validate, show or describe the configuration."),
         "import": ("supervisor.cli.import_:import_group", "Turn other schedulers' files into a configuration."),
+        "token": ("supervisor.cli.token:token_group", "Make tokens of the HTTP API."),
         "init": ("supervisor.cli.init:init", "Make a project to start from, tests included."),
         "doctor": ("supervisor.cli.doctor:doctor", "Check environment, Redis, permissions and clock."),
         "completion": ("supervisor.cli.completion:completion", "Print what a shell needs so that Tab completes."),
@@ -52,7 +53,7 @@ class LazyGroup(Group):
         "Start and stop": ("run", "reload", "stop"),
         "See what happens": ("status", "leader", "events", "job", "runs", "worker"),
         "Schedules and queues": ("schedule", "enqueue", "queue", "dead", "plugin"),
-        "Set up": ("init", "config", "import", "doctor", "completion", "version"),
+        "Set up": ("init", "config", "token", "import", "doctor", "completion", "version"),
     }
     """Commands by the section of the help that they stand in; a test finds one that is missing."""
 

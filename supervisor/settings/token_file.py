@@ -1,7 +1,7 @@
 """The file of those who may use the HTTP API: a line for each token, which it holds only as a digest.
 
     # name    digest                scopes   limits
-    deploys   sha256:9f86d0…        operate  jobs=report.*,mail.* until=2027-01-01
+    deploys   sha256:9f86d0…        operate  jobs=report.*,mail.* labels=team=mail until=2027-01-01
     grafana   sha256:60303a…        read
 
 Guarantees
@@ -15,12 +15,13 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Sequence
+import stat
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
 from fnmatch import fnmatchcase
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from supervisor.core.errors import Problem
@@ -35,8 +36,12 @@ of them only when it names it in full."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})", re.ASCII)
 _REMEDY = (
-    'write `NAME sha256:DIGEST SCOPES [until=] [jobs=] [queues=]`, with DIGEST from `printf %s "$TOKEN" | sha256sum`'
+    "write `NAME sha256:DIGEST SCOPES [until=] [jobs=] [queues=] [labels=]`, as `tenure token new` does, with DIGEST "
+    'from `printf %s "$TOKEN" | sha256sum`'
 )
+
+
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Scope(IntEnum):
@@ -62,15 +67,34 @@ class Token:
     until_ms: int | None = None  # wall clock; from then on it is unknown
     jobs: tuple[str, ...] = ()  # patterns; empty: all
     queues: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()  # names with patterns of values, all of which a schedule must have
 
-    def reaches(self, *, job: str, queue: str | None = None) -> bool:
-        """Return whether it may change runs and schedules of ``job`` in ``queue``."""
-        return _matches(job, self.jobs) and (queue is None or _matches(queue, self.queues))
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is something that its scope allows and it may not."""
+        return bool(self.jobs or self.queues or self.labels)
+
+    def reaches(self, *, job: str, queue: str | None = None, labels: Mapping[str, str] = _NO_LABELS) -> bool:
+        """Return whether it may change runs and schedules of ``job`` in ``queue``, of a schedule with ``labels``."""
+        has_labels = all(name in labels and fnmatchcase(labels[name], value) for name, value in self.labels)
+        return has_labels and _matches(job, self.jobs) and (queue is None or _matches(queue, self.queues))
 
     def may_enqueue(self, job: str, queue: str | None) -> bool:
-        """Return whether it may choose the arguments of a run of ``job``."""
+        """Return whether it may choose the arguments of a run of ``job``, which has no labels."""
         is_trusted = self.scope is Scope.ADMIN or job in self.jobs or not is_powerful(job)
         return is_trusted and self.reaches(job=job, queue=queue)
+
+    @property
+    def line(self) -> str:
+        """As it stands in the file."""
+        limits = {
+            "until": "" if self.until_ms is None else datetime.fromtimestamp(self.until_ms / 1000, UTC).isoformat(),
+            "jobs": ",".join(self.jobs),
+            "queues": ",".join(self.queues),
+            "labels": ",".join(f"{name}={value}" for name, value in self.labels),
+        }
+        words = [self.name, f"sha256:{self.digest.hex()}", self.scope.word]
+        return " ".join([*words, *(f"{key}={text}" for key, text in limits.items() if text)])
 
     @classmethod
     def of(cls, name: str, secret: str, scope: Scope) -> Token:
@@ -102,20 +126,37 @@ def read_tokens(path: str) -> tuple[Token, ...]:
         TokenFileError: it cannot be read or trusted, or lines of it cannot.
     """
     try:
-        with Path(path).open("rb") as file:
-            why = distrust(os.fstat(file.fileno()))
+        with open(path, "rb", opener=_waiting_for_nobody) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise TokenFileError([Problem(path, "", "is no regular file", "name the file that holds the tokens")])
+            why = distrust(status)
             found = file.read(BYTES_MAX + 1)
-        text = found.decode("utf-8")
     except OSError as error:
         reason = error.strerror or type(error).__name__
         problem = Problem(path, "", f"cannot be read: {reason}", "look at its path and its rights")
         raise TokenFileError([problem]) from error
-    except UnicodeDecodeError as error:
-        raise TokenFileError([Problem(path, "", "is no text in UTF-8", _REMEDY)]) from error
     if why:
         remedy = f"run `chown {os.geteuid()} {path}` and `chmod 600 {path}`: who writes to it makes tokens"
         raise TokenFileError([Problem(path, "", f"is not trusted, writable by others than this user: {why}", remedy)])
-    lines = text.splitlines()
+    return parse_tokens(path, found)
+
+
+def _waiting_for_nobody(path: str, flags: int) -> int:
+    """Open also what is a pipe without waiting for its other end."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def parse_tokens(path: str, found: bytes) -> tuple[Token, ...]:
+    """Return the tokens in what was read from ``path``.
+
+    Raises:
+        TokenFileError: lines of it cannot be used, or there are too many.
+    """
+    try:
+        lines = found.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise TokenFileError([Problem(path, "", "is no text in UTF-8", _REMEDY)]) from error
     if len(found) > BYTES_MAX or len(lines) > LINES_MAX:
         raise TokenFileError([Problem(path, "", f"has more than {LINES_MAX} lines or 1 MiB", "split the cluster")])
     return _tokens(path, lines)
@@ -163,22 +204,33 @@ def _limited(token: Token, limits: Sequence[str]) -> tuple[str, Token | None]:
     given: dict[str, Any] = {}
     for limit in limits:
         key, _, text = limit.partition("=")
-        if key not in {"until", "jobs", "queues"} or not text:
-            return f"{token.name}: a word after the scopes is not until=, jobs= or queues= with a value", None
+        if key not in {"until", "jobs", "queues", "labels"} or not text:
+            return f"{token.name}: a word after the scopes is not until=, jobs=, queues= or labels= with a value", None
         if key in given or (key == "until" and "until_ms" in given):
             return f"{token.name}: {key}= stands there twice", None
         if key == "until":
             try:
-                given["until_ms"] = _until_ms(text)
+                given["until_ms"] = until_of(text)
             except ValueError:
                 return f"{token.name}: until= is no day and no instant with an offset, like 2027-01-01", None
+        elif key == "labels":
+            pairs = [each.partition("=") for each in text.split(",") if each]
+            if not pairs or not all(name and value for name, _, value in pairs):
+                return f"{token.name}: labels= has no pairs like team=mail, separated by commas", None
+            given[key] = tuple((name, value) for name, _, value in pairs)
         else:
             given[key] = tuple(each for each in text.split(",") if each)
+            if not given[key]:
+                return f"{token.name}: {key}= has no names", None
     return "", replace(token, **given)
 
 
-def _until_ms(text: str) -> int:
-    """Return when a day begins in UTC, or an instant, in milliseconds since 1970."""
+def until_of(text: str) -> int:
+    """Return when a day begins in UTC, or an instant, in milliseconds since 1970.
+
+    Raises:
+        ValueError: it is neither, or an instant without an offset.
+    """
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         if len(text) > len("2027-01-01"):

@@ -3,14 +3,15 @@
 Guarantees
     A body has at most ``BODY_BYTES_MAX`` bytes and no field that is not known. Who asked stands in the log, and in
     the history of what was changed.
-    A token with ``jobs=`` or ``queues=`` changes nothing of others; arguments of jobs that are as good as code are
-    taken from ``admin``, or from a token that names the job.
+    A token with ``jobs=``, ``queues=`` or ``labels=`` changes nothing of others; arguments of jobs that are as good
+    as code are taken from ``admin``, or from a token that names the job.
     Asked again with the same ``run_id`` or ``key``, an enqueue or a trigger enqueues nothing more.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -160,13 +161,31 @@ class ApiChanges:
 
     async def _may_control(self, request: web.Request, name: str) -> None:
         """Raise 403 unless the token reaches the job and the queue of schedule ``name``."""
-        if not _is_limited(request):
+        if not request[HOLDER].is_limited:
             return
         (found,) = await self._store.run(self._views.inspect([name]))
         if found.record is None:
             raise not_found("schedule", name)
-        template = found.record.definition().template
-        _must_reach(request, template.job, template.queue)
+        definition = found.record.definition()
+        _must_reach(request, definition.template.job, definition.template.queue, definition.labels)
+
+    async def _may_end(self, request: web.Request, run_id: str, queue: str) -> str:
+        """Return the queue in which the token may end a run: two queues can hold runs of the same id.
+
+        Raises:
+            web.HTTPForbidden: it does not reach the job and the queue of the run, or the labels of its schedule.
+        """
+        if not request[HOLDER].is_limited:
+            return queue
+        shown = await self._store.run(self._reads.show(run_id, [queue] if queue else None))
+        if shown is None or shown.envelope is None:
+            raise not_found("unfinished run", run_id)
+        labels: Mapping[str, str] = {}
+        if request[HOLDER].labels and shown.envelope.schedule is not None:
+            (found,) = await self._store.run(self._views.inspect([shown.envelope.schedule]))
+            labels = {} if found.record is None else found.record.definition().labels
+        _must_reach(request, shown.envelope.template.job, shown.queue, labels)
+        return shown.queue
 
     async def _trigger(self, name: str, run_id: str, *, heeds_overlap: bool, is_keyed: bool) -> TriggerCode:
         for _ in range(STALE_TRIES):
@@ -203,12 +222,8 @@ class ApiChanges:
             check_name("queue", body.queue or "any")
         except ValueError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
-        if _is_limited(request):
-            shown = await self._store.run(self._reads.show(run_id))
-            if shown is None or shown.envelope is None:
-                raise not_found("unfinished run", run_id)
-            _must_reach(request, shown.envelope.template.job, shown.queue)
-        call = self._runs.cancel([(body.queue, run_id)], by=_who(request), reason=body.reason[:TEXT_MAX])
+        queue = await self._may_end(request, run_id, body.queue)
+        call = self._runs.cancel([(queue, run_id)], by=_who(request), reason=body.reason[:TEXT_MAX])
         (found,) = await self._store.run(call)
         if found.code is CancelCode.UNKNOWN:
             raise not_found("unfinished run", run_id)
@@ -218,21 +233,19 @@ class ApiChanges:
         return json_response({"run": run_id, "queue": found.queue, "result": found.code.value.lower()})
 
 
-def _is_limited(request: web.Request) -> bool:
-    token = request.get(HOLDER)
-    return token is not None and bool(token.jobs or token.queues)
-
-
-def _must_reach(request: web.Request, job: str, queue: str) -> None:
-    """Raise 403 unless the token may change what there is of ``job`` in ``queue``."""
+def _must_reach(request: web.Request, job: str, queue: str, labels: Mapping[str, str]) -> None:
+    """Raise 403 unless the token may change what there is of ``job`` in ``queue``, of a schedule with ``labels``."""
     token = request[HOLDER]
-    if not token.reaches(job=job, queue=queue):
-        raise web.HTTPForbidden(text=f"the token {token.name} is not for job {job} in queue {queue}")
+    if not token.reaches(job=job, queue=queue, labels=labels):
+        of_labels = ", or not for a schedule without its labels" if token.labels else ""
+        raise web.HTTPForbidden(text=f"the token {token.name} is not for job {job} in queue {queue}{of_labels}")
 
 
 def _may_enqueue(request: web.Request, job: str, queue: str | None) -> None:
     """Raise 403 unless the token may choose arguments for ``job``, and its queue."""
     token = request[HOLDER]
+    if token.labels:
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited by label, and a run by itself has none")
     if token.queues and queue is None:
         raise web.HTTPForbidden(text=f"the token {token.name} is limited by queue: say which one in the body")
     if not token.may_enqueue(job, queue):

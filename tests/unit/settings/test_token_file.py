@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from supervisor.settings.token_file import LINES_MAX, Scope, TokenFileError, find_token, read_tokens
+from supervisor.settings.token_file import (
+    LINES_MAX,
+    Scope,
+    Token,
+    TokenFileError,
+    find_token,
+    parse_tokens,
+    read_tokens,
+)
+
+PATTERN = st.from_regex(r"[a-z0-9.*_:/-]{1,12}", fullmatch=True)
 
 UNTIL = "deploys: until= is no day and no instant with an offset, like 2027-01-01"
+LABELS = "deploys: labels= has no pairs like team=mail, separated by commas"
 DIGEST = hashlib.sha256(b"s3cret").hexdigest()
 
 
@@ -50,8 +64,13 @@ def test_a_line_is_a_name_a_digest_and_scopes(tmp_path: Path) -> None:
         (f"deploys sha256:{DIGEST} read jobs=a jobs=b", "deploys: jobs= stands there twice"),
         (
             f"deploys sha256:{DIGEST} read jobs=",
-            "deploys: a word after the scopes is not until=, jobs= or queues= with a value",
+            "deploys: a word after the scopes is not until=, jobs=, queues= or labels= with a value",
         ),
+        (f"deploys sha256:{DIGEST} read jobs=,", "deploys: jobs= has no names"),
+        (f"deploys sha256:{DIGEST} read queues=,,", "deploys: queues= has no names"),
+        (f"deploys sha256:{DIGEST} read labels=s3cret", LABELS),
+        (f"deploys sha256:{DIGEST} read labels=team=", LABELS),
+        (f"deploys sha256:{DIGEST} read labels=,", LABELS),
         (f"a:s3cret sha256:{DIGEST} read", "begins with what is no name"),
         (f"deploys sha256:{DIGEST}0 read", "deploys: the second word is not sha256: and 64 hex digits"),
     ],
@@ -86,3 +105,46 @@ def test_a_file_that_is_none_is_told_apart(tmp_path: Path) -> None:
         read_tokens(str(tmp_path / "binary"))
     with pytest.raises(TokenFileError, match="has more than 1000 lines"):
         read_tokens(written(tmp_path, "\n" * (LINES_MAX + 1)))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "device"])
+def test_what_is_no_regular_file_makes_no_tokens_and_keeps_nobody_waiting(kind: str, tmp_path: Path) -> None:
+    """A pipe would hold up the web child, and with it every probe; a device may never end."""
+    path = tmp_path / "tokens"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path = Path("/dev/zero")
+
+    with pytest.raises(TokenFileError, match=r"is no regular file|cannot be read: Is a directory"):
+        read_tokens(str(path))
+
+
+def test_a_link_to_a_file_is_followed_and_the_file_is_judged(tmp_path: Path) -> None:
+    """Secrets of Kubernetes are links; what counts is who may write to the file."""
+    link = tmp_path / "link"
+    link.symlink_to(written(tmp_path, f"deploys sha256:{DIGEST} read\n"))
+    assert [token.name for token in read_tokens(str(link))] == ["deploys"]
+
+    (tmp_path / "tokens").chmod(0o666)
+    with pytest.raises(TokenFileError, match="is not trusted"):
+        read_tokens(str(link))
+
+
+@given(
+    st.builds(
+        Token,
+        name=st.from_regex(r"[a-z][a-z0-9._-]{0,20}", fullmatch=True),
+        digest=st.binary(min_size=32, max_size=32),
+        scope=st.sampled_from(Scope),
+        until_ms=st.none() | st.integers(0, 4_000_000_000).map(lambda seconds: seconds * 1000),
+        jobs=st.lists(PATTERN, max_size=3).map(tuple),
+        queues=st.lists(PATTERN, max_size=3).map(tuple),
+        labels=st.lists(st.tuples(PATTERN, PATTERN), max_size=3).map(tuple),
+    )
+)
+def test_the_line_of_a_token_is_read_as_that_token(token: Token) -> None:
+    """What writes a line and what reads it agree, limits included: one that got lost would let everybody in."""
+    assert parse_tokens("tokens", token.line.encode()) == (token,)

@@ -14,15 +14,24 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
+import redis
 
 from supervisor.clock import SystemClock
 from supervisor.core.board import MAGIC, Board, ChildState, Phase, SlotState, board_words
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.registry import JobCard
 from supervisor.roles.seat import Seat
 from supervisor.roles.web import main
 from supervisor.settings.models import Settings
+from supervisor.store.client import Store
+from supervisor.store.schedule_definitions import Change, Definitions
+from supervisor.store.sessions import Sessions
 from supervisor.telemetry import logs, metrics
 from supervisor.telemetry.events import Mailbox
+from tests.integration.roles.web.api_client import KEYS, TOKENS, line
+from tests.integration.servers import RealServer
 from tests.waiting import wait_until
 
 SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
@@ -152,5 +161,32 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
 @pytest.fixture
 def web(tree: Tree) -> Tree:
     """A tree whose web child serves."""
+    tree.start()
+    return tree
+
+
+@pytest.fixture
+def store(real_server: RealServer) -> Any:
+    """An empty server, with a job and a schedule in it."""
+    with redis.Redis(unix_socket_path=str(real_server.socket), protocol=2) as raw:
+        raw.flushall()
+    store = Store.connect(real_server.url, settings=Settings().redis, name="test", timeout_s=20)
+    template = Template(job="mail.send", kind=Kind.ASYNC, args={"secret_word": "hunter2"})
+    card = JobCard(template=Template(job="mail.send", kind=Kind.ASYNC), required=[], optional=["secret_word"])
+    store.run(Sessions(KEYS).publish_jobs({"mail.send": msgspec.json.encode(card)}))
+    definition = ScheduleDef(id="team/nightly", template=template, every_ms=60_000, labels={"team": "mail"})
+    store.run(Definitions(KEYS).upsert([Change(definition=definition)], wall_ms=1))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path) -> Any:
+    """A web child whose reads are closed, and that knows three tokens."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("# who may\n" + "".join(line(name, scope) for name, scope in TOKENS.items()))
+    tree.redis_url = real_server.url
+    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens)}})
+    tree.tokens = tokens
     tree.start()
     return tree

@@ -2,82 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.client
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-import redis
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.registry import JobCard
 from supervisor.roles.web.api import PATH, ROUTES, openapi
 from supervisor.settings.models import Settings
 from supervisor.settings.token_file import Scope
 from supervisor.store.client import Store
-from supervisor.store.keys import Keys
 from supervisor.store.queues import Queues
 from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.schedule_views import Views
 from supervisor.store.sessions import Sessions
 from tests.canary import CANARY, show_nothing_secret
+from tests.integration.roles.web.api_client import KEYS, TOKENS, ask, line
 from tests.integration.servers import RealServer
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
-TOKENS = {"reader": "read", "driver": "operate", "owner": "admin"}
-LIMITED = {"reporter": "jobs=report.*", "queuer": "queues=billing", "mailer": "jobs=mail.*"}
-KEYS = Keys("c1")
-
-
-def line(name: str, scope: str) -> str:
-    """Return the line of a token, which is its name in capitals."""
-    return f"{name}  sha256:{hashlib.sha256(name.upper().encode()).hexdigest()}  {scope}\n"
-
-
-@pytest.fixture
-def store(real_server: RealServer) -> Any:
-    """An empty server, with a job and a schedule in it."""
-    with redis.Redis(unix_socket_path=str(real_server.socket), protocol=2) as raw:
-        raw.flushall()
-    store = Store.connect(real_server.url, settings=Settings().redis, name="test", timeout_s=20)
-    template = Template(job="mail.send", kind=Kind.ASYNC, args={"secret_word": "hunter2"})
-    card = JobCard(template=Template(job="mail.send", kind=Kind.ASYNC), required=[], optional=["secret_word"])
-    store.run(Sessions(KEYS).publish_jobs({"mail.send": msgspec.json.encode(card)}))
-    definition = ScheduleDef(id="team/nightly", template=template, every_ms=60_000)
-    store.run(Definitions(KEYS).upsert([Change(definition=definition)], wall_ms=1))
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path) -> Any:
-    """A web child whose reads are closed, and that knows three tokens."""
-    tokens = tmp_path / "tokens"
-    tokens.write_text("# who may\n" + "".join(line(name, scope) for name, scope in TOKENS.items()))
-    tree.redis_url = real_server.url
-    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens)}})
-    tree.tokens = tokens
-    tree.start()
-    return tree
-
-
-def ask(tree: Any, method: str, path: str, token: str | None = None, body: Any = None, **given: str) -> tuple[int, Any]:
-    """Send one request as the holder of a token, with further headers; return status and JSON."""
-    headers = given if token is None else {"Authorization": f"Bearer {token.upper()}", **given}
-    connection = http.client.HTTPConnection("127.0.0.1", tree.port, timeout=20)
-    try:
-        text = body if isinstance(body, bytes | None) else json.dumps(body)
-        connection.request(method, path, body=text, headers={"Accept": "application/json"} | headers)
-        answer = connection.getresponse()
-        shown = answer.read()
-        return answer.status, json.loads(shown) if shown.startswith(b"{") else shown.decode()
-    finally:
-        connection.close()
 
 
 def filled(path: str) -> str:
@@ -286,24 +232,6 @@ def test_a_changed_file_of_tokens_is_followed_and_a_broken_one_is_not(api: Any) 
     wait(lambda: ask(api, "GET", "/readyz/tokens")[0] == 200, "the file to be read again")
     assert ask(api, "GET", "/configz", "reader")[0] == 200
     assert ask(api, "GET", "/configz", "owner")[0] == 401
-
-
-def test_a_token_for_some_jobs_changes_nothing_of_others(api: Any) -> None:
-    """Neither by enqueueing, nor through a schedule, nor through a run."""
-    assert ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "driver", {"run_id": "r-9", "delay": "1h"})[0] == 201
-    text = "".join(line(name, "operate").rstrip() + f" {limit}\n" for name, limit in LIMITED.items())
-    api.tokens.write_text(text)
-    wait_until(lambda: ask(api, "GET", f"{PATH}/leader", "mailer")[0] == 200, "the file to be read")
-
-    for path in (
-        "schedules/team/nightly/pause",
-        "schedules/team/nightly/trigger",
-        "runs/r-9/cancel",
-        "jobs/mail.send/runs",
-    ):
-        assert ask(api, "POST", f"{PATH}/{path}", "reporter", {})[0] == 403
-        assert ask(api, "POST", f"{PATH}/{path}", "queuer", {})[0] == 403
-        assert ask(api, "POST", f"{PATH}/{path}", "mailer", {})[0] in {200, 201}
 
 
 def test_the_document_is_the_one_that_is_checked_in(api: Any) -> None:
