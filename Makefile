@@ -61,7 +61,7 @@ sim: $(VENV)/.dev  ## Simulate elections and fires: make sim SEEDS=10000
 
 sim-mutants: $(VENV)/.dev  ## Break scripts and state machine one at a time; each break must be caught
 	$(BIN)/python -m tests.simulation --mutants
-	$(BIN)/python -m pytest -q tests/integration/store/test_store_mutants.py
+	$(BIN)/python -m pytest -q tests/integration/store/queues/test_store_mutants.py
 
 mutations: $(VENV)/.dev  ## Give pools envelopes that something broke: make mutations TENURE_MUTATIONS=10000
 	TENURE_MUTATIONS=$(or $(TENURE_MUTATIONS),10000) $(BIN)/python -m pytest -q tests/integration/roles/worker/test_worker_mutations.py

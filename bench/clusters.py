@@ -17,7 +17,7 @@ from supervisor.store.schedules import FireCode, LogEntry, Schedules
 from tests.e2e.clusters import family
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, end_all
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 CLUSTER = "bench"
 LOG_COUNT = 300

@@ -22,7 +22,7 @@ from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.leases import CandidateInfo, Leases
 from tests.e2e.servers import Server
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 WAIT_S = 30.0
 CLOCK = SystemClock()

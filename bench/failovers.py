@@ -21,8 +21,8 @@ from supervisor.store.keys import Keys
 from supervisor.store.leases import Leases
 from supervisor.store.schedules import FireCode, Schedules
 from tests.e2e.trees import Tree
-from tests.topologies import Node, Sentinels
-from tests.waiting import wait_until
+from tests.kit.topologies import Node, Sentinels
+from tests.kit.waiting import wait_until
 
 ROUNDS = 10
 REGRESSIONS = "failover-epochs"

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.e2e.pairs import Pair, make_pair
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 
 def _moment_s(event: dict[str, object]) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.clusters import CLOCK, DEFAULT, PRESENCE, Bench, bench, replica_of
 from bench.table import Samples, Tick
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 WINDOW_S = 20.0
 STANDBY, WITH_PRESENCE = "idle-standby", "idle-presence"

@@ -11,7 +11,7 @@ from supervisor.store.queues import Queues
 from tests.e2e.pairs import make_pair
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 
 def measure(directory: Path) -> float:

@@ -14,7 +14,7 @@ from random import Random
 from bench.clusters import CLOCK, DEFAULT, PRESENCE, Bench, bench, suspend
 from bench.table import Samples, Tick
 from supervisor.core.errors import TenureError
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 STALL_S_MAX = 2.9
 OUTAGE_S_MAX = 2.0

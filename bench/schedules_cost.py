@@ -8,7 +8,7 @@ from functools import partial
 from bench.schedules_rows import Scale, Told
 from bench.schedules_table import Measure, Row, percentile
 from bench.schedules_world import World, schedule
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 HOURLY = 10_000

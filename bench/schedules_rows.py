@@ -12,7 +12,7 @@ from bench.schedules_world import TEMPLATE, World, due_at, schedule, spread, wal
 from supervisor.core.model import FIRE_BATCH_MAX, Envelope, scheduled_run_id
 from supervisor.store.codec import pack
 from supervisor.store.schedules import FireCode, FireItem
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 FIRST_LEAD_S = 8.0  # how far ahead of the loading a common instant lies; doubled until everything is planned by then
 MANY = 100_000

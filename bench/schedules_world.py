@@ -32,8 +32,8 @@ from supervisor.store.keys import Keys
 from supervisor.store.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.schedules import Schedules
-from tests.integration.servers import RealServer
-from tests.waiting import wait_until
+from tests.kit.servers import RealServer
+from tests.kit.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 CLUSTER, QUEUE = "bench", "bench"

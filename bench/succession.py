@@ -9,7 +9,7 @@ from bench.table import Samples, Tick
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.store.keys import Keys
 from supervisor.store.schedule_definitions import Change, Definitions
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 SCHEDULES = 100_000
 DAY_MS = 86_400_000

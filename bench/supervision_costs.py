@@ -14,7 +14,7 @@ import psutil
 from bench.supervision_world import busy, tree
 from bench.table import Samples, Tick
 from tests.integration.process.restarting import grown_after
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 WORKER, WAKEUPS, DESCRIPTORS = "memory-worker", "idle-wakeups", "restarts-fds"
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import psutil
 from bench.supervision_world import busy, enqueue, logged_ms, signal_all, tree, wait_gone
 from bench.table import Samples, Tick
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 REPLACED, READY = "death-replaced", "death-ready"
 GRANDCHILDREN = "orphans-jobs"

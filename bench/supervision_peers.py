@@ -23,7 +23,7 @@ from rich.progress import track
 from rich.table import Table
 
 from bench.supervision_world import configuration, is_alive
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 WORKERS = 4
 ROUNDS = 5

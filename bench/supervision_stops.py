@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.supervision_world import enqueue, logged_ms, tree
 from bench.table import Samples, Tick
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 STOPPED = "start-stop"
 GRACE_S = 2.0

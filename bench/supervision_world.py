@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 JOBS = """
 import time

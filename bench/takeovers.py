@@ -10,7 +10,7 @@ from bench.clusters import CLOCK, DEFAULT, FAST, PRESENCE, Bench, bench, suspend
 from bench.table import Samples, Tick
 from supervisor.core.errors import TenureError
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 OUTAGE_S = 1.5
 CHANGED = "redis-changed"

@@ -14,7 +14,7 @@ from supervisor.core.model import Kind
 from supervisor.core.retry import Retry
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 LOOK_S = 0.0003
 CALM_S = 0.4

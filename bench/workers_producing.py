@@ -16,7 +16,7 @@ from bench.workers_world import ASYNC, CLUSTER, QUEUE, Scale, Told, World
 from supervisor import job
 from supervisor.settings.models import RedisSettings
 from supervisor.store.producer import Producer
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 Job = Callable[[], Awaitable[Any]]
 SINGLE_PART = 10

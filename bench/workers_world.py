@@ -22,8 +22,8 @@ from supervisor.store.keys import Keys
 from supervisor.store.queues import Queues
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, end_all
-from tests.integration.servers import RealServer
-from tests.waiting import wait_until
+from tests.kit.servers import RealServer
+from tests.kit.waiting import wait_until
 
 CLUSTER, QUEUE = "bench", "bench"
 BATCH = 500

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.canary import CANARY
+from tests.kit.canary import CANARY
 from tests.kit.isolation import FAILED, isolated
 from tests.kit.launcher import launching
 

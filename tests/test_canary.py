@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import fakeredis
 import pytest
 
-from tests.canary import CANARY, keys_with_secrets, show_nothing_secret
 from tests.conftest import pytest_runtest_makereport
+from tests.kit.canary import CANARY, keys_with_secrets, show_nothing_secret
 
 
 def test_a_secret_in_a_page_is_named_by_its_place_and_never_repeated() -> None:

@@ -35,8 +35,8 @@ from tests.e2e.chaos_verdict import CLUSTER, PERIODS_MS, QUEUES, dead, history_o
 from tests.e2e.history import History
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
-from tests.proxy import Proxy
-from tests.waiting import wait_until
+from tests.kit.proxy import Proxy
+from tests.kit.waiting import wait_until
 
 REPLICAS = ("one", "two", "three")
 FAULTS = {"kill_role": 8, "kill_parent": 3, "suspend": 4, "terminate": 3}

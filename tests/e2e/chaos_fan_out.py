@@ -23,8 +23,8 @@ from supervisor.store.queues import Queues
 from supervisor.store.tallies import Tallies, Tally
 from tests.e2e.chaos_verdict import say
 from tests.e2e.trees import Tree
-from tests.integration.servers import RealServer, Server
-from tests.waiting import wait_until
+from tests.kit.servers import RealServer, Server
+from tests.kit.waiting import wait_until
 
 CLUSTER, ROOT_RUN = "fan", "root"
 BRANCH_MAX = 1000

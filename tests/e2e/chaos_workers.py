@@ -28,7 +28,7 @@ from tests.e2e.chaos_workers_load import CONFIG, JOBS, LoadProducer, run_ids
 from tests.e2e.chaos_workers_verdict import Verdict, completed, judge, judge_reaped
 from tests.e2e.clock_shim import ClockShim, find_compiler
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 NAMES = ("one", "two", "three")
 FAULTS = {

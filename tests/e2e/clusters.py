@@ -18,7 +18,7 @@ from tests.e2e.faults import MODULE, Faults
 from tests.e2e.pairs import CONFIG, JOBS, PERIOD_MS, Pair
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, end_all
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 EVENTS_MAX = 1000
 FAST = "{lease_duration: 2s, renew_period: 400ms, renew_timeout: 400ms}"

@@ -14,7 +14,7 @@ from supervisor.store.queues import Queues
 from tests.e2e.history import History, read_history
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 PERIOD_MS = 500
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.servers import Server
 from tests.e2e.trees import COMMAND, ROOT, Tree, tenure
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

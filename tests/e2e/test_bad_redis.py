@@ -11,8 +11,8 @@ import pytest
 
 from supervisor.store.preflight import acl_rules
 from tests.e2e.trees import tenure
-from tests.scripted import ScriptedServer, handshake
-from tests.topologies import Node, Sentinels
+from tests.kit.scripted_server import ScriptedServer, handshake
+from tests.kit.topologies import Node, Sentinels
 
 pytestmark = [pytest.mark.e2e, pytest.mark.server]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.canary import CANARY
 from tests.e2e.trees import Tree, tenure, wait_until
+from tests.kit.canary import CANARY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -14,9 +14,9 @@ from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues import Queues
 from tests import oldservice
-from tests.canary import CANARY
 from tests.e2e.trees import Tree, tenure
-from tests.waiting import wait_until
+from tests.kit.canary import CANARY
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -11,7 +11,7 @@ from supervisor.store.client import Store
 from tests.e2e.clusters import Cluster, Shared, family, metric
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, tenure
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 HOUR_MS = 3_600_000

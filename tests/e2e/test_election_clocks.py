@@ -17,7 +17,7 @@ from tests.e2e.clock_shim import ClockShim
 from tests.e2e.clusters import Cluster
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 HOUR_S = 3600

@@ -16,7 +16,7 @@ from supervisor.store.queues import Queues
 from tests.e2e.clusters import FAST, Cluster
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, tenure
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 HOLD = FAST.replace("}", ", on_data_loss: hold}")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.servers import Server
 from tests.e2e.trees import COMMAND, ROOT, Tree, tenure
-from tests.waiting import WAIT_S_MAX, wait_until
+from tests.kit.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 JOBS = """

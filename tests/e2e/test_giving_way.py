@@ -12,7 +12,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.queue_reads import HistoryEntry
 from supervisor.store.queues import Queues
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

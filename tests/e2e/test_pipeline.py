@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.e2e.trees import Tree, tenure
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 import yaml
 
-from tests.canary import CANARY
 from tests.e2e.trees import Tree, tenure, wait_until
+from tests.kit.canary import CANARY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -11,7 +11,7 @@ from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues import Queues
 from tests.e2e.trees import Tree, tenure
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

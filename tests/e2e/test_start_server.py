@@ -16,7 +16,7 @@ from supervisor.store.producer import use
 from supervisor.testing import start_server
 from supervisor.testing.servers import RunningServer, ServerNotReadyError
 from tests.e2e.servers import Server
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

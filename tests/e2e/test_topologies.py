@@ -18,8 +18,8 @@ from supervisor.store.leases import Leases, LeaseView
 from tests.e2e.history import History
 from tests.e2e.pairs import Pair
 from tests.e2e.trees import Tree, tenure
-from tests.topologies import Cluster, Sentinels
-from tests.waiting import wait_until
+from tests.kit.topologies import Cluster, Sentinels
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

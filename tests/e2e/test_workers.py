@@ -18,7 +18,7 @@ from supervisor.store.queues import Queues
 from tests.e2e.clusters import family
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 INNOCENTS = 20

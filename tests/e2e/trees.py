@@ -15,10 +15,10 @@ from typing import Any
 
 import psutil
 
-from tests.canary import show_nothing_secret
+from tests.kit.canary import show_nothing_secret
 from tests.kit.launcher import launch, run
-from tests.log_lines import follow_the_schema
-from tests.waiting import WAIT_S_MAX, wait_until
+from tests.kit.log_lines import follow_the_schema
+from tests.kit.waiting import WAIT_S_MAX, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND = (sys.executable, "-m", "supervisor")

@@ -15,7 +15,7 @@ import pytest
 import redis
 import uvloop
 
-from tests.integration.servers import RealServer, Server, leaks
+from tests.kit.servers import RealServer, Server, leaks
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,8 +18,8 @@ from supervisor.settings.models import RedisSettings
 from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.leases import CandidateInfo, Leases, LeaseView
-from tests.integration.servers import RealServer
-from tests.waiting import wait_until
+from tests.kit.servers import RealServer
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.server]
 ROOT = Path(__file__).resolve().parents[2]

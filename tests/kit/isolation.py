@@ -30,7 +30,7 @@ from typing import Any
 import pytest
 import structlog
 
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 SETTLE_S_MAX = 10.0
 FAILED = pytest.StashKey[bool]()

@@ -19,10 +19,10 @@ from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.store.backfills import Backfills as BackfillCalls
 from supervisor.store.backfills import BackfillState
 from supervisor.store.schedule_views import Inspection, Views
-from tests.integration.servers import RealServer, Server
-from tests.integration.store.making import World
-from tests.integration.store.stepping import Stepper, term_of
+from tests.kit.builders import World
 from tests.kit.isolation import forget_jobs_of_tests
+from tests.kit.servers import RealServer, Server
+from tests.kit.stepper import Stepper, term_of
 
 HOUR_MS = 3_600_000
 START_MS = 1_793_491_200_000  # 2026-11-01T00:00Z

@@ -9,9 +9,9 @@ import pytest
 
 from supervisor.cli.main import cli
 from supervisor.core.model import Outcome
-from tests.canary import CANARY, show_nothing_secret
 from tests.integration.cli.conftest import Desk, Result
-from tests.integration.store.making import envelope
+from tests.kit.builders import envelope
+from tests.kit.canary import CANARY, show_nothing_secret
 
 pytestmark = pytest.mark.server
 S = "r.1/worker-io-0/1"

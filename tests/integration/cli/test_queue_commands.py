@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.core.model import Outcome
 from tests.integration.cli.conftest import Desk, Result
-from tests.integration.store.making import World, envelope
+from tests.kit.builders import World, envelope
 
 pytestmark = pytest.mark.server
 S = "r.1/worker-io-0/1"

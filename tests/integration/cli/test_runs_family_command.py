@@ -11,8 +11,8 @@ from supervisor.core.model import Outcome
 from supervisor.core.registry import Registry
 from supervisor.store.steps import StepCalls
 from tests.integration.cli.conftest import Desk, Result
-from tests.integration.store.making import World, envelope
-from tests.integration.store.test_store_tallies import child, end, follow
+from tests.integration.store.fanout.test_store_tallies import child, end, follow
+from tests.kit.builders import World, envelope
 
 pytestmark = pytest.mark.server
 S = "r.1/worker-io-0/1"

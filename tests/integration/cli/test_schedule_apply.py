@@ -10,7 +10,7 @@ import pytest
 from supervisor.store.schedule_apply import Applying, Outcome
 from supervisor.store.schedule_definitions import Change, Definitions
 from tests.integration.cli.conftest import Desk
-from tests.integration.store.making import schedule
+from tests.kit.builders import schedule
 
 pytestmark = [pytest.mark.server]
 

@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.triggers import trigger_of
 from supervisor.store.schedule_definitions import Change, Definitions
 from tests.integration.cli.conftest import HOUR_MS, START_MS, Desk, queued
-from tests.integration.store.making import schedule
+from tests.kit.builders import schedule
 
 pytestmark = [pytest.mark.server]
 

@@ -15,7 +15,7 @@ from supervisor.core.registry import registry
 from supervisor.store.bridges import Bridges, Ingested
 from supervisor.store.codec import unpack
 from supervisor.store.scripts import Call
-from tests.integration.store.making import World
+from tests.kit.builders import World
 
 CHANNEL, QUEUE = "identity_job", "identity_q"
 TASK: dict[str, Any] = {"stages": [], "name": 'quotes " and \\ and \n and é'}

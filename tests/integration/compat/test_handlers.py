@@ -15,7 +15,7 @@ from supervisor.compat.cloudforet.guard import ScrubbedError
 from supervisor.compat.cloudforet.names import NotImportableError
 from supervisor.roles.worker.context import Context
 from supervisor.settings.cloudforet_settings import CloudforetSettings
-from tests.canary import CANARY
+from tests.kit.canary import CANARY
 
 HANDLERS = """
 from supervisor.compat.cloudforet import config, schedule_handler

@@ -27,7 +27,7 @@ from supervisor.compat.cloudforet.transaction import entered
 from supervisor.settings.cloudforet_settings import CloudforetSettings
 from supervisor.settings.loader import load
 from tests import oldservice
-from tests.integration.servers import Server
+from tests.kit.servers import Server
 
 BACKEND = """
 from supervisor.compat.cloudforet import SpaceConnector

@@ -23,8 +23,8 @@ from supervisor.settings.models import RedisSettings
 from supervisor.store import producer as producers
 from supervisor.store.producer import Producer
 from supervisor.store.queues import Queues
-from tests.canary import CANARY
-from tests.integration.servers import Server
+from tests.kit.canary import CANARY
+from tests.kit.servers import Server
 
 CLASSES = """
 import sys

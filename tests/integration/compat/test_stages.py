@@ -22,7 +22,7 @@ from supervisor.roles.worker.stepping import Steps
 from supervisor.settings.cloudforet_settings import CloudforetSettings
 from supervisor.store.steps import Step
 from supervisor.telemetry.run_context import bind_run, current_run
-from tests.canary import CANARY
+from tests.kit.canary import CANARY
 
 SERVICE = """
 import sys

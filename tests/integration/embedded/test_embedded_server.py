@@ -19,7 +19,7 @@ import redis
 from supervisor.core.errors import CannotCreateError
 from supervisor.embedded import valkey
 from supervisor.embedded.valkey import EmbeddedServer, bundled_server, find_server
-from tests.integration.servers import wait_until
+from tests.kit.servers import wait_until
 
 pytestmark = pytest.mark.server
 

@@ -14,7 +14,7 @@ from supervisor.core.model import Envelope, Kind
 from supervisor.core.registry import registry
 from tests.integration.jobs.processes import is_gone
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.workshop import Workshop
+from tests.integration.roles.worker.worker_fixture import Workshop
 
 Until = Callable[[Callable[[], bool], str], None]
 

@@ -23,10 +23,10 @@ from supervisor.store import producer
 from supervisor.store.plugins import PluginRecord, Plugins
 from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.schedule_views import Pause, Views
-from tests.canary import CANARY
-from tests.integration.servers import Server
-from tests.integration.store.making import schedule
+from tests.kit.builders import schedule
+from tests.kit.canary import CANARY
 from tests.kit.clock import ShiftedClock
+from tests.kit.servers import Server
 
 DATA = Path(__file__).resolve().parents[2] / "data/plugins"
 FAULTY = DATA / "faulty.py"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.canary import CANARY
 from tests.e2e.trees import tenure
 from tests.integration.plugins.conftest import DATA
+from tests.kit.canary import CANARY
 
 HELLO = """
 from supervisor import Plugin

@@ -14,9 +14,9 @@ from supervisor import Context, Plugin
 from supervisor.plugins import jobs
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.store.schedule_control import Control
-from tests.canary import CANARY
 from tests.integration.plugins.conftest import DATA, Desk
-from tests.waiting import wait_until
+from tests.kit.canary import CANARY
+from tests.kit.waiting import wait_until
 
 GOOD = ("sh", str(DATA / "words.sh"))
 AT_ONCE = [

@@ -17,8 +17,8 @@ from supervisor.plugins import registry as plugins
 from supervisor.settings.plugin_settings import PluginSettings
 from tests.integration.plugins.conftest import DATA, FAULTY, family
 from tests.integration.roles.worker.forked import fork, kill_what_is_left
-from tests.integration.roles.worker.workshop import Workshop
-from tests.waiting import wait_until
+from tests.integration.roles.worker.worker_fixture import Workshop
+from tests.kit.waiting import wait_until
 
 NOTES = """
 import json, os, sys

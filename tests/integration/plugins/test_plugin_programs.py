@@ -14,9 +14,9 @@ from supervisor.plugins.contract import PluginUnusableError
 from supervisor.plugins.instances import launch_of
 from supervisor.plugins.program import Program
 from supervisor.settings.plugin_settings import PluginSettings
-from tests.canary import CANARY
 from tests.integration.plugins.conftest import DATA, Desk, family
-from tests.waiting import wait_until
+from tests.kit.canary import CANARY
+from tests.kit.waiting import wait_until
 
 WORDS = {"command": ("sh", str(DATA / "words.sh")), "secrets": {"token": CANARY}}
 

@@ -11,9 +11,9 @@ import pytest
 from supervisor import Plugin
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.secrecy import Masker
-from tests.canary import CANARY
 from tests.integration.plugins.conftest import Desk
 from tests.integration.plugins.test_plugin_faults import desk_plan, soft_timeout
+from tests.kit.canary import CANARY
 
 KEY = f'-----BEGIN KEY-----\nMII"{CANARY}\\x1\n{CANARY}-ü\n-----END KEY-----\n'
 

@@ -12,7 +12,7 @@ import pytest
 
 from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_OK
 from supervisor.process import config_check, linux
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.integration.process.toy_harness import ToyTree
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 Make = Callable[..., ToyTree]
 

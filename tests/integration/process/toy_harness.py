@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 BOUND_S = 30.0  # generous: the machine may be busy with other tests
 SCRIPT = Path(__file__).parent / "toy_tree.py"

@@ -23,7 +23,7 @@ from supervisor.process.scoreboard import allocate
 from supervisor.process.systemd import Notifier
 
 sys.path.insert(0, str(Path(__file__).parent))
-from toy_ways import WAYS  # beside this program
+from fault_injections import WAYS  # beside this program
 
 CLOCK = SystemClock()
 

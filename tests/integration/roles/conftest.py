@@ -13,7 +13,7 @@ from supervisor.settings.models import RedisSettings
 from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from tests.integration.roles.seats import Replica
-from tests.integration.servers import RealServer
+from tests.kit.servers import RealServer
 
 FAST = {"lease_duration_s": 2.0, "renew_period_s": 0.4, "renew_timeout_s": 0.5}
 

@@ -21,7 +21,7 @@ from supervisor.roles.seat import Seat
 from supervisor.settings.log_settings import LogSettings
 from supervisor.settings.models import ElectionSettings, Settings
 from supervisor.settings.queue_settings import QueueSettings
-from tests.integration.servers import wait_until
+from tests.kit.servers import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 SLOTS = ("agent", "scheduler", "worker-io-0")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.scheduling.desk import Desk
+from tests.integration.scheduling.cluster_operator import Desk
 
 
 @pytest.fixture

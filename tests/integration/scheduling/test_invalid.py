@@ -10,7 +10,7 @@ from supervisor.core.model import ScheduleDef, Template
 from supervisor.roles.web.api_reads import _schedule
 from supervisor.store.schedule_definitions import Change
 from supervisor.store.schedules import Schedules
-from tests.integration.scheduling.desk import EVERY_10S, definition_of
+from tests.integration.scheduling.cluster_operator import EVERY_10S, definition_of
 
 
 def test_a_schedule_that_cannot_fire_says_so_until_it_is_mended_or_gone(desk: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.catchup import fire_of
 from supervisor.core.triggers import trigger_of
 from supervisor.store.codec import unpack
-from tests.integration.scheduling.desk import definition_of
+from tests.integration.scheduling.cluster_operator import definition_of
 
 HOURLY = {"job": "demo", "every": "1h", "overlap": "allow", "jitter": "40m"}
 

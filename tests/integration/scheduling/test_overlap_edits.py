@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.core.registry import job
 from supervisor.store.schedule_apply import compared
-from tests.integration.scheduling.desk import definition_of
+from tests.integration.scheduling.cluster_operator import definition_of
 
 
 @job("overlap_edits.noop")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from supervisor.store.backfills import BackfillState, Request
-from tests.integration.scheduling.desk import EVERY_10S, Desk
+from tests.integration.scheduling.cluster_operator import EVERY_10S, Desk
 
 OPERATIONS = 40
 NAMES = ("tick", "other", "dyn")

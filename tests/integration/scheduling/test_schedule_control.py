@@ -9,7 +9,7 @@ from supervisor.core.triggers import trigger_of
 from supervisor.store.backfills import BackfillState, Request
 from supervisor.store.schedule_control import TriggerCode
 from supervisor.store.schedule_definitions import DefineCode
-from tests.integration.scheduling.desk import EVERY_10S, START
+from tests.integration.scheduling.cluster_operator import EVERY_10S, START
 
 
 def test_a_dynamic_schedule_fires_from_its_creation_on_and_not_for_the_time_before(desk: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.scheduling.desk import EVERY_10S
+from tests.integration.scheduling.cluster_operator import EVERY_10S
 
 
 def test_a_schedule_that_came_again_is_fired_by_its_new_definition(desk: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.store.schedule_apply import compared
 from supervisor.store.schedule_definitions import DefineCode
-from tests.integration.scheduling.desk import EVERY_10S, START, definition_of
+from tests.integration.scheduling.cluster_operator import EVERY_10S, START, definition_of
 
 
 def test_an_unchanged_reload_changes_nothing(desk: Any) -> None:

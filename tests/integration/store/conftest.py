@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.servers import RealServer, Server
-from tests.integration.store.clients import Clients
-from tests.integration.store.making import World
-from tests.proxy import Proxy
+from tests.kit.builders import World
+from tests.kit.clients import Clients
+from tests.kit.proxy import Proxy
+from tests.kit.servers import RealServer, Server
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.events import Event
 from supervisor.store.event_log import BATCH_MAX, TTL_MS, EventLog, listened
-from tests.integration.store.making import World
+from tests.kit.builders import World
 
 
 @pytest.fixture

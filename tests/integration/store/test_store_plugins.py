@@ -13,7 +13,7 @@ from supervisor.store.schedule_control import Control
 from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.schedule_views import Pause, Views
 from supervisor.store.scripts import script
-from tests.integration.store.making import World, schedule
+from tests.kit.builders import World, schedule
 
 BY = "plugin aws"
 MINUTE = 60_000

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.store import sentinel_watch
-from tests.integration.store.clients import Clients
-from tests.topologies import Cluster, Sentinels
+from tests.kit.clients import Clients
+from tests.kit.topologies import Cluster, Sentinels
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,10 @@ from supervisor.settings.models import RedisSettings
 from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.leases import LeaseCode
-from tests.integration.store.clients import CALL, Clients, works
-from tests.integration.topology.sides import Replica, attempt
-from tests.topologies import Cluster, Node
-from tests.waiting import wait_until
+from tests.integration.topology.replica_sides import Replica, attempt
+from tests.kit.clients import CALL, Clients, works
+from tests.kit.topologies import Cluster, Node
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("cluster")]
 KEYS = Keys("faults")  # the cluster of ``clients.CALL``

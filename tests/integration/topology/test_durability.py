@@ -21,9 +21,9 @@ from supervisor.store.leases import CandidateInfo, LeaseCode, Leases
 from supervisor.store.preflight import acl_rules, check
 from supervisor.store.queues import Enqueued, Queues
 from supervisor.store.scripts import Call
-from tests.integration.store.clients import Clients
-from tests.topologies import LOOPBACK, Node
-from tests.waiting import wait_until
+from tests.kit.clients import Clients
+from tests.kit.topologies import LOOPBACK, Node
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("sentinel")]
 KEYS = Keys("durable")

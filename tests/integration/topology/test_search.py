@@ -13,10 +13,10 @@ from supervisor.process.scoreboard import allocate
 from supervisor.settings.models import RedisSettings
 from supervisor.store.client import Store
 from supervisor.store.resolver import CHECK_PERIOD_S
-from tests.integration.store.clients import Clients
+from tests.kit.clients import Clients
 from tests.kit.clock import ShiftedClock
-from tests.proxy import Proxy
-from tests.scripted import ScriptedServer, handshake
+from tests.kit.proxy import Proxy
+from tests.kit.scripted_server import ScriptedServer, handshake
 
 SLACK_S = 3.0
 _CLOCK = SystemClock()

@@ -16,12 +16,12 @@ from supervisor.store.leases import LeaseCode
 from supervisor.store.preflight import acl_rules, check
 from supervisor.store.resolver import CHECK_PERIOD_S
 from supervisor.store.sentinel_watch import CHANNELS
-from tests.integration.store.clients import Clients, works
-from tests.integration.topology.sides import DURATION_MS, NONCE, Replica, attempt
-from tests.proxy import Proxy
-from tests.scripted import ScriptedServer
-from tests.topologies import LOOPBACK, MASTER, Node, Sentinels
-from tests.waiting import wait_until
+from tests.integration.topology.replica_sides import DURATION_MS, NONCE, Replica, attempt
+from tests.kit.clients import Clients, works
+from tests.kit.proxy import Proxy
+from tests.kit.scripted_server import ScriptedServer
+from tests.kit.topologies import LOOPBACK, MASTER, Node, Sentinels
+from tests.kit.waiting import wait_until
 
 SENTINEL_RULES = (
     "resetchannels",

@@ -17,7 +17,7 @@ from supervisor.settings.loader import Loaded, load
 from supervisor.settings.overrides import Flag
 from supervisor.telemetry import metrics
 from supervisor.version import __version__
-from tests.canary import CANARY
+from tests.kit.canary import CANARY
 
 SLOTS = ("embedded", "agent", "scheduler", "web", "worker-io-0", "worker-io-1", "worker-cpu-0")
 

@@ -19,7 +19,7 @@ from supervisor.compat.cloudforet.hiding import (
 )
 from supervisor.settings.cloudforet_settings import CloudforetSettings
 from supervisor.telemetry import masking
-from tests.canary import CANARY
+from tests.kit.canary import CANARY
 
 TASK: dict[str, Any] = {
     "name": "t",

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from supervisor.cli.config import config_group
 from supervisor.settings.loader import Loaded, load
-from tests.canary import CANARY
+from tests.kit.canary import CANARY
 from tests.unit.settings.cloudforet_desk import DATA, QUEUES, CloudforetDesk, completed
 
 FIXTURES = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from supervisor.store.key_table import KEY_TABLE
 from supervisor.store.keys import Keys
-from tests.every_key import every_key
+from tests.kit.every_key import every_key
 
 LUA = Path(__file__).parents[3] / "supervisor/store/lua"
 PATTERNS = [re.compile(re.sub("<[a-z]+>", ".+", row.pattern)) for row in KEY_TABLE]

@@ -18,8 +18,8 @@ from supervisor.roles.agent.reaper import Reaper
 from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
-from tests.integration.servers import Server
 from tests.kit.clock import FakeClock
+from tests.kit.servers import Server
 
 LEASE_MS, BEAT_MS, TICK_MS = 15_000, 3_000, 100
 NAMES = ("worker-cpu-0",)

@@ -12,7 +12,7 @@ from supervisor.store.client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.leases import LeaseCode, Leases
 from tests.integration.roles.seats import SLOTS, Replica
-from tests.integration.servers import wait_until
+from tests.kit.servers import wait_until
 
 pytestmark = pytest.mark.server
 Make = Callable[..., Replica]

@@ -16,7 +16,7 @@ from supervisor.store.leases import Leases, LeaseView
 from supervisor.store.queues import Queues
 from supervisor.store.sessions import Sessions
 from tests.integration.roles.seats import SLOTS, Replica
-from tests.integration.servers import wait_until
+from tests.kit.servers import wait_until
 
 pytestmark = pytest.mark.server
 Make = Callable[..., Replica]

@@ -21,10 +21,10 @@ from supervisor.store.queue_control import QueueControl
 from supervisor.store.queues import Queues
 from supervisor.store.scripts import Call
 from supervisor.store.sessions import Sessions
-from tests.every_key import every_key
 from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, TICK_MS
-from tests.integration.servers import Server
 from tests.kit.clock import FakeClock
+from tests.kit.every_key import every_key
+from tests.kit.servers import Server
 
 LOST = "lost.1/worker-cpu-0/1"
 NEEDS = {

@@ -12,7 +12,7 @@ from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.roles.agent.reaper import Reaper
 from supervisor.store.queues import Ack, Queues
 from supervisor.store.sessions import Sessions
-from tests.integration.servers import Server
+from tests.kit.servers import Server
 
 SESSION = "r1/worker-cpu-0/1"
 

@@ -31,8 +31,8 @@ from supervisor.store.sessions import Sessions
 from supervisor.telemetry import logs, metrics
 from supervisor.telemetry.events import Mailbox
 from tests.integration.roles.web.api_client import KEYS, TOKENS, line
-from tests.integration.servers import RealServer
-from tests.waiting import wait_until
+from tests.kit.servers import RealServer
+from tests.kit.waiting import wait_until
 
 SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
 WEB = SLOTS.index("web")

@@ -18,10 +18,10 @@ from supervisor.store.queues import Queues
 from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.schedule_views import Views
 from supervisor.store.sessions import Sessions
-from tests.canary import CANARY, show_nothing_secret
 from tests.integration.roles.web.api_client import KEYS, TOKENS, ask, line
-from tests.integration.servers import RealServer
-from tests.waiting import wait_until
+from tests.kit.canary import CANARY, show_nothing_secret
+from tests.kit.servers import RealServer
+from tests.kit.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
 

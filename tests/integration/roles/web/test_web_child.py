@@ -19,7 +19,7 @@ from supervisor.roles.web import gate, overview, pages, places, reader
 from supervisor.roles.web.answers import HEADERS
 from supervisor.roles.web.places import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX
 from tests.integration.roles.web.conftest import BOUND_S, readable
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 
 @pytest.fixture

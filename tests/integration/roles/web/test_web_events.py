@@ -19,8 +19,8 @@ from supervisor.roles.web.followers import FOLLOWERS_MAX, PER_ADDRESS_MAX
 from supervisor.settings.models import Settings
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
-from tests.integration.servers import RealServer
-from tests.waiting import wait_until
+from tests.kit.servers import RealServer
+from tests.kit.waiting import wait_until
 
 JSON_TYPE = {"Accept": "application/json"}
 

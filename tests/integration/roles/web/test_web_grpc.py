@@ -16,7 +16,7 @@ import pytest
 from supervisor.core.board import Phase
 from supervisor.settings.models import Settings
 from tests.integration.roles.web.conftest import readable
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 SERVICES = ("", "readiness", "liveness")
 WATCHERS_MAX = 32

@@ -7,7 +7,7 @@ from typing import Any
 from supervisor.roles.web.api import PATH, ROUTES
 from supervisor.settings.token_file import Scope
 from tests.integration.roles.web.api_client import ask, line
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 LIMITED = {
     "reporter": "jobs=report.*", "queuer": "queues=billing", "outsider": "labels=team=billing", "labelled": "labels=team=mail",

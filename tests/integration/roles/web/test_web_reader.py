@@ -17,7 +17,7 @@ from supervisor.store.client import AsyncStore
 from supervisor.store.leases import CandidateInfo, Leases
 from supervisor.store.queues import Queues
 from supervisor.store.schedule_definitions import Change, Definitions
-from tests.integration.servers import Server
+from tests.kit.servers import Server
 
 NONCE = "ab" * 16
 

@@ -12,7 +12,7 @@ import pytest
 
 from supervisor.roles.web.places import CONNECTIONS_MAX
 from supervisor.settings.models import Settings
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 DATA = Path(__file__).parents[3] / "data/tls"
 

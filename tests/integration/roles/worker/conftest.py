@@ -13,8 +13,8 @@ from supervisor.core.model import Kind
 from supervisor.core.registry import Registry
 from supervisor.roles.worker import entry
 from tests.integration.roles.worker.forked import kill_what_is_left
-from tests.integration.roles.worker.workshop import Workshop
-from tests.integration.servers import Server
+from tests.integration.roles.worker.worker_fixture import Workshop
+from tests.kit.servers import Server
 
 
 @pytest.fixture(autouse=True)

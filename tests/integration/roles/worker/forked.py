@@ -21,8 +21,8 @@ from structlog.testing import capture_logs
 from supervisor.process.linux import die_with_parent
 from supervisor.roles.worker.async_pool import AsyncPool
 from supervisor.roles.worker.sync_pool import SyncPool
-from tests.integration.roles.worker.workshop import FaultySync, Workshop, until
-from tests.integration.servers import wait_until
+from tests.integration.roles.worker.worker_fixture import FaultySync, Workshop, until
+from tests.kit.servers import wait_until
 
 CRASHED = 99
 _children: list[Forked] = []

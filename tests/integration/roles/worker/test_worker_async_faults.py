@@ -15,7 +15,7 @@ from supervisor.core.model import Kind
 from supervisor.roles.worker import async_pool, suspects
 from supervisor.roles.worker.async_pool import AsyncPool
 from supervisor.roles.worker.turns import SessionLostError
-from tests.integration.roles.worker.workshop import Faulty, Workshop, until
+from tests.integration.roles.worker.worker_fixture import Faulty, Workshop, until
 
 
 async def test_lost_replies_execute_nothing_twice(shop: Workshop) -> None:

@@ -12,7 +12,7 @@ from supervisor import Context, Retry, job
 from supervisor.core.board import ChildState
 from supervisor.core.inflight import RunState
 from supervisor.core.model import Envelope, Kind, Template
-from tests.integration.roles.worker.workshop import Workshop, until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
 
 
 async def test_a_run_is_executed_once_and_leaves_only_its_result(shop: Workshop) -> None:

@@ -10,7 +10,7 @@ from supervisor import Retry, job
 from supervisor.core.board import ChildState, Phase
 from supervisor.core.model import Kind
 from supervisor.roles.worker import async_pool
-from tests.integration.roles.worker.workshop import Workshop, until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
 
 
 async def test_a_drain_finishes_what_runs_and_leaves_the_rest_in_the_queue(shop: Workshop) -> None:

@@ -24,8 +24,8 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.turns import SessionLostError
 from tests.integration.roles.worker.forked import Forked, fork
-from tests.integration.roles.worker.workshop import Workshop
-from tests.integration.servers import RealServer, Server, wait_until
+from tests.integration.roles.worker.worker_fixture import Workshop
+from tests.kit.servers import RealServer, Server, wait_until
 
 pytestmark = pytest.mark.server
 

@@ -10,8 +10,8 @@ from supervisor.core.model import Envelope, Kind
 from supervisor.core.registry import Registry
 from supervisor.store.tallies import Tallies, Tally
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.workshop import Workshop, until
-from tests.integration.servers import RealServer, Server
+from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.kit.servers import RealServer, Server
 
 
 def tally(shop: Workshop, run_id: str) -> Tally:

@@ -16,8 +16,8 @@ from supervisor.core.model import Kind, Release
 from supervisor.core.registry import Registry
 from supervisor.roles.worker.sync_pool import SyncPool
 from tests.integration.roles.worker.forked import FaultySync, fork
-from tests.integration.roles.worker.workshop import Workshop, until
-from tests.integration.servers import RealServer, Server
+from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.kit.servers import RealServer, Server
 
 CHILDREN = 1000
 HALF = CHILDREN // 2

@@ -15,8 +15,8 @@ from supervisor.core.board import UnwantedReason
 from supervisor.core.inflight import RunState, execution_hash
 from supervisor.store.codec import fence_parts
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.workshop import Workshop, until
-from tests.integration.servers import wait_until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.kit.servers import wait_until
 
 
 def ask(shop: Workshop, run_id: str) -> None:

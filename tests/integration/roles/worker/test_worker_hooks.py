@@ -18,7 +18,7 @@ from supervisor import job
 from supervisor.core.model import Kind, Release
 from supervisor.settings.models import Settings, WorkerKind
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.workshop import Workshop, until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
 
 TLS = Path(__file__).parents[3] / "data/tls"
 CODE = """

@@ -11,7 +11,7 @@ from supervisor import job
 from supervisor.core.model import Envelope
 from supervisor.roles.worker.executor import STILL_HERE_DELAY_MS
 from supervisor.store.queue_control import QueueControl
-from tests.integration.roles.worker.workshop import Workshop, until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
 
 
 def named(shop: Workshop, job_name: str, run_id: str, queue: str = "default", **args: Any) -> Envelope:

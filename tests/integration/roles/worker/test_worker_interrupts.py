@@ -14,7 +14,7 @@ import pytest
 from supervisor.roles.worker.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.interrupts import Demand, Interrupts, Relief
 from tests.integration.roles.worker.signalled import SIGNALS, Subject, in_s, own_handlers
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 ROUNDS = 1500
 

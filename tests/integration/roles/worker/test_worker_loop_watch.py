@@ -15,7 +15,7 @@ from supervisor.roles.worker.loop_watch import LoopWatch
 from supervisor.telemetry import metrics
 from supervisor.telemetry.run_context import enter_run
 from tests.integration.roles.worker.forked import in_async_worker
-from tests.integration.roles.worker.workshop import Workshop, until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
 
 
 def blocked(job_name: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 from supervisor import job
 from supervisor.core.model import Kind
 from supervisor.store.queues import Queues
-from tests.integration.roles.worker.workshop import Workshop, until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
 
 COUNT = int(os.environ.get("TENURE_MUTATIONS", "200"))
 """How many envelopes a pool is given; ``make mutations`` gives more."""

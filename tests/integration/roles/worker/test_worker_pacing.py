@@ -20,9 +20,9 @@ from supervisor.roles.worker.async_pool import AsyncPool
 from supervisor.roles.worker.workplace import furnish
 from supervisor.settings.models import PoolSettings, Settings, WorkerKind
 from tests.integration.roles.worker.forked import fork, in_async_worker
-from tests.integration.roles.worker.workshop import Workshop, until
-from tests.integration.servers import wait_until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
 from tests.kit.clock import ShiftedClock
+from tests.kit.servers import wait_until
 
 
 def setup_pool(shop: Workshop, kind: Kind, **options: Any) -> None:

@@ -14,7 +14,7 @@ from supervisor.core.inflight import execution_hash
 from supervisor.roles.worker.context import SoftTimeout
 from supervisor.roles.worker.interrupts import Demand, Interrupts
 from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 
 @pytest.fixture

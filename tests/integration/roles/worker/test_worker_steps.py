@@ -19,8 +19,8 @@ from supervisor.store.producer import Producer
 from supervisor.store.steps import STEPS_MAX, StepCalls
 from supervisor.store.tallies import Tallies
 from tests.integration.roles.worker.forked import FaultySync, fork
-from tests.integration.roles.worker.workshop import Workshop, until
-from tests.integration.servers import RealServer, Server
+from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.kit.servers import RealServer, Server
 
 STEP = b'{"status":"done","number":1,"attempt":1}'
 AT_ONCE = Retry(attempts=3, base_s=0.001, cap_s=0.001)

@@ -17,8 +17,8 @@ from supervisor.settings.models import RedisSettings
 from supervisor.store.producer import Producer
 from supervisor.store.progress import Progresses
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.workshop import Workshop, until
-from tests.integration.servers import wait_until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.kit.servers import wait_until
 
 trace: list[str] = []
 

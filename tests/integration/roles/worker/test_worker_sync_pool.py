@@ -18,7 +18,7 @@ from supervisor.core.model import Envelope, Kind, Template
 from supervisor.roles.worker import sync_pool
 from supervisor.roles.worker.context import SoftTimeout
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.workshop import Workshop
+from tests.integration.roles.worker.worker_fixture import Workshop
 
 
 def wait_for_ever() -> None:

@@ -10,7 +10,7 @@ import structlog
 from supervisor import Context, job
 from supervisor.core.model import Envelope
 from supervisor.telemetry.run_context import current_run
-from tests.integration.roles.worker.workshop import Workshop, until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
 from tests.unit.roles.worker.executor_stage import fetched
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -21,9 +21,9 @@ from supervisor.core.model import Envelope
 from supervisor.roles.worker import middleware
 from supervisor.roles.worker.tracing import Tracing
 from supervisor.telemetry.run_context import current_run
-from tests.canary import CANARY
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.workshop import Workshop, until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.kit.canary import CANARY
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GIVEN = f"00-{TRACE}-{SPAN}-01"

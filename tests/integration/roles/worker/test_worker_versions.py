@@ -17,8 +17,8 @@ from supervisor.roles import worker
 from supervisor.roles.worker import entry, refusals
 from supervisor.store.codec import unpack
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.workshop import Workshop, until
-from tests.integration.servers import RealServer, Server, wait_until
+from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.kit.servers import RealServer, Server, wait_until
 
 RECORDED = Path(__file__).parents[3].joinpath("data", "envelopes-v1.txt").read_bytes().splitlines()
 

@@ -8,7 +8,7 @@ from supervisor.core.lease import SLACK_NS, State
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Listen, Sleep
 from supervisor.store.leases import CandidateInfo, LeaseCode
-from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
+from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
 RELEASED = [("6-0", {"kind": "released", "epoch": "7", "who": "other", "reason": "shutdown"})]
 ACQUIRED = [("7-0", {"kind": "acquired", "epoch": "8", "who": "third", "reason": "free"})]

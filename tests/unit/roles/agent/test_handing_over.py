@@ -8,7 +8,7 @@ from supervisor.core.lease import PREFER_NS
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep, Step
 from supervisor.store.leases import CandidateInfo, LeaseCode
-from tests.unit.roles.agent.scripted import S, Scripted, view
+from tests.unit.roles.agent.elector_stepper import S, Scripted, view
 
 ME = CandidateInfo(replica="me.f00", started_ms=500)
 OTHER = CandidateInfo(replica="other.b00", seen_ms=100_000)

@@ -9,7 +9,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep
 from supervisor.settings.models import DataLoss
 from supervisor.store.leases import LeaseCode
-from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
+from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
 EMPTY: dict[str, Any] = {
     "epoch": 0, "nonce": "", "holder": "", "seq": 0, "duration_ms": 0, "genesis": "", "last_event": "0-0"

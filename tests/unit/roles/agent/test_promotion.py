@@ -7,7 +7,7 @@ from supervisor.core.term import NO_TERM, Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep
 from supervisor.store.leases import LeaseCode
-from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
+from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
 
 def bereft() -> Scripted:

@@ -9,7 +9,7 @@ from supervisor.core.presence import CONFIRM_NS
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep
 from supervisor.store.leases import LeaseCode
-from tests.unit.roles.agent.scripted import NONCES, S, Scripted, view
+from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
 
 def watching() -> Scripted:

@@ -7,7 +7,7 @@ import pytest
 from supervisor.core.board import Board, Phase, SlotState, board_words
 from supervisor.roles.agent.tree import Tree
 from tests.kit.clock import FakeClock
-from tests.unit.roles.agent.scripted import S
+from tests.unit.roles.agent.elector_stepper import S
 
 
 @pytest.fixture

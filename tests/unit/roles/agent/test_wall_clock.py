@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Listen, Sleep
 from supervisor.store.leases import CandidateInfo, LeaseCode
-from tests.unit.roles.agent.scripted import S, Scripted, view
+from tests.unit.roles.agent.elector_stepper import S, Scripted, view
 
 HOUR_MS = 3_600_000
 EARLIER = 100_000  # when the others had last asked, by Redis, as the leader noticed

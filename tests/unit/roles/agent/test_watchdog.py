@@ -9,8 +9,8 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.driver import ElectorThread
 from supervisor.roles.agent.watchdog import MARGIN_NS, Watchdog
 from supervisor.store.keys import Keys
-from tests.unit.roles.agent.scripted import S, Scripted
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
+from tests.unit.roles.agent.elector_stepper import S, Scripted
 
 
 class StuckStore:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from supervisor.core.errors import StoreRefusedError
 from supervisor.store.schedule_definitions import Begin, BeginCode
 from supervisor.store.schedule_items import FireCode
-from tests.unit.roles.scheduler.questioned import START_MS, TICK, Bench
+from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, Bench
 
 OTHER = replace(TICK, id="other")
 OWED = START_MS - 10_000

@@ -11,7 +11,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Sleep, Watch
 from supervisor.store.codec import pack_definition
 from supervisor.store.schedule_items import FireCode, PlanCode
-from tests.unit.roles.scheduler.questioned import SOON, START_MS, TERM, TICK, Bench, S, serving
+from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, TICK, Bench, S, serving
 
 
 def test_without_a_trusted_term_nothing_is_sent() -> None:

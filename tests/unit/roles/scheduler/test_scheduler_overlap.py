@@ -9,7 +9,7 @@ from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
 from supervisor.core.term import Term
 from supervisor.roles.steps import Ask, Sleep
 from supervisor.store.schedule_items import FireCode
-from tests.unit.roles.scheduler.questioned import START_MS, TERM, TICK, Bench, S
+from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TERM, TICK, Bench, S
 
 COUNT = 2 * FIRE_BATCH_MAX + 100
 DUE_MS = START_MS + 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisor.core.model import ScheduleDef
 from supervisor.roles.scheduler.reading import AHEAD_MS, FIRST_PAGE, PAGE
-from tests.unit.roles.scheduler.questioned import START_MS, TICK, Bench, Stored
+from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, Bench, Stored
 
 
 def _many(count: int, *, mark_ms: int, phase_ms: int) -> list[Stored]:

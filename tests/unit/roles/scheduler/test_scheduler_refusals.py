@@ -9,7 +9,7 @@ from supervisor.roles.scheduler.asking import VAIN_NS
 from supervisor.roles.scheduler.splitting import REFUSED_MAX, REFUSED_MS, PutOff
 from supervisor.roles.steps import Ask, Sleep, Watch
 from supervisor.store.schedule_items import FireCode
-from tests.unit.roles.scheduler.questioned import SOON, START_MS, TERM, Bench, serving
+from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, Bench, serving
 
 FOREIGN = StoreRefusedError("a key of this cluster holds another type")
 Stored = tuple[ScheduleDef, int]

@@ -1,0 +1,322 @@
+"""``cached`` through Redis: one computes, however many processes ask, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from supervisor import cached
+from supervisor.core.errors import StoreUnavailableError
+from supervisor.settings.models import RedisSettings
+from supervisor.store import producer as producing
+from supervisor.store.producer import Producer
+from tests.kit.servers import RealServer, Server
+from tests.kit.waiting import wait_until
+
+CALLERS = 100
+
+
+@pytest.fixture
+def producer(server: Server) -> Iterator[Producer]:
+    """What a worker gives to its jobs: its own way to Redis."""
+    made = Producer(
+        RedisSettings(), cluster=server.keys.cluster, open_store=server.store, open_async_store=server.async_store
+    )
+    producing.use(made)
+    yield made
+    producing.use(None)
+    made.close()
+
+
+def raw_keys(producer: Producer) -> list[str]:
+    """Return what is kept in Redis for functions, without the prefix."""
+    with_prefix = producer._store().raw.keys(f"{producer.keys.prefix}cache:*")
+    return sorted(key.decode().removeprefix(producer.keys.prefix) for key in with_prefix)
+
+
+async def test_a_hundred_coroutines_compute_once(producer: Producer) -> None:
+    """The stampede that takes a database down when a key expires."""
+    calls: list[str] = []
+
+    @cached(key="{tenant}", ttl="5m", name="prices")
+    async def prices(tenant: str) -> dict[str, int]:
+        calls.append(tenant)
+        await asyncio.sleep(0)
+        return {"a": 1}
+
+    found = await asyncio.gather(*(prices("acme") for _ in range(CALLERS)))
+    found[0]["a"] = 2  # everybody's own
+    assert found[1:] == [{"a": 1}] * (CALLERS - 1)
+    assert await prices(tenant="acme") == {"a": 1}
+    assert (calls, raw_keys(producer)) == (["acme"], ["cache:v:prices:acme"])
+    await producer.close_async()
+
+
+def test_a_hundred_threads_compute_once(producer: Producer) -> None:
+    """Plain functions may be called from threads; and each call has one at most."""
+    calls: list[int] = []
+    is_asked = threading.Event()
+
+    @cached(key="k", ttl=60, name="slow")
+    def slow() -> int:
+        calls.append(1)
+        assert is_asked.wait(60)
+        return 7
+
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(slow())) for _ in range(CALLERS)]
+    for thread in threads:
+        thread.start()
+    is_asked.set()
+    for thread in threads:
+        thread.join(60)
+    assert (found, len(calls)) == ([7] * CALLERS, 1)
+
+
+def test_two_processes_compute_once(real_server: RealServer) -> None:
+    """The lease in Redis makes one of them wait for the other's result."""
+    server = Server(real_server)
+    log = server.keys.prefix + "log"
+
+    def ask() -> None:
+        producing.use(Producer(RedisSettings(), cluster=server.keys.cluster, open_store=server.store))
+        raw = server.raw()
+
+        @cached(key="k", ttl=60, name="slow")
+        def slow() -> int:
+            raw.rpush(log, "computed")
+            wait_until(lambda: raw.llen(log) >= 2, what="the other process")
+            return os.getpid()
+
+        raw.rpush(log, "asks") if raw.llen(log) else None
+        raw.rpush(f"{log}:found", slow())
+
+    first = _fork(ask)
+    wait_until(lambda: server.raw().llen(log) == 1, what="the first to compute")
+    second = _fork(ask)
+    assert [os.waitpid(pid, 0)[1] for pid in (first, second)] == [0, 0]
+    assert server.raw().lrange(f"{log}:found", 0, -1) == [str(first).encode()] * 2
+    assert server.raw().lrange(log, 0, -1) == [b"computed", b"asks"]
+    server.close()
+
+
+def test_whoever_dies_while_computing_holds_nobody_up_for_long(real_server: RealServer) -> None:
+    """Kill -9 of the one that computes; the others go on when its lease is over."""
+    server = Server(real_server)
+    log = server.keys.prefix + "log"
+
+    def die() -> None:
+        producing.use(Producer(RedisSettings(), cluster=server.keys.cluster, open_store=server.store))
+
+        @cached(key="k", ttl=60, wait="200ms", name="slow")
+        def slow() -> int:
+            server.raw().rpush(log, "computes")
+            os.kill(os.getpid(), signal.SIGKILL)
+            return 0
+
+        slow()
+
+    os.waitpid(_fork(die), 0)
+    assert server.raw().llen(log) == 1
+    producing.use(Producer(RedisSettings(), cluster=server.keys.cluster, open_store=server.store))
+
+    @cached(key="k", ttl=60, wait="200ms", name="slow")
+    def slow() -> int:
+        return 5
+
+    try:
+        assert slow() == 5
+    finally:
+        producing.use(None)
+        server.close()
+
+
+def _fork(function: Any) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        function()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def test_an_error_is_nobodys_result(producer: Producer) -> None:
+    """The next caller computes again, at once: the lease is given back."""
+    answers: list[Any] = [ValueError("down"), 3]
+
+    @cached(key="k", ttl=60, name="flaky")
+    def flaky() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return int(answer)
+
+    with pytest.raises(ValueError, match="down"):
+        flaky()
+    assert raw_keys(producer) == []
+    assert (flaky(), flaky(), answers) == (3, 3, [])
+
+
+def test_deleting_forgets_one_key_or_all_that_match(producer: Producer) -> None:
+    """After a change of what the result was made of; other functions keep theirs."""
+    calls: list[str] = []
+
+    @cached(key="{tenant}/{day}", ttl=60, name="sums")
+    def sums(tenant: str, day: int = 1) -> str:
+        calls.append(f"{tenant}/{day}")
+        return tenant
+
+    @cached(key="{tenant}/1", ttl=60, name="sums2")
+    def other(tenant: str) -> str:
+        return tenant
+
+    for tenant in ("a", "b"):
+        sums(tenant), sums(tenant, 2), other(tenant)
+    assert (sums.delete("a"), sums.delete("a", day=1)) == (1, 0)
+    assert sums.delete_pattern("b/*") == 2
+    values = [name for name in raw_keys(producer) if not name.startswith("cache:l:")]
+    assert values == ["cache:v:sums2:a/1", "cache:v:sums2:b/1", "cache:v:sums:a/2"]
+    calls.clear()
+    sums("a"), sums("a", 2), sums("b")
+    assert calls == ["a/1", "b/1"]
+
+
+@pytest.mark.parametrize("way", ["delete", "delete_pattern"])
+def test_what_is_deleted_while_it_is_computed_is_not_kept(producer: Producer, way: str) -> None:
+    """It may have been made of what was true before the change."""
+    numbers = iter((1, 2))
+
+    @cached(key="k", ttl=60, name="stale")
+    def stale() -> int:
+        number = next(numbers)
+        if number == 1:
+            stale.delete() if way == "delete" else stale.delete_pattern("*")
+        return number
+
+    assert (stale(), stale(), stale()) == (1, 2, 2)
+    assert raw_keys(producer) == ["cache:v:stale:k"]
+
+
+def test_what_is_deleted_after_its_lease_is_over_is_not_kept_either(producer: Producer) -> None:
+    """Whoever computes for longer than ``wait`` is forgotten, but what was true before the change must not come back."""
+    numbers = iter((1, 2))
+
+    @cached(key="k", ttl=60, wait="1ms", name="late")
+    def late() -> int:
+        number = next(numbers)
+        if number == 1:
+            wait_until(lambda: raw_keys(producer) == [], what="the end of the lease")
+            late.delete()
+        return number
+
+    assert (late(), late(), late()) == (1, 2, 2)
+    assert raw_keys(producer) == ["cache:v:late:k"]
+
+
+def test_arguments_that_look_alike_together_have_results_of_their_own(producer: Producer) -> None:
+    """A tenant must not get another one's result by choosing its name."""
+
+    @cached(key="{tenant}/{region}", ttl=60, name="seats")
+    def seats(tenant: str, region: str) -> list[str]:
+        return [tenant, region]
+
+    pairs = [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("{region}", "c"), ("a", "*")]
+    assert [seats(*pair) for pair in pairs * 2] == [list(pair) for pair in pairs * 2]
+    assert seats.delete("a", "*") == 1
+    assert seats.delete_pattern("a/*") == 1
+    assert seats.delete_pattern("a%2Fb/*") == 1
+
+
+def test_one_that_computed_too_long_does_not_overwrite_a_newer_result(producer: Producer) -> None:
+    """Its lease was over, and somebody else computed meanwhile."""
+
+    @cached(key="k", ttl=60, wait="1ms", name="slow")
+    def newer() -> str:
+        return "newer"
+
+    @cached(key="k", ttl=60, wait="1ms", name="slow")
+    def older() -> str:
+        wait_until(lambda: raw_keys(producer) == [], what="the end of the lease")
+        newer()
+        return "older"
+
+    assert (older(), newer()) == ("older", "newer")
+
+
+def test_what_another_version_wrote_is_computed_anew(producer: Producer) -> None:
+    """A rolling update changes what a function returns."""
+
+    @cached(key="k", ttl=60, name="typed")
+    def before() -> str:
+        return "text"
+
+    @cached(key="k", ttl=60, name="typed")
+    def after() -> int:
+        return 7
+
+    assert (before(), after(), after()) == ("text", 7, 7)
+
+
+def test_without_an_answer_of_redis_it_is_computed(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache must never be the reason why a job fails."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailableError("test: down")
+
+    monkeypatch.setattr(producer, "run", refuse)
+
+    @cached(key="k", ttl=60, name="down")
+    def down() -> int:
+        return 1
+
+    assert (down(), down()) == (1, 1)
+
+
+async def test_a_coroutine_that_is_cancelled_lets_the_next_one_compute(producer: Producer) -> None:
+    """A soft timeout cancels the job that computes; the jobs that waited with it go on."""
+    computing, calls = asyncio.Event(), 0
+
+    @cached(key="k", ttl=60, name="cut")
+    async def cut() -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            computing.set()
+            await asyncio.Event().wait()
+        return calls
+
+    first = asyncio.create_task(cut())
+    await computing.wait()
+    second = asyncio.create_task(cut())
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == 2
+    assert first.cancelled()
+    await producer.close_async()
+
+
+def test_a_key_of_any_length_and_a_value_too_large_have_an_answer(producer: Producer) -> None:
+    """Keys become digests, and what is too large is computed each time."""
+    calls: list[int] = []
+
+    @cached(key="{text}", ttl=60, name="long")
+    def long(text: str) -> str:
+        calls.append(1)
+        return text * 2
+
+    assert long("ü " * 500) == "ü " * 1000
+    assert long("ü " * 500) == "ü " * 1000
+    assert len(calls) == 1
+    assert raw_keys(producer)[0].startswith("cache:v:long:#")
+    assert len(long("x" * 40_000)) == len(long("x" * 40_000)) == 80_000
+    assert len(calls) == 3
+    assert all(producer._store().raw.pttl(f"{producer.keys.prefix}{key}") > 0 for key in raw_keys(producer))

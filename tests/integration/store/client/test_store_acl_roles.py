@@ -1,0 +1,126 @@
+"""Users of one Redis: what the rules of each role let through, and what they keep out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import msgspec
+import pytest
+import redis
+
+from supervisor.core.errors import StoreRefusedError
+from supervisor.core.model import Kind, Template
+from supervisor.core.registry import JobCard
+from supervisor.settings.models import RedisSettings
+from supervisor.store.client import Store
+from supervisor.store.commands import Command, Commands, Word
+from supervisor.store.keys import Keys
+from supervisor.store.leases import Leases
+from supervisor.store.preflight import AclRole, acl_rules
+from supervisor.store.producer import Producer
+from supervisor.store.queue_control import QueueControl
+from supervisor.store.queues import Enqueued, Queues
+from supervisor.store.schedules import Schedules
+from supervisor.store.sessions import Sessions
+from tests.integration.store.limits.limit_checks import limited, rated, unique
+from tests.kit.builders import envelope
+from tests.kit.servers import RealServer
+
+pytestmark = pytest.mark.server
+KEYS = Keys("roles")
+
+
+class Users:
+    """Clients of a server, each as a user with the rules of its role."""
+
+    def __init__(self, real: RealServer, admin: redis.Redis, stack: ExitStack) -> None:
+        self._real, self._admin, self._stack = real, admin, stack
+
+    def settings(self, role: AclRole) -> RedisSettings:
+        self._admin.execute_command("ACL", "SETUSER", role, "reset", "on", ">pw", *acl_rules("roles", role))
+        self._stack.callback(self._admin.execute_command, "ACL", "DELUSER", role)
+        return RedisSettings.model_validate({"url": self._real.url, "username": role, "password": "pw"})
+
+    def store(self, role: AclRole) -> Store:
+        store = Store.connect(self._real.url, settings=self.settings(role), name="t", timeout_s=20)
+        self._stack.callback(store.close)
+        return store
+
+
+@pytest.fixture
+def users(real_server: RealServer) -> Iterator[Users]:
+    """Users of an empty server; both are removed afterwards."""
+    with ExitStack() as stack:
+        admin = stack.enter_context(redis.Redis(unix_socket_path=str(real_server.socket), protocol=2))
+        stack.callback(admin.flushall)
+        yield Users(real_server, admin, stack)
+
+
+def refused(store: Store, *calls: object) -> bool:
+    """Say whether the server refuses each of the calls for want of a right."""
+    for call in calls:
+        with pytest.raises(StoreRefusedError, match=r"(?i)permission|NOPERM|ACL"):
+            store.run(call) if not isinstance(call, tuple) else store.command(*call)
+    return True
+
+
+def test_a_producer_enqueues_with_limits_and_reads_its_runs(users: Users) -> None:
+    """What a program that only enqueues needs, by the scripts and by the producer that people call."""
+    store, queues = users.store("producer"), Queues(KEYS)
+    put = [envelope("plain"), unique("one"), unique("two"), limited("three"), rated("four")]
+
+    assert store.run(queues.enqueue(envelopes=put, delays_ms=[0] * len(put), nonce="n"))[1:3] == [
+        Enqueued("one", is_new=True),
+        Enqueued("one", is_new=False, is_duplicate=True),
+    ]
+    card = JobCard(template=Template(job="mail", kind=Kind.ASYNC, queue="mail"))
+    users.store("tree").run(Sessions(KEYS).publish_jobs({"mail": msgspec.json.encode(card).decode()}))
+    producer = Producer(users.settings("producer"), cluster="roles")
+    try:
+        run_id = producer.enqueue("mail")
+    finally:
+        producer.close()
+    assert store.run(queues.show(run_id)).queue == "mail"
+    assert store.run(queues.counts("default")).stats["in"] == 4
+
+
+def test_a_producer_cannot_command_lead_or_define(users: Users) -> None:
+    """Whoever may enqueue must not stop a replica, take the lease or replace a schedule."""
+    store, lease = users.store("producer"), Leases(KEYS)
+    stop = Commands(KEYS).send("r", "c", Command(word=Word.STOP))
+
+    assert refused(store, stop, lease.withdraw("r"), Sessions(KEYS).publish_jobs({"a": "{}"}))
+    for key in ("lease", "schedule:def", "commands:r", "jobs", "sessions"):
+        assert refused(
+            store, ("EVAL", "return redis.call('HSET', KEYS[1] .. ARGV[1], 'f', 'v')", "1", KEYS.prefix, key)
+        )
+
+
+def test_a_reader_reads_and_changes_nothing(users: Users) -> None:
+    """A program that shows runs needs no right to make one."""
+    users.store("tree").run(Queues(KEYS).enqueue(envelopes=[envelope("a")], delays_ms=[0], nonce="n"))
+    store = users.store("reader")
+
+    assert store.run(Queues(KEYS).show("a")).queue == "default"
+    assert store.run(Queues(KEYS).counts("default")).stats["in"] == 1
+    assert store.run(Leases(KEYS).history(5)) == store.run(Schedules(KEYS).log(5)) == []
+    assert refused(
+        store,
+        QueueControl(KEYS).pause("default"),
+        Queues(KEYS).enqueue(envelopes=[envelope("b")], delays_ms=[0], nonce="m"),
+    )
+    assert refused(store, ("EVAL", "return redis.call('SET', KEYS[1], 'v')", "1", KEYS.prefix))
+
+
+@pytest.mark.parametrize("role", ["tree", "producer", "reader"])
+def test_the_documented_rights_reach_nothing_of_another_tenant(users: Users, role: AclRole) -> None:
+    """Keys and channels of other clusters and programs are refused, in commands and in scripts; so is the server itself."""
+    store, other = users.store(role), "{tenure:other}:q:default:data"
+
+    assert refused(store, ("EVAL", "return redis.call('HGET', KEYS[1], 'f')", "1", other))
+    assert refused(store, ("EVAL", f"return redis.call('HGET', '{other}', 'f')", "1", KEYS.prefix))
+    for words in ("PUBSUB CHANNELS", "KEYS *", "CONFIG GET *", "FLUSHALL", "MONITOR", "CLIENT LIST", "SCRIPT FLUSH"):
+        assert refused(store, tuple(words.split()))
+    if role != "tree":
+        assert refused(store, ("SCAN", "0"))

@@ -1,0 +1,132 @@
+"""The turn at its edges: what wakes whom, what is capped, what cannot be read, and the largest call."""
+
+from __future__ import annotations
+
+from supervisor.core.model import Kind, Outcome
+from supervisor.store.queues import Ack
+from tests.kit.builders import World, envelope
+
+S = "r.1/w-0/1"
+
+
+def test_a_paused_queue_hands_out_nothing_but_takes_acknowledgements(world: World) -> None:
+    """Pausing stops starts, not what runs."""
+    world.open(S)
+    world.enqueue(envelope("a"), envelope("b"))
+    world.fetch(S, want=1)
+    world.raw.set(world.keys.queue("default").paused, "deploy")
+
+    assert world.fetch(S) == []
+    assert world.ack(S, "a").stale == []
+    assert world.run(world.queues.counts("default")).paused == "deploy"
+
+
+def test_a_fetch_of_nothing_leaves_only_its_number(world: World) -> None:
+    """An idle cluster writes little: no run, no counter, no history."""
+    world.open(S)
+    before = {key: world.raw.dump(key) if world.server.is_real else world.raw.type(key) for key in world.raw.keys("*")}
+    world.turn(S, want=10)
+    after = {key: world.raw.dump(key) if world.server.is_real else world.raw.type(key) for key in world.raw.keys("*")}
+
+    del after[world.keys.turns.encode()]
+    assert before == after
+
+
+def test_a_copy_of_a_turn_that_got_nothing_takes_nothing_later(world: World) -> None:
+    """Redis may work off the request of a dead connection after its caller was answered on another: who would run it?"""
+    world.open(S)
+    first = world.queues.turn(session=S, seq=1, kind=Kind.ASYNC, queues=["default"], want=5, want_suspect=False)
+    assert world.run(first).runs == []
+    world.enqueue(envelope("a"))
+    assert world.run(first).runs == []
+    second = world.queues.turn(session=S, seq=2, kind=Kind.ASYNC, queues=["default"], want=5, want_suspect=False)
+
+    assert [run.envelope.id for run in world.run(second).runs] == ["a"]
+
+
+def test_the_bell_wakes_idle_workers_of_the_right_kind(world: World) -> None:
+    """And whoever leaves work behind rings for the next; tokens are bounded."""
+    world.open(S)
+    keys = world.keys.queue("default")
+    bells = [keys.bell(Kind.ASYNC), keys.bell(Kind.SYNC)]
+    world.enqueue(*(envelope(f"r{i}") for i in range(3)))
+    assert [world.store.ring(bells, 0.05) for _ in range(4)] == [bells[0]] * 3 + [None]
+
+    world.fetch(S, want=1)
+    assert world.store.ring(bells, 0.05) == bells[0]
+    world.fetch(S, want=2)
+    assert world.store.ring(bells, 0.05) is None
+    for i in range(40):
+        world.enqueue(envelope(f"many{i}", kind=Kind.SYNC))
+    assert world.raw.llen(bells[1]) == 16
+
+
+def test_a_fetch_does_not_ring_where_somebody_is_being_woken(world: World) -> None:
+    """Each token costs an idle worker a turn."""
+    world.open(S)
+    world.enqueue(envelope("a"), envelope("b"))
+    bell = world.keys.queue("default").bell(Kind.ASYNC)
+    assert world.raw.llen(bell) == 2
+    world.fetch(S, want=1)
+    assert world.raw.llen(bell) == 2
+
+
+def test_history_is_capped_and_can_be_turned_off(world: World) -> None:
+    """Nothing grows without a bound."""
+    world.open(S)
+    for i in range(400):
+        world.enqueue(envelope(f"r{i}"))
+        world.turn(
+            S, want=1, history=100, acks=[Ack(run_id=f"r{i - 1}", queue="default", attempt=1, outcome=Outcome.OK)]
+        )
+    assert 100 <= world.raw.llen(world.keys.queue("default").hist) <= 200  # trimmed once there are 100 too many
+    world.turn(S, history=0, acks=[Ack(run_id="r399", queue="default", attempt=1, outcome=Outcome.OK)])
+    assert world.run(world.queues.recent("default", 1))[0].run_id == "r398"
+
+
+def test_an_envelope_that_cannot_be_read_is_handed_out_as_broken(world: World) -> None:
+    """Raising would crash every worker in turn, for ever; its worker acknowledges it as dead."""
+    world.open(S)
+    world.enqueue(envelope("a"), envelope("b"))
+    world.raw.hset(world.keys.queue("default").data, "a", "a1{not json")
+
+    reply = world.turn(S, want=2)
+    assert [run.envelope.id for run in reply.runs] == ["b"]
+    assert [(run.run_id, run.attempt) for run in reply.broken] == [("a", 1)]
+    assert world.ack(S, "a", Outcome.DEAD, error={"reason": reply.broken[0].reason}).stale == []
+    assert world.run(world.queues.dead("default"))[0].envelope is None
+
+
+def test_a_full_turn_of_two_hundred_runs_of_the_largest_size(world: World) -> None:
+    """The bounds of one call, both at once."""
+    world.open(S)
+    big = [envelope(f"r{i}", args={"blob": "x" * 60_000}) for i in range(200)]
+    for i in range(0, 200, 50):
+        world.enqueue(*big[i : i + 50])
+
+    runs = world.turn(S, want=200).runs
+    assert len(runs) == 200
+    assert all(len(run.envelope.template.args["blob"]) == 60_000 for run in runs)
+    acks = [Ack(run_id=run.envelope.id, queue="default", attempt=1, outcome=Outcome.OK) for run in runs]
+    assert world.turn(S, acks=acks).stale == []
+    assert world.run(world.queues.counts("default")).stats == {"in": 200, "ok": 200}
+
+
+def test_a_turn_takes_no_more_of_a_queue_than_it_is_told(world: World) -> None:
+    """One queue of long jobs must not hold every slot, so the share of each is capped; suspects count."""
+    world.open(S)
+    world.enqueue(*(envelope(f"a{i}") for i in range(5)), *(envelope(f"b{i}", queue="other") for i in range(5)))
+    runs = world.turn(S, want=9, queues=[("default", 2), ("other", 4)]).runs
+    assert sorted(run.queue for run in runs) == ["default"] * 2 + ["other"] * 4
+    assert world.turn(S, want=6, queues=[("default", 0)]).runs == []
+
+
+def test_a_run_that_a_person_cancelled_ends_so(world: World) -> None:
+    """Its end is on record as what it was, and nothing of it stays."""
+    world.open(S)
+    world.enqueue(envelope("a"))
+    world.fetch(S)
+    assert world.ack(S, "a", Outcome.CANCELLED, started_ms=1, ended_ms=2).stale == []
+    assert world.state("a") == "finished"
+    assert [entry.outcome for entry in world.run(world.queues.recent("default"))] == ["cancelled"]
+    assert world.run(world.queues.counts("default")).stats["cancelled"] == 1

@@ -1,0 +1,104 @@
+"""Dead runs: read in pages, run again, forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.core.model import Outcome
+from supervisor.store.queue_control import RequeueCode, Requeued
+from tests.integration.store.queues.control_calls import control, outcomes, stat
+from tests.kit.builders import World, envelope
+
+S = "r.1/worker-io-0/1"
+
+
+def kill(world: World, *run_ids: str, **template: object) -> None:
+    """Let runs be given up at their first attempt."""
+    world.open(S)
+    world.enqueue(*(envelope(run_id, **template) for run_id in run_ids))
+    world.fetch(S, want=200)
+    for run_id in run_ids:
+        world.ack(S, run_id, Outcome.DEAD, error={"type": "ValueError", "message": run_id})
+
+
+def requeue(world: World, *run_ids: str, delay_ms: int = 0) -> list[Requeued]:
+    """Let them run again."""
+    return world.run(control(world).requeue("default", run_ids, delay_ms=delay_ms, by="alice"))
+
+
+@pytest.mark.parametrize("is_newest_first", [True, False])
+def test_every_dead_run_comes_in_pages(world: World, *, is_newest_first: bool) -> None:
+    """However many there are."""
+    ids = [f"r{n}" for n in range(25)]
+    kill(world, *ids)
+    found, position, pages = [], "0", 0
+    while position != "0" or not pages:
+        page = world.run(world.queues.dead_page("default", position, count=10, is_newest_first=is_newest_first))
+        found += [each.run_id for each in page.items]
+        position, pages = page.position, pages + 1
+    assert sorted(found) == sorted(ids)
+    if is_newest_first:
+        assert pages == 3
+
+
+def test_a_dead_run_runs_again_from_the_tail_with_all_its_attempts(world: World) -> None:
+    """What it was charged counts as interruptions now, so that the fence that its code sees still grows."""
+    kill(world, "a")
+    world.enqueue(envelope("b"))
+
+    assert requeue(world, "a", "a", "b", "none") == [
+        Requeued(RequeueCode.REQUEUED, ""),
+        *[Requeued(RequeueCode.ABSENT, "")] * 3,
+    ]
+
+    assert world.fsck() == []
+    assert outcomes(world)[-1] == ("a", "requeued", "alice")
+    assert stat(world, "requeued") == 1
+    assert world.run(world.queues.show("a")).error["message"] == "a", "why it died is kept until it ends"
+    first, again = world.turn(S, want=5).runs
+    assert (first.envelope.id, again.envelope.id) == ("b", "a")
+    assert (again.attempt, again.crashes, again.interrupts) == (1, 0, 1)
+    world.ack(S, "a")
+    assert world.fsck() == []
+
+
+def test_a_dead_run_can_be_delayed(world: World) -> None:
+    """To wait for what it needs."""
+    kill(world, "a")
+    requeue(world, "a", delay_ms=60_000)
+    assert world.state("a") == "later"
+    assert world.fsck() == []
+
+
+def test_a_dead_run_does_not_take_a_unique_key_from_its_holder(world: World) -> None:
+    """Being dead it had let go of it, and somebody else may have come."""
+    kill(world, "a", unique="k")
+    assert world.enqueue(envelope("b", unique="k")) == [True]
+    assert requeue(world, "a") == [Requeued(RequeueCode.DUPLICATE, "default b")]
+    assert world.state("a") == "dead"
+    assert world.fetch(S) == ["b"]
+    world.ack(S, "b")
+    assert requeue(world, "a") == [Requeued(RequeueCode.REQUEUED, "")]
+    assert world.enqueue(envelope("c", unique="k")) == [False]
+    assert world.fsck() == []
+
+
+def test_a_dead_run_without_data_cannot_run(world: World) -> None:
+    """It is told, not hidden."""
+    kill(world, "a")
+    world.raw.hdel(world.keys.queue("default").data, "a")
+    assert requeue(world, "a") == [Requeued(RequeueCode.BROKEN, "")]
+    assert world.state("a") == "finished"
+
+
+def test_a_dropped_run_leaves_a_line(world: World) -> None:
+    """And nothing else; doing it twice finds it done."""
+    kill(world, "a", "b")
+    call = control(world).drop("default", ["a", "none"], by="alice", reason="obsolete")
+    assert world.twice(call) == ([True, False], [False, False])
+
+    assert outcomes(world)[-1] == ("a", "dropped", "alice: obsolete")
+    assert stat(world, "dropped") == 1
+    queue = world.keys.queue("default")
+    assert [world.raw.hlen(key) for key in (queue.data, queue.att, queue.err)] == [1, 1, 1]
+    assert world.fsck() == []

@@ -1,0 +1,131 @@
+"""Broken variants of the queues' scripts, each of which a named fast test must catch. If it does not, it proves nothing.
+
+``make sim-mutants`` breaks what elects and fires, then this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from supervisor.core.errors import StoreRefusedError
+from supervisor.core.model import Release, Template
+from supervisor.store import codec, stencil
+from supervisor.store.keys import KIND_LETTER
+from tests.integration.store.limits import test_store_limits as limits
+from tests.integration.store.queues import test_store_cancel_script as cancelling
+from tests.integration.store.queues import test_store_release_script as releases
+from tests.integration.store.queues import test_store_turn_script as turns
+from tests.kit.builders import World
+from tests.kit.servers import Server
+from tests.simulation.mutants import Mutation, lua, python
+from tests.unit.store import test_one_wire_form as wire
+
+
+class Break(NamedTuple):
+    """One protection that is removed, and the test that must see it."""
+
+    mutation: Mutation
+    seen_by: Callable[[World], object]
+
+
+def _head(template: Template, above: int = 0) -> bytes:
+    return f"{KIND_LETTER[template.kind]}{template.priority}".encode()
+
+
+def _without_world(test: Callable[[], object]) -> Callable[[World], object]:
+    return lambda _world: test()
+
+
+BREAKS = {
+    # One wire form.
+    "runs carry no limits": Break(
+        python(codec, "head_of", _head), limits.test_as_many_as_may_run_and_the_next_when_one_ends
+    ),
+    "runs of schedules carry no limits": Break(
+        python(codec, "head_of", _head),
+        _without_world(wire.test_definitions_that_differ_in_their_limits_share_no_bytes),
+    ),
+    "runs of producers have a form of their own": Break(
+        python(stencil, "head_of", _head),
+        _without_world(wire.test_a_run_of_a_producer_has_the_bytes_of_its_packed_envelope),
+    ),
+    # An execution is its queue, its id and its fence.
+    "an acknowledgement of any attempt counts": Break(
+        lua("turn.lua", "if tokens[n] == token and", "if tokens[n] and"),
+        turns.test_an_acknowledgement_of_another_attempt_is_stale,
+    ),
+    "an acknowledgement of an earlier execution counts": Break(
+        lua(
+            "turn.lua",
+            "if tokens[n] == token and",
+            "if tokens[n] and string.match(tokens[n], '^.*|') == string.match(token, '^.*|') and",
+        ),
+        turns.test_an_acknowledgement_of_an_earlier_execution_of_the_same_attempt_is_stale,
+    ),
+    "an acknowledgement of anybody counts": Break(
+        lua(
+            "turn.lua",
+            "token = session .. '|' .. attempt",
+            "token = (tokens[n] or ''):match('^[^|]*') .. '|' .. attempt",
+        ),
+        turns.test_two_sessions_never_hold_one_run,
+    ),
+    "a cancel hits whatever has the id": Break(
+        lua("queue_unwanted.lua", "is_over = redis.call('HGET', q(queue, 'run'), id) ~= token", "is_over = false"),
+        cancelling.test_a_request_does_not_hit_a_later_attempt,
+    ),
+    "a dead session's runs are taken from others": Break(
+        lua("release_runs.lua", "if string.sub(token, 1, #session + 1) == session .. '|' and", "if token ~= '' and"),
+        releases.test_a_release_after_somebody_else_took_the_run_does_nothing,
+    ),
+    # Every death is charged, and no run for its neighbour.
+    "a crash is not charged": Break(
+        lua("release_runs.lua", "(how == 'crashed' and 1 or 0)", "0"),
+        releases.test_crashes_are_charged_delayed_and_end_dead,
+    ),
+    "the first process is charged to its neighbours, too": Break(
+        lua("release_runs.lua", "(how == 'crashed' and 1 or 0)", "(how ~= 'unstarted' and 1 or 0)"),
+        releases.test_a_suspect_runs_alone_and_only_for_a_worker_that_is_idle,
+    ),
+    "an envelope sets how often it may crash": Break(
+        lua(
+            "release_runs.lua",
+            "math.min(CRASHES_MAX, tonumber(template['max_crashes']) or 3)",
+            "template['max_crashes']",
+        ),
+        lambda world: releases.test_no_envelope_lets_a_run_take_processes_down_for_ever(world, b"9007199254740992"),
+    ),
+    "what must not run twice runs again": Break(
+        lua("release_runs.lua", "template['at_most_once'] == true", "false"),
+        lambda world: releases.test_a_run_that_must_not_run_twice_is_dead_unless_it_never_began(
+            world, Release.INTERRUPTED, "dead"
+        ),
+    ),
+    # Limits.
+    "a slot is not given back": Break(
+        lua("lib/limits.lua", "redis.pcall('SREM', prefix .. 'limit:c:' .. of.concurrency, me)", ""),
+        limits.test_as_many_as_may_run_and_the_next_when_one_ends,
+    ),
+    "a rate lets everything start": Break(
+        lua("lib/fetch.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),
+        limits.test_as_many_start_as_the_rate_allows_and_the_rest_come_one_after_another,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_the_tests_of_queues_catch(name: str) -> None:
+    """A variant with one protection removed must be found out by the test that is named for it."""
+    mutation, seen_by = BREAKS[name]
+    server = Server(None)
+    try:
+        with mutation():
+            world = World(server)
+            with pytest.raises((AssertionError, StoreRefusedError)):
+                seen_by(world)
+            world.raw.close()
+    finally:
+        server.close()

@@ -1,0 +1,103 @@
+"""Which runs must give way to newer ones of their schedule, as agents read it."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.core.model import Release
+from supervisor.store.queues import UnwantedRun
+from tests.kit.builders import World, envelope
+
+S, Z = "r.1/worker-cpu-0/1", "r.2/worker-cpu-0/1"
+
+
+@pytest.fixture
+def busy(world: World) -> World:
+    """Two sessions of two replicas that hold a run each."""
+    world.open(S, Z)
+    world.enqueue(envelope("a"), envelope("b"))
+    assert world.fetch(S, want=1) == ["a"]
+    assert world.fetch(Z, want=1) == ["b"]
+    return world
+
+
+def ask(world: World, how: str, run_id: str, *, ago_ms: int = 0) -> None:
+    """Ask for the end of a run, as the fire script does."""
+    queue = world.keys.queue("default")
+    token = world.raw.hget(queue.run, run_id).decode()
+    at_ms = world.run(world.leases.view()).now_ms - ago_ms
+    world.raw.hset(f"{queue.prefix}cancel", run_id, f"{how}|{token}|{at_ms}")
+
+
+def pending(world: World) -> set[bytes]:
+    """Return the runs that are asked to end."""
+    return set(world.raw.hkeys(f"{world.keys.queue('default').prefix}cancel"))
+
+
+def test_an_agent_hears_of_its_own_runs_until_they_end(busy: World) -> None:
+    """The request stands, so that one that was lost on the way comes again."""
+    ask(busy, "stop", "a")
+    ask(busy, "kill", "b")
+
+    assert busy.run(busy.queues.unwanted([S])) == [
+        UnwantedRun("default", "a", S, is_killed=False, fetched_ms=busy.fetched_ms("a"))
+    ]
+    assert busy.run(busy.queues.unwanted([S])) == [
+        UnwantedRun("default", "a", S, is_killed=False, fetched_ms=busy.fetched_ms("a"))
+    ]
+    assert busy.run(busy.queues.unwanted([Z])) == [
+        UnwantedRun("default", "b", Z, is_killed=True, fetched_ms=busy.fetched_ms("b"))
+    ]
+    assert busy.run(busy.queues.unwanted(["r.3/worker-cpu-0/1"])) == []
+    assert pending(busy) == {b"a", b"b"}
+
+
+def test_a_request_to_stop_is_forgotten_once_its_attempt_is_over(busy: World) -> None:
+    """The next attempt of the run was not meant."""
+    ask(busy, "stop", "a")
+    busy.run(busy.queues.release_runs(session=S, items=[("default", "a", Release.INTERRUPTED)]))
+    assert busy.fetch(Z, want=1) == ["a"]
+
+    assert busy.run(busy.queues.unwanted([S, Z])) == []
+    assert pending(busy) == set()
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_request_to_kill_is_forgotten_when_nobody_is_left_to_kill(busy: World, *, is_gone: bool) -> None:
+    """Its session is gone, or had a minute."""
+    ask(busy, "kill", "a", ago_ms=0 if is_gone else 61_000)
+    if is_gone:
+        busy.run(busy.sessions.close(S))
+
+    assert busy.run(busy.queues.unwanted([S])) == []
+    assert pending(busy) == set()
+
+
+def test_many_requests_are_let_go_of_page_by_page(world: World) -> None:
+    """One call that ends ten thousand runs would hold the server up for everybody."""
+    world.open(S)
+    runs = [f"r{n:03}" for n in range(350)]
+    world.enqueue(*(envelope(run) for run in runs))
+    held = [run for _ in range(4) for run in world.fetch(S, want=100)]
+    assert sorted(held) == runs
+    for run in runs:
+        ask(world, "force", run, ago_ms=1)
+    position: tuple[str, str] | None = ("", "0")
+    ended, calls = 0, 0
+    while position is not None or ended < len(runs):
+        page = world.run(world.queues.unwanted([S], position=position or ("", "0")))
+        left = world.raw.hlen(world.keys.queue("default").run)
+        assert len(runs) - ended - left <= 100
+        ended, position, calls = len(runs) - left, page.position, calls + 1
+
+    assert 4 <= calls < 20
+
+
+def test_a_queue_with_a_foreign_key_hides_no_request_of_another(busy: World) -> None:
+    """Its requests cannot be read; those of the other queues are."""
+    busy.raw.sadd(busy.keys.queues, "broken")
+    busy.raw.set(f"{busy.keys.queue('broken').prefix}cancel", "another program's")
+    ask(busy, "stop", "a")
+
+    asked = UnwantedRun("default", "a", S, is_killed=False, fetched_ms=busy.fetched_ms("a"))
+    assert busy.run(busy.queues.unwanted([S])) == [asked]

@@ -1,0 +1,79 @@
+"""Rolling a deploy back: what a newer configuration began, an older one undoes, however far it got."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.core.model import ScheduleDef
+from supervisor.settings.complete import schedules_digest
+from supervisor.store.leases import CandidateInfo
+from tests.integration.store.schedules.declaration import OTHER, Desk
+from tests.kit.builders import World, schedule
+from tests.kit.stepper import term_of
+
+MINUTE_NS = 60_000_000_000
+
+
+@pytest.fixture
+def desk(world: World) -> Desk:
+    return Desk(world)
+
+
+def holder(desk: Desk, replica: str, definitions: list[ScheduleDef]) -> None:
+    """Let a standby be seen that holds ``definitions``."""
+    info = CandidateInfo(replica=replica, schedules_digest=schedules_digest(definitions))
+    desk.world.run(desk.world.campaign_call(replica, OTHER, info=info))
+
+
+@pytest.mark.parametrize("stops_after", range(1, 7))
+def test_a_deploy_that_died_half_way_is_undone_by_the_set_that_was_in_place_before(
+    desk: Desk, stops_after: int
+) -> None:
+    """What was applied last is not in place any more once another set has begun."""
+    former = [schedule(f"s{number:03}") for number in range(300)]
+    newer = [schedule(f"s{number:03}", every_ms=5000) for number in range(10, 300)]
+    first = desk.world.lead("a")
+    desk.declare(first, *former)
+    second = desk.world.lead("b", OTHER, mode="expired", observed_epoch=first.epoch)
+    declaring = desk.declaring(*newer)
+    for _ in range(stops_after):
+        desk.stepper.once(declaring, term_of(second))
+    third = desk.world.lead("a", "ef" * 16, mode="expired", observed_epoch=second.epoch)
+    desk.declare(third, *former)
+
+    assert {name: found.definition for name, found in desk.world.stored().items()} == {each.id: each for each in former}
+
+
+def test_an_older_set_rules_again_in_the_same_term_once_the_newer_one_is_gone(desk: Desk) -> None:
+    """Whoever leads while the deploy is rolled back elsewhere is not elected again for it."""
+    older, newer = [schedule("a")], [schedule("b")]
+    view = desk.world.lead("old", info=CandidateInfo(replica="old", schedules_digest=schedules_digest(older)))
+    desk.declare(view, *older)
+    desk.declare(view, *newer)
+    holder(desk, "new", newer)
+    declaring, term = desk.declaring(*older), term_of(view)
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+    assert sorted(desk.world.stored()) == ["b"]
+    holder(desk, "new", older)
+    desk.stepper.now_ns += MINUTE_NS
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+
+    assert sorted(desk.world.stored()) == ["a"]
+
+
+def test_an_older_set_that_waits_asks_once_a_minute_and_says_so_once(desk: Desk) -> None:
+    """A rolling deploy may take long."""
+    older, newer = [schedule("a")], [schedule("b")]
+    view = desk.world.lead("old")
+    desk.declare(view, *older)
+    desk.declare(view, *newer)
+    holder(desk, "new", newer)
+    declaring, term = desk.declaring(*older), term_of(view)
+    asked, told = len(desk.stepper.asked), len(desk.stepper.told)
+    for _ in range(3):
+        desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+        holder(desk, "new", newer)
+        desk.stepper.now_ns += MINUTE_NS
+
+    assert desk.stepper.asked[asked:] == ["declare_begin"] * 3
+    assert [event for event, _ in desk.stepper.told[told:]] == ["schedules_declared"]
