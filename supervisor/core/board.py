@@ -198,7 +198,7 @@ class Header(_Block):
     is_leading = _Word(23)
     scheduler_generation = _Word(24)  # the term was issued to this process of the slot; a later one gets another term
     acquired_ns = _Word(25)  # when this epoch was granted to us
-    data_loss_epoch = _Word(26)  # first term after Redis lost its data, as this replica saw it; 0: never
+    data_loss_epoch = _Word(26)  # first term after Redis lost its data, as this replica saw it; 0: never; 1: none yet
     doubtful_until_ms = _Word(27)  # wall clock: what was due until then may have fired before Redis went back in time
     is_held = _Word(28)  # 1: the lease is ours, and nothing may fire until a person clears the hold
     ineligible_until_ns = _Word(29)  # this replica does not contend until then: its scheduler keeps dying

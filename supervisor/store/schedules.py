@@ -109,6 +109,14 @@ class Seed(NamedTuple):
     lost: int  # due times up to it that may have run or not, and will not run again
 
 
+class Seeded(NamedTuple):
+    """What became of seeds."""
+
+    written: int
+    lost: int  # due times, as the written ones say
+    is_over: bool  # a leader has declared schedules since the loss; nothing was written
+
+
 class Schedules:
     """Builds the calls."""
 
@@ -204,11 +212,11 @@ class Schedules:
         args = {"epoch": epoch, "nonce": nonce, "items": flat}
         return script("schedule_plan").call(keys=self._prefix, args=args, parse=parse_planned)
 
-    def seed(self, *, epoch: int, nonce: str, seeds: Sequence[Seed]) -> Call[tuple[int, int]]:
-        """Write watermarks where there are none, after Redis lost them; answers how many, and how much they lost."""
+    def seed(self, *, epoch: int, nonce: str, seeds: Sequence[Seed]) -> Call[Seeded]:
+        """Write watermarks where there are none, after Redis lost them, unless a leader declared schedules since."""
         assert 0 < len(seeds) <= DECLARE_MAX
         args = {"epoch": epoch, "nonce": nonce, "items": [value for seed in seeds for value in seed]}
-        parse = lambda reply: (number(reply[0]), number(reply[1]))  # noqa: E731 - one expression
+        parse = lambda reply: Seeded(number(reply[0]), number(reply[1]), reply[2] == 1)  # noqa: E731 - one expression
         return script("schedule_seed").call(keys=self._prefix, args=args, parse=parse)
 
     def audit(self, cursor: str = "0") -> Call[tuple[str, list[str]]]:

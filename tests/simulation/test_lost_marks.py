@@ -226,3 +226,56 @@ def test_a_schedule_that_had_begun_before_the_loss_begins_again_with_a_flag(
         assert (b'"maybe_duplicate":true' in it.run("new", "initial")) is not is_at_most_once
         decided = [(d.code, d.missed) for d in it.server.decisions if d.schedule == "new"]
         assert decided == [(FireCode.INITIAL, 0), (FireCode.MISSED, 1) if is_at_most_once else (FireCode.INITIAL, 0)]
+
+
+@pytest.mark.parametrize("dies", ["scheduler", "agent", "tree"])
+@pytest.mark.parametrize("calls", range(4))
+def test_whoever_dies_while_watermarks_go_back_leaves_no_due_time_uncounted(calls: int, dies: str) -> None:
+    """After the grant, and after each call of the first term since the loss: the next leader restores what is left."""
+    with cluster(3) as it:
+        it.pass_s(20)
+        last = it.resign()
+        it.pass_s(10.3)
+        last.kill()
+        it.server.empty()
+        Death(it, dies, calls)
+        it.pass_s(45)
+
+        assert it.repeated() == {}
+        entries = [d.nominal_ms for d in it.server.decisions if d.schedule == "each"]
+        due = (max(entries) - min(entries)) // 1000 + 1
+        counted = sum(d.missed for d in it.server.decisions if d.schedule == "each")
+        assert due <= it.decided("each") <= due + counted, "each due time was fired or counted"
+        assert 0 < counted <= 7, "what may have run since the last sight of the data: a lease at most, once"
+
+
+class Death:
+    """Ends a part of the next leader after so many calls of its first term; 0: before it asks anything."""
+
+    def __init__(self, it: Cluster, part: str, calls: int) -> None:
+        self.it, self.part, self.calls = it, part, calls
+        self.tell, it.world.tell = it.world.tell, self.told  # type: ignore[method-assign]
+        self.leader: Replica | None = None
+        it.world.on_executed.append(self.executed)
+
+    def told(self, who: str, event: str, **fields: object) -> None:
+        self.tell(who, event, **fields)
+        if event == "leader_acquired" and self.leader is None:
+            (self.leader,) = [replica for replica in self.it.replicas if who == f"{replica.name}/elector"]
+            if self.calls == 0:
+                self.leader.scheduler.kill()
+                self.die()
+
+    def executed(self) -> None:
+        self.calls -= self.leader is not None
+        if self.calls == 0 and self.leader is not None:
+            self.die()
+
+    def die(self) -> None:
+        leader, self.calls = self.leader, -1
+        assert leader is not None
+        end = {"scheduler": leader.replace_scheduler, "agent": leader.kill_elector, "tree": leader.kill}[self.part]
+        self.it.world.after(1, end)
+        if self.part == "agent":
+            self.it.world.after(S // 10, leader.start_elector)
+            self.it.world.after(S // 10, leader.replace_scheduler)

@@ -193,7 +193,8 @@ class Standing:
             self.wait_until_ns = 0  # a later term stands: nothing older can be believed in for longer
             if view.holder and not is_ours:
                 self.led(view.epoch)
-                self.recovered()  # another replica went through it
+                self._note_data_loss(view.epoch)
+                self.recovered()  # another replica goes through it
         if loss is not None:
             self.lost_genesis = self.lost_genesis or before.genesis
             if before.trusted_until_ns > 0:
@@ -207,6 +208,11 @@ class Standing:
     def led(self, epoch: int) -> None:
         """Note that another replica holds or held the term ``epoch``."""
         self.board.header.foreign_epoch = max(epoch, self.board.header.foreign_epoch)
+
+    def _note_data_loss(self, epoch: int) -> None:
+        """Note the first term since Redis lost its data, as far as it is known: the agent may die before one is won."""
+        if self.loss is Loss.DATA:
+            self.board.header.data_loss_epoch = max(1, epoch)
 
     def _tell_unreadable(self, view: LeaseView) -> None:
         """Say once that the record holds what no replica writes. Nobody can renew it, so it ends by silence."""
@@ -230,6 +236,7 @@ class Standing:
             # It may have renewed since this replica last looked, and until a moment ago.
             is_believed = self.memory.trusted_until_ns > 0
             self.wait_until_ns = self.now() + self.timing.duration_ns if is_believed else 0
+        self._note_data_loss(view.epoch)
         self.board.header.doubtful_until_ms = self.clock.wall_ms()
         if self.on_data_loss is DataLoss.HOLD:
             self.hold = loss.value

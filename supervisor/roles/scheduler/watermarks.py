@@ -94,8 +94,13 @@ class Watermarks:
         self.doubtful_until_ms = max(self.doubtful_until_ms, mark_ms, self._asking.clock.wall_ms())
 
     def restore(self, term: Term, definitions: Sequence[ScheduleDef]) -> Steps[None]:
-        """Write back watermarks where Redis has none, if ``term`` is the first after a loss of all data."""
-        if self._asking.board.header.data_loss_epoch != term.epoch or self._restored == term.epoch:
+        """Write back watermarks where Redis has none, once after each loss of all data.
+
+        Whoever leads may have died in the middle of it, before it declared a schedule. So each leader that knows of
+        the loss does it, until one has declared: then Redis says that it is over.
+        """
+        loss = self._asking.board.header.data_loss_epoch
+        if not 0 < loss <= term.epoch or self._restored == loss:
             return
         seeded = lost = 0
         for start in range(0, len(definitions), PAGE):
@@ -105,10 +110,12 @@ class Watermarks:
             try:
                 call = self._schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=page)
                 done = yield from self._asking.ask(term, call)
-                seeded, lost = seeded + done[0], lost + done[1]
+                if done.is_over:
+                    break
+                seeded, lost = seeded + done.written, lost + done.lost
             except StoreRefusedError as error:
                 self._asking.report("reading_refused", what="watermarks", error=str(error))
-        self._restored = term.epoch
+        self._restored = loss
         known = len(self._marks)
         self._asking.report("watermarks_seeded", seeded=seeded, known=known)
         if lost:

@@ -9,7 +9,8 @@
 -- Includes  clock
 --           term
 --
--- Returns  how many were written, and how many due times are lost by them
+-- Returns  how many were written, how many due times are lost by them, and 1 if a leader has begun to declare schedules or
+--          to look at their zones since the loss: then nothing is written, since what is absent now is new
 --          error FENCED <epoch>: the term is not the current one; nothing written
 --
 -- One that is there is never touched: after a partial roll-back the server's decides. None is later than this server's
@@ -27,6 +28,10 @@ for i = FIRST, #ARGV, FIELDS do
     return refuse('watermark of ' .. ARGV[i])
   end
 end
+local begun = redis.call('HMGET', prefix .. 'schedule:sets', '#revision', '#zones')
+if begun[1] or begun[2] then
+  return { 0, 0, 1 }
+end
 redis.call('XLEN', prefix .. 'schedule:log') -- raises, before the first write, if the key is not ours
 local now, written, lost, lines = now_ms(), 0, 0, {}
 for i = FIRST, #ARGV, FIELDS do
@@ -42,4 +47,4 @@ end
 if #lines > 0 then
   redis.call('XADD', prefix .. 'schedule:log', 'MAXLEN', '~', LOG_MAX, '*', 'r', table.concat(lines, '\n'))
 end
-return { written, lost }
+return { written, lost, 0 }

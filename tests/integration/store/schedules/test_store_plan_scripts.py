@@ -6,6 +6,7 @@ import pytest
 
 from supervisor.core.errors import FencedError
 from supervisor.store.leases import LeaseView
+from supervisor.store.schedule_definitions import Definitions
 from supervisor.store.schedule_items import FireCode, PlanCode, PlanItem, Seen, What
 from supervisor.store.schedule_state import Counters, ScheduleState
 from supervisor.store.schedules import Seed
@@ -151,13 +152,22 @@ def test_a_watermark_is_never_planned_into_the_future(world: World, term: LeaseV
     assert see(world, "a")[0].mark_ms < seen.mark_ms + 10**6
 
 
+def test_nothing_is_seeded_once_a_leader_has_declared_schedules(world: World, term: LeaseView) -> None:
+    """What has no watermark then is new, and owes nothing for the time before."""
+    world.run(Definitions(world.keys).begin(epoch=term.epoch, nonce=term.nonce, digest="other", lease_ms=5000))
+    seeded = world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=[Seed("new", 7, 2)]))
+
+    assert seeded == (0, 0, True)
+    assert world.raw.hget(world.keys.schedule_mark, "new") is None
+
+
 def test_seeds_are_written_only_where_there_is_nothing(world: World, term: LeaseView) -> None:
     """After a partial roll-back the server's watermark decides."""
     (seen,) = see(world, "a")
     seeds = [Seed("a", 5, 3), Seed("new", 7, 2), Seed("ahead", 10**14, 0)]
     seeded = world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=seeds))
 
-    assert seeded == (2, 2)
+    assert seeded == (2, 2, False)
     assert see(world, "a")[0].mark_ms == seen.mark_ms
     assert world.raw.hget(world.keys.schedule_mark, "new") == b"7"
     assert int(world.raw.hget(world.keys.schedule_mark, "ahead") or 0) < 10**14, "never later than the server's now"
