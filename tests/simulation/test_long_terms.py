@@ -101,3 +101,23 @@ def test_where_every_scheduler_died_three_times_somebody_leads_within_seconds() 
         world.run_until(world.now_ns + int(2.5 * S))
 
         assert sum(replica.is_leading for replica in replicas) == 1
+
+
+def test_a_deploy_that_is_rolled_back_is_over_two_leases_and_seconds_after_its_last_replica_was_killed() -> None:
+    """The former set rules again as soon as nobody can be holding the newer one, whoever leads meanwhile."""
+    with cluster(2) as (world, replicas):
+        former, newer = sorted(replicas, key=lambda replica: not replica.is_leading)
+        newer.kill()
+        newer.definitions = (OLD, NEW)
+        newer.start()
+        world.run_until(world.now_ns + 3 * S)
+        epoch = former.board.term().epoch
+        world.server.execute(Leases(world.server.keys).request_resign(epoch=epoch, to="", by="test"))
+        world.run_until(world.now_ns + 8 * S)
+        assert newer.is_leading
+        assert {each.id for each in world.server.definitions()} == {"old", "new"}
+        newer.kill()
+        world.run_until(world.now_ns + 16 * S)
+
+        assert former.is_leading
+        assert [each.id for each in world.server.definitions()] == ["old"]

@@ -10,7 +10,7 @@ Guarantees
     former definition stays. The set counts as applied when its
     last page is in: a crash in between leaves the rest to the next term, which compares anew.
     An older replica never removes a newer one's schedules (lua/declare_begin.lua); once no live
-    replica holds those, it brings in its own within a minute, also in the same term.
+    replica holds those, it brings in its own within seconds, also in the same term.
 
 Does not guarantee
     That a schedule fires while its page waits to be written, or that a set that came while its replica led is
@@ -56,8 +56,11 @@ TOLD_MAX = 20
 
 RETRY_NS = 1000 * MILLISECOND_NS
 REFUSED_NS = 60_000 * MILLISECOND_NS
-"""How long after a clash the whole is compared again: somebody may have deleted the dynamic schedule. As long after a
-newer set was found to rule: its last replica may have gone, for a deploy that is rolled back while this one leads."""
+"""How long after a clash the whole is compared again: somebody may have deleted the dynamic schedule."""
+
+OLDER_NS = 5000 * MILLISECOND_NS
+"""How long after a newer set was found to rule it is asked again: its last replica may have gone, for a deploy that is
+rolled back while this one leads. A replica counts as gone two lease durations after it was last seen."""
 
 _TIMEOUT_NS = 1000 * MILLISECOND_NS
 T = TypeVar("T")
@@ -180,7 +183,7 @@ class Declaring:
         else:
             is_applied = begin.code is BeginCode.APPLIED
             now.phase, self._refused, self._put_off = Phase.DONE, (), ()
-            self._again_ns = None if is_applied else self._clock.elapsed_ns() + REFUSED_NS
+            self._again_ns = None if is_applied else self._clock.elapsed_ns() + OLDER_NS
             if is_applied or self._older_nonce != term.nonce:
                 self._tell(applied=is_applied)
             self._older_nonce = "" if is_applied else term.nonce
