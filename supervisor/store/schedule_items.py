@@ -77,6 +77,7 @@ class FireItem(NamedTuple):
     why: str = ""  # letters of schedule_state.REASONS
     job: str = ""  # for reports
     refusal: Refusal | None = None  # what kept ``nominal_ms`` from being fired, for reports
+    delay_ms: int = 0  # of its jitter, for reports
     is_doubtful: bool = False  # it may have been fired before Redis lost data, for reports
 
     def arguments(self) -> tuple[str, str, bytes]:

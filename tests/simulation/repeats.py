@@ -33,6 +33,7 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
             who == _holder(world, server.decisions[before].epoch)
             and _was_told(world, who, decision, server.moments_ns[before], at_ns)
             and not _begun(world, who, server.moments_ns[before], at_ns)
+            and not _is_copy(world, who, server.decisions[before], decision, at_ns)
         ):
             marked += flagged[index]
             if not flagged[index]:
@@ -57,6 +58,12 @@ def _knew(world: World, who: str, fired_ns: int, losses: list[Told]) -> bool:
         is_answer = told.event == "election_answer" and told.who == f"{who}/elector"
         is_known = is_known or (is_answer and fired_ns + ANSWER_NS_MAX < told.at_ns < losses[0].at_ns)
     return is_known
+
+
+def _is_copy(world: World, who: str, before: LogEntry, decision: LogEntry, at_ns: int) -> bool:
+    """Whether the network delivered the first request once more, after the loss: its answer reaches nobody."""
+    is_same_term = decision.epoch == before.epoch
+    return is_same_term and not _was_told(world, who, decision, at_ns, world.now_ns)
 
 
 def _was_told(world: World, who: str, decision: LogEntry, from_ns: int, until_ns: int) -> bool:

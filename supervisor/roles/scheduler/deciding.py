@@ -179,9 +179,12 @@ def _item(ready: Ready, moment: Moment, decision: _Decision, *, is_missed: bool 
     is_doubtful = nominal_ms <= moment.doubtful_until_ms
     run = NOTHING if is_missed else known.run(schedule, nominal_ms, moment.now_ms, is_doubtful=is_doubtful)
     what = What.MISSED if is_missed else What.DUE
+    delay_ms = ready.fire_ms - ready.nominal_ms
+    if nominal_ms != ready.nominal_ms and not is_missed:
+        delay_ms = fire_of(known.definition, known.trigger, nominal_ms) - nominal_ms
     return FireItem(
         schedule, known.revision, mark_ms, nominal_ms, new_mark_ms, next_ms, run, known.policy, what, job=known.job,
-        is_doubtful=is_doubtful,
+        is_doubtful=is_doubtful, delay_ms=delay_ms,
     )  # fmt: skip
 
 
@@ -190,13 +193,14 @@ def _extra(seen: Seen, known: Known, moment: Moment, nominal_ms: int, what: What
     # A schedule that was there before Redis went back may have begun then.
     is_doubtful = (seen.mark_ms if is_initial else nominal_ms) <= moment.doubtful_until_ms
     is_lost = is_initial and is_doubtful and known.is_at_most_once
+    delay_ms = 0 if is_initial else fire_of(known.definition, known.trigger, nominal_ms) - nominal_ms
     run = NOTHING
     if what is not What.DROP and not is_lost:
         cause = "initial" if is_initial else "buffered"
         run = known.run(seen.schedule, nominal_ms, moment.now_ms, cause=cause, is_doubtful=is_doubtful)
     item = FireItem(
         seen.schedule, known.revision, seen.mark_ms, nominal_ms, nominal_ms, None, run, known.policy, what,
-        job=known.job, is_doubtful=is_doubtful,
+        job=known.job, is_doubtful=is_doubtful, delay_ms=delay_ms,
     )  # fmt: skip
     return item._replace(missed=1, why=LOST) if is_lost else item
 

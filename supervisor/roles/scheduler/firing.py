@@ -25,7 +25,7 @@ from supervisor.roles.scheduler.deciding import Moment, Ready, advanced, items
 from supervisor.roles.scheduler.reading import Reading
 from supervisor.roles.scheduler.splitting import ask_split
 from supervisor.roles.steps import Steps
-from supervisor.store.schedule_items import FireCode, FireItem, FireReply, FireResult
+from supervisor.store.schedule_items import NOTHING, FireCode, FireItem, FireReply, FireResult
 from supervisor.store.schedules import Schedules
 from supervisor.store.scripts import Call
 
@@ -42,7 +42,7 @@ class Decided(NamedTuple):
 
     item: FireItem
     code: FireCode
-    late_ms: int
+    late_ms: int  # since its due time and jitter
 
     def __repr__(self) -> str:
         """Render for a history."""
@@ -248,13 +248,22 @@ class Firing:
 
     def _tell(self, batch: Sequence[FireItem], reply: FireReply) -> None:
         decided = [
-            Decided(item, result.code, reply.now_ms - item.nominal_ms)
+            Decided(item, result.code, reply.now_ms - item.nominal_ms - item.delay_ms)
             for item, result in zip(batch, reply.results, strict=True)
         ]
         self._asking.report("fires", decided=decided)
-        doubtful = sum(each.code is FireCode.FIRED and each.item.is_doubtful for each in decided)
+        doubtful = sum(
+            item.is_doubtful and item.run is not NOTHING and _is_fired(item, result)
+            for item, result in zip(batch, reply.results, strict=True)
+        )
         if doubtful:
             self._asking.report("fires_doubtful", count=doubtful)
+
+
+def _is_fired(item: FireItem, result: FireResult) -> bool:
+    """Return whether ``item`` was fired, also by an attempt whose answer was lost: then its watermark is there."""
+    is_there = result.code is FireCode.DUP and result.mark_ms == item.new_mark_ms
+    return result.code is FireCode.FIRED or is_there
 
 
 def _queue(part: Sequence[FireItem]) -> str:

@@ -17,7 +17,7 @@ FIRES_DOUBTFUL = Counter(
 )
 SCHEDULE_LATENESS_SECONDS = Histogram(
     "tenure_schedule_lateness_seconds",
-    "How long after its due time a run was enqueued. Alarm above the election's lease duration.",
+    "How long after its due time and jitter a run was enqueued. Alarm above the election's lease duration.",
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 300),
 )
 MISSED = Counter(

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from supervisor.core.jitter import fire_at_ms
 from supervisor.core.model import Outcome, When
+from supervisor.store.schedules import FireCode
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
 
@@ -161,3 +163,20 @@ def test_a_time_that_is_said_once_completes_the_schedule() -> None:
         assert plan.fired() == [20]
         assert plan.state().counters.completed_ms > 0
         assert plan.server.store.raw.zscore(plan.keys.schedule_next, "s") is None
+
+
+def test_lateness_counts_from_the_due_time_with_its_jitter() -> None:
+    """A run that waits for its jitter is not late, alone or among those that are made up."""
+    spread = every(10, overlap="allow", missed="all", jitter_ms=8000)
+    with planned(spread) as plan:
+        plan.until(60)
+        outage(plan, 95)
+        told = [each for told in plan.world.history if told.event == "fires" for each in told.fields["decided"]]
+
+    fired = [(each.item.nominal_ms, each.late_ms) for each in told if each.code is FireCode.FIRED]
+    decided_ms = {entry.nominal_ms: entry.at_ms for entry in plan.server.decisions}
+    assert max(late for nominal, late in fired if nominal < EPOCH_MS + 50_000) < 100
+    assert len(fired) == 9
+    assert fired == [
+        (nominal, decided_ms[nominal] - fire_at_ms(spread, nominal, nominal + 10_000)) for nominal, _ in fired
+    ]

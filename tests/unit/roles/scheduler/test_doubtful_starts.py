@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.roles.scheduler.questioned import SOON, START_MS, Bench
 
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.roles.scheduler.catalogue import Known
 from supervisor.roles.scheduler.deciding import Moment, starts
-from supervisor.store.schedule_items import Seen, What
+from supervisor.store.schedule_items import FireCode, Seen, What
 
 NOW_MS = 1_767_225_600_000
 TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
@@ -61,3 +62,23 @@ def test_a_first_run_that_must_not_run_twice_is_counted_as_missed(begun_since_s:
     (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert (item.what, item.missed, bool(item.run.data)) == (What.INITIAL, missed, not missed)
+
+
+@pytest.mark.parametrize(
+    ("code", "mark_ms", "counts"),
+    [(FireCode.FIRED, 1000, [1]), (FireCode.DUP, 1000, [1]), (FireCode.DUP, 2000, []), (FireCode.SKIPPED, 1000, [])],
+)
+def test_what_is_fired_again_is_counted_also_when_the_answer_was_lost(
+    code: FireCode, mark_ms: int, counts: list[int]
+) -> None:
+    """Asked again, Redis shows the watermark that the first attempt left; another one is of somebody else."""
+    bench = Bench()
+    bench.board.header.doubtful_until_ms = START_MS + 1000
+    soon = (SOON, START_MS - 9000)
+    for _ in range(2):  # before and after the loss is noticed
+        bench.found(soon)
+        bench.defined(soon)
+    bench.pass_ms(1000)
+    bench.fired((code, START_MS + mark_ms))
+
+    assert [fields["count"] for event, fields in bench.told if event == "fires_doubtful"] == counts
