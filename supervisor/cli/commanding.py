@@ -27,13 +27,14 @@ def send(
     Returns:
         The answer of each replica; None for one that gave none in time.
     """
-    calls = Commands(connection.keys)
+    calls, clock = Commands(connection.keys), SystemClock()
+    signer = connection.settings.commands.signer(connection.settings.cluster)
     ids = {replica: secrets.token_hex(12) for replica in commands}
     for replica, command in commands.items():
-        if not run(connection, calls.send(replica, ids[replica], command)):
+        signed = command.signed(signer, replica, ids[replica], clock.wall_ms())
+        if not run(connection, calls.send(replica, ids[replica], signed)):
             raise TenureError(f"replica {replica} takes no commands: many wait for it already; is it alive?")
     found: dict[str, Answer | None] = dict.fromkeys(commands)
-    clock = SystemClock()
     until_ns = clock.elapsed_ns() + int(wait_s * 1e9)
     while commands:
         waiting = [replica for replica, answer in found.items() if answer is None]

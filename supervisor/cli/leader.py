@@ -143,7 +143,9 @@ def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings:
             return EXIT_OK
         successor = f"to {heir}" if heir else "to another replica"
         confirm(f"{lease.holder} leads (epoch {lease.epoch}). Ask it to hand over {successor}?", yes=yes)
-        call = connection.leases.request_resign(epoch=lease.epoch, to=heir, by=_asker())
+        signer = connection.settings.commands.signer(connection.settings.cluster)
+        at_ms = SystemClock().wall_ms()
+        call = connection.leases.request_resign(epoch=lease.epoch, to=heir, by=_asker(), signer=signer, at_ms=at_ms)
         connection.store.run(call)
         heard = await_heir(connection, lease, timeout_s)
     say(f"{heard.holder} leads now (epoch {heard.epoch}).")

@@ -37,6 +37,7 @@ SECRET_PLACES: Mapping[tuple[str, ...], frozenset[Audience]] = {
     ("redis", "url"): ROLES,
     ("redis", "password"): ROLES,
     ("redis", "sentinel_password"): frozenset({Audience.AGENT}),  # it alone searches for Redis
+    ("commands", "key"): frozenset({Audience.AGENT, Audience.WEB}),  # the one obeys, the other asks
     ("events", "webhook_url"): frozenset({Audience.WEB}),
     ("events", "webhook_token"): frozenset({Audience.WEB}),
     ("plugins", _ANY, "secrets"): frozenset({Audience.WORKER}),

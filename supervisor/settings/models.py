@@ -26,6 +26,7 @@ from pydantic import (
 
 from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
 from supervisor.settings.cloudforet_settings import CloudforetSettings
+from supervisor.settings.command_settings import CommandSettings
 from supervisor.settings.durations import Seconds
 from supervisor.settings.event_settings import EventSettings
 from supervisor.settings.job_reference_settings import JobDestinationSettings, JobReferenceSettings
@@ -277,6 +278,9 @@ class Settings(Section):
 
     web: WebSettings = WebSettings()
     """The HTTP endpoint: health, metrics, status, events, the API."""
+
+    commands: CommandSettings = CommandSettings()
+    """What agents obey: `tenure stop`, `reload`, `worker …`, `leader resign`. See docs/redis-acl.md."""
 
     shell: ShellSettings = ShellSettings()
     """What commands of ``shell.command`` are started with."""

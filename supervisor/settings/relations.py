@@ -13,6 +13,7 @@ from supervisor.core import features
 from supervisor.core.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.cloudforet_rules import bridge_violations, package_violations
+from supervisor.settings.command_settings import faults_of_commands
 from supervisor.settings.durations import format_duration
 from supervisor.settings.job_reference_settings import broken_destinations
 from supervisor.settings.masking import EMBEDDED, MASK
@@ -41,6 +42,7 @@ def violations(settings: Settings) -> Iterator[Violation]:
     yield from faults_of_pipeline(settings)
     yield from faults_of_set(settings.schedules, lease_s=settings.election.lease_duration_s)
     yield from broken_rules(settings.plugins)
+    yield from faults_of_commands(settings.commands)
     yield from broken_destinations(settings.job_destinations)
 
 

@@ -77,6 +77,7 @@ EFFECTS = {
     "web.tls_key_file": Effect.WEB,
     "web.grpc_port": Effect.WEB,
     "web.debug": Effect.WEB,
+    "commands": Effect.RESTART,  # the agent, which is not replaced, obeys by it
     "shell": Effect.POOLS,
     "job_references": Effect.POOLS,
     "job_destinations": Effect.POOLS,

@@ -17,6 +17,7 @@ from enum import StrEnum
 import msgspec
 
 from supervisor.core.json_values import read_json
+from supervisor.core.signing import Signer
 from supervisor.store.codec import cut, text, texts
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
@@ -44,11 +45,28 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     slot: str = ""  # empty: all workers, or the whole tree
     generation: int = 0  # of the process that is meant; 0: whichever lives
     by: str = ""  # who asks, for the log
+    at_ms: int = 0  # when it was signed, by the asker's clock; 0: it is not
+    proof: str = ""  # see core/signing.py
 
     def __post_init__(self) -> None:
         """Take no more of its texts than a log line shows."""
         msgspec.structs.force_setattr(self, "slot", cut(self.slot))
         msgspec.structs.force_setattr(self, "by", cut(self.by))
+        msgspec.structs.force_setattr(self, "proof", cut(self.proof))
+
+    def signed(self, signer: Signer | None, replica: str, command_id: str, at_ms: int) -> Command:
+        """Return it with the proof that who has the key sends it to ``replica``; without a signer as it is."""
+        if signer is None:
+            return self
+        proof = signer.sign(at_ms, *self._words(replica, command_id))
+        return msgspec.structs.replace(self, at_ms=at_ms, proof=proof)
+
+    def fault(self, signer: Signer, replica: str, command_id: str, now_ms: int) -> str:
+        """Return why an agent does not obey; empty when it does."""
+        return signer.fault(self.proof, self.at_ms, now_ms, *self._words(replica, command_id))
+
+    def _words(self, replica: str, command_id: str) -> tuple[str, ...]:
+        return ("command", replica, command_id, self.word.value, self.slot, str(self.generation), self.by)
 
 
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from supervisor.core.json_values import read_json
+from supervisor.core.signing import Signer, without_mark
 from supervisor.store.codec import cut, foreign_number, number, pairs, text
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, read_hash, script
@@ -97,6 +98,10 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: tuple[str, ...] = ()  # fields that hold what no replica writes; each counts as 0 or empty
     gap_ms: int = -1  # with GRANTED: since the last term ended, by Redis' time; -1: there was none
 
+    def fault_of_resign(self, signer: Signer, now_ms: int) -> str:
+        """Return why the holder does not hand over although the record asks for it; empty when it does."""
+        return signer.fault_of_mark(self.resign_by, now_ms, "resign", str(self.epoch), self.resign_to)
+
     @property
     def is_ours(self) -> bool:
         """Whether the caller holds the term after this call."""
@@ -119,7 +124,7 @@ class LeaseEvent(msgspec.Struct, frozen=True, kw_only=True):
             at_ms=int(event_id.partition("-")[0]),
             kind=fields.get("kind", ""),
             epoch=foreign_number(fields.get("epoch", "")) or 0,
-            who=cut(fields.get("who", "")),
+            who=cut(without_mark(fields.get("who", ""))),
             reason=cut(fields.get("reason", "")),
         )
 
@@ -223,9 +228,12 @@ class Leases:
         args = {"epoch": epoch, "nonce": nonce, "reason": reason, "prefer": prefer}
         return script("lease_release").call(keys=self._record, args=args, parse=_view)
 
-    def request_resign(self, *, epoch: int, to: str, by: str) -> Call[LeaseView]:
-        """Ask the holder of ``epoch``, and no other, to hand over to ``to`` (empty: to any)."""
-        args = {"epoch": epoch, "to": to, "by": by}
+    def request_resign(
+        self, *, epoch: int, to: str, by: str, signer: Signer | None = None, at_ms: int = 0
+    ) -> Call[LeaseView]:
+        """Ask the holder of ``epoch``, and no other, to hand over to ``to`` (empty: to any); signed at ``at_ms``."""
+        marked = by if signer is None else signer.mark(by, at_ms, "resign", str(epoch), to)
+        args = {"epoch": epoch, "to": to, "by": marked}
         return script("lease_request_resign").call(keys=self._record, args=args, parse=_view)
 
     def clear_hold(self, *, by: str) -> Call[LeaseView]:

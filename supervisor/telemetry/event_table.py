@@ -29,6 +29,7 @@ DECISIONS: Mapping[str, Told] = {
     "leader_lapsed": Told("stopped_leading", "warning", note="epoch {epoch}: its trust ended before a renewal came"),
     "leader_lost": Told("stopped_leading", "warning", note="epoch {epoch}, {reason}: {holder} leads"),
     "leader_released": Told("stopped_leading", "info", note="epoch {epoch} was given back: {reason}"),
+    "resign_refused": Told("resign_refused", "warning", note="{by} asked for a hand-over: {reason}"),
     "resign_requested": Told("resign_requested", "info", note="{by} asks the leader of epoch {epoch} to hand over"),
     "clock_skew_resigned": Told("resigned_for_clock", "warning", note="the clock is {skew_s} s off; {to} follows"),
     "refusals_resigned": Told("resigned_for_refusals", "warning", note="Redis refused its scheduler's calls"),

@@ -3,6 +3,7 @@
 Guarantees
     One at a time, oldest first; each is answered once the parent has, or why it cannot be asked is said.
     Nothing is acted upon here: what a command may cause is the parent's decision (core/requests.py).
+    With a key, only what was signed with it is carried, for this replica, and each id once. Reports need none.
 
 Does not guarantee
     That a request is seen while the tree is being stopped.
@@ -23,11 +24,13 @@ from supervisor.core.board import EVERY_SLOT, Board, Row, SlotState, Verb
 from supervisor.core.health import role_of
 from supervisor.core.json_values import read_json
 from supervisor.core.requests import Answer as ParentAnswer
+from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Report
 from supervisor.store.commands import Answer, Command, Commands, Word, WorkerReport
 from supervisor.store.scripts import Call
 
+OBEYED_MAX = 10_000
 PERIOD_NS = 1000 * MILLISECOND_NS
 PENDING_PERIOD_NS = 20 * MILLISECOND_NS
 PARENT_NS = 5000 * MILLISECOND_NS  # the parent looks at requests twice a second at least
@@ -77,6 +80,7 @@ class CommandDuty:
         clock: Clock,
         wake_parent: Callable[[], None],
         report: Report,
+        signer: Signer | None = None,
     ) -> None:
         """Build it.
 
@@ -90,6 +94,7 @@ class CommandDuty:
             clock: of this machine.
             wake_parent: makes the parent look at it.
             report: what happened.
+            signer: verifies commands; None: all are obeyed.
         """
         self._run = run
         self._commands = commands
@@ -100,6 +105,9 @@ class CommandDuty:
         self._clock = clock
         self._wake_parent = wake_parent
         self._report = report
+        self._signer = signer
+        self._verified = ""  # id of the last command that was signed well
+        self._obeyed: dict[str, int] = {}  # ids of such that were answered: until when they are remembered
         self._pending: _Pending | None = None
 
     @property
@@ -127,7 +135,7 @@ class CommandDuty:
             self._answer(command_id, Answer(is_done=True, workers=tuple(self._workers(now_ns))))
             return
         fields = {"word": command.word.value, "slot": command.slot or "all", "by": command.by}
-        problem = self._ask(command)
+        problem = self._why_not_obeyed(command, command_id, now_ns) or self._ask(command)
         self._report("command_taken", **fields, refused=problem)
         if problem:
             self._answer(command_id, Answer(is_done=False, reason=problem))
@@ -140,6 +148,19 @@ class CommandDuty:
         self._wake_parent()
         if command.word is not Word.STOP:
             self._pending = pending
+
+    def _why_not_obeyed(self, command: Command, command_id: str, now_ns: int) -> str:
+        """Return why a command is none of an operator's, or was one; empty when it may be carried."""
+        if self._signer is None:
+            return ""
+        self._obeyed = {each: until_ns for each, until_ns in self._obeyed.items() if until_ns > now_ns}
+        if command_id in self._obeyed:
+            return "it was obeyed before; send another"
+        problem = command.fault(self._signer, self._replica, command_id, self._clock.wall_ms())
+        if not problem and len(self._obeyed) >= OBEYED_MAX:
+            return "too many commands within ten minutes; try again"
+        self._verified = "" if problem else command_id
+        return problem
 
     def _ask(self, command: Command) -> str:
         """Write the request words, all but the last; return why not, or an empty string."""
@@ -184,6 +205,8 @@ class CommandDuty:
 
     def _answer(self, command_id: str, answer: Answer) -> None:
         self._run(self._commands.answer(self._replica, command_id, answer))
+        if command_id == self._verified:
+            self._obeyed[command_id] = self._clock.elapsed_ns() + 2 * FRESH_MS * MILLISECOND_NS
 
     def _workers(self, now_ns: int) -> list[WorkerReport]:
         """Describe every worker row that is in use."""

@@ -18,6 +18,7 @@ A generator of steps (supervisor.roles.steps): no thread, socket or clock of its
 from __future__ import annotations
 
 from supervisor.core.lease import Event, Memory, State, granted, is_named
+from supervisor.core.signing import without_mark
 from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.candidacy import Candidacy, Won
@@ -27,6 +28,7 @@ from supervisor.roles.agent.standing import UNANSWERED, Standing
 from supervisor.roles.agent.tenancy import Tenancy
 from supervisor.roles.agent.wall_clock import WallClock
 from supervisor.roles.steps import Ask, Sleep, Steps
+from supervisor.store.codec import cut
 from supervisor.store.leases import LeaseCode, LeaseView
 
 COOL_DOWN_FIRST_NS = 10_000 * MILLISECOND_NS
@@ -53,6 +55,7 @@ class Elector:
         self._cool_until_ns = 0
         self._glance: tuple[int, int, str] | None = None  # at the lease, while the others may have it
         self._glance_due_ns = 0
+        self._refused = (0, "")  # term and words of the last request to hand over that was no operator's
         self._incarnation = 0  # of the scheduler, when a follower last looked
 
     def run(self) -> Steps[None]:
@@ -244,9 +247,18 @@ class Elector:
         if is_present and view.presence == 0:
             at.presence.refresh()
             at.report("presence_hidden", epoch=term.epoch)
-        if view.is_resign_requested and not is_named(at.me.replica, view.resign_to):
-            at.report("resign_requested", epoch=view.epoch, to=view.resign_to, by=view.resign_by)
+        if view.is_resign_requested and not is_named(at.me.replica, view.resign_to) and self._may_ask(view):
+            at.report("resign_requested", epoch=view.epoch, to=view.resign_to, by=without_mark(view.resign_by))
             yield from self._obey(view.resign_to)
+
+    def _may_ask(self, view: LeaseView) -> bool:
+        """Whether who asks for a hand-over is an operator; what is refused is told once."""
+        at = self._at
+        fault = at.signer and view.fault_of_resign(at.signer, at.clock.wall_ms())
+        if fault and self._refused != (view.epoch, view.resign_by):
+            self._refused = (view.epoch, view.resign_by)
+            at.report("resign_refused", epoch=view.epoch, to=view.resign_to, by=cut(view.resign_by), reason=fault)
+        return not fault
 
     def _confirm(self, view: LeaseView, asked_at_ns: int, *, mode: str = "") -> None:
         """Publish the term that a reply confirmed; trust counts from the question."""

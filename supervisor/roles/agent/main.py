@@ -111,6 +111,7 @@ class Agent:
                 clock=seat.clock,
                 wake_parent=self._wake_parent,
                 report=self._report,
+                signer=seat.settings.commands.signer(seat.settings.cluster),
             ),
             ingest=self._ingest(keys),
             retention=Retention.of(run=self._run_call, queues=Queues(keys), limits=queues),
@@ -289,6 +290,7 @@ class Agent:
             report=self._report,
             rng=elector_rng(),
             new_nonce=new_nonce,
+            signer=seat.settings.commands.signer(seat.settings.cluster),
         )
 
 

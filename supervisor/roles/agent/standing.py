@@ -14,6 +14,7 @@ from supervisor.core.board import Board
 from supervisor.core.clock_skew import Skew
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.lease import Event, Loss, Memory, Sight, State, retry_delay_ns, step
+from supervisor.core.signing import Signer
 from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Report
@@ -134,6 +135,7 @@ class Standing:
     new_nonce: Callable[[], str]
     presence: Presence = field(default_factory=NoPresence)
     on_data_loss: DataLoss = DataLoss.RESUME
+    signer: Signer | None = None  # verifies who asks for a hand-over; None: anybody may
     state: State = State.FOLLOWER
     memory: Memory = field(default_factory=Memory)
     loss: Loss | None = None  # found, and no term was granted since

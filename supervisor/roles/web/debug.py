@@ -51,6 +51,8 @@ class DebugPages:
     def __init__(self, seat: Seat, store: AsyncStore) -> None:
         self._replica = seat.replica
         self._store = store
+        self._clock = seat.clock
+        self._signer = seat.settings.commands.signer(seat.settings.cluster)
         self._commands = Commands(Keys(seat.settings.cluster))
 
     @needs(Scope.ADMIN)
@@ -62,9 +64,11 @@ class DebugPages:
     @needs(Scope.ADMIN)
     async def ask_workers(self, request: web.Request) -> web.Response:
         """Have every worker of this replica write the stacks of its threads to the log."""
+        command_id, at_ms = str(uuid4()), self._clock.wall_ms()
         command = Command(word=Word.STACKS, by=f"{request[ASKER]}@http")
+        command = command.signed(self._signer, self._replica, command_id, at_ms)
         try:
-            is_sent = await self._store.run(self._commands.send(self._replica, str(uuid4()), command))
+            is_sent = await self._store.run(self._commands.send(self._replica, command_id, command))
         except (StoreUnavailableError, StoreRefusedError) as error:
             raise unavailable(str(error)) from error
         if not is_sent:

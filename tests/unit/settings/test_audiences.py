@@ -23,6 +23,7 @@ EVERY_SECRET: Mapping[str, Any] = {
         "password": "secret-password",
         "sentinel_password": "secret-sentinel",
     },
+    "commands": {"key": "secret-key-of-operators-0123456789"},
     "events": {"webhook_url": "http://secret-address/", "webhook_token": "secret-bearer"},
     "plugins": {
         "p": {
@@ -41,6 +42,7 @@ HOLDS = {
     ("redis", "url"): "secret-url",
     ("redis", "password"): "secret-password",
     ("redis", "sentinel_password"): "secret-sentinel",
+    ("commands", "key"): "secret-key",
     ("events", "webhook_url"): "secret-address",
     ("events", "webhook_token"): "secret-bearer",
     ("plugins", "*", "secrets"): "secret-plugin",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.errors import StoreRefusedError
+from supervisor.core.signing import Signer
 from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from tests.kit.builders import NONCE, World, schedule
 
@@ -116,6 +117,21 @@ def test_a_request_to_resign_reaches_the_named_term_with_its_next_renewal(world:
 
     assert (renewed.is_resign_requested, renewed.resign_to, renewed.resign_by) == (True, "b", "me")
     assert history(world)[1:] == [("resign_requested", "b")]
+
+
+def test_a_signed_request_takes_the_place_of_one_that_is_not(world: World) -> None:
+    """Somebody without the key must not be able to keep an operator's request out by asking first."""
+    held, signer = world.lead("a"), Signer("c1", "k" * 32)
+    world.run(world.leases.request_resign(epoch=held.epoch, to="b", by="stranger"))
+    world.run(world.leases.request_resign(epoch=held.epoch, to="b", by="me", signer=signer, at_ms=5))
+    world.run(world.leases.request_resign(epoch=held.epoch, to="b", by="stranger"))
+    renewed = world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000))
+
+    assert renewed.fault_of_resign(signer, 5) == ""
+    assert [each.who for each in world.run(world.leases.history(9)) if each.kind == "resign_requested"] == [
+        "me",
+        "stranger",
+    ]
 
 
 def test_a_request_names_one_term_and_dies_with_it(world: World) -> None:

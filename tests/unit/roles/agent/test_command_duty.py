@@ -9,20 +9,22 @@ import pytest
 
 from supervisor.core.board import EVERY_SLOT, Board, SlotState, Verb, board_words
 from supervisor.core.requests import Answer as ParentAnswer
+from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.commands import PARENT_NS, PENDING_PERIOD_NS, PERIOD_NS, RELOAD_NS, CommandDuty
 from supervisor.store.commands import Answer, Command, Commands, Word
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call
-from tests.kit.clock import FakeClock
+from tests.kit.clock import START_MS, FakeClock
 
+KEY = "k" * 32
 NAMES = ("agent", "scheduler", "web", "worker-io-0", "worker-io-1")
 
 
 class World:
     """A board, a parent that answers when told, and a Redis that holds commands."""
 
-    def __init__(self) -> None:
+    def __init__(self, signer: Signer | None = None) -> None:
         size = board_words(slots=len(NAMES), inflight=1)
         self.board = Board(memoryview(bytearray(8 * size)).cast("Q"), slots=len(NAMES), inflight=1)
         self.row = self.board.rows[0]
@@ -43,6 +45,7 @@ class World:
             clock=self.clock,
             wake_parent=self._wake,
             report=lambda event, **fields: self.told.append((event, fields)),
+            signer=signer,
         )
 
     def _wake(self) -> None:
@@ -229,3 +232,63 @@ def test_a_command_is_told_with_no_more_words_than_a_line_shows() -> None:
     ((_, fields),) = world.told
     assert max(len(str(value)) for value in fields.values()) < 300
     assert not world.answers["c"].is_done
+
+
+def signed(command_id: str, *, key: str = KEY, replica: str = "r.1", at_ms: int = START_MS, **fields: Any) -> bytes:
+    """Return a command as an operator with ``key`` sends it."""
+    signer = Signer("c1", key)
+    return msgspec.json.encode(Command(**fields).signed(signer, replica, command_id, at_ms))
+
+
+def test_with_a_key_only_signed_commands_are_carried() -> None:
+    """Who may write to Redis, and has no key, stops no replica; reports change nothing, and need none."""
+    world = World(signer=Signer("c1", KEY))
+    good = msgspec.json.decode(signed("other", word=Word.STOP))
+    for command_id, body in {
+        "unsigned": msgspec.json.encode(Command(word=Word.STOP)),
+        "key": signed("key", key="x" * 32, word=Word.STOP),
+        "replica": signed("replica", replica="r.2", word=Word.STOP),
+        "old": signed("old", at_ms=START_MS - FRESH_MS - 60_000, word=Word.STOP),
+        "id": msgspec.json.encode(good),
+        "word": msgspec.json.encode({**msgspec.json.decode(signed("word", word=Word.QUIET)), "word": "stop"}),
+        "slot": msgspec.json.encode({**msgspec.json.decode(signed("slot", word=Word.QUIET)), "slot": "worker-io-0"}),
+    }.items():
+        world.waiting = {command_id: body}
+        world.look()
+        assert not world.answers[command_id].is_done, command_id
+    assert world.row.request_number == 0
+
+    world.send("report", word=Word.REPORT)
+    world.look()
+    assert world.answers["report"].is_done
+    world.waiting = {"good": signed("good", word=Word.STOP)}
+    world.look()
+    assert world.answers["good"].is_done
+    assert world.row.request_verb == Verb.STOP
+
+
+def test_a_signed_command_is_obeyed_once() -> None:
+    """Somebody who reads Redis and may write to it sends it again: it is of no use."""
+    world = World(signer=Signer("c1", KEY))
+    body = signed("c", word=Word.QUIET)
+    world.waiting = {"c": body}
+    world.look()
+    world.parent_answers()
+    world.look()
+    assert world.answers["c"].is_done
+    number = world.row.request_number
+
+    world.waiting = {"c": body}
+    world.look()
+
+    assert world.row.request_number == number
+    assert "before" in world.answers["c"].reason
+
+
+def test_without_a_key_a_signature_is_no_matter() -> None:
+    """In a rolling update some replicas have the key already."""
+    world = World()
+    world.waiting = {"c": signed("c", word=Word.STOP)}
+    world.look()
+
+    assert world.answers["c"].is_done

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.lease import PREFER_NS
+from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Listen, Sleep, Step
 from supervisor.store.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.elector_stepper import S, Scripted, view
 
+SIGNER = Signer("c1", "k" * 32)
 ME = CandidateInfo(replica="me.f00", started_ms=500)
 OTHER = CandidateInfo(replica="other.b00", seen_ms=100_000)
 
@@ -19,13 +21,13 @@ def released(*, prefer: str = "", roster: int = 0) -> list[tuple[str, dict[str, 
     return [("6-0", {**fields, "prefer": prefer, "roster": str(roster)})]
 
 
-def asked(elector: Scripted, to: str = "") -> Step | None:
+def asked(elector: Scripted, to: str = "", by: str = "ops") -> Step | None:
     """Answer a renewal with a request to resign."""
     term = elector.board.term()
     return elector.answer(
         view(
             LeaseCode.RENEWED, epoch=term.epoch, nonce=term.nonce, holder="me.f00", seq=9,
-            is_resign_requested=True, resign_to=to, resign_by="ops",
+            is_resign_requested=True, resign_to=to, resign_by=by,
         )
     )  # fmt: skip
 
@@ -48,6 +50,36 @@ def test_a_leader_obeys_and_says_who_should_follow() -> None:
     assert elector.script == "lease_release"
     assert (elector.argument("reason"), elector.argument("prefer")) == ("requested", "other.b00")
     assert elector.board.term().epoch == 0
+
+
+def keyed() -> Scripted:
+    """Return a leader with a key that is about to hear of its renewal."""
+    elector = Scripted(me=ME).lead().to_renewal()
+    elector.standing.signer = SIGNER
+    return elector
+
+
+def told(elector: Scripted) -> list[str]:
+    return [name for name, _ in elector.told if name.startswith("resign")]
+
+
+def test_with_a_key_only_operators_are_obeyed() -> None:
+    """Who may write to Redis, and has no key, moves no leader."""
+    now_ms, epoch = keyed().clock.wall_ms(), str(keyed().board.term().epoch)
+    for by in (
+        "ops",
+        Signer("c1", "x" * 32).mark("ops", now_ms, "resign", epoch, "other.b00"),
+        SIGNER.mark("ops", now_ms, "resign", epoch, "third.c00"),
+        SIGNER.mark("ops", now_ms, "resign", epoch + "0", "other.b00"),
+        SIGNER.mark("ops", now_ms - FRESH_MS - 60_000, "resign", epoch, "other.b00"),
+    ):
+        elector = keyed()
+        asked(elector, "other.b00", by)
+        assert (told(elector), elector.board.term().epoch) == (["resign_refused"], int(epoch))
+
+    elector = keyed()
+    asked(elector, "other.b00", SIGNER.mark("ops", now_ms, "resign", epoch, "other.b00"))
+    assert ("resign_requested", {"epoch": int(epoch), "to": "other.b00", "by": "ops"}) in elector.told
 
 
 def test_it_waits_until_the_scheduler_has_looked_at_the_board_twice_or_for_20_ms() -> None:
