@@ -18,6 +18,7 @@ from supervisor.settings.complete import schedules_digest, unserved
 from supervisor.settings.deprecations import Notice
 from supervisor.settings.loader import Loaded
 from supervisor.settings.nodes import DEFAULT_ORIGIN, format_path, parse_path
+from supervisor.settings.redis_exposure import exposures
 from supervisor.settings.render import public_view, sources
 from supervisor.settings.shape import ShapeKind, settings_shape
 from supervisor.telemetry import metrics
@@ -43,6 +44,8 @@ def announce(loaded: Loaded, definitions: Sequence[ScheduleDef], slots: Sequence
     if limit is not None:
         remedy = f"raise it to {DESCRIPTORS_MIN}: ulimit -n, LimitNOFILE="
         log("descriptors_short", level="warning", limit=limit, remedy=remedy)
+    for found in exposures(loaded.settings.redis):
+        log(found.event, level="warning", seen=found.seen, remedy=found.remedy)
     announce_schedules(definitions, SystemClock().wall_ms(), log)
     for name, why in features.warnings(loaded.settings.features):
         log("deprecated_feature", level="warning", name=name, note=why)

@@ -21,6 +21,7 @@ from supervisor.cli.output import output_option, print_rows
 from supervisor.core.errors import EXIT_NO, TenureError
 from supervisor.process.descriptors import DESCRIPTORS_MIN, descriptors_short
 from supervisor.settings.models import Settings
+from supervisor.settings.redis_exposure import exposures
 
 if TYPE_CHECKING:
     from supervisor.store.leases import CandidateInfo, LeaseView
@@ -38,11 +39,17 @@ class Finding:
     check: str
     seen: str
     remedy: str = ""  # what to do; empty: nothing is wrong
+    is_warning: bool = False  # nothing that keeps a tree from working
 
     @property
     def is_ok(self) -> bool:
-        """Whether there is nothing to do."""
-        return not self.remedy
+        """Whether there is nothing that must be done."""
+        return not self.remedy or self.is_warning
+
+    @property
+    def state(self) -> str:
+        """The same for people."""
+        return "FAIL" if not self.is_ok else "warn" if self.remedy else "ok"
 
 
 @click.command(cls=Command)
@@ -57,10 +64,7 @@ def doctor(*, output: str, load_settings: LoadSettings) -> int:
     """
     loaded = load_settings()
     found = list(examine(loaded.settings, loaded.settings.jobs))
-    rows = [
-        {"check": each.check, "state": "ok" if each.is_ok else "FAIL", "seen": each.seen, "remedy": each.remedy}
-        for each in found
-    ]
+    rows = [{"check": each.check, "state": each.state, "seen": each.seen, "remedy": each.remedy} for each in found]
     print_rows(rows, columns=("check", "state", "seen", "remedy"), output=output, empty="nothing was checked")
     return 0 if all(each.is_ok for each in found) else EXIT_NO
 
@@ -76,6 +80,8 @@ def examine(settings: Settings, modules: tuple[str, ...]) -> Iterator[Finding]:
     yield _port(settings)
     yield _jobs(modules)
     yield from _classes(settings)
+    for found in exposures(settings.redis):
+        yield Finding("redis security", found.seen, found.remedy, is_warning=True)
     yield from _redis(settings)
 
 

@@ -214,7 +214,10 @@ def test_what_can_be_added_around_the_pods() -> None:
     target = of_kind(split, "HorizontalPodAutoscaler")["jobs-worker"]["spec"]
     assert (target["minReplicas"], target["maxReplicas"]) == (3, 20)
     assert "replicas" not in of_kind(split, "Deployment")["jobs-worker"]["spec"]
-    assert of_kind(split, "NetworkPolicy")["jobs"]["spec"]["policyTypes"] == ["Ingress"]
+    assert of_kind(split, "NetworkPolicy")["jobs"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    policy = of_kind(split, "NetworkPolicy")["jobs"]["spec"]
+    assert all(rule["from"] for rule in policy["ingress"])  # else everybody may come in
+    assert "169.254.0.0/16" in str(policy["egress"])
     ingress = of_kind(around, "Ingress")["jobs"]["spec"]
     assert (ingress["ingressClassName"], ingress["rules"][0]["host"]) == ("nginx", "tenure.example.org")
     assert of_kind(around, "ServiceMonitor")["jobs"]["spec"]["endpoints"][0]["path"] == "/metrics"
