@@ -9,9 +9,13 @@ lines of an error are those of the text. Values are the texts that Redis was sen
 that an older client does not send the value is nil. Where the last name takes any number of
 values, ``FIRST`` is the place of the first one in ``ARGV``.
 
+Keys are named, not spelled: ``keys.ready(queue, kind, priority)`` becomes the concatenation that
+``key_table`` says, behind the prefix of the cluster, which must be the script's first key.
+``parts`` in place of ``keys`` is what stands behind the prefix of the queue.
+
 A script may say ``-- Includes  name``: ``lua/lib/name.lua`` is put in front of it, so that what
-two scripts must do alike is written once. The keys that a library names in its header are those
-of the script that includes it.
+two scripts must do alike is written once. Keys that a library names in its header are those of
+the script that includes it.
 """
 
 from __future__ import annotations
@@ -25,9 +29,13 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, Generic, TypeVar
 
+from supervisor.store.key_table import PIECES
+
 T = TypeVar("T")
 Argument = str | bytes | int | float
 _SECTION = re.compile(r"--\s+(KEYS|ARGV|Includes|Returns|Reads)\b\s*(.*)")
+_KEY = re.compile(r"(?<![\w.])(keys|parts)\.([a-z_]+)(\()?")
+_TOKEN = re.compile(r"'[^']*'|[][(){},]")
 _NAME = re.compile(r"([a-z_]+(?:\.\.\.)?)(?:\s|$)")
 
 
@@ -94,8 +102,10 @@ def script(name: str) -> Script:
     names = sections["ARGV"]
     rest = names.pop()[:-3] if names and names[-1].endswith("...") else None
     assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
-    body = _prelude(sections["KEYS"], names, rest)
-    body += "\n".join([_read(f"lib/{library}") for library in sections["Includes"]] + [source])
+    keys = sections["KEYS"]
+    libraries = [_library(library, keys) for library in sections["Includes"]]
+    body = "\n".join([*libraries, _prelude(keys, names, rest) + _with_keys(source)])
+    assert "KEYS[1] .." not in body or keys[0] == "prefix", f"script {name}: keys are named, so its first key is prefix"
     digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
     return Script(name, body, digest, tuple(sections["KEYS"]), tuple(names), rest)
 
@@ -110,16 +120,61 @@ def script_names() -> list[str]:
     return sorted(name for name in _files() if "/" not in name)
 
 
+def _library(name: str, keys: Sequence[str]) -> str:
+    source = _read(f"lib/{name}")
+    return _bound("KEYS", _sections(name, source)["KEYS"], keys) + _with_keys(source)
+
+
 def _prelude(keys: Sequence[str], args: Sequence[str], rest: str | None) -> str:
-    """Return the beginning of a script's first line: it binds the parameters' names."""
-    parts = ["KEYS, ARGV = KEYS, ARGV"]  # a local costs less than a global
-    for table, names in (("KEYS", keys), ("ARGV", args)):
-        if names:
-            values = ", ".join(f"{table}[{place}]" for place in range(1, len(names) + 1))
-            parts.append(f"{', '.join(names)} = {values}")
-    if rest:
-        parts.append(f"FIRST = {len(args) + 1}")
-    return "".join(f"local {part} " for part in parts)
+    """Return the beginning of a script's first line: it binds the parameters' names.
+
+    Behind the libraries: a function pays for each variable that it uses and that is declared far above it.
+    """
+    first = f"local FIRST = {len(args) + 1} " if rest else ""
+    return f"local ARGV = ARGV {_bound('KEYS', keys, keys)}{_bound('ARGV', args, args)}{first}"
+
+
+def _bound(table: str, names: Sequence[str], places: Sequence[str]) -> str:
+    values = ", ".join(f"{table}[{places.index(name) + 1}]" for name in names)
+    return f"local {', '.join(names)} = {values} " if names else ""
+
+
+@cache
+def _with_keys(source: str) -> str:
+    """Return Lua in which the names of keys are replaced by what spells them."""
+    done, at = [], 0
+    while found := _KEY.search(source, at):
+        values, end = _values(source, found.end()) if found[3] else ([], found.end())
+        done += [source[at : found.start()], _spelled(found[1], found[2], values)]
+        at = end
+    return "".join([*done, source[at:]])
+
+
+def _values(source: str, at: int) -> tuple[list[str], int]:
+    """Return the arguments of a call whose bracket was opened before ``at``, and where it ends."""
+    values, depth, start = [], 0, at
+    for token in _TOKEN.finditer(source, at):
+        if token[0] in "([{":
+            depth += 1
+        elif depth:
+            depth -= token[0] in ")]}"
+        elif token[0] in ",)":
+            values.append(_with_keys(source[start : token.start()].strip()))
+            start = token.end()
+            if token[0] == ")":
+                break
+    return values, start
+
+
+def _spelled(kind: str, name: str, values: Sequence[str]) -> str:
+    """Return the concatenation that makes a key, in which constants that are neighbours are one."""
+    first, *others = PIECES[name]
+    terms = ["KEYS[1]", f"'{first}'"]
+    if kind == "parts":
+        terms, others = [f"'{others[0][1:]}'"], others[1:]
+    for value, piece in zip(values, others, strict=True):
+        terms += [f"({value})" if re.search(r"\b(and|or)\b", value) else value, f"'{piece}'"]
+    return "(" + " .. ".join(terms).replace("' .. '", "").removesuffix(" .. ''") + ")"
 
 
 def _read(name: str) -> str:

@@ -31,7 +31,7 @@ local now = now_ms()
 if redis.call('HEXISTS', BACKFILLS, backfill) == 1 then
   return { 'ADDED', whole(now) }
 end
-if redis.call('HEXISTS', SCHEDULE .. 'def', schedule) == 0 then
+if redis.call('HEXISTS', keys.schedule_def, schedule) == 0 then
   return { 'UNKNOWN', whole(now) }
 end
 local active, known, remembered = 0, 0, 0
@@ -54,7 +54,7 @@ end
 if is_forced ~= '1' and remembered + tonumber(limit) > tonumber(memory) then
   return { 'CAPPED', whole(now) }
 end
-local number = whole(redis.call('HINCRBY', SCHEDULE .. 'sets', '#backfills', 1))
+local number = whole(redis.call('HINCRBY', keys.schedule_sets, '#backfills', 1))
 redis.call('HSET', BACKFILLS, backfill, backfill_text({ state = 'active', cursor = cursor_ms, enqueued = '0',
   skipped = '0', updated = whole(now), limit = limit, number = number, forced = is_forced, schedule = schedule,
   note = '', json = json }))

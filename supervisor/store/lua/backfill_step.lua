@@ -31,7 +31,7 @@
 --          GONE     there is no such backfill
 --          error FENCED <epoch>: the term is not the current one; nothing written
 local FIELDS = 4
-local refused = fence(prefix .. 'lease', epoch, nonce)
+local refused = fence(keys.lease, epoch, nonce)
 if refused then
   return refused
 end
@@ -53,17 +53,17 @@ end
 if b.state ~= 'active' or b.cursor ~= seen_ms then
   return { b.state ~= 'active' and 'OVER' or 'MOVED', whole(now), backfill_text(b) }
 end
-if #ARGV >= FIRST and parts(redis.call('HGET', SCHEDULE .. 'def', b.schedule)) ~= revision then
+if #ARGV >= FIRST and parts(redis.call('HGET', keys.schedule_def, b.schedule)) ~= revision then
   return { 'STALE', whole(now), backfill_text(b) }
 end
 
 -- What waits in the buffer, or was started from it, since the caller looked: the only past that still changes.
 local own = {}
-for _, nominal in ipairs(redis.call('LRANGE', SCHEDULE .. 'buf:' .. b.schedule, 0, -1)) do
+for _, nominal in ipairs(redis.call('LRANGE', keys.schedule_buffer(b.schedule), 0, -1)) do
   own[nominal] = true
 end
 local started = {}
-for from, span in string.gmatch(redis.call('HGET', SCHEDULE .. 'state', b.schedule) or '', '\nU(%d+) (%d+) ') do
+for from, span in string.gmatch(redis.call('HGET', keys.schedule_state, b.schedule) or '', '\nU(%d+) (%d+) ') do
   started[#started + 1] = { tonumber(from), tonumber(from) + tonumber(span) }
 end
 local function is_own(nominal)
@@ -77,12 +77,12 @@ end
 
 local lines = overlap ~= 'allow' and unfinished(b.schedule) or {}
 local mark, room = mark_of(b.schedule), tonumber(max_running) - #lines
-if overlap == 'buffer_all' and next(own) and redis.call('HEXISTS', SCHEDULE .. 'paused', b.schedule) == 0 then
+if overlap == 'buffer_all' and next(own) and redis.call('HEXISTS', keys.schedule_paused, b.schedule) == 0 then
   room = 0 -- what waits for the schedule's own turn goes first
 end
 local enqueued, skipped, cursor, is_blocked = 0, 0, seen_ms, false
 for i = FIRST, #ARGV, FIELDS do
-  local memory = prefix .. 'ran:' .. ARGV[i + 1]
+  local memory = keys.ran(ARGV[i + 1])
   local is_forced = string.find(ARGV[i + 1], '#', 1, true) ~= nil
   -- What lies after the watermark the schedule itself still decides.
   if tonumber(ARGV[i]) > mark or (overlap == 'buffer_all' and room <= 0) then
@@ -102,7 +102,7 @@ for i = FIRST, #ARGV, FIELDS do
   cursor = ARGV[i]
 end
 if overlap ~= 'allow' and enqueued > 0 then
-  redis.call('HSET', SCHEDULE .. 'live', b.schedule, table.concat(lines, '\n'))
+  redis.call('HSET', keys.schedule_live, b.schedule, table.concat(lines, '\n'))
 end
 if not is_blocked then
   cursor, b.state, b.note, skipped = cursor_ms, state, note, skipped + tonumber(skipped_before)

@@ -18,7 +18,7 @@ local length = redis.pcall('LLEN', list)
 if type(length) ~= 'number' then
   return refuse('list: its key holds something else, or may not be touched')
 end
-local memory = prefix .. 'cloudforet:emitted:' .. run
+local memory = keys.cloudforet_emitted(run)
 if redis.call('EXISTS', memory) == 1 then
   return 'AGAIN'
 end

@@ -39,7 +39,7 @@ local function quoted(text) -- as JSON; bytes that are no UTF-8 stay, and the wo
   end) .. '"'
 end
 
-local counted, aside = prefix .. 'cloudforet:ingested', prefix .. 'cloudforet:aside:' .. queue
+local counted, aside = keys.cloudforet_ingested, keys.cloudforet_aside(queue)
 local number, set_aside, fresh, ids = tonumber(redis.call('HGET', counted, queue) or '0'), 0, {}, {}
 for n, message in ipairs(messages) do
   local id = 'stp:' .. queue .. ':' .. whole(number + n)
@@ -54,9 +54,9 @@ for n, message in ipairs(messages) do
   end
   fresh[2 * n - 1], fresh[2 * n], ids[n] = id, data, id
 end
-redis.call('HSET', q(queue, 'data'), unpack(fresh)) -- the first write: a full Redis refuses it, and all stays as it was
+redis.call('HSET', keys.data(queue), unpack(fresh)) -- the first write: a full Redis refuses it, and all stays as it was
 redis.call('RPUSH', ready(queue, head), unpack(ids))
-redis.call('SADD', prefix .. 'queues', queue)
+redis.call('SADD', keys.queues, queue)
 for _, message in ipairs(messages) do
   if #message > tonumber(bytes_max) then
     redis.call('RPUSH', aside, message)

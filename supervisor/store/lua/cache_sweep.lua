@@ -8,12 +8,12 @@
 -- Returns  next cursor (0 at the end), how many values went
 --
 -- What is being computed for one is not kept either.
-local page = redis.call('SCAN', cursor, 'MATCH', prefix .. 'cache:?:' .. pattern, 'COUNT', count)
-local gone, length = 0, #prefix
+local page = redis.call('SCAN', cursor, 'MATCH', keys.cache('?', pattern), 'COUNT', count)
+local gone, values, leases = 0, keys.cache('v', ''), keys.cache('l', '')
 for _, key in ipairs(page[2]) do
-  if string.sub(key, length + 1, length + 8) == 'cache:l:' then
+  if string.sub(key, 1, #leases) == leases then
     redis.call('SET', key, '-', 'PX', math.max(redis.call('PTTL', key), 1))
-  elseif string.sub(key, length + 1, length + 8) == 'cache:v:' then
+  elseif string.sub(key, 1, #values) == values then
     gone = gone + redis.call('DEL', key)
   end
 end

@@ -13,5 +13,5 @@
 if not_whole(ttl_ms) or replica == '' or id == '' then
   return refuse('replica, id or ttl_ms')
 end
-redis.call('SET', prefix .. 'command:' .. id, answer, 'PX', ttl_ms)
-return redis.call('HDEL', prefix .. 'commands:' .. replica, id)
+redis.call('SET', keys.command(id), answer, 'PX', ttl_ms)
+return redis.call('HDEL', keys.commands(replica), id)

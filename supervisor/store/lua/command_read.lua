@@ -6,6 +6,6 @@
 -- Returns  the answer to each; empty where there is none, not yet or not any more
 local reply = {}
 for i = FIRST, #ARGV do
-  reply[i] = redis.call('GET', prefix .. 'command:' .. ARGV[i]) or ''
+  reply[i] = redis.call('GET', keys.command(ARGV[i])) or ''
 end
 return reply

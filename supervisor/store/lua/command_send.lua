@@ -15,8 +15,8 @@ local WAITING_MAX = 100
 if not_whole(ttl_ms) or replica == '' or id == '' then
   return refuse('replica, id or ttl_ms')
 end
-local waiting, now = prefix .. 'commands:' .. replica, now_ms()
-if redis.call('HEXISTS', waiting, id) == 1 or redis.call('EXISTS', prefix .. 'command:' .. id) == 1 then
+local waiting, now = keys.commands(replica), now_ms()
+if redis.call('HEXISTS', waiting, id) == 1 or redis.call('EXISTS', keys.command(id)) == 1 then
   return 'SENT'
 end
 if redis.call('HLEN', waiting) >= WAITING_MAX then

@@ -6,7 +6,7 @@
 -- Includes  clock
 --
 -- Returns  id, command: for each, oldest first; one that waited too long is dropped unseen
-local waiting = prefix .. 'commands:' .. replica
+local waiting = keys.commands(replica)
 if redis.call('EXISTS', waiting) == 0 then
   return {}
 end

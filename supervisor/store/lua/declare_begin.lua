@@ -17,14 +17,14 @@
 --
 -- A set gets a revision when it is first seen. While a live candidate holds one with a higher revision, an older set
 -- changes nothing, so that during a rolling update an old replica does not undo what a new one declared.
-local refused = fence(prefix .. 'lease', epoch, nonce)
+local refused = fence(keys.lease, epoch, nonce)
 if refused then
   return refused
 end
 if not_whole(lease_ms) or digest == '' or string.find(digest, '[#%s]') then
   return refuse('digest and lease_ms')
 end
-local sets, now = prefix .. 'schedule:sets', now_ms()
+local sets, now = keys.schedule_sets, now_ms()
 local revision = redis.call('HGET', sets, digest)
 if revision and redis.call('HGET', sets, '#applied') == digest then
   return { 'APPLIED', revision, whole(now) }
@@ -33,7 +33,7 @@ if not revision then
   revision = whole(redis.call('HINCRBY', sets, '#revision', 1))
   redis.call('HSET', sets, digest, revision)
 end
-local candidates = redis.call('HGETALL', prefix .. 'candidates')
+local candidates = redis.call('HGETALL', keys.candidates)
 for i = 2, #candidates, 2 do
   local seen, info = string.match(candidates[i], '^(%d+) (.*)$')
   local is_json, candidate = pcall(cjson.decode, info or '')

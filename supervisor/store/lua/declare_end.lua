@@ -12,11 +12,11 @@
 -- Returns  now_ms
 --          error FENCED <epoch>: the term is not the current one; nothing written
 local SETS_MAX = 128
-local refused = fence(prefix .. 'lease', epoch, nonce)
+local refused = fence(keys.lease, epoch, nonce)
 if refused then
   return refused
 end
-local sets = prefix .. 'schedule:sets'
+local sets = keys.schedule_sets
 if is_applied == '1' then
   redis.call('HSET', sets, '#applied', digest)
   local known = redis.call('HLEN', sets) > SETS_MAX and redis.call('HGETALL', sets) or {}

@@ -15,7 +15,7 @@
 --
 -- Returns  now_ms, then code and revision for each: CREATED CHANGED UNCHANGED CLASH (a dynamic one has the id)
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local refused = fence(prefix .. 'lease', epoch, nonce)
+local refused = fence(keys.lease, epoch, nonce)
 if refused then
   return refused
 end
@@ -30,7 +30,7 @@ for i = FIRST, #ARGV, DEFINITION_FIELDS do
   end
 end
 check_plan()
-redis.call('HDEL', SCHEDULE .. 'sets', '#applied') -- from here on no set is in place whole: not the former one either
+redis.call('HDEL', keys.schedule_sets, '#applied') -- from here on no set is in place whole: not the former one either
 local now = now_ms()
 local reply = { whole(now) }
 for i = FIRST, #ARGV, DEFINITION_FIELDS do

@@ -13,15 +13,15 @@
 --
 -- Returns  one digit for each: 1 removed, 0 it was not there, or is dynamic
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local refused = fence(prefix .. 'lease', epoch, nonce)
+local refused = fence(keys.lease, epoch, nonce)
 if refused then
   return refused
 end
 check_plan()
-redis.call('HDEL', SCHEDULE .. 'sets', '#applied') -- see declare_page
+redis.call('HDEL', keys.schedule_sets, '#applied') -- see declare_page
 local now, reply = now_ms(), {}
 for i = FIRST, #ARGV do
-  local revision, _, set = parts(redis.call('HGET', SCHEDULE .. 'def', ARGV[i]))
+  local revision, _, set = parts(redis.call('HGET', keys.schedule_def, ARGV[i]))
   local is_static = revision ~= nil and set ~= 'dynamic'
   if is_static then
     bury(ARGV[i], now)

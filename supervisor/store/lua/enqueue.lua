@@ -13,7 +13,7 @@
 --          key; then, each on a line of its own, the ids of those holders. A repeated nonce gets the first reply again,
 --          also when the runs have ended since.
 local FIELDS, MEMORY_MS = 4, 600000
-local memory = prefix .. 'enqueues:' .. nonce
+local memory = keys.enqueues(nonce)
 local earlier = redis.call('GET', memory)
 if earlier then
   return earlier
@@ -47,7 +47,7 @@ for i = FIRST, last, FIELDS do
   end
   of.ids[n], of.places[n], of.heads[n] = ARGV[i], i, kind
   if is_remembered then
-    of.ran[n] = q(queue, 'ran:' .. ARGV[i])
+    of.ran[n] = keys.ran_in(queue, ARGV[i])
   end
 end
 for _, of in ipairs(order) do -- raises, before the first write, if a key is not ours
@@ -59,7 +59,7 @@ end
 local now = now_ms()
 local digits, holders = {}, {}
 for _, of in ipairs(order) do
-  local known, fresh, seen, new, later = redis.call('HMGET', q(of.name, 'data'), unpack(of.ids)), {}, {}, 0, {}
+  local known, fresh, seen, new, later = redis.call('HMGET', keys.data(of.name), unpack(of.ids)), {}, {}, 0, {}
   for n, i in ipairs(of.places) do
     local id, data, digit = ARGV[i], ARGV[i + 3], '0'
     if not known[n] and not seen[id] and not (is_remembered and redis.call('EXISTS', of.ran[n]) == 1) then
@@ -88,7 +88,7 @@ for _, of in ipairs(order) do
     digits[(i - FIRST) / FIELDS + 1] = digit
   end
   if #fresh > 0 then
-    redis.call('HSET', q(of.name, 'data'), unpack(fresh))
+    redis.call('HSET', keys.data(of.name), unpack(fresh))
   end
   for _, i in ipairs(later) do
     delay(of.name, ARGV[i], ARGV[i + 3], now + tonumber(ARGV[i + 2]))
@@ -100,7 +100,7 @@ for _, of in ipairs(order) do
       bells[kind.letter] = bells[kind.letter] + #kind.ids
     end
   end
-  redis.call('SADD', prefix .. 'queues', of.name)
+  redis.call('SADD', keys.queues, of.name)
   count_add(of.name, 'in', new)
   ring(of.name, 'a', math.min(bells.a, 4)) -- whoever wakes rings on while work is left
   ring(of.name, 's', math.min(bells.s, 4))

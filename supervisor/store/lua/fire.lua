@@ -25,6 +25,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --           state
 --
@@ -51,14 +52,13 @@
 local FIELDS, HISTORY, LINES = 3, 10000, 10 -- LINES decisions in one entry of the log
 local LATEST = 100 -- unfinished runs known of a schedule that waits for none
 local WHAT = { due = true, missed = true, start = true, force = true, drop = true, initial = true }
-local refused = fence(prefix .. 'lease', epoch, nonce)
+local refused = fence(keys.lease, epoch, nonce)
 if refused then
   return refused
 end
 if not_whole(skew_limit_ms, log_cap, at_ms) or #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
   return refuse('items of 3 fields')
 end
-local S = prefix .. 'schedule:'
 local names, place, shapes, kinds, items, groups = {}, {}, {}, {}, {}, {}
 local function shape_of(text)
   local overlap, running, buffer, grace, runs, wait, keep, queue =
@@ -117,15 +117,15 @@ for i = FIRST, #ARGV, FIELDS do
 end
 
 -- These raise, before the first write, if a key is not ours.
-redis.call('XLEN', S .. 'log')
-redis.call('HLEN', S .. 'wait')
-redis.call('HLEN', S .. 'invalid')
-local marks = redis.call('HMGET', S .. 'mark', unpack(names))
-local defs = redis.call('HMGET', S .. 'def', unpack(names))
-local lives = redis.call('HMGET', S .. 'live', unpack(names))
-local states = redis.call('HMGET', S .. 'state', unpack(names))
-local pauses = redis.call('HLEN', S .. 'paused') > 0 and redis.call('HMGET', S .. 'paused', unpack(names)) or {}
-local scores = redis.call('ZMSCORE', S .. 'next', unpack(names))
+redis.call('XLEN', keys.schedule_log)
+redis.call('HLEN', keys.schedule_wait)
+redis.call('HLEN', keys.schedule_invalid)
+local marks = redis.call('HMGET', keys.schedule_mark, unpack(names))
+local defs = redis.call('HMGET', keys.schedule_def, unpack(names))
+local lives = redis.call('HMGET', keys.schedule_live, unpack(names))
+local states = redis.call('HMGET', keys.schedule_state, unpack(names))
+local pauses = redis.call('HLEN', keys.schedule_paused) > 0 and redis.call('HMGET', keys.schedule_paused, unpack(names)) or {}
+local scores = redis.call('ZMSCORE', keys.schedule_next, unpack(names))
 local now, limit = now_ms(), tonumber(skew_limit_ms)
 local is_ahead = tonumber(at_ms) > now + limit -- the caller's clock is: what it judged by the time is no fact
 local running, packed, extended, wanted = {}, {}, {}, {} -- by place: live runs, state, and score once they are touched
@@ -144,7 +144,7 @@ for _, item in ipairs(items) do -- what may have to give way lies in these
 end
 for _, group in ipairs(groups) do
   verify(group.queue)
-  for k, data in ipairs(redis.call('HMGET', q(group.queue, 'data'), unpack(group.ids))) do
+  for k, data in ipairs(redis.call('HMGET', keys.data(group.queue), unpack(group.ids))) do
     group.known[group.ids[k]] = data and true or nil
   end
 end
@@ -152,7 +152,7 @@ end
 -- Make the runs of a group exist that are new.
 local function flush(group)
   if #group.new > 0 then
-    redis.call('HSET', q(group.queue, 'data'), unpack(group.new))
+    redis.call('HSET', keys.data(group.queue), unpack(group.new))
     group.new = {}
   end
 end
@@ -179,8 +179,8 @@ local function live(n)
   local found = {}
   for line in string.gmatch(lives[n] or '', '[^\n]+') do
     local queue, id = string.match(line, '^(%S+) (.*)$')
-    if queue and redis.call('HEXISTS', q(queue, 'data'), id) == 1
-      and not redis.call('ZSCORE', q(queue, 'dead'), id) then
+    if queue and redis.call('HEXISTS', keys.data(queue), id) == 1
+      and not redis.call('ZSCORE', keys.dead(queue), id) then
       found[#found + 1] = line
     end
   end
@@ -200,24 +200,24 @@ local function give_way(line, is_forced)
     flush(group) -- what gives way may be a run of this very batch
   end
   local queue, id = string.match(line, '^(%S+) (.*)$')
-  local token = redis.call('HGET', q(queue, 'run'), id)
+  local token = redis.call('HGET', keys.run(queue), id)
   if token then
-    redis.call('HSET', q(queue, 'cancel'), id, (is_forced and 'kill|' or 'stop|') .. token .. '|' .. whole(now))
-    redis.call('PEXPIRE', q(queue, 'cancel'), 86400000)
+    redis.call('HSET', keys.cancel(queue), id, (is_forced and 'kill|' or 'stop|') .. token .. '|' .. whole(now))
+    redis.call('PEXPIRE', keys.cancel(queue), 86400000)
     if not is_forced then
       return false
     end
   end
   local session, attempt, fetched = string.match(token or '', '^(.*)|(%d+)|(%d+)$')
-  local data = redis.call('HGET', q(queue, 'data'), id) or ''
+  local data = redis.call('HGET', keys.data(queue), id) or ''
   local job = string.match(data, '"job":"([^"|]*)"')
   if not token then -- also of one of this very batch, which is not in its list yet: it will be skipped there
     leave(queue, id, place_of(queue, id, data))
   end
-  redis.call('HDEL', q(queue, 'run'), id)
-  redis.call('HDEL', q(queue, 'data'), id)
-  redis.call('HDEL', q(queue, 'att'), id)
-  redis.call('HDEL', q(queue, 'err'), id)
+  redis.call('HDEL', keys.run(queue), id)
+  redis.call('HDEL', keys.data(queue), id)
+  redis.call('HDEL', keys.att(queue), id)
+  redis.call('HDEL', keys.err(queue), id)
   leave_line(queue, id, data)
   end_limits(queue, id, 'replaced')
   history_add(queue, HISTORY, table.concat({ id, 'replaced', attempt or '0', session or '', fetched or whole(now),
@@ -272,7 +272,7 @@ local function enqueue(n, item, policy)
 end
 
 local function buffer(n, item)
-  redis.call('RPUSH', S .. 'buf:' .. item.name, item.nominal)
+  redis.call('RPUSH', keys.schedule_buffer(item.name), item.nominal)
   state_add(state(n), 8, 1)
   return 'BUFFERED'
 end
@@ -282,7 +282,7 @@ local function supersede(n, item)
   local numbers = state_numbers(state(n))
   if numbers[8] > 0 then
     numbers[6], numbers[8] = numbers[6] + numbers[8], 0
-    redis.call('DEL', S .. 'buf:' .. item.name)
+    redis.call('DEL', keys.schedule_buffer(item.name))
   end
   return numbers
 end
@@ -317,7 +317,7 @@ end
 
 -- Take the first that waits out of the buffer, and decide it by the policy as it is now.
 local function waiting(n, item, policy)
-  local what, key, how = item.what, S .. 'buf:' .. item.name, policy.overlap
+  local what, key, how = item.what, keys.schedule_buffer(item.name), policy.overlap
   local numbers = state_numbers(state(n))
   if redis.call('LINDEX', key, 0) ~= item.nominal then
     return 'DUP'
@@ -528,7 +528,7 @@ end
 for _, group in ipairs(groups) do
   flush(group)
   if group.is_used then
-    redis.call('SADD', prefix .. 'queues', group.queue)
+    redis.call('SADD', keys.queues, group.queue)
   end
   if #group.entering > 0 then
     redis.call('RPUSH', group.list, unpack(group.entering))
@@ -536,23 +536,23 @@ for _, group in ipairs(groups) do
     ring(group.queue, group.letter, math.min(#group.entering, 4)) -- whoever wakes rings on while work is left
   end
 end
-write('HSET', S .. 'mark', new_marks)
-write('HSET', S .. 'state', new_states)
-if redis.call('HLEN', S .. 'invalid') > 0 then -- what is fired can be used
-  redis.call('HDEL', S .. 'invalid', unpack(names))
+write('HSET', keys.schedule_mark, new_marks)
+write('HSET', keys.schedule_state, new_states)
+if redis.call('HLEN', keys.schedule_invalid) > 0 then -- what is fired can be used
+  redis.call('HDEL', keys.schedule_invalid, unpack(names))
 end
-write('ZADD', S .. 'next', new_scores)
-write('ZREM', S .. 'next', over)
-write('HSET', S .. 'live', new_lives)
-write('HDEL', S .. 'live', idle)
-local waits = redis.call('HLEN', S .. 'wait')
+write('ZADD', keys.schedule_next, new_scores)
+write('ZREM', keys.schedule_next, over)
+write('HSET', keys.schedule_live, new_lives)
+write('HDEL', keys.schedule_live, idle)
+local waits = redis.call('HLEN', keys.schedule_wait)
 for _, item in ipairs(items) do
   local wait = item.policy.wait
   if item.code == 'FIRED' and (wait ~= '' or waits > 0) then
     if wait == '' then
-      redis.call('HDEL', S .. 'wait', item.name)
+      redis.call('HDEL', keys.schedule_wait, item.name)
     else
-      redis.call('HSET', S .. 'wait', item.name, wait)
+      redis.call('HSET', keys.schedule_wait, item.name, wait)
     end
   end
 end
@@ -562,6 +562,6 @@ for _, twin in ipairs(twins) do
 end
 for first = 1, #log, LINES do
   local lines = table.concat(log, '\n', first, math.min(first + LINES - 1, #log))
-  redis.call('XADD', S .. 'log', 'MAXLEN', '~', log_cap, '*', 'r', lines)
+  redis.call('XADD', keys.schedule_log, 'MAXLEN', '~', log_cap, '*', 'r', lines)
 end
 return reply

@@ -6,14 +6,14 @@
 --       cursor         0 at first, then the one of the previous page
 --
 -- Returns  cursor (0 at the end), then session, id, attempt, fetched_ms for each. One may come twice.
-local page = redis.call('HSCAN', prefix .. 'q:' .. queue .. ':run', cursor, 'COUNT', 500)
+local page = redis.call('HSCAN', keys.run(queue), cursor, 'COUNT', 500)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   local holder, attempt, fetched = string.match(page[2][i + 1], '^(.*)|(%d+)|(%d+)$')
   local is_wanted = holder and holder == session
   if holder and session == '' then
-    is_wanted = redis.call('HEXISTS', prefix .. 'sessions', holder) == 0
-      and redis.call('SISMEMBER', prefix .. 'dying', holder) == 0
+    is_wanted = redis.call('HEXISTS', keys.sessions, holder) == 0
+      and redis.call('SISMEMBER', keys.dying, holder) == 0
   end
   if is_wanted then
     local n = #reply

@@ -18,7 +18,7 @@ for i = FIRST, #ARGV, FIELDS do
 end
 local written = 0
 for i = FIRST, #ARGV, FIELDS do
-  local key = prefix .. 'progress:' .. ARGV[i]
+  local key = keys.progress(ARGV[i])
   local known = redis.pcall('GET', key)
   local fence = type(known) == 'string' and string.match(known, '^(%d+) ') or '0'
   if tonumber(fence) <= tonumber(ARGV[i + 1]) then

@@ -13,6 +13,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --           memory
 --
@@ -38,7 +39,7 @@ local now = now_ms()
 local reply, checked = {}, {}
 
 local function ask(queue, id, data, token)
-  local earlier = redis.call('HGET', q(queue, 'cancel'), id) or ''
+  local earlier = redis.call('HGET', keys.cancel(queue), id) or ''
   local how, asked = string.match(earlier, '^(%l+)|(.*)|%d+$')
   local is_asked = asked == token and how ~= 'stop'
   if is_asked and (how ~= 'cancel' or kill_ms == 0) then
@@ -46,15 +47,15 @@ local function ask(queue, id, data, token)
   end
   local request = kill_ms == 0 and 'cancel|' .. token .. '|' .. whole(now)
     or 'force|' .. token .. '|' .. whole(now + kill_ms)
-  redis.call('HSET', q(queue, 'cancel'), id, request)
-  redis.call('PEXPIRE', q(queue, 'cancel'), REQUEST_MS)
+  redis.call('HSET', keys.cancel(queue), id, request)
+  redis.call('PEXPIRE', keys.cancel(queue), REQUEST_MS)
   if not is_asked then
     note_add(queue, history, id, 'cancel_asked', data, note, token)
   end
 end
 
 local function cancel(queue, id)
-  local data = redis.call('HGET', q(queue, 'data'), id) or ''
+  local data = redis.call('HGET', keys.data(queue), id) or ''
   local place, where = place_of(queue, id, data)
   if place == 'running' then
     ask(queue, id, data, where)

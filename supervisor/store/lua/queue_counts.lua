@@ -9,11 +9,10 @@
 --          later, dead, next_due_ms or empty, whether it is paused, why, heads of the six ready lists (data or empty),
 --          how many wait for a concurrency key, then the counters as name, value …
 --          Entries that no longer stand for a run (lib/stale.lua) are not counted.
-local Q = prefix .. 'q:' .. queue .. ':'
 local reply = { whole(now_ms()) }
 local heads, stale, STALE_MAX = {}, {}, 1000
-if redis.call('HLEN', Q .. 'stale') <= STALE_MAX then -- else it is not worth the time
-  local entries = redis.call('HGETALL', Q .. 'stale')
+if redis.call('HLEN', keys.stale(queue)) <= STALE_MAX then -- else it is not worth the time
+  local entries = redis.call('HGETALL', keys.stale(queue))
   for n = 1, #entries, 2 do
     local part = string.match(entries[n], '^(%S+) ')
     stale[part or ''] = (stale[part or ''] or 0) + tonumber(entries[n + 1])
@@ -21,31 +20,31 @@ if redis.call('HLEN', Q .. 'stale') <= STALE_MAX then -- else it is not worth th
 end
 
 local function length(part)
-  return math.max(0, redis.call('LLEN', Q .. part) - (stale[part] or 0))
+  return math.max(0, redis.call('LLEN', keys.queue(queue) .. part) - (stale[part] or 0))
 end
 
 for _, letter in ipairs({ 'a', 's' }) do
   for priority = 0, 2 do
-    local list = 'ready:' .. letter .. ':' .. priority
+    local list = parts.ready(letter, priority)
     reply[#reply + 1] = length(list)
-    local id = redis.call('LINDEX', Q .. list, 0)
-    heads[#heads + 1] = id and redis.call('HGET', Q .. 'data', id) or ''
+    local id = redis.call('LINDEX', keys.queue(queue) .. list, 0)
+    heads[#heads + 1] = id and redis.call('HGET', keys.data(queue), id) or ''
   end
 end
-reply[#reply + 1] = length('suspect:a')
-reply[#reply + 1] = length('suspect:s')
-reply[#reply + 1] = redis.call('HLEN', Q .. 'run')
-reply[#reply + 1] = redis.call('ZCARD', Q .. 'later')
-reply[#reply + 1] = redis.call('ZCARD', Q .. 'dead')
-local head = redis.call('ZRANGE', Q .. 'later', 0, 0, 'WITHSCORES')
+reply[#reply + 1] = length(parts.suspect('a'))
+reply[#reply + 1] = length(parts.suspect('s'))
+reply[#reply + 1] = redis.call('HLEN', keys.run(queue))
+reply[#reply + 1] = redis.call('ZCARD', keys.later(queue))
+reply[#reply + 1] = redis.call('ZCARD', keys.dead(queue))
+local head = redis.call('ZRANGE', keys.later(queue), 0, 0, 'WITHSCORES')
 reply[#reply + 1] = head[2] or ''
-reply[#reply + 1] = redis.call('EXISTS', Q .. 'paused')
-reply[#reply + 1] = redis.call('GET', Q .. 'paused') or ''
+reply[#reply + 1] = redis.call('EXISTS', keys.paused(queue))
+reply[#reply + 1] = redis.call('GET', keys.paused(queue)) or ''
 for _, data in ipairs(heads) do
   reply[#reply + 1] = data
 end
-reply[#reply + 1] = redis.call('HLEN', Q .. 'blocked')
-for _, item in ipairs(redis.call('HGETALL', Q .. 'stat')) do
+reply[#reply + 1] = redis.call('HLEN', keys.blocked(queue))
+for _, item in ipairs(redis.call('HGETALL', keys.stat(queue))) do
   reply[#reply + 1] = item
 end
 return reply

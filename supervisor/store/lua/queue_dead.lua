@@ -12,22 +12,22 @@
 if not_whole(count) or tonumber(count) < 1 or tonumber(count) > 10000 or not_whole(position) then
   return refuse('a count of 1 to 10000, and a position')
 end
-local Q, count = prefix .. 'q:' .. queue .. ':', tonumber(count)
+local count = tonumber(count)
 local following, found = '0', {}
 if order == 'newest' then
   local first = tonumber(position)
-  found = redis.call('ZREVRANGE', Q .. 'dead', first, first + count - 1, 'WITHSCORES')
+  found = redis.call('ZREVRANGE', keys.dead(queue), first, first + count - 1, 'WITHSCORES')
   following = #found < 2 * count and '0' or whole(first + count)
 else
-  local page = redis.call('ZSCAN', Q .. 'dead', position, 'COUNT', count)
+  local page = redis.call('ZSCAN', keys.dead(queue), position, 'COUNT', count)
   following, found = page[1], page[2]
 end
 local reply = { following }
 for i = 1, #found, 2 do
   local id, n = found[i], #reply
   reply[n + 1], reply[n + 2] = id, found[i + 1]
-  reply[n + 3] = redis.call('HGET', Q .. 'data', id) or ''
-  reply[n + 4] = redis.call('HGET', Q .. 'att', id) or ''
-  reply[n + 5] = redis.call('HGET', Q .. 'err', id) or ''
+  reply[n + 3] = redis.call('HGET', keys.data(queue), id) or ''
+  reply[n + 4] = redis.call('HGET', keys.att(queue), id) or ''
+  reply[n + 5] = redis.call('HGET', keys.err(queue), id) or ''
 end
 return reply

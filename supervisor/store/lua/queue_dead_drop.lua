@@ -11,6 +11,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --
 -- Returns  for each run: 1 it went, 0 it is not dead
@@ -21,12 +22,12 @@ local reply = {}
 check_queue(queue)
 for i = FIRST, #ARGV do
   local id = ARGV[i]
-  local was_dead = redis.call('ZREM', q(queue, 'dead'), id)
+  local was_dead = redis.call('ZREM', keys.dead(queue), id)
   reply[#reply + 1] = was_dead
   if was_dead == 1 then
-    note_add(queue, tonumber(history), id, 'dropped', redis.call('HGET', q(queue, 'data'), id), note)
-    for _, part in ipairs({ 'data', 'att', 'err' }) do
-      redis.call('HDEL', q(queue, part), id)
+    note_add(queue, tonumber(history), id, 'dropped', redis.call('HGET', keys.data(queue), id), note)
+    for _, hash in ipairs({ keys.data(queue), keys.att(queue), keys.err(queue) }) do
+      redis.call('HDEL', hash, id)
     end
     count_add(queue, 'dropped', 1)
   end

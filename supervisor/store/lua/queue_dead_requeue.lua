@@ -11,6 +11,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --
 -- Returns  for each run: REQUEUED, ABSENT (it is not dead), BROKEN (nothing is left of it) or DUPLICATE, then the holder
@@ -25,8 +26,8 @@ local wait, history, now = tonumber(delay_ms), tonumber(history), now_ms()
 check_queue(queue)
 
 local function requeue(id)
-  local data = redis.call('HGET', q(queue, 'data'), id)
-  if not redis.call('ZSCORE', q(queue, 'dead'), id) then
+  local data = redis.call('HGET', keys.data(queue), id)
+  if not redis.call('ZSCORE', keys.dead(queue), id) then
     return 'ABSENT', ''
   end
   if not data or not string.match(data, '^[as][012]') then
@@ -37,12 +38,12 @@ local function requeue(id)
     return 'DUPLICATE', holder
   end
   note_add(queue, history, id, 'requeued', data, note)
-  local attempts, crashes, interrupts = charges(redis.call('HGET', q(queue, 'att'), id))
+  local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
   local spent = attempts + crashes + interrupts
   if spent > 0 then
-    redis.call('HSET', q(queue, 'att'), id, '0,0,' .. whole(spent))
+    redis.call('HSET', keys.att(queue), id, '0,0,' .. whole(spent))
   end
-  redis.call('ZREM', q(queue, 'dead'), id)
+  redis.call('ZREM', keys.dead(queue), id)
   tally_revive(id, data)
   if wait > 0 then
     delay(queue, id, data, now + wait)

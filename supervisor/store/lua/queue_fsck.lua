@@ -4,14 +4,16 @@
 -- ARGV  queue          which
 --       limit          with more runs than this, whether every run is somewhere is not asked
 --
+-- Includes  lists
+--
 -- Returns  one line for each violation, at most 100
 --          A run is in exactly one place: one ready or suspect list, once; or running; or later; or blocked; or dead.
 --          What is dead or blocked has data. What is charged has data. A list may hold ids without data, and entries that
 --          are counted as stale: both are dropped when they are met.
 --          A run that holds limits exists and is not dead; it has a slot of its concurrency key as long as it runs.
 --          Whoever runs something has an open or dying session. Counters of charges can be read.
-local Q, LIMIT, FOUND_MAX = prefix .. 'q:' .. queue .. ':', tonumber(limit), 100
-local found, place, cancelled, stale, total = {}, {}, {}, {}, redis.call('HLEN', Q .. 'data')
+local LIMIT, FOUND_MAX = tonumber(limit), 100
+local found, place, cancelled, stale, total = {}, {}, {}, {}, redis.call('HLEN', keys.data(queue))
 local is_whole = total <= LIMIT
 
 local function violation(id, what)
@@ -28,33 +30,33 @@ local function put(id, where)
 end
 
 local function has_data(id)
-  return redis.call('HEXISTS', Q .. 'data', id) == 1
+  return redis.call('HEXISTS', keys.data(queue), id) == 1
 end
 
-local running = redis.call('HSCAN', Q .. 'run', 0, 'COUNT', LIMIT)[2]
+local running = redis.call('HSCAN', keys.run(queue), 0, 'COUNT', LIMIT)[2]
 for i = 1, #running, 2 do
   local session = string.match(running[i + 1], '^(.*)|%d+|%d+$')
   put(running[i], 'run')
   if not session then
     violation(running[i], 'its fence cannot be read')
-  elseif redis.call('HEXISTS', prefix .. 'sessions', session) == 0
-    and redis.call('SISMEMBER', prefix .. 'dying', session) == 0 then
+  elseif redis.call('HEXISTS', keys.sessions, session) == 0
+    and redis.call('SISMEMBER', keys.dying, session) == 0 then
     violation(running[i], 'runs in session ' .. session .. ', which is neither open nor dying')
   end
 end
-for _, name in ipairs({ 'later', 'dead' }) do
-  for _, id in ipairs(redis.call('ZRANGE', Q .. name, 0, LIMIT)) do
+for _, one in ipairs({ { 'later', keys.later(queue) }, { 'dead', keys.dead(queue) } }) do
+  local name = one[1]
+  for _, id in ipairs(redis.call('ZRANGE', one[2], 0, LIMIT)) do
     put(id, name)
     if name == 'dead' and not has_data(id) then
       violation(id, 'in dead without data')
     end
   end
 end
-for _, name in ipairs({ 'ready:a:0', 'ready:a:1', 'ready:a:2', 'ready:s:0', 'ready:s:1', 'ready:s:2', 'suspect:a',
-  'suspect:s' }) do
-  for _, id in ipairs(redis.call('LRANGE', Q .. name, 0, LIMIT)) do
-    local data, entry = redis.call('HGET', Q .. 'data', id), name .. ' ' .. id
-    stale[entry] = stale[entry] or tonumber(redis.call('HGET', Q .. 'stale', entry) or 0)
+for _, name in ipairs(LISTS) do
+  for _, id in ipairs(redis.call('LRANGE', keys.queue(queue) .. name, 0, LIMIT)) do
+    local data, entry = redis.call('HGET', keys.data(queue), id), name .. ' ' .. id
+    stale[entry] = stale[entry] or tonumber(redis.call('HGET', keys.stale(queue), entry) or 0)
     if stale[entry] > 0 then
       stale[entry] = stale[entry] - 1
     elseif data then
@@ -73,25 +75,25 @@ for entry, count in pairs(stale) do
     violation(entry, 'counted as stale more often than it is there')
   end
 end
-local blocked = redis.call('HSCAN', Q .. 'blocked', 0, 'COUNT', LIMIT)[2]
+local blocked = redis.call('HSCAN', keys.blocked(queue), 0, 'COUNT', LIMIT)[2]
 for i = 1, #blocked, 2 do
   put(blocked[i], 'blocked')
   if not has_data(blocked[i]) then
     violation(blocked[i], 'blocked without data')
   end
 end
-local held = redis.call('HSCAN', Q .. 'limits', 0, 'COUNT', LIMIT)[2]
+local held = redis.call('HSCAN', keys.limits(queue), 0, 'COUNT', LIMIT)[2]
 for i = 1, #held, 2 do
   local id, header = held[i], held[i + 1]
   local key = string.match(header, '[%[;]c%d+:([^;%]]+)')
-  local has_slot = key and redis.call('SISMEMBER', prefix .. 'limit:c:' .. key, queue .. ' ' .. id) == 1
+  local has_slot = key and redis.call('SISMEMBER', keys.limit_slots(key), queue .. ' ' .. id) == 1
   if not has_data(id) or place[id] == 'dead' then
     violation(id, 'holds limits, and is over')
   elseif key and has_slot ~= (place[id] == 'run') then
     violation(id, 'in ' .. (place[id] or 'no place') .. (has_slot and ' with' or ' without') .. ' a slot of ' .. key)
   end
 end
-local charged = redis.call('HSCAN', Q .. 'att', 0, 'COUNT', LIMIT)[2]
+local charged = redis.call('HSCAN', keys.att(queue), 0, 'COUNT', LIMIT)[2]
 for i = 1, #charged, 2 do
   if not has_data(charged[i]) and not place[charged[i]] and not cancelled[charged[i]] then
     violation(charged[i], 'charged without data')
@@ -101,7 +103,7 @@ for i = 1, #charged, 2 do
   end
 end
 if is_whole then
-  for _, id in ipairs(redis.call('HKEYS', Q .. 'data')) do
+  for _, id in ipairs(redis.call('HKEYS', keys.data(queue))) do
     if not place[id] then
       violation(id, 'in no list: it would never run')
     end

@@ -15,7 +15,7 @@ if not_whole(count) or tonumber(count) < 1 or tonumber(count) > 1000 or not_whol
   return refuse('position, and a count of 1 to 1000')
 end
 local count = tonumber(count)
-local key, reply = prefix .. 'q:' .. queue .. ':' .. part, {}
+local key, reply = keys.queue(queue) .. part, {}
 local HASHES = { data = true, run = true, att = true, err = true, limits = true, blocked = true, stale = true, stat = true }
 
 local function value_of(text)
@@ -27,8 +27,8 @@ local function value_of(text)
     return text
   end
   local session = string.match(text, '^(.*)|%d+|%d+$')
-  local is_known = session and (redis.call('HEXISTS', prefix .. 'sessions', session) == 1
-    or redis.call('SISMEMBER', prefix .. 'dying', session) == 1)
+  local is_known = session and (redis.call('HEXISTS', keys.sessions, session) == 1
+    or redis.call('SISMEMBER', keys.dying, session) == 1)
   return (is_known and '1' or '0') .. text
 end
 

@@ -11,6 +11,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --
 -- Returns  id, what is wrong, what was done about it (or empty): for each fault
@@ -36,14 +37,14 @@ end
 local function entries_of(id)
   local found = {}
   for _, part in ipairs(LISTS) do
-    local list = q(queue, part)
+    local list = keys.queue(queue) .. part
     local entries = #redis.call('LPOS', list, id, 'COUNT', 0)
-    local stale = tonumber(redis.call('HGET', q(queue, 'stale'), stale_field(queue, list, id)) or 0) or 0
+    local stale = tonumber(redis.call('HGET', keys.stale(queue), stale_field(queue, list, id)) or 0) or 0
     if stale > entries then
       if tell(id, 'counted as stale in ' .. part .. ' ' .. whole(stale - entries) .. ' times too often', 'counted anew') then
-        redis.call('HINCRBY', q(queue, 'stale'), stale_field(queue, list, id), entries - stale)
+        redis.call('HINCRBY', keys.stale(queue), stale_field(queue, list, id), entries - stale)
         if entries == 0 then
-          redis.call('HDEL', q(queue, 'stale'), stale_field(queue, list, id))
+          redis.call('HDEL', keys.stale(queue), stale_field(queue, list, id))
         end
       end
       stale = entries
@@ -57,7 +58,7 @@ end
 
 local function drop_entries(id, part, count)
   for _ = 1, count do
-    stale_add(queue, q(queue, part), id)
+    stale_add(queue, keys.queue(queue) .. part, id)
   end
 end
 
@@ -87,32 +88,31 @@ local function put_back(id, data)
 end
 
 local function verify_remains(id, entries, token)
-  if redis.call('ZSCORE', q(queue, 'dead'), id) and tell(id, 'dead without data', 'forgotten') then
-    redis.call('ZREM', q(queue, 'dead'), id)
+  if redis.call('ZSCORE', keys.dead(queue), id) and tell(id, 'dead without data', 'forgotten') then
+    redis.call('ZREM', keys.dead(queue), id)
   end
-  if redis.call('HEXISTS', q(queue, 'blocked'), id) == 1 and tell(id, 'blocked without data', 'forgotten') then
-    redis.call('HDEL', q(queue, 'blocked'), id)
+  if redis.call('HEXISTS', keys.blocked(queue), id) == 1 and tell(id, 'blocked without data', 'forgotten') then
+    redis.call('HDEL', keys.blocked(queue), id)
   end
-  if token or #entries > 0 or redis.call('ZSCORE', q(queue, 'later'), id) then
+  if token or #entries > 0 or redis.call('ZSCORE', keys.later(queue), id) then
     return -- cancelled: what is left goes when its id is met
   end
-  for part, words in pairs({ att = 'charged without data', err = 'an error without data', limits = 'limits without data' }) do
-    if redis.call('HEXISTS', q(queue, part), id) == 1 and tell(id, words, 'forgotten') then
-      if part == 'limits' then
-        end_limits(queue, id, 'cancelled')
-      else
-        redis.call('HDEL', q(queue, part), id)
-      end
+  for hash, words in pairs({ [keys.att(queue)] = 'charged without data', [keys.err(queue)] = 'an error without data' }) do
+    if redis.call('HEXISTS', hash, id) == 1 and tell(id, words, 'forgotten') then
+      redis.call('HDEL', hash, id)
     end
+  end
+  if redis.call('HEXISTS', keys.limits(queue), id) == 1 and tell(id, 'limits without data', 'forgotten') then
+    end_limits(queue, id, 'cancelled')
   end
 end
 
 -- Keep one of several places.
 local function verify_place(id, data, entries, token)
-  local dead, later = redis.call('ZSCORE', q(queue, 'dead'), id), redis.call('ZSCORE', q(queue, 'later'), id)
-  local key = redis.call('HGET', q(queue, 'blocked'), id)
-  local own = string.sub(ready(queue, data), #q(queue, '') + 1)
-  local suspects = 'suspect:' .. string.sub(data, 1, 1)
+  local dead, later = redis.call('ZSCORE', keys.dead(queue), id), redis.call('ZSCORE', keys.later(queue), id)
+  local key = redis.call('HGET', keys.blocked(queue), id)
+  local own = string.sub(ready(queue, data), #keys.queue(queue) + 1)
+  local suspects = parts.suspect(string.sub(data, 1, 1))
   local kept, names, extra = token and 'running', {}, 0
   for _, entry in ipairs(entries) do
     names[#names + 1] = whole(entry[2]) == '1' and entry[1] or entry[1] .. ' ' .. whole(entry[2]) .. ' times'
@@ -142,13 +142,13 @@ local function verify_place(id, data, entries, token)
     for _, entry in ipairs(entries) do
       drop_entries(id, entry[1], entry[2] - (entry[1] == kept and 1 or 0))
     end
-    for name, part in pairs({ later = 'later', dead = 'dead' }) do
+    for name, set in pairs({ later = keys.later(queue), dead = keys.dead(queue) }) do
       if name ~= kept then
-        redis.call('ZREM', q(queue, part), id)
+        redis.call('ZREM', set, id)
       end
     end
     if kept ~= 'blocked' then
-      redis.call('HDEL', q(queue, 'blocked'), id)
+      redis.call('HDEL', keys.blocked(queue), id)
     end
   end
   return kept, key
@@ -158,7 +158,7 @@ end
 local function verify_limits(id, data, place, key, token)
   local header, me = header_of(data), queue .. ' ' .. id
   local of = header and limits_in(header) or {}
-  local written = redis.call('HGET', q(queue, 'limits'), id)
+  local written = redis.call('HGET', keys.limits(queue), id)
   if place == 'dead' then
     if written and tell(id, 'dead, and holds limits', 'freed') then
       end_limits(queue, id, 'dead')
@@ -166,40 +166,40 @@ local function verify_limits(id, data, place, key, token)
     return
   end
   if (of.unique or of.concurrency or of.above) and (written ~= header
-    or of.unique and redis.call('HGET', prefix .. 'limit:u', of.unique) ~= me) then
+    or of.unique and redis.call('HGET', keys.limit_unique, of.unique) ~= me) then
     local holder = is_mending and claim(queue, id, data)
     tell(id, holder and 'its unique key is held by ' .. holder or 'its limits are not written down',
       holder and '' or 'written down')
   end
-  local slot = of.concurrency and redis.call('SISMEMBER', prefix .. 'limit:c:' .. of.concurrency, me) == 1
+  local slot = of.concurrency and redis.call('SISMEMBER', keys.limit_slots(of.concurrency), me) == 1
   if of.concurrency and token and not slot and tell(id, 'runs without a slot of ' .. of.concurrency, 'given one') then
-    redis.call('SADD', prefix .. 'limit:c:' .. of.concurrency, me)
+    redis.call('SADD', keys.limit_slots(of.concurrency), me)
   elseif slot and not token and tell(id, 'holds a slot of ' .. of.concurrency .. ' and does not run', 'freed') then
-    redis.call('SREM', prefix .. 'limit:c:' .. of.concurrency, me)
+    redis.call('SREM', keys.limit_slots(of.concurrency), me)
     tell_waiting(of.concurrency)
   end
-  if how == 'all' and place == 'blocked' and not redis.call('LPOS', q(queue, 'wait:' .. key), id)
+  if how == 'all' and place == 'blocked' and not redis.call('LPOS', keys.wait(queue, key), id)
     and tell(id, 'blocked, and in no list of those that wait for ' .. key, 'put to its tail') then
-    redis.call('RPUSH', q(queue, 'wait:' .. key), id)
-    redis.call('SADD', prefix .. 'limit:q:' .. key, queue)
-    redis.call('SADD', q(queue, 'woken'), key)
+    redis.call('RPUSH', keys.wait(queue, key), id)
+    redis.call('SADD', keys.limit_queues(key), queue)
+    redis.call('SADD', keys.woken(queue), key)
     ring(queue, string.sub(data, 1, 1), 1)
   end
 end
 
 local function verify_fence(id, data, token)
   local session = string.match(token, '^(.*)|%d+|%d+$')
-  local is_known = session and (redis.call('HEXISTS', prefix .. 'sessions', session) == 1
-    or redis.call('SISMEMBER', prefix .. 'dying', session) == 1)
+  local is_known = session and (redis.call('HEXISTS', keys.sessions, session) == 1
+    or redis.call('SISMEMBER', keys.dying, session) == 1)
   local fault = session and 'runs in session ' .. session .. ', which is neither open nor dying' or 'its fence cannot be read'
   if is_known or not tell(id, fault, 'put back') then
     return token
   end
-  local attempts, crashes, interrupts = charges(redis.call('HGET', q(queue, 'att'), id))
-  redis.call('HDEL', q(queue, 'run'), id)
+  local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
+  redis.call('HDEL', keys.run(queue), id)
   release_all(queue, { id }, false)
   if data then
-    redis.call('HSET', q(queue, 'att'), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts + 1))
+    redis.call('HSET', keys.att(queue), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts + 1))
     put_back(id, data)
   else
     forget(queue, '', id)
@@ -208,10 +208,10 @@ local function verify_fence(id, data, token)
 end
 
 local function verify(id)
-  local data, token = redis.call('HGET', q(queue, 'data'), id), redis.call('HGET', q(queue, 'run'), id)
-  local charged = redis.call('HGET', q(queue, 'att'), id)
+  local data, token = redis.call('HGET', keys.data(queue), id), redis.call('HGET', keys.run(queue), id)
+  local charged = redis.call('HGET', keys.att(queue), id)
   if charged and not string.match(charged, '^%d+,%d+,%d+$') and tell(id, 'its charges cannot be read', 'forgotten') then
-    redis.call('HDEL', q(queue, 'att'), id)
+    redis.call('HDEL', keys.att(queue), id)
   end
   if token then
     token = verify_fence(id, data, token)
@@ -221,11 +221,11 @@ local function verify(id)
     return verify_remains(id, entries, token)
   end
   if not string.match(data, '^[as][012][{%[]') then
-    if redis.call('ZSCORE', q(queue, 'dead'), id) or token then
+    if redis.call('ZSCORE', keys.dead(queue), id) or token then
       return -- its worker will say so, or it did
     elseif tell(id, 'its data cannot be read', 'given up') then
-      redis.call('ZREM', q(queue, 'later'), id)
-      redis.call('HDEL', q(queue, 'blocked'), id)
+      redis.call('ZREM', keys.later(queue), id)
+      redis.call('HDEL', keys.blocked(queue), id)
       for _, entry in ipairs(entries) do
         drop_entries(id, entry[1], entry[2])
       end
@@ -239,10 +239,10 @@ local function verify(id)
 end
 
 local function verify_held(id)
-  local data, token = redis.call('HGET', q(queue, 'data'), id), redis.call('HGET', q(queue, 'run'), id)
+  local data, token = redis.call('HGET', keys.data(queue), id), redis.call('HGET', keys.run(queue), id)
   if data and string.match(data, '^[as][012][{%[]') then
-    local key = redis.call('HGET', q(queue, 'blocked'), id)
-    local place = redis.call('ZSCORE', q(queue, 'dead'), id) and 'dead' or key and 'blocked'
+    local key = redis.call('HGET', keys.blocked(queue), id)
+    local place = redis.call('ZSCORE', keys.dead(queue), id) and 'dead' or key and 'blocked'
     verify_limits(id, data, place, key, token)
   end
 end

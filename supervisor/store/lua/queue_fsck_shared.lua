@@ -26,32 +26,32 @@ end
 -- Whether `queue id` is an unfinished run.
 local function is_unfinished(holder)
   local queue, id = string.match(holder, '^(%S+) (%S+)$')
-  return queue and redis.call('HEXISTS', q(queue, 'data'), id) == 1 and not redis.call('ZSCORE', q(queue, 'dead'), id)
+  return queue and redis.call('HEXISTS', keys.data(queue), id) == 1 and not redis.call('ZSCORE', keys.dead(queue), id)
 end
 
 if part == 'unique' then
-  local page = redis.call('HSCAN', prefix .. 'limit:u', position, 'COUNT', COUNT)
+  local page = redis.call('HSCAN', keys.limit_unique, position, 'COUNT', COUNT)
   reply[1] = page[1]
   for n = 1, #page[2], 2 do
     local unique, holder = page[2][n], page[2][n + 1]
     if not is_unfinished(holder) and tell('unique key ' .. unique, 'held by ' .. holder .. ', which is over', 'freed') then
-      redis.call('HDEL', prefix .. 'limit:u', unique)
+      redis.call('HDEL', keys.limit_unique, unique)
     end
   end
 elseif part == 'slots' then
-  local set = prefix .. 'limit:c:' .. key
+  local set = keys.limit_slots(key)
   local page = redis.call('SSCAN', set, position, 'COUNT', COUNT)
   reply[1] = page[1]
   for _, holder in ipairs(page[2]) do
     local queue, id = string.match(holder, '^(%S+) (%S+)$')
-    if (not queue or redis.call('HEXISTS', q(queue, 'run'), id) == 0)
+    if (not queue or redis.call('HEXISTS', keys.run(queue), id) == 0)
       and tell('concurrency key ' .. key, 'a slot is held by ' .. holder .. ', which does not run', 'freed') then
       redis.call('SREM', set, holder)
       tell_waiting(key)
     end
   end
 elseif part == 'live' then
-  local page = redis.call('HSCAN', prefix .. 'schedule:live', position, 'COUNT', COUNT)
+  local page = redis.call('HSCAN', keys.schedule_live, position, 'COUNT', COUNT)
   reply[1] = page[1]
   for n = 1, #page[2], 2 do
     local schedule = page[2][n]

@@ -11,7 +11,7 @@
 if is_mending ~= '0' and is_mending ~= '1' then
   return refuse('is_mending 0 or 1')
 end
-local key, reply = prefix .. 'q:' .. queue .. ':stat', {}
+local key, reply = keys.stat(queue), {}
 for n = FIRST, #ARGV do
   local value = redis.call('HGET', key, ARGV[n])
   if value and not string.match(value, '^%-?%d+$') then

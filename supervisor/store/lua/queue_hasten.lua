@@ -7,6 +7,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --
 -- Returns  for each run: queue (empty: unknown), and where it was: later (now it is ready), or where it still is
@@ -27,19 +28,19 @@ end
 local reply = {}
 for i = FIRST, #ARGV, FIELDS do
   local queue, id, n = queues[i], ARGV[i + 1], #reply
-  local data = queue and redis.call('HGET', q(queue, 'data'), id)
+  local data = queue and redis.call('HGET', keys.data(queue), id)
   reply[n + 1], reply[n + 2] = data and queue or '', ''
   if data then
     reply[n + 2] = place_of(queue, id, data)
     if reply[n + 2] == 'later' then
-      local charged = redis.call('HGET', q(queue, 'att'), id)
+      local charged = redis.call('HGET', keys.att(queue), id)
       local _, crashes = charges(charged)
       if crashes > 0 then
-        redis.call('RPUSH', q(queue, 'suspect:' .. string.sub(data, 1, 1)), id)
+        redis.call('RPUSH', keys.suspect(queue, string.sub(data, 1, 1)), id)
       else
         redis.call(charged and 'LPUSH' or 'RPUSH', ready(queue, data), id)
       end
-      redis.call('ZREM', q(queue, 'later'), id)
+      redis.call('ZREM', keys.later(queue), id)
       ring(queue, string.sub(data, 1, 1), 1)
     end
   end

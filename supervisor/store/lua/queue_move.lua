@@ -11,6 +11,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --
 -- Returns  how many entries were looked at, how many runs moved, how many stay because the target has one of their id
@@ -26,8 +27,8 @@ if not is_part(part) then
 end
 check_queue(queue)
 check_queue(target)
-local from, to, last = q(queue, part), q(target, part), tonumber(count) - 1
-local is_waiting = string.sub(part, 1, 5) == 'wait:'
+local from, to, last = keys.queue(queue) .. part, keys.queue(target) .. part, tonumber(count) - 1
+local is_waiting = is_wait(part)
 local is_later, ids, due, skipped, places = part == 'later', {}, {}, {}, {}
 if is_later then
   local page = redis.call('ZRANGE', from, offset, tonumber(offset) + last, 'WITHSCORES')
@@ -38,7 +39,7 @@ else
   ids = redis.call('LRANGE', from, 0, last)
   skipped = stale_drop(queue, from, ids)
   for n, id in ipairs(ids) do
-    local data = not skipped[n] and redis.call('HGET', q(queue, 'data'), id)
+    local data = not skipped[n] and redis.call('HGET', keys.data(queue), id)
     places[n] = data and is_place(part, place_of(queue, id, data))
   end
   redis.call('LTRIM', from, #ids, -1)
@@ -52,18 +53,19 @@ local function live_moved(id)
     for line in string.gmatch(lines, '[^\n]+') do
       moved[#moved + 1] = line == queue .. ' ' .. id and target .. ' ' .. id or line
     end
-    redis.call('HSET', prefix .. 'schedule:live', schedule, table.concat(moved, '\n'))
+    redis.call('HSET', keys.schedule_live, schedule, table.concat(moved, '\n'))
   end
 end
 
 local function carry(id, data)
   leave_line(queue, id, data)
-  redis.call('HDEL', q(queue, 'blocked'), id)
-  for _, name in ipairs({ 'data', 'att', 'err', 'limits' }) do
-    local value = redis.call('HGET', q(queue, name), id)
+  redis.call('HDEL', keys.blocked(queue), id)
+  for hash, its in pairs({ [keys.data(queue)] = keys.data(target), [keys.att(queue)] = keys.att(target),
+    [keys.err(queue)] = keys.err(target), [keys.limits(queue)] = keys.limits(target) }) do
+    local value = redis.call('HGET', hash, id)
     if value then
-      redis.call('HSET', q(target, name), id, value)
-      redis.call('HDEL', q(queue, name), id)
+      redis.call('HSET', its, id, value)
+      redis.call('HDEL', hash, id)
     end
   end
   local header = header_of(data)
@@ -72,20 +74,20 @@ local function carry(id, data)
   if of.concurrency then
     tell_waiting(of.concurrency) -- it may have been brought back for a slot, which those that stay can take now
   end
-  if unique and redis.call('HGET', prefix .. 'limit:u', unique) == queue .. ' ' .. id then
-    redis.call('HSET', prefix .. 'limit:u', unique, target .. ' ' .. id)
+  if unique and redis.call('HGET', keys.limit_unique, unique) == queue .. ' ' .. id then
+    redis.call('HSET', keys.limit_unique, unique, target .. ' ' .. id)
   end
-  if of.is_replacing and redis.pcall('HGET', prefix .. 'limit:n', of.concurrency) == queue .. ' ' .. id then
-    redis.pcall('HSET', prefix .. 'limit:n', of.concurrency, target .. ' ' .. id) -- the newest, wherever it waits
+  if of.is_replacing and redis.pcall('HGET', keys.limit_newest, of.concurrency) == queue .. ' ' .. id then
+    redis.pcall('HSET', keys.limit_newest, of.concurrency, target .. ' ' .. id) -- the newest, wherever it waits
   end
   live_moved(id)
 end
 
 local moved, stay = 0, 0
 for n, id in ipairs(ids) do
-  local data = not skipped[n] and redis.call('HGET', q(queue, 'data'), id)
+  local data = not skipped[n] and redis.call('HGET', keys.data(queue), id)
   local is_here = is_later or places[n]
-  if data and is_here and redis.call('HEXISTS', q(target, 'data'), id) == 1 then
+  if data and is_here and redis.call('HEXISTS', keys.data(target), id) == 1 then
     stay = stay + 1
     if not is_later then
       redis.call('RPUSH', from, id)
@@ -100,12 +102,12 @@ for n, id in ipairs(ids) do
     end
     moved = moved + 1
   elseif not data and not skipped[n] and not is_waiting then -- it was cancelled
-    redis.call('ZREM', q(queue, 'later'), id)
+    redis.call('ZREM', keys.later(queue), id)
     forget(queue, '', id)
   end
 end
 if moved > 0 then
-  redis.call('SADD', prefix .. 'queues', target)
+  redis.call('SADD', keys.queues, target)
   count_add(queue, 'moved_out', moved)
   count_add(target, 'moved_in', moved)
   local letter = not is_waiting and string.match(part, ':(%a)')

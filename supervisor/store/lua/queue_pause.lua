@@ -11,7 +11,7 @@
 --
 -- Returns  1 it is paused now
 --          0 it was: reason and name are those of the latest request
-local was = redis.call('EXISTS', q(queue, 'paused'))
-redis.call('SADD', prefix .. 'queues', queue)
-redis.call('SET', q(queue, 'paused'), reason .. '\n' .. by .. '\n' .. whole(now_ms()))
+local was = redis.call('EXISTS', keys.paused(queue))
+redis.call('SADD', keys.queues, queue)
+redis.call('SET', keys.paused(queue), reason .. '\n' .. by .. '\n' .. whole(now_ms()))
 return 1 - was

@@ -8,6 +8,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --
 -- Returns  for each run: queue (empty: unknown), where it is, its former priority
@@ -31,7 +32,7 @@ local function change(queue, id, data)
   local former = string.sub(data, 2, 2)
   if former ~= priority then
     local new = string.sub(data, 1, 1) .. priority .. string.sub(data, 3)
-    redis.call('HSET', q(queue, 'data'), id, new)
+    redis.call('HSET', keys.data(queue), id, new)
     if place == 'ready' then
       leave(queue, id, place, list)
       redis.call('RPUSH', ready(queue, new), id)
@@ -44,7 +45,7 @@ end
 local reply = {}
 for i = FIRST, #ARGV, FIELDS do
   local queue, id, n = queues[i], ARGV[i + 1], #reply
-  local data = queue and redis.call('HGET', q(queue, 'data'), id)
+  local data = queue and redis.call('HGET', keys.data(queue), id)
   reply[n + 1], reply[n + 2], reply[n + 3] = data and queue or '', '', ''
   if data then
     reply[n + 2], reply[n + 3] = change(queue, id, data)

@@ -14,6 +14,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --
 -- Returns  the next position, or empty at the end; how many entries were looked at; how many runs ended
@@ -28,7 +29,7 @@ if not is_part(part) then
   return refuse('part ' .. part)
 end
 check_queue(queue)
-local key, ended, is_waiting = q(queue, part), 0, string.sub(part, 1, 5) == 'wait:'
+local key, ended, is_waiting = keys.queue(queue) .. part, 0, is_wait(part)
 
 local function finish(id, data)
   end_now(queue, tonumber(history), id, data, 'purged', note)
@@ -36,7 +37,7 @@ local function finish(id, data)
 end
 
 local function data_of(ids)
-  return #ids > 0 and redis.call('HMGET', q(queue, 'data'), unpack(ids)) or {}
+  return #ids > 0 and redis.call('HMGET', keys.data(queue), unpack(ids)) or {}
 end
 
 if part == 'later' then
@@ -68,12 +69,12 @@ if job == '' then
   local ids = redis.call('LRANGE', key, 0, count - 1)
   local skipped, places = stale_drop(queue, key, ids), {}
   for n, id in ipairs(ids) do
-    local data = not skipped[n] and redis.call('HGET', q(queue, 'data'), id)
+    local data = not skipped[n] and redis.call('HGET', keys.data(queue), id)
     places[n] = data and is_place(part, place_of(queue, id, data))
   end
   redis.call('LTRIM', key, #ids, -1)
   for n, id in ipairs(ids) do
-    local data = not skipped[n] and redis.call('HGET', q(queue, 'data'), id)
+    local data = not skipped[n] and redis.call('HGET', keys.data(queue), id)
     if data and places[n] then
       finish(id, data)
     elseif not skipped[n] and not data and not is_waiting then -- it was cancelled
@@ -86,7 +87,7 @@ end
 local ids = redis.call('LRANGE', key, -(position + count), -(position + 1))
 local datas = data_of(ids)
 for n, id in ipairs(ids) do
-  if datas[n] and job_of(datas[n]) == job and redis.call('HEXISTS', q(queue, 'data'), id) == 1 then
+  if datas[n] and job_of(datas[n]) == job and redis.call('HEXISTS', keys.data(queue), id) == 1 then
     local place, where = place_of(queue, id, datas[n])
     if where == key or is_waiting and is_place(part, place, where) then -- else it is a remainder
       leave(queue, id, place, where)

@@ -5,12 +5,11 @@
 --       cursor         0 at first, then the one of the previous page
 --
 -- Returns  cursor (0 at the end), then id, token, data for each. One may come twice.
-local Q = prefix .. 'q:' .. queue .. ':'
-local page = redis.call('HSCAN', Q .. 'run', cursor, 'COUNT', 200)
+local page = redis.call('HSCAN', keys.run(queue), cursor, 'COUNT', 200)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   local n = #reply
   reply[n + 1], reply[n + 2] = page[2][i], page[2][i + 1]
-  reply[n + 3] = redis.call('HGET', Q .. 'data', page[2][i]) or ''
+  reply[n + 3] = redis.call('HGET', keys.data(queue), page[2][i]) or ''
 end
 return reply

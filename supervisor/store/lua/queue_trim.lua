@@ -17,10 +17,10 @@ local PAGE = 500
 if not_whole(history, dead_cap, dead_before_ms, dead_age_ms, history_age_ms) then
   return refuse('history, dead_cap, dead_before_ms and ages must be whole numbers')
 end
-local gone = math.max(redis.call('LLEN', q(queue, 'hist')) - tonumber(history), 0)
-redis.call('LTRIM', q(queue, 'hist'), gone, -1)
+local gone = math.max(redis.call('LLEN', keys.hist(queue)) - tonumber(history), 0)
+redis.call('LTRIM', keys.hist(queue), gone, -1)
 if history_age_ms ~= '0' then
-  local lines, old = redis.call('LRANGE', q(queue, 'hist'), 0, PAGE - 1), 0
+  local lines, old = redis.call('LRANGE', keys.hist(queue), 0, PAGE - 1), 0
   local before = now_ms() - tonumber(history_age_ms)
   for n, line in ipairs(lines) do
     local ended = tonumber(string.match(line, '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)') or 0)
@@ -29,22 +29,22 @@ if history_age_ms ~= '0' then
     end
     old = n
   end
-  redis.call('LTRIM', q(queue, 'hist'), old, -1)
+  redis.call('LTRIM', keys.hist(queue), old, -1)
   gone = gone + old
 end
 local before = tonumber(dead_before_ms)
 if dead_age_ms ~= '0' then
   before = math.max(before, now_ms() - tonumber(dead_age_ms))
 end
-local old = redis.call('ZRANGEBYSCORE', q(queue, 'dead'), '-inf', '(' .. whole(before), 'LIMIT', 0, PAGE)
-local excess = redis.call('ZCARD', q(queue, 'dead')) - tonumber(dead_cap)
+local old = redis.call('ZRANGEBYSCORE', keys.dead(queue), '-inf', '(' .. whole(before), 'LIMIT', 0, PAGE)
+local excess = redis.call('ZCARD', keys.dead(queue)) - tonumber(dead_cap)
 if excess > #old then
-  old = redis.call('ZRANGE', q(queue, 'dead'), 0, math.min(excess, PAGE) - 1)
+  old = redis.call('ZRANGE', keys.dead(queue), 0, math.min(excess, PAGE) - 1)
 end
 if #old > 0 then
-  redis.call('ZREM', q(queue, 'dead'), unpack(old))
-  for _, part in ipairs({ 'data', 'att', 'err' }) do
-    redis.call('HDEL', q(queue, part), unpack(old))
+  redis.call('ZREM', keys.dead(queue), unpack(old))
+  for _, hash in ipairs({ keys.data(queue), keys.att(queue), keys.err(queue) }) do
+    redis.call('HDEL', hash, unpack(old))
   end
 end
 return gone + #old

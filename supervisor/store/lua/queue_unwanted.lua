@@ -12,6 +12,7 @@
 --           queue
 --           limits
 --           stale
+--           lists
 --           place
 --
 -- Returns  queue and cursor, where the next page begins (an empty queue at the end), then
@@ -43,10 +44,10 @@ local function let_go(queue, id, token, what, how)
     return false
   end
   ended = ended + 1
-  end_now(queue, tonumber(history), id, redis.call('HGET', q(queue, 'data'), id) or '', what,
+  end_now(queue, tonumber(history), id, redis.call('HGET', keys.data(queue), id) or '', what,
     'it did not end in time, so it was let go of', token)
-  redis.call('HSET', q(queue, 'cancel'), id, how .. '|' .. token .. '|' .. whole(now))
-  redis.call('PEXPIRE', q(queue, 'cancel'), REQUEST_MS)
+  redis.call('HSET', keys.cancel(queue), id, how .. '|' .. token .. '|' .. whole(now))
+  redis.call('PEXPIRE', keys.cancel(queue), REQUEST_MS)
   return true
 end
 
@@ -55,12 +56,12 @@ local function look(queue, id, request)
   local kind = HOW[how or '']
   local is_over = not kind
   if kind and kind[1] == 'stop' then
-    is_over = redis.call('HGET', q(queue, 'run'), id) ~= token
+    is_over = redis.call('HGET', keys.run(queue), id) ~= token
   elseif kind then
-    is_over = redis.call('HEXISTS', prefix .. 'sessions', session) == 0 or tonumber(at) + KILL_MS < now
+    is_over = redis.call('HEXISTS', keys.sessions, session) == 0 or tonumber(at) + KILL_MS < now
   end
   if is_over then
-    redis.call('HDEL', q(queue, 'cancel'), id)
+    redis.call('HDEL', keys.cancel(queue), id)
   elseif mine[session] then
     if how == 'force' and tonumber(at) <= now then
       kind = let_go(queue, id, token, 'cancelled', 'end') and HOW['end'] or kind
@@ -76,7 +77,7 @@ end
 -- Look at the requests of a queue from `cursor` on; where to go on when the page is full, else nil.
 local function look_at(queue, cursor)
   repeat
-    local page = redis.pcall('HSCAN', q(queue, 'cancel'), cursor, 'COUNT', SCAN)
+    local page = redis.pcall('HSCAN', keys.cancel(queue), cursor, 'COUNT', SCAN)
     if page['err'] then
       return nil
     end
@@ -91,7 +92,7 @@ local function look_at(queue, cursor)
   return nil
 end
 
-local queues = redis.call('SMEMBERS', prefix .. 'queues')
+local queues = redis.call('SMEMBERS', keys.queues)
 table.sort(queues)
 for n, queue in ipairs(queues) do
   if queue >= last_queue then

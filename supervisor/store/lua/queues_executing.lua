@@ -6,10 +6,10 @@
 -- Returns  cursor (0 at the end), then names. One may come twice. One whose record cannot be read is among them: whoever
 --          asks about it is told why.
 local PAGE = 500
-local page = redis.call('SSCAN', prefix .. 'queues', cursor, 'COUNT', PAGE)
+local page = redis.call('SSCAN', keys.queues, cursor, 'COUNT', PAGE)
 local reply = { page[1] }
 for _, queue in ipairs(page[2]) do
-  if redis.call('EXISTS', prefix .. 'q:' .. queue .. ':run') == 1 then
+  if redis.call('EXISTS', keys.run(queue)) == 1 then
     reply[#reply + 1] = queue
   end
 end

@@ -11,22 +11,21 @@
 --           queue
 --           limits
 --           control
+--           lists
 --
 -- Returns  cursor (0 at the end), then the queues that were forgotten
 --
 -- A queue that is paused stays, for the pause. What is in a queue counts, however it came there: nothing that can still run
 -- is forgotten. May be called by any agent, and twice.
 local PAGE, JOBS_PAGE = 100, 200
-local PARTS = { 'run', 'att', 'later', 'dead', 'err', 'hist', 'stat', 'limits', 'blocked', 'woken', 'stale', 'cancel',
-  'ready:a:0', 'ready:a:1', 'ready:a:2', 'ready:s:0', 'ready:s:1', 'ready:s:2', 'suspect:a', 'suspect:s', 'bell:a', 'bell:s' }
 if not_whole(cursor, idle_ms, jobs_ms) then
   return refuse('cursor, idle_ms and jobs_ms must be whole numbers')
 end
 local now, is_served = now_ms(), {}
 
 local function note_served()
-  for _, session in ipairs(redis.call('HKEYS', prefix .. 'sessions')) do
-    local queues = redis.call('HGET', prefix .. 'session:' .. session, 'queues')
+  for _, session in ipairs(redis.call('HKEYS', keys.sessions)) do
+    local queues = redis.call('HGET', keys.session(session), 'queues')
     for name in string.gmatch(queues or '', '[^,]+') do
       is_served[name] = true
     end
@@ -34,22 +33,25 @@ local function note_served()
 end
 
 local function forget_queue(queue)
-  local latest = redis.call('LRANGE', q(queue, 'hist'), -1, -1)[1]
+  local latest = redis.call('LRANGE', keys.hist(queue), -1, -1)[1]
   local ended = tonumber(string.match(latest or '', '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)') or 0)
-  if is_served[queue] or ended > now - tonumber(idle_ms) or redis.call('EXISTS', q(queue, 'paused')) == 1
-    or redis.call('HLEN', q(queue, 'data')) > 0 or redis.call('HLEN', q(queue, 'run')) > 0 then
+  if is_served[queue] or ended > now - tonumber(idle_ms) or redis.call('EXISTS', keys.paused(queue)) == 1
+    or redis.call('HLEN', keys.data(queue)) > 0 or redis.call('HLEN', keys.run(queue)) > 0 then
     return false
   end
-  for _, part in ipairs(PARTS) do
-    redis.call('DEL', q(queue, part))
+  redis.call('DEL', keys.run(queue), keys.att(queue), keys.later(queue), keys.dead(queue), keys.err(queue), keys.hist(queue),
+    keys.stat(queue), keys.limits(queue), keys.blocked(queue), keys.woken(queue), keys.stale(queue), keys.cancel(queue),
+    keys.bell(queue, 'a'), keys.bell(queue, 's'))
+  for _, part in ipairs(LISTS) do
+    redis.call('DEL', keys.queue(queue) .. part)
   end
-  return redis.call('SREM', prefix .. 'queues', queue) == 1
+  return redis.call('SREM', keys.queues, queue) == 1
 end
 
 -- When a job was last published is noted when it is first met here, and by each publication.
 local function forget_jobs()
-  local jobs, seen = prefix .. 'jobs', prefix .. 'jobs:seen'
-  local page = redis.call('HSCAN', jobs, redis.call('GET', prefix .. 'jobs:cursor') or '0', 'COUNT', JOBS_PAGE)
+  local jobs, seen = keys.jobs, keys.jobs_seen
+  local page = redis.call('HSCAN', jobs, redis.call('GET', keys.jobs_cursor) or '0', 'COUNT', JOBS_PAGE)
   for n = 1, #page[2], 2 do
     local at = tonumber(redis.call('HGET', seen, page[2][n]) or '')
     if not at then
@@ -59,10 +61,10 @@ local function forget_jobs()
       redis.call('HDEL', seen, page[2][n])
     end
   end
-  redis.call('SET', prefix .. 'jobs:cursor', page[1], 'PX', 86400000)
+  redis.call('SET', keys.jobs_cursor, page[1], 'PX', 86400000)
 end
 
-local page = redis.call('SSCAN', prefix .. 'queues', cursor, 'COUNT', PAGE)
+local page = redis.call('SSCAN', keys.queues, cursor, 'COUNT', PAGE)
 local reply = { page[1] }
 if pcall(note_served) then -- else who serves what is not known
   for _, queue in ipairs(page[2]) do

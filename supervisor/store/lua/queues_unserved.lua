@@ -12,9 +12,9 @@ if not string.match(cursor, '^%d+$') then
   return refuse('cursor')
 end
 local LETTERS, is_served = { async = 'a', sync = 's' }, {}
-local sessions = redis.pcall('HKEYS', prefix .. 'sessions')
+local sessions = redis.pcall('HKEYS', keys.sessions)
 for _, session in ipairs(sessions['err'] and {} or sessions) do
-  local info = redis.pcall('HMGET', prefix .. 'session:' .. session, 'kind', 'queues')
+  local info = redis.pcall('HMGET', keys.session(session), 'kind', 'queues')
   for name in string.gmatch(not info['err'] and info[2] or '', '[^,]+') do
     is_served[name .. ' ' .. (LETTERS[info[1] or ''] or '')] = true
   end
@@ -25,14 +25,14 @@ local function length(command, key)
   return type(count) == 'number' and count or 0
 end
 
-local page = redis.call('SSCAN', prefix .. 'queues', cursor, 'COUNT', PAGE)
+local page = redis.call('SSCAN', keys.queues, cursor, 'COUNT', PAGE)
 local reply = { page[1] }
 for _, queue in ipairs(page[2]) do
   for _, letter in ipairs({ 'a', 's' }) do
     if not is_served[queue .. ' ' .. letter] then
-      local waiting = length('LLEN', q(queue, 'suspect:' .. letter))
+      local waiting = length('LLEN', keys.suspect(queue, letter))
       for priority = 0, 2 do
-        waiting = waiting + length('LLEN', q(queue, 'ready:' .. letter .. ':' .. priority))
+        waiting = waiting + length('LLEN', keys.ready(queue, letter, priority))
       end
       if waiting > 0 then
         local n = #reply

@@ -34,14 +34,15 @@ for i = FIRST, #ARGV, FIELDS do
   if not HOW[string.match(ARGV[i + 2], '^%l+')] then
     return refuse('how ' .. ARGV[i + 2])
   end
-  for _, part in ipairs({ 'run', 'data', 'att', 'err', 'limits' }) do -- raises, before the first write, if a key is not ours
-    redis.call('HLEN', q(ARGV[i], part))
+  local of = ARGV[i]
+  for _, hash in ipairs({ keys.run(of), keys.data(of), keys.att(of), keys.err(of), keys.limits(of) }) do
+    redis.call('HLEN', hash) -- raises, before the first write, if a key is not ours
   end
-  redis.call('ZCARD', q(ARGV[i], 'later'))
-  redis.call('ZCARD', q(ARGV[i], 'dead'))
-  local data = redis.call('HGET', q(ARGV[i], 'data'), ARGV[i + 1])
+  redis.call('ZCARD', keys.later(ARGV[i]))
+  redis.call('ZCARD', keys.dead(ARGV[i]))
+  local data = redis.call('HGET', keys.data(ARGV[i]), ARGV[i + 1])
   if data then
-    redis.call('LLEN', q(ARGV[i], 'suspect:' .. string.sub(data, 1, 1)))
+    redis.call('LLEN', keys.suspect(ARGV[i], string.sub(data, 1, 1)))
     redis.call('LLEN', ready(ARGV[i], data))
   end
 end
@@ -64,7 +65,7 @@ local function kill(queue, id, attempt, template, reason)
 end
 
 local function put_back(queue, id, how, has_begun, attempt, data, template)
-  local attempts, crashes, interrupts = charges(redis.call('HGET', q(queue, 'att'), id))
+  local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
   local letter = string.sub(data, 1, 1)
   if has_begun and template['at_most_once'] == true then
     return kill(queue, id, attempt, template, 'lost')
@@ -72,7 +73,7 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
   crashes = crashes + (how == 'crashed' and 1 or 0)
   interrupts = interrupts + ((how == 'interrupted' or how == 'suspect') and 1 or 0) -- so that the fence a job sees grows
   if crashes + interrupts + attempts > 0 then
-    redis.call('HSET', q(queue, 'att'), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
+    redis.call('HSET', keys.att(queue), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
   end
   local pause = 0
   if how == 'crashed' then
@@ -82,9 +83,9 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
     pause = DELAYS_MS[math.min(crashes, #DELAYS_MS)]
   end
   if pause > 0 then
-    redis.call('ZADD', q(queue, 'later'), whole(now + pause), id)
+    redis.call('ZADD', keys.later(queue), whole(now + pause), id)
   elseif how == 'crashed' or how == 'suspect' then
-    redis.call('RPUSH', q(queue, 'suspect:' .. letter), id)
+    redis.call('RPUSH', keys.suspect(queue, letter), id)
   else
     redis.call('LPUSH', ready(queue, data), id)
   end
@@ -102,15 +103,15 @@ for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their
   local queue, id, asked, fence = ARGV[i], ARGV[i + 1], string.match(ARGV[i + 2], '^(%l+) ?(.*)$')
   local how = string.gsub(asked, '^pre', '')
   local has_begun = how == asked and how ~= 'unstarted'
-  local token = redis.call('HGET', q(queue, 'run'), id) or ''
+  local token = redis.call('HGET', keys.run(queue), id) or ''
   if string.sub(token, 1, #session + 1) == session .. '|' and (fence == '' or token == session .. '|' .. fence) then
     local attempt, fetched = string.match(token, '|(%d+)|(%d+)$')
-    local data = redis.call('HGET', q(queue, 'data'), id)
-    redis.call('HDEL', q(queue, 'run'), id)
+    local data = redis.call('HGET', keys.data(queue), id)
+    redis.call('HDEL', keys.run(queue), id)
     release_all(queue, { id }, false)
     released = released + 1
     if data and is_cancelled(queue, id, token) then
-      redis.call('HDEL', q(queue, 'data'), id)
+      redis.call('HDEL', keys.data(queue), id)
       forget(queue, '', id)
       count_add(queue, 'cancelled', 1)
       history_add(queue, history, line(id, 'cancelled', attempt, fetched, template_of(data)))

@@ -19,34 +19,33 @@ for i = FIRST, #ARGV do
   queues[#queues + 1] = ARGV[i]
 end
 if #queues == 0 then
-  queues = redis.call('SMEMBERS', prefix .. 'queues')
+  queues = redis.call('SMEMBERS', keys.queues)
   table.sort(queues)
 end
 
 local function holders_of(key)
-  local sample = redis.call('SRANDMEMBER', prefix .. 'limit:c:' .. key, HOLDERS_MAX)
+  local sample = redis.call('SRANDMEMBER', keys.limit_slots(key), HOLDERS_MAX)
   table.sort(sample)
   return table.concat(sample, '\n')
 end
 
 -- State, queue, data … error of a run that exists in `queue`; nil if it does not.
 local function look(queue)
-  local Q = prefix .. 'q:' .. queue .. ':'
-  local token, data = redis.call('HGET', Q .. 'run', id), redis.call('HGET', Q .. 'data', id)
+  local token, data = redis.call('HGET', keys.run(queue), id), redis.call('HGET', keys.data(queue), id)
   if not token and not data then
     return nil
   end
-  local due, died = redis.call('ZSCORE', Q .. 'later', id), redis.call('ZSCORE', Q .. 'dead', id)
-  local key = redis.call('HGET', Q .. 'blocked', id)
+  local due, died = redis.call('ZSCORE', keys.later(queue), id), redis.call('ZSCORE', keys.dead(queue), id)
+  local key = redis.call('HGET', keys.blocked(queue), id)
   local state = token and 'running' or due and 'later' or died and 'dead' or key and 'blocked' or 'queued'
-  return { state, queue, data or '', redis.call('HGET', Q .. 'att', id) or '', token or '', due or '', died or '',
-    redis.call('HGET', Q .. 'err', id) or '', key or '', key and holders_of(key) or '' }
+  return { state, queue, data or '', redis.call('HGET', keys.att(queue), id) or '', token or '', due or '', died or '',
+    redis.call('HGET', keys.err(queue), id) or '', key or '', key and holders_of(key) or '' }
 end
 
 local found = nil
 for _, queue in ipairs(queues) do
   found = found or look(queue)
-  local ended = redis.call('LRANGE', prefix .. 'q:' .. queue .. ':hist', '-' .. scan, -1)
+  local ended = redis.call('LRANGE', keys.hist(queue), '-' .. scan, -1)
   for n = #ended, 1, -1 do
     if string.sub(ended[n], 1, #id + 1) == id .. '|' then
       lines[#lines + 1] = ended[n]
@@ -56,7 +55,7 @@ for _, queue in ipairs(queues) do
     end
   end
 end
-local result, progress = redis.call('GET', prefix .. 'result:' .. id), redis.call('GET', prefix .. 'progress:' .. id)
+local result, progress = redis.call('GET', keys.result(id)), redis.call('GET', keys.progress(id))
 local shown = found or { result and 'finished' or 'unknown', '', '', '', '', '', '', '', '', '' }
 local reply = {}
 for n = 1, 8 do

@@ -6,6 +6,6 @@
 -- Returns  one digit for each: 1 remembered
 local reply = {}
 for i = FIRST, #ARGV do
-  reply[i] = redis.call('EXISTS', prefix .. 'ran:' .. ARGV[i]) == 1 and '1' or '0'
+  reply[i] = redis.call('EXISTS', keys.ran(ARGV[i])) == 1 and '1' or '0'
 end
 return table.concat(reply)

@@ -9,14 +9,13 @@
 --           limits
 --
 -- Returns  cursor (0 at the end), then the ids. There are none unless something is wrong.
-local S = prefix .. 'schedule:'
-local page = redis.call('HSCAN', S .. 'mark', cursor, 'COUNT', count)
+local page = redis.call('HSCAN', keys.schedule_mark, cursor, 'COUNT', count)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   local id = page[2][i]
-  if not redis.call('ZSCORE', S .. 'next', id) and redis.call('HEXISTS', S .. 'def', id) == 1
-    and redis.call('HEXISTS', S .. 'paused', id) == 0
-    and counters(redis.call('HGET', S .. 'state', id) or '')[11] == 0 then
+  if not redis.call('ZSCORE', keys.schedule_next, id) and redis.call('HEXISTS', keys.schedule_def, id) == 1
+    and redis.call('HEXISTS', keys.schedule_paused, id) == 0
+    and counters(redis.call('HGET', keys.schedule_state, id) or '')[11] == 0 then
     reply[#reply + 1] = id
   end
 end

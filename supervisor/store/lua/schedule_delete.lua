@@ -22,10 +22,10 @@ local now = now_ms()
 local reply = { whole(now) }
 for i = FIRST, #ARGV, 2 do
   local id, code = ARGV[i], 'DELETED'
-  local record = redis.call('HGET', SCHEDULE .. 'def', id)
+  local record = redis.call('HGET', keys.schedule_def, id)
   local revision, _, set = parts(record)
   if not record then
-    code = redis.call('HEXISTS', SCHEDULE .. 'gone', id) == 1 and 'GONE' or 'UNKNOWN'
+    code = redis.call('HEXISTS', keys.schedule_gone, id) == 1 and 'GONE' or 'UNKNOWN'
   elseif set ~= 'dynamic' then
     code = 'CLASH'
   elseif ARGV[i + 1] ~= '' and ARGV[i + 1] ~= revision then

@@ -16,14 +16,14 @@ check_plan()
 local now, reply = now_ms(), {}
 for i = FIRST, #ARGV do
   local id = ARGV[i]
-  local buffer = SCHEDULE .. 'buf:' .. id
+  local buffer = keys.schedule_buffer(id)
   local count = redis.call('LLEN', buffer)
   if count > 0 then
-    local state = redis.call('HGET', SCHEDULE .. 'state', id) or ''
+    local state = redis.call('HGET', keys.schedule_state, id) or ''
     local numbers = counters(state)
     numbers[5], numbers[8], numbers[9] = numbers[5] + count, 0, 0
     redis.call('DEL', buffer)
-    redis.call('HSET', SCHEDULE .. 'state', id, with_counters(state, numbers))
+    redis.call('HSET', keys.schedule_state, id, with_counters(state, numbers))
     look_at(id, 'drop', now)
   end
   reply[i] = whole(count)

@@ -24,8 +24,7 @@ local WAITING_MAX = 16
 if not_whole(after_ms, until_ms, limit, asked, late_ms, late, overdue_ms) then
   return refuse('whole numbers')
 end
-local S = prefix .. 'schedule:'
-local next, limit = S .. 'next', tonumber(limit)
+local next, limit = keys.schedule_next, tonumber(limit)
 local ids, scores, is_listed = {}, {}, {}
 
 -- How many of the runs in `lines` are unfinished, as far as known: those in front of the first that is are checked
@@ -35,7 +34,7 @@ local function unfinished(lines)
   for line in string.gmatch(lines, '[^\n]+') do
     local queue, id = string.match(line, '^(%S+) (.*)$')
     if queue and not is_found then -- a foreign key in their place says nothing of the run
-      local known, died = redis.pcall('HEXISTS', q(queue, 'data'), id), redis.pcall('ZSCORE', q(queue, 'dead'), id)
+      local known, died = redis.pcall('HEXISTS', keys.data(queue), id), redis.pcall('ZSCORE', keys.dead(queue), id)
       is_found = known ~= 0 and type(died) ~= 'string'
     end
     count = count + (is_found and 1 or 0)
@@ -86,30 +85,30 @@ for i = FIRST, #ARGV do
   list({ ARGV[i], redis.call('ZSCORE', next, ARGV[i]) or '' })
 end
 
-local change = redis.call('XREVRANGE', S .. 'changes', '+', '-', 'COUNT', 1)
+local change = redis.call('XREVRANGE', keys.schedule_changes, '+', '-', 'COUNT', 1)
 local head = redis.call('ZRANGEBYSCORE', next, '(' .. until_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local reply = {
-  whole(now_ms()), whole(redis.call('ZCARD', next)), whole(redis.call('HLEN', S .. 'def')),
+  whole(now_ms()), whole(redis.call('ZCARD', next)), whole(redis.call('HLEN', keys.schedule_def)),
   whole(redis.call('ZCOUNT', next, '(0', '(' .. overdue_ms)),
   head[2] or '', is_full and '1' or '0',
   change[1] and change[1][1] or '0-0', #older >= 2 * math.max(tonumber(late), 1) and '1' or '0',
-  whole(redis.call('HLEN', S .. 'paused')), whole(redis.call('HLEN', S .. 'invalid')),
+  whole(redis.call('HLEN', keys.schedule_paused)), whole(redis.call('HLEN', keys.schedule_invalid)),
 }
 if #ids == 0 then
   return reply
 end
-local defs = redis.call('HMGET', S .. 'def', unpack(ids))
-local marks = redis.call('HMGET', S .. 'mark', unpack(ids))
-local states = redis.call('HMGET', S .. 'state', unpack(ids))
-local pauses = redis.call('HMGET', S .. 'paused', unpack(ids))
-local lives = redis.call('HMGET', S .. 'live', unpack(ids))
+local defs = redis.call('HMGET', keys.schedule_def, unpack(ids))
+local marks = redis.call('HMGET', keys.schedule_mark, unpack(ids))
+local states = redis.call('HMGET', keys.schedule_state, unpack(ids))
+local pauses = redis.call('HMGET', keys.schedule_paused, unpack(ids))
+local lives = redis.call('HMGET', keys.schedule_live, unpack(ids))
 for n, id in ipairs(ids) do
   local revision, set = string.match(defs[n] or '', '^(%d+)\n%x*\n([^\n]*)\n')
   local state = string.match(states[n] or '', '^[^\n]*')
   local running = lives[n] and unfinished(lives[n]) or 0
   local waiting = {}
   if state ~= '' and counters(state)[8] > 0 then
-    waiting = redis.pcall('LRANGE', S .. 'buf:' .. id, 0, WAITING_MAX - 1)
+    waiting = redis.pcall('LRANGE', keys.schedule_buffer(id), 0, WAITING_MAX - 1)
     waiting = waiting['err'] and {} or waiting
   end
   local at = #reply

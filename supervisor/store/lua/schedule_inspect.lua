@@ -12,21 +12,20 @@
 if not_whole(buffered) then
   return refuse('buffered')
 end
-local S = prefix .. 'schedule:'
 local reply = { whole(now_ms()) }
 for i = FIRST, #ARGV do
   local id, n = ARGV[i], #reply
-  local buffer = S .. 'buf:' .. id
+  local buffer = keys.schedule_buffer(id)
   reply[n + 1] = id
-  reply[n + 2] = redis.call('HGET', S .. 'def', id) or ''
-  reply[n + 3] = redis.call('HGET', S .. 'mark', id) or '0'
-  reply[n + 4] = redis.call('ZSCORE', S .. 'next', id) or ''
-  reply[n + 5] = redis.call('HGET', S .. 'paused', id) or ''
-  reply[n + 6] = redis.call('HGET', S .. 'state', id) or ''
-  reply[n + 7] = (string.gsub(redis.call('HGET', S .. 'live', id) or '', '^>.*$', '')) -- it has another name now
+  reply[n + 2] = redis.call('HGET', keys.schedule_def, id) or ''
+  reply[n + 3] = redis.call('HGET', keys.schedule_mark, id) or '0'
+  reply[n + 4] = redis.call('ZSCORE', keys.schedule_next, id) or ''
+  reply[n + 5] = redis.call('HGET', keys.schedule_paused, id) or ''
+  reply[n + 6] = redis.call('HGET', keys.schedule_state, id) or ''
+  reply[n + 7] = (string.gsub(redis.call('HGET', keys.schedule_live, id) or '', '^>.*$', '')) -- it has another name now
   reply[n + 8] = whole(redis.call('LLEN', buffer))
   reply[n + 9] = table.concat(redis.call('LRANGE', buffer, 0, tonumber(buffered) - 1), ' ')
-  reply[n + 11] = string.match(redis.call('HGET', S .. 'invalid', id) or '', '\n(.*)$') or ''
-  reply[n + 10] = string.match(redis.call('HGET', S .. 'gone', id) or '', '^%d+') or ''
+  reply[n + 11] = string.match(redis.call('HGET', keys.schedule_invalid, id) or '', '\n(.*)$') or ''
+  reply[n + 10] = string.match(redis.call('HGET', keys.schedule_gone, id) or '', '^%d+') or ''
 end
 return reply

@@ -30,7 +30,7 @@ end
 check_plan()
 local reply = { whole(now), until_ms }
 for i = FIRST, #ARGV do
-  local is_known = redis.call('HEXISTS', SCHEDULE .. 'def', ARGV[i]) == 1
+  local is_known = redis.call('HEXISTS', keys.schedule_def, ARGV[i]) == 1
   if is_known then
     pause(ARGV[i], reason, by, until_ms, now)
     look_at(ARGV[i], 'pause', now)

@@ -30,7 +30,7 @@
 --          GONE     there is no definition: it is out of the plan
 --          error FENCED <epoch>: the term is not the current one; nothing written
 local FIELDS, AGAIN_MS = 11, 60000
-local refused = fence(prefix .. 'lease', epoch, nonce)
+local refused = fence(keys.lease, epoch, nonce)
 if refused then
   return refused
 end
@@ -43,34 +43,33 @@ for i = FIRST, #ARGV, FIELDS do
     return refuse('item ' .. ARGV[i])
   end
 end
-local S = SCHEDULE
 check_plan()
 local now, deleted = now_ms(), 0
 
 -- Nothing but its revision is remembered: adding it again begins a new life.
 local function delete(id)
-  if redis.call('EXISTS', S .. 'buf:' .. id) == 1 or #unfinished(id) > 0 then
-    redis.call('ZADD', S .. 'next', whole(now + AGAIN_MS), id)
+  if redis.call('EXISTS', keys.schedule_buffer(id)) == 1 or #unfinished(id) > 0 then
+    redis.call('ZADD', keys.schedule_next, whole(now + AGAIN_MS), id)
     return
   end
-  redis.call('HDEL', S .. 'live', id)
-  redis.call('HDEL', S .. 'state', id)
-  redis.call('HDEL', S .. 'paused', id)
+  redis.call('HDEL', keys.schedule_live, id)
+  redis.call('HDEL', keys.schedule_state, id)
+  redis.call('HDEL', keys.schedule_paused, id)
   bury(id, now)
   deleted = deleted + 1
 end
 
-local function put(id, part, value)
+local function put(key, id, value)
   if value == '' then
-    redis.call('HDEL', S .. part, id)
-  elseif redis.call('HGET', S .. part, id) ~= value then
-    redis.call('HSET', S .. part, id, value)
+    redis.call('HDEL', key, id)
+  elseif redis.call('HGET', key, id) ~= value then
+    redis.call('HSET', key, id, value)
   end
 end
 
 -- The numbers that planning decides: since when it is completed, and that a new pause starts the count of failures anew.
 local function note(id, completed, is_new_pause)
-  local state = redis.call('HGET', S .. 'state', id) or ''
+  local state = redis.call('HGET', keys.schedule_state, id) or ''
   local numbers = counters(state)
   local before = with_counters(state, numbers)
   if completed ~= '' then
@@ -81,22 +80,22 @@ local function note(id, completed, is_new_pause)
   end
   local after = with_counters(state, numbers)
   if after ~= before then
-    redis.call('HSET', S .. 'state', id, after)
+    redis.call('HSET', keys.schedule_state, id, after)
   end
 end
 
 local function plan(i)
   local id, next_ms, set_pause, completed = ARGV[i], ARGV[i + 5], ARGV[i + 8], ARGV[i + 9]
-  local revision = string.match(redis.call('HGET', S .. 'def', id) or '', '^%d+')
-  local score = redis.call('ZSCORE', S .. 'next', id)
+  local revision = string.match(redis.call('HGET', keys.schedule_def, id) or '', '^%d+')
+  local score = redis.call('ZSCORE', keys.schedule_next, id)
   if not revision then
-    redis.call('ZREM', S .. 'next', id)
+    redis.call('ZREM', keys.schedule_next, id)
     return 'GONE'
   end
-  if revision ~= ARGV[i + 1] or (redis.call('HGET', S .. 'paused', id) or '') ~= ARGV[i + 4] then
+  if revision ~= ARGV[i + 1] or (redis.call('HGET', keys.schedule_paused, id) or '') ~= ARGV[i + 4] then
     return 'STALE'
   end
-  if (redis.call('HGET', S .. 'mark', id) or '0') ~= ARGV[i + 2] then
+  if (redis.call('HGET', keys.schedule_mark, id) or '0') ~= ARGV[i + 2] then
     return 'DUP'
   end
   if tonumber(score or '') ~= tonumber(ARGV[i + 3]) then
@@ -113,20 +112,20 @@ local function plan(i)
   if ARGV[i + 6] ~= '' then
     -- The caller's clock may be ahead: by this one's, a watermark is never in the future.
     local mark = math.max(tonumber(ARGV[i + 2]), math.min(tonumber(ARGV[i + 6]), now))
-    redis.call('HSET', S .. 'mark', id, whole(mark))
+    redis.call('HSET', keys.schedule_mark, id, whole(mark))
   end
-  put(id, 'wait', ARGV[i + 7])
-  put(id, 'invalid', ARGV[i + 10] ~= '' and revision .. '\n' .. ARGV[i + 10] or '')
+  put(keys.schedule_wait, id, ARGV[i + 7])
+  put(keys.schedule_invalid, id, ARGV[i + 10] ~= '' and revision .. '\n' .. ARGV[i + 10] or '')
   if set_pause ~= '' then
-    put(id, 'paused', set_pause == '-' and '' or set_pause)
+    put(keys.schedule_paused, id, set_pause == '-' and '' or set_pause)
   end
   if completed ~= '' or set_pause ~= '' then
     note(id, completed, set_pause ~= '' and set_pause ~= '-')
   end
   if next_ms == '' then
-    redis.call('ZREM', S .. 'next', id)
+    redis.call('ZREM', keys.schedule_next, id)
   else
-    redis.call('ZADD', S .. 'next', next_ms, id)
+    redis.call('ZADD', keys.schedule_next, next_ms, id)
   end
   return 'PLANNED'
 end

@@ -21,10 +21,10 @@ local now = now_ms()
 local reply = { whole(now) }
 for i = FIRST, #ARGV do
   local code = 'UNKNOWN'
-  local record = redis.call('HGET', SCHEDULE .. 'def', ARGV[i])
+  local record = redis.call('HGET', keys.schedule_def, ARGV[i])
   if record then
     code = 'RUNNING'
-    local stored = redis.call('HGET', SCHEDULE .. 'paused', ARGV[i])
+    local stored = redis.call('HGET', keys.schedule_paused, ARGV[i])
     if stored and is_top_level(stored, 'by', by) then
       local ends = tonumber(string.match(stored, '"until_ms":(%d+)') or '')
       local _, _, _, json = parts(record)

@@ -20,8 +20,8 @@ local now = now_ms()
 local reply = { whole(now) }
 for i = FIRST, #ARGV do
   local id, code = ARGV[i], 'RUNNING'
-  local record = redis.call('HGET', SCHEDULE .. 'def', id)
-  local paused = redis.call('HGET', SCHEDULE .. 'paused', id)
+  local record = redis.call('HGET', keys.schedule_def, id)
+  local paused = redis.call('HGET', keys.schedule_paused, id)
   local until_ms = tonumber(paused and string.match(paused, '"until_ms":(%d+)') or '')
   local is_over = until_ms ~= nil and until_ms <= now
   if not record then

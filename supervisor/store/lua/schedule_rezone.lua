@@ -13,26 +13,25 @@
 -- Returns  cursor (0 at the end: the version is noted then, and the next call answers so at once), and how many are to be
 --          looked at
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local refused = fence(prefix .. 'lease', epoch, nonce)
+local refused = fence(keys.lease, epoch, nonce)
 if refused then
   return refused
 end
 if version == '' or not_whole(cursor, count) then
   return refuse('version, cursor and count')
 end
-local S = prefix .. 'schedule:'
-if redis.call('HGET', S .. 'sets', '#zones') == version then
+if redis.call('HGET', keys.schedule_sets, '#zones') == version then
   return { '0', '0' }
 end
-local page, changed, asked = redis.call('HSCAN', S .. 'def', cursor, 'COUNT', count), 0, whole(-now_ms())
+local page, changed, asked = redis.call('HSCAN', keys.schedule_def, cursor, 'COUNT', count), 0, whole(-now_ms())
 for i = 1, #page[2], 2 do
-  local score = string.find(page[2][i + 1], '"timezone":"', 1, true) and redis.call('ZSCORE', S .. 'next', page[2][i])
-  if score and tonumber(score) > 0 and redis.call('HEXISTS', S .. 'paused', page[2][i]) == 0 then
-    redis.call('ZADD', S .. 'next', asked, page[2][i])
+  local score = string.find(page[2][i + 1], '"timezone":"', 1, true) and redis.call('ZSCORE', keys.schedule_next, page[2][i])
+  if score and tonumber(score) > 0 and redis.call('HEXISTS', keys.schedule_paused, page[2][i]) == 0 then
+    redis.call('ZADD', keys.schedule_next, asked, page[2][i])
     changed = changed + 1
   end
 end
 if page[1] == '0' then
-  redis.call('HSET', S .. 'sets', '#zones', version)
+  redis.call('HSET', keys.schedule_sets, '#zones', version)
 end
 return { page[1], whole(changed) }

@@ -16,7 +16,7 @@
 -- One that is there is never touched: after a partial roll-back the server's decides. None is later than this server's
 -- now: the caller's clock may be ahead.
 local FIELDS, LOG_MAX = 3, 10000
-local refused = fence(prefix .. 'lease', epoch, nonce)
+local refused = fence(keys.lease, epoch, nonce)
 if refused then
   return refused
 end
@@ -28,15 +28,15 @@ for i = FIRST, #ARGV, FIELDS do
     return refuse('watermark of ' .. ARGV[i])
   end
 end
-local begun = redis.call('HMGET', prefix .. 'schedule:sets', '#revision', '#zones')
+local begun = redis.call('HMGET', keys.schedule_sets, '#revision', '#zones')
 if begun[1] or begun[2] then
   return { 0, 0, 1 }
 end
-redis.call('XLEN', prefix .. 'schedule:log') -- raises, before the first write, if the key is not ours
+redis.call('XLEN', keys.schedule_log) -- raises, before the first write, if the key is not ours
 local now, written, lost, lines = now_ms(), 0, 0, {}
 for i = FIRST, #ARGV, FIELDS do
   local mark = whole(math.min(tonumber(ARGV[i + 1]), now))
-  if redis.call('HSETNX', prefix .. 'schedule:mark', ARGV[i], mark) == 1 then
+  if redis.call('HSETNX', keys.schedule_mark, ARGV[i], mark) == 1 then
     written = written + 1
     if ARGV[i + 2] ~= '0' then
       lost = lost + tonumber(ARGV[i + 2])
@@ -45,6 +45,6 @@ for i = FIRST, #ARGV, FIELDS do
   end
 end
 if #lines > 0 then
-  redis.call('XADD', prefix .. 'schedule:log', 'MAXLEN', '~', LOG_MAX, '*', 'r', table.concat(lines, '\n'))
+  redis.call('XADD', keys.schedule_log, 'MAXLEN', '~', LOG_MAX, '*', 'r', table.concat(lines, '\n'))
 end
 return { written, lost, 0 }

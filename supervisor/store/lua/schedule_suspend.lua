@@ -24,8 +24,8 @@ local until_ms = whole(now + tonumber(for_ms))
 local reply = { whole(now), until_ms }
 for i = FIRST, #ARGV do
   local code = 'UNKNOWN'
-  if redis.call('HEXISTS', SCHEDULE .. 'def', ARGV[i]) == 1 then
-    local stored = redis.call('HGET', SCHEDULE .. 'paused', ARGV[i])
+  if redis.call('HEXISTS', keys.schedule_def, ARGV[i]) == 1 then
+    local stored = redis.call('HGET', keys.schedule_paused, ARGV[i])
     local ends = tonumber(stored and string.match(stored, '"until_ms":(%d+)') or '')
     local is_over = not stored or (ends ~= nil and ends <= now)
     if is_over or is_top_level(stored, 'by', by) then

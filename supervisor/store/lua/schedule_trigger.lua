@@ -32,11 +32,11 @@ end
 check_plan()
 check_types(queue, string.sub(data, 1, 3))
 local now = now_ms()
-local memory = prefix .. 'ran:' .. run
-if redis.call('EXISTS', memory) == 1 or redis.call('HEXISTS', q(queue, 'data'), run) == 1 then
+local memory = keys.ran(run)
+if redis.call('EXISTS', memory) == 1 or redis.call('HEXISTS', keys.data(queue), run) == 1 then
   return { 'DUPLICATE', whole(now) }
 end
-local record = redis.call('HGET', SCHEDULE .. 'def', schedule)
+local record = redis.call('HGET', keys.schedule_def, schedule)
 if not record then
   return { 'UNKNOWN', whole(now) }
 end
@@ -48,7 +48,7 @@ if overlap == 'skip' and #lines >= tonumber(max_running) then
   return { 'SKIPPED', whole(now) }
 end
 if cap ~= '0' then
-  local counter = SCHEDULE .. 'keyed:' .. schedule
+  local counter = keys.schedule_keyed(schedule)
   local count = tonumber(redis.call('GET', counter) or '0') or 0
   if count >= tonumber(cap) then
     return { 'CAPPED', whole(now) }
@@ -58,6 +58,6 @@ end
 redis.call('SET', memory, whole(now), 'PX', memory_ms)
 if start(queue, run, data) and overlap == 'skip' then
   lines[#lines + 1] = queue .. ' ' .. run
-  redis.call('HSET', SCHEDULE .. 'live', schedule, table.concat(lines, '\n'))
+  redis.call('HSET', keys.schedule_live, schedule, table.concat(lines, '\n'))
 end
 return { 'TRIGGERED', whole(now) }

@@ -29,13 +29,13 @@ check_plan()
 -- A leader that ended half-way through its configuration holds nobody up: its term is not the current one any more, or
 -- has run out. Should it go on all the same, it meets a clash and refuses its set.
 local now = now_ms()
-local declaring = redis.call('HGET', SCHEDULE .. 'sets', '#declaring')
-local term = redis.call('HMGET', prefix .. 'lease', 'epoch', 'nonce', 'until')
+local declaring = redis.call('HGET', keys.schedule_sets, '#declaring')
+local term = redis.call('HMGET', keys.lease, 'epoch', 'nonce', 'until')
 local is_busy = declaring and declaring == (term[1] or '') .. ' ' .. (term[2] or '') and (tonumber(term[3]) or 0) > now
 local reply = { whole(now) }
 for i = FIRST, #ARGV, DEFINITION_FIELDS do
   local code, revision = 'BUSY', '0'
-  if not is_busy or redis.call('HEXISTS', SCHEDULE .. 'def', ARGV[i]) == 1 then
+  if not is_busy or redis.call('HEXISTS', keys.schedule_def, ARGV[i]) == 1 then
     code, revision = define(i, 'dynamic', now)
   end
   reply[#reply + 1] = code

@@ -14,9 +14,9 @@ end
 local gone = {}
 for i = FIRST, #ARGV do
   local session = ARGV[i]
-  if redis.call('HEXISTS', prefix .. 'sessions', session) == 1 then
-    redis.call('HINCRBY', prefix .. 'sessions', session, 1)
-    redis.call('PEXPIRE', prefix .. 'session:' .. session, ttl_ms)
+  if redis.call('HEXISTS', keys.sessions, session) == 1 then
+    redis.call('HINCRBY', keys.sessions, session, 1)
+    redis.call('PEXPIRE', keys.session(session), ttl_ms)
   else
     gone[#gone + 1] = session
   end

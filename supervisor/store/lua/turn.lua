@@ -115,7 +115,7 @@ local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = math.floor(now_us / 1000)
 local at = whole(now)
-if redis.call('HEXISTS', prefix .. 'sessions', session) == 0 then
+if redis.call('HEXISTS', keys.sessions, session) == 0 then
   return { 'LOST', at }
 end
 local stale, runs, stats = {}, {}, {}
@@ -142,7 +142,7 @@ local function next_due()
   for i = FIRST, first_ack - 1, 2 do
     local due = due_at[ARGV[i]]
     if due == nil then
-      due = tonumber((redis.pcall('ZRANGE', q(ARGV[i], 'later'), 0, 0, 'WITHSCORES'))[2] or nil)
+      due = tonumber((redis.pcall('ZRANGE', keys.later(ARGV[i]), 0, 0, 'WITHSCORES'))[2] or nil)
     end
     if due and (not first or due < first) then
       first = due
@@ -153,7 +153,7 @@ end
 
 -- A turn that was answered before: the reply again, from what was stored: `<seq> <wheel>`, then lines of ids of one
 -- queue, `x` for stale ones, `r` and `s` for runs.
-local last = redis.call('HGET', prefix .. 'turns', session)
+local last = redis.call('HGET', keys.turns, session)
 local last_seq, wheel = string.match(last or '', '^(%d+) ?(%d*)')
 last_seq, wheel = tonumber(last_seq), tonumber(wheel) or now % 10
 if last_seq and seq < last_seq then
@@ -162,14 +162,14 @@ end
 if last_seq == seq then
   for what, queue, ids in string.gmatch(last, '\n(%a) (%S+) ([^\n]+)') do
     for id in string.gmatch(ids, '%S+') do
-      local token = what ~= 'x' and redis.call('HGET', q(queue, 'run'), id)
+      local token = what ~= 'x' and redis.call('HGET', keys.run(queue), id)
       if what == 'x' then
         stale[#stale + 1] = id
       elseif token and string.sub(token, 1, #session + 1) == session .. '|' then
-        local data = redis.call('HGET', q(queue, 'data'), id)
+        local data = redis.call('HGET', keys.data(queue), id)
         if data then
           local fetched = string.match(token, '|(%d+)$')
-          give(queue, id, data, redis.call('HGET', q(queue, 'att'), id), what == 's', fetched)
+          give(queue, id, data, redis.call('HGET', keys.att(queue), id), what == 's', fetched)
         end
       end
     end
@@ -213,7 +213,7 @@ end
 local function finish(queue, id, outcome, attempt, fetched, more, data, att, kept)
   if ENDS[outcome] then
     if more.ttl ~= '0' then
-      redis.call('SET', prefix .. 'result:' .. id, more.payload, 'PX', more.ttl)
+      redis.call('SET', keys.result(id), more.payload, 'PX', more.ttl)
     end
     if more.children > 0 or (more.left_behind and outcome == 'ok') then
       pcall(tally_open, id, more.children > 0, more.left_behind or {})
@@ -225,7 +225,7 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
     return outcome
   end
   if data and outcome ~= 'dead' and is_cancelled(queue, id, session .. '|' .. attempt .. '|' .. fetched) then
-    redis.call('HDEL', q(queue, 'data'), id)
+    redis.call('HDEL', keys.data(queue), id)
     forget(queue, more.schedule, id)
     return 'cancelled', true
   end
@@ -236,10 +236,10 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
   if outcome == 'giveback' then
     local kind = more.kind or string.sub(data, 1, 1)
     if kind ~= string.sub(data, 1, 1) then
-      redis.call('HSET', q(queue, 'data'), id, kind .. string.sub(data, 2))
+      redis.call('HSET', keys.data(queue), id, kind .. string.sub(data, 2))
     end
     if more.delay > 0 then -- its worker does not know the job, and the next one may not either
-      redis.call('ZADD', q(queue, 'later'), whole(now + more.delay), id)
+      redis.call('ZADD', keys.later(queue), whole(now + more.delay), id)
       return 'giveback'
     end
     redis.call('LPUSH', ready(queue, kind .. string.sub(data, 2, 2)), id)
@@ -249,7 +249,7 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
   local _, crashes, interrupts = charges(att)
   local charged = attempt .. ',' .. whole(crashes) .. ',' .. whole(interrupts)
   if outcome == 'dead' then
-    redis.call('HSET', q(queue, 'att'), id, charged)
+    redis.call('HSET', keys.att(queue), id, charged)
     give_up(queue, id, now, dead_cap, more.payload)
     if more.left_behind and tallies.above[id] then -- why it failed, but not what it counted
       pcall(tally_open, id, false, { errors = more.left_behind.errors })
@@ -267,7 +267,7 @@ end
 
 -- Which acknowledgements count: those whose run the caller still owns, once. `owned` are their places.
 local function own(of)
-  local tokens, seen, token, attempt, fetched = redis.call('HMGET', q(of.name, 'run'), unpack(of.ids)), {}, '', '', ''
+  local tokens, seen, token, attempt, fetched = redis.call('HMGET', keys.run(of.name), unpack(of.ids)), {}, '', '', ''
   local owned, ids, over, later = {}, {}, {}, {}
   for n, id in ipairs(of.ids) do
     if of.attempts[n] ~= attempt or of.fetched[n] ~= fetched then
@@ -289,16 +289,16 @@ end
 
 -- Raise, before the first write, if a key is not ours.
 local function check_ack_types(of)
-  redis.call('HLEN', q(of.name, 'data'))
-  of.has_att = redis.call('HLEN', q(of.name, 'att')) > 0
-  of.has_err = redis.call('HLEN', q(of.name, 'err')) > 0
+  redis.call('HLEN', keys.data(of.name))
+  of.has_att = redis.call('HLEN', keys.att(of.name)) > 0
+  of.has_err = redis.call('HLEN', keys.err(of.name)) > 0
   if #of.later == 0 then
     return
   end
-  redis.call('ZCARD', q(of.name, 'later'))
-  redis.call('ZCARD', q(of.name, 'dead'))
+  redis.call('ZCARD', keys.later(of.name))
+  redis.call('ZCARD', keys.dead(of.name))
   for _, n in ipairs(of.owned) do
-    local data = of.outcomes[n] == 'giveback' and redis.call('HGET', q(of.name, 'data'), of.ids[n])
+    local data = of.outcomes[n] == 'giveback' and redis.call('HGET', keys.data(of.name), of.ids[n])
     if data then
       local kind = of.more[n] and of.more[n].kind or string.sub(data, 1, 1)
       redis.call('LLEN', ready(of.name, kind .. string.sub(data, 2, 2)))
@@ -312,22 +312,22 @@ local function settle(of)
     return
   end
   -- Deletions first: they are allowed when memory is full, and free some.
-  redis.call('HDEL', q(queue, 'run'), unpack(of.owned_ids))
+  redis.call('HDEL', keys.run(queue), unpack(of.owned_ids))
   if #of.over > 0 then
-    redis.call('HDEL', q(queue, 'data'), unpack(of.over))
+    redis.call('HDEL', keys.data(queue), unpack(of.over))
     if of.has_att then
-      redis.call('HDEL', q(queue, 'att'), unpack(of.over))
+      redis.call('HDEL', keys.att(queue), unpack(of.over))
     end
     if of.has_err then
-      redis.call('HDEL', q(queue, 'err'), unpack(of.over))
+      redis.call('HDEL', keys.err(queue), unpack(of.over))
     end
   end
   local counted = release_all(queue, of.over, true)
   release_all(queue, of.later, false)
   local lines, plain, kept, data, att = {}, 0, { att = {}, err = {}, later = {} }, {}, {}
   if #of.later > 0 then
-    local known = redis.call('HMGET', q(queue, 'data'), unpack(of.later))
-    local charged = of.has_att and redis.call('HMGET', q(queue, 'att'), unpack(of.later)) or {}
+    local known = redis.call('HMGET', keys.data(queue), unpack(of.later))
+    local charged = of.has_att and redis.call('HMGET', keys.att(queue), unpack(of.later)) or {}
     for n, id in ipairs(of.later) do
       data[id], att[id] = known[n] or nil, charged[n] or nil
     end
@@ -355,11 +355,11 @@ local function settle(of)
     end
   end
   if #kept.later > 0 then
-    redis.call('HSET', q(queue, 'att'), unpack(kept.att))
-    redis.call('ZADD', q(queue, 'later'), unpack(kept.later))
+    redis.call('HSET', keys.att(queue), unpack(kept.att))
+    redis.call('ZADD', keys.later(queue), unpack(kept.later))
   end
   if #kept.err > 0 then
-    redis.call('HSET', q(queue, 'err'), unpack(kept.err))
+    redis.call('HSET', keys.err(queue), unpack(kept.err))
   end
   if plain > 0 then
     count(queue, 'ok', plain)
@@ -387,7 +387,7 @@ for list, ids in pairs(lists) do
   redis.call('RPUSH', list, unpack(ids))
 end
 for queue, tally in pairs(born) do
-  redis.call('SADD', prefix .. 'queues', queue)
+  redis.call('SADD', keys.queues, queue)
   count_add(queue, 'in', tally.new)
   ring(queue, 'a', math.min(tally.a, 4)) -- whoever wakes rings on while work is left
   ring(queue, 's', math.min(tally.s, 4))
@@ -399,14 +399,14 @@ tally_settle()
 if want > 0 then
   -- Deletes nothing. After a first write that memory which is full does not refuse, a script is refused none: so what is
   -- queued can begin and end, which is what frees memory, and no write can fail half-way.
-  redis.call('HDEL', prefix .. 'turns', '')
+  redis.call('HDEL', keys.turns, '')
 end
 local open, turned = {}, queues > 0 and (seq + now_us) % queues or 0
 for n = 0, queues - 1 do
   local place = FIRST + 2 * ((n + turned) % queues)
   local queue = ARGV[place]
   due_at[queue] = promote(queue, now)
-  if want > 0 and redis.call('EXISTS', q(queue, 'paused')) == 0 then
+  if want > 0 and redis.call('EXISTS', keys.paused(queue)) == 0 then
     open[#open + 1] = { name = queue, room = tonumber(ARGV[place + 1]) }
   end
 end
@@ -432,7 +432,7 @@ if #runs > 0 or acks > 0 or want > 0 then
     until given[n] ~= what
     record[#record + 1] = (string.find(what, ' ', 1, true) and what or 'r ' .. what) .. ' ' .. table.concat(ids, ' ')
   end
-  redis.call('HSET', prefix .. 'turns', session, table.concat(record, '\n'))
+  redis.call('HSET', keys.turns, session, table.concat(record, '\n'))
 end
 for queue, names in pairs(stats) do
   for name, n in pairs(names) do

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from supervisor.store.key_table import KEY_TABLE
+import pytest
+
+from supervisor.store import scripts
+from supervisor.store.key_table import KEY_TABLE, PIECES
 from supervisor.store.keys import Keys
 from tests.kit.every_key import every_key
 
@@ -21,17 +24,6 @@ def is_listed(part: str) -> bool:
     )
 
 
-def spelt_by_scripts() -> set[str]:
-    """Return what scripts put behind the prefix, behind ``schedule:`` and behind the prefix of a queue."""
-    found = set()
-    for path in LUA.rglob("*.lua"):
-        text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("--"))
-        found |= set(re.findall(r"\bprefix \.\. '([a-z_:]+)", text))
-        found |= {f"schedule:{name}" for name in re.findall(r"\b(?:S|SCHEDULE) \.\. '([a-z_:]+)", text)}
-        found |= {f"q:x:{name}" for name in re.findall(r"\bq\([a-z_.]+, '([a-z_:]+)", text)}
-    return found - {"q:", "schedule:", "cache:"}
-
-
 def test_every_key_that_python_spells_is_in_the_table() -> None:
     """A key that nobody thought about is a key that nobody clears."""
     keys = Keys("t")
@@ -40,15 +32,38 @@ def test_every_key_that_python_spells_is_in_the_table() -> None:
     assert {name: part for name, part in parts.items() if not is_listed(part)} == {}
 
 
-def test_every_key_that_a_script_spells_is_in_the_table() -> None:
-    """Scripts derive keys that Python never names."""
-    spelt = spelt_by_scripts()
+def test_no_script_spells_a_key() -> None:
+    """A key that is written in two places is changed in one; scripts say ``keys.<name>``, and the table spells it."""
+    heads = {piece.strip(":") for pieces in PIECES.values() for piece in pieces if ":" in piece} - {""}
+    spelt = re.compile(rf"\bprefix \.\. ['\"]|KEYS\[1\] \.\.|(?<!\w)'(?:{'|'.join(sorted(heads))}):")
+    lines = [
+        f"{path.name}:{number}: {line.strip()}"
+        for path in LUA.rglob("*.lua")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if spelt.search(line) and not line.startswith("--")
+    ]
+    assert {"schedule:def", "q", "ready", "limit:c"} <= heads
+    assert lines == []
 
-    assert len(spelt) > 50
-    assert {part for part in spelt if not is_listed(part) and not is_listed(f"{part}x:x")} == set()
+
+def test_a_name_becomes_what_the_table_spells() -> None:
+    """In Lua as in Python: constants in one piece, values in between, and behind the queue only its part."""
+    calls = {
+        "keys.lease": "(KEYS[1] .. 'lease')",
+        "keys.ready(queue, f(a, 'b)'), '1')": "(KEYS[1] .. 'q:' .. queue .. ':ready:' .. f(a, 'b)') .. ':1')",
+        "keys.tally(id or keys.lease)": "(KEYS[1] .. 'tally:' .. (id or (KEYS[1] .. 'lease')))",
+        "parts.ready('a', '0')": "('ready:a:0')",
+        "t.keys - 1": "t.keys - 1",
+    }
+
+    assert {call: scripts._with_keys(call) for call in calls} == calls
+    with pytest.raises(ValueError, match="zip"):
+        scripts._with_keys("keys.ready(queue)")
+    with pytest.raises(KeyError):
+        scripts._with_keys("keys.reddy(queue)")
 
 
 def test_every_key_has_a_bound_and_is_listed_once() -> None:
     """What grows for ever fills the server in the end."""
     assert all(row.bound and row.cleared_by and row.grows_with for row in KEY_TABLE)
-    assert len({row.pattern for row in KEY_TABLE}) == len(KEY_TABLE)
+    assert len({row.pattern for row in KEY_TABLE}) == len({row.name for row in KEY_TABLE}) == len(KEY_TABLE)

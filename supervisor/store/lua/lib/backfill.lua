@@ -1,8 +1,6 @@
 -- Library: the record of a backfill: a line of state, cursor, enqueued, skipped, updated_ms, limit, number, 1 when forced
 -- and schedule; then a note for people; then the request as its maker wrote it. Nominal times up to the cursor are done.
---
--- KEYS  prefix
-local BACKFILLS = prefix .. 'schedule:backfills'
+local BACKFILLS = keys.schedule_backfills
 
 local function backfill_of(record)
   local head, note, json = string.match(record or '', '^([^\n]*)\n([^\n]*)\n(.*)$')

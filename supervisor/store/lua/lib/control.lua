@@ -1,18 +1,16 @@
 -- Library: what every change of a schedule does alike.
 -- A change writes its data, then asks the leader to look (`evaluate` in lib/queue.lua). Only the leader computes when a
 -- schedule is due next.
---
--- KEYS  prefix
-local SCHEDULE = prefix .. 'schedule:'
 local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 
 -- Raise, before the first write, if a key that a change writes holds another type.
 local function check_plan()
-  for _, name in ipairs({ 'def', 'mark', 'paused', 'state', 'wait', 'gone', 'live', 'sets', 'invalid' }) do
-    redis.call('HLEN', SCHEDULE .. name)
+  for _, hash in ipairs({ keys.schedule_def, keys.schedule_mark, keys.schedule_paused, keys.schedule_state, keys.schedule_wait,
+    keys.schedule_gone, keys.schedule_live, keys.schedule_sets, keys.schedule_invalid }) do
+    redis.call('HLEN', hash)
   end
-  redis.call('ZCARD', SCHEDULE .. 'next')
-  redis.call('XLEN', SCHEDULE .. 'changes')
+  redis.call('ZCARD', keys.schedule_next)
+  redis.call('XLEN', keys.schedule_changes)
 end
 
 -- Revision, timing digest, set and JSON of a stored definition; nothing for one that cannot be read.
@@ -21,7 +19,7 @@ local function parts(record)
 end
 
 local function tell(kind, id)
-  redis.call('XADD', SCHEDULE .. 'changes', 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', id)
+  redis.call('XADD', keys.schedule_changes, 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', id)
 end
 
 local function is_top_level(json, name, wanted)
@@ -31,42 +29,42 @@ end
 
 -- Let the leader look at a schedule: at once, or when its pause ends by itself, or not at all.
 local function look_at(id, kind, now)
-  local paused = redis.call('HGET', SCHEDULE .. 'paused', id)
+  local paused = redis.call('HGET', keys.schedule_paused, id)
   local until_ms = paused and string.match(paused, '"until_ms":(%d+)')
   if not paused then
     return evaluate(id, kind, now)
   elseif until_ms then
-    redis.call('ZADD', SCHEDULE .. 'next', until_ms, id)
+    redis.call('ZADD', keys.schedule_next, until_ms, id)
   else
-    redis.call('ZREM', SCHEDULE .. 'next', id)
+    redis.call('ZREM', keys.schedule_next, id)
   end
   tell(kind, id)
 end
 
 local function mark_of(id)
-  return tonumber(redis.call('HGET', SCHEDULE .. 'mark', id) or '0') or 0
+  return tonumber(redis.call('HGET', keys.schedule_mark, id) or '0') or 0
 end
 
 -- The time that passed in a pause does not count as missed, unless the schedule asks for it.
 local function end_pause(id, json, at)
-  redis.call('HDEL', SCHEDULE .. 'paused', id)
+  redis.call('HDEL', keys.schedule_paused, id)
   if not is_top_level(json, 'on_resume', 'catchup') then
-    redis.call('HSET', SCHEDULE .. 'mark', id, whole(math.max(mark_of(id), at)))
+    redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), at)))
   end
 end
 
 local function pause(id, reason, by, until_ms, now)
-  redis.call('HSET', SCHEDULE .. 'paused', id, '{"reason":' .. cjson.encode(reason) .. ',"by":' .. cjson.encode(by)
+  redis.call('HSET', keys.schedule_paused, id, '{"reason":' .. cjson.encode(reason) .. ',"by":' .. cjson.encode(by)
     .. ',"at_ms":' .. whole(now) .. (until_ms == '' and '' or ',"until_ms":' .. until_ms) .. '}')
 end
 
 -- Unfinished runs of a schedule, each checked against its record: what is gone or dead holds nothing up.
 local function unfinished(id)
   local found = {}
-  for line in string.gmatch(redis.call('HGET', SCHEDULE .. 'live', id) or '', '[^\n]+') do
+  for line in string.gmatch(redis.call('HGET', keys.schedule_live, id) or '', '[^\n]+') do
     local queue, run = string.match(line, '^(%S+) (.*)$')
-    if queue and redis.call('HEXISTS', q(queue, 'data'), run) == 1
-      and not redis.call('ZSCORE', q(queue, 'dead'), run) then
+    if queue and redis.call('HEXISTS', keys.data(queue), run) == 1
+      and not redis.call('ZSCORE', keys.dead(queue), run) then
       found[#found + 1] = line
     end
   end
@@ -83,7 +81,7 @@ local function start(queue, run, data)
     end
     return false
   end
-  redis.call('SADD', prefix .. 'queues', queue)
+  redis.call('SADD', keys.queues, queue)
   redis.call('RPUSH', ready(queue, data), run)
   replace_older(queue, run, data)
   count_add(queue, 'in', 1)
@@ -94,9 +92,9 @@ end
 -- Take a schedule out, and remember for a day what adding it again restores. Runs that are unfinished go on.
 -- A memory: at, revision, watermark, timing digest and the length of the pause; then the pause and the state.
 local function bury(id, now)
-  local revision, timing = parts(redis.call('HGET', SCHEDULE .. 'def', id))
-  local paused = redis.call('HGET', SCHEDULE .. 'paused', id) or ''
-  local state = redis.call('HGET', SCHEDULE .. 'state', id) or ''
+  local revision, timing = parts(redis.call('HGET', keys.schedule_def, id))
+  local paused = redis.call('HGET', keys.schedule_paused, id) or ''
+  local state = redis.call('HGET', keys.schedule_state, id) or ''
   if state ~= '' then
     local numbers = counters(state)
     numbers[9], numbers[10], numbers[11] = 0, 0, 0 -- what it waited for, and that it was completed: no fact of a new life
@@ -104,12 +102,13 @@ local function bury(id, now)
   end
   local memory = whole(now) .. ' ' .. (revision or '0') .. ' ' .. whole(mark_of(id)) .. ' ' .. (timing or '0') .. ' '
     .. whole(#paused) .. '\n' .. paused .. state
-  redis.call('HSET', SCHEDULE .. 'gone', id, memory)
-  for _, name in ipairs({ 'def', 'mark', 'paused', 'state', 'wait', 'invalid' }) do
-    redis.call('HDEL', SCHEDULE .. name, id)
+  redis.call('HSET', keys.schedule_gone, id, memory)
+  for _, hash in ipairs({ keys.schedule_def, keys.schedule_mark, keys.schedule_paused, keys.schedule_state, keys.schedule_wait,
+    keys.schedule_invalid }) do
+    redis.call('HDEL', hash, id)
   end
-  redis.call('ZREM', SCHEDULE .. 'next', id)
-  redis.call('DEL', SCHEDULE .. 'buf:' .. id)
+  redis.call('ZREM', keys.schedule_next, id)
+  redis.call('DEL', keys.schedule_buffer(id))
   return memory
 end
 
@@ -125,7 +124,7 @@ end
 
 -- Forget some of what was remembered for longer than a day: as many as one removal adds, so that they never pile up.
 local function purge(now, rounds)
-  local sets, gone = SCHEDULE .. 'sets', SCHEDULE .. 'gone'
+  local sets, gone = keys.schedule_sets, keys.schedule_gone
   local cursor = redis.call('HGET', sets, '#purge') or '0'
   for _ = 1, rounds do
     local page = redis.call('HSCAN', gone, cursor, 'COUNT', PURGE_COUNT)
@@ -135,7 +134,7 @@ local function purge(now, rounds)
       if not memory or memory.at < now - REMEMBERED_MS then
         redis.call('HDEL', gone, page[2][i])
         if #unfinished(page[2][i]) == 0 then
-          redis.call('HDEL', SCHEDULE .. 'live', page[2][i])
+          redis.call('HDEL', keys.schedule_live, page[2][i])
         end
       end
     end
@@ -150,35 +149,35 @@ end
 local function forward(old, new, lines)
   for line in string.gmatch(lines, '[^\n]+') do
     if string.match(line, '^%S+ ([^@!]+)') ~= new then
-      redis.call('HSET', SCHEDULE .. 'live', old, '>' .. new)
+      redis.call('HSET', keys.schedule_live, old, '>' .. new)
       return
     end
   end
-  redis.call('HDEL', SCHEDULE .. 'live', old)
+  redis.call('HDEL', keys.schedule_live, old)
 end
 
 -- What a new schedule takes over: from its own former life, or from the one that it was called before. That one stays
 -- remembered: its revisions go on, and when a deploy is rolled back its pause is still there.
 local function inherit(id, renamed, is_dynamic, now)
-  local own = recall(redis.call('HGET', SCHEDULE .. 'gone', id))
-  redis.call('HDEL', SCHEDULE .. 'gone', id)
+  local own = recall(redis.call('HGET', keys.schedule_gone, id))
+  redis.call('HDEL', keys.schedule_gone, id)
   if renamed ~= '' and renamed ~= id then
-    local _, _, set = parts(redis.call('HGET', SCHEDULE .. 'def', renamed))
+    local _, _, set = parts(redis.call('HGET', keys.schedule_def, renamed))
     local is_direct = set ~= nil and (set == 'dynamic') == is_dynamic
     if is_direct then
-      local nominals = redis.call('LRANGE', SCHEDULE .. 'buf:' .. renamed, 0, -1)
+      local nominals = redis.call('LRANGE', keys.schedule_buffer(renamed), 0, -1)
       for _, nominal in ipairs(nominals) do
-        redis.call('RPUSH', SCHEDULE .. 'buf:' .. id, nominal)
+        redis.call('RPUSH', keys.schedule_buffer(id), nominal)
       end
-      local lines = redis.call('HGET', SCHEDULE .. 'live', renamed)
+      local lines = redis.call('HGET', keys.schedule_live, renamed)
       if lines and not string.find(lines, '^>') then
-        redis.call('HSET', SCHEDULE .. 'live', id, lines)
+        redis.call('HSET', keys.schedule_live, id, lines)
         forward(renamed, id, lines)
       end
       bury(renamed, now)
       tell('remove', renamed)
     end
-    local memory = recall(redis.call('HGET', SCHEDULE .. 'gone', renamed))
+    local memory = recall(redis.call('HGET', keys.schedule_gone, renamed))
     if memory then
       memory.is_direct = is_direct
       memory.revision = math.max(memory.revision, own and own.revision or 0)

@@ -25,10 +25,10 @@ local function begin_without(i, old_json)
   local id, json = ARGV[i], ARGV[i + 8]
   if string.find(json, '"run_on_create"', 1, true) and is_top_level(json, 'run_on_create', true)
     and not is_top_level(old_json, 'run_on_create', true) then
-    local state = redis.call('HGET', SCHEDULE .. 'state', id) or ''
+    local state = redis.call('HGET', keys.schedule_state, id) or ''
     local numbers = counters(state)
     numbers[12] = 1
-    redis.call('HSET', SCHEDULE .. 'state', id, with_counters(state, numbers))
+    redis.call('HSET', keys.schedule_state, id, with_counters(state, numbers))
   end
 end
 
@@ -37,20 +37,20 @@ end
 local function add(i, set, now)
   local id, timing = ARGV[i], ARGV[i + 1]
   local memory = inherit(id, ARGV[i + 3], set == 'dynamic', now)
-  local mark, seeded = now, redis.call('HGET', SCHEDULE .. 'mark', id)
+  local mark, seeded = now, redis.call('HGET', keys.schedule_mark, id)
   if memory and (memory.is_direct or memory.at >= now - REMEMBERED_MS) then
     mark = memory.is_direct and memory.timing == timing and memory.mark or math.max(memory.mark, now)
     if memory.state ~= '' then
       local numbers = counters(memory.state)
-      numbers[8] = redis.call('LLEN', SCHEDULE .. 'buf:' .. id)
-      redis.call('HSET', SCHEDULE .. 'state', id, with_counters(memory.state, numbers))
+      numbers[8] = redis.call('LLEN', keys.schedule_buffer(id))
+      redis.call('HSET', keys.schedule_state, id, with_counters(memory.state, numbers))
     end
     if memory.paused ~= '' then
-      redis.call('HSET', SCHEDULE .. 'paused', id, memory.paused)
+      redis.call('HSET', keys.schedule_paused, id, memory.paused)
     end
     begin_without(i, nil)
   end
-  redis.call('HSET', SCHEDULE .. 'mark', id, seeded or whole(mark))
+  redis.call('HSET', keys.schedule_mark, id, seeded or whole(mark))
   return whole((memory and memory.revision or 0) + 1)
 end
 
@@ -63,13 +63,13 @@ local function list_runs(i)
   end
   for line in string.gmatch(ARGV[i + 9], '[^\n]+') do
     local queue, run = string.match(line, '^(%S+) (%S+)$')
-    if queue and not seen[line] and redis.call('HEXISTS', q(queue, 'data'), run) == 1
-      and not redis.call('ZSCORE', q(queue, 'dead'), run) then
+    if queue and not seen[line] and redis.call('HEXISTS', keys.data(queue), run) == 1
+      and not redis.call('ZSCORE', keys.dead(queue), run) then
       listed[#listed + 1] = line
     end
   end
   if #listed > 0 then
-    redis.call('HSET', SCHEDULE .. 'live', id, table.concat(listed, '\n'))
+    redis.call('HSET', keys.schedule_live, id, table.concat(listed, '\n'))
   end
 end
 
@@ -84,13 +84,13 @@ local function start_changed(i)
   end
   local lines = unfinished(id)
   if #lines >= (definition['max_running'] or 1) then
-    local state = redis.call('HGET', SCHEDULE .. 'state', id) or ''
+    local state = redis.call('HGET', keys.schedule_state, id) or ''
     local numbers = counters(state)
     numbers[2] = numbers[2] + 1
-    redis.call('HSET', SCHEDULE .. 'state', id, with_counters(state, numbers))
+    redis.call('HSET', keys.schedule_state, id, with_counters(state, numbers))
   elseif start(queue, run, ARGV[i + 7]) then
     lines[#lines + 1] = queue .. ' ' .. run
-    redis.call('HSET', SCHEDULE .. 'live', id, table.concat(lines, '\n'))
+    redis.call('HSET', keys.schedule_live, id, table.concat(lines, '\n'))
   end
 end
 
@@ -99,15 +99,15 @@ end
 local function retime(i, revision, now)
   local id, seen, floor = ARGV[i], string.match(ARGV[i + 4], '^(%d+):(%d+)$')
   local from = seen == revision and math.min(tonumber(floor), now) or now
-  redis.call('HSET', SCHEDULE .. 'mark', id, whole(math.max(mark_of(id), from)))
-  if ARGV[i + 7] ~= '' and redis.call('HEXISTS', SCHEDULE .. 'paused', id) == 0 then
+  redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), from)))
+  if ARGV[i + 7] ~= '' and redis.call('HEXISTS', keys.schedule_paused, id) == 0 then
     start_changed(i)
   end
 end
 
 -- A definition that says `paused` pauses when it begins to say so: whoever resumes it is not overruled by a reload.
 local function pause_by_definition(i, old_json, now)
-  local id, paused = ARGV[i], redis.call('HGET', SCHEDULE .. 'paused', ARGV[i])
+  local id, paused = ARGV[i], redis.call('HGET', keys.schedule_paused, ARGV[i])
   if ARGV[i + 5] ~= '' then
     if not paused and not is_top_level(old_json, 'paused', true) then
       pause(id, string.sub(ARGV[i + 5], 2), 'definition', '', now)
@@ -120,7 +120,7 @@ end
 -- Bring in the definition at ARGV[i]; return its code and its revision.
 local function define(i, set, now)
   local id, timing, expected, json = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 8]
-  local revision, old_timing, old_set, old_json = parts(redis.call('HGET', SCHEDULE .. 'def', id))
+  local revision, old_timing, old_set, old_json = parts(redis.call('HGET', keys.schedule_def, id))
   if revision and (old_set == 'dynamic') ~= (set == 'dynamic') then
     return 'CLASH', revision
   end
@@ -135,7 +135,7 @@ local function define(i, set, now)
     new_revision = add(i, set, now)
   else
     code, new_revision = 'CHANGED', whole(tonumber(revision) + 1)
-    redis.call('HDEL', SCHEDULE .. 'invalid', id)
+    redis.call('HDEL', keys.schedule_invalid, id)
     begin_without(i, old_json)
     if ARGV[i + 9] ~= '' then
       list_runs(i)
@@ -144,7 +144,7 @@ local function define(i, set, now)
       retime(i, revision, now)
     end
   end
-  redis.call('HSET', SCHEDULE .. 'def', id, new_revision .. '\n' .. timing .. '\n' .. set .. '\n' .. json)
+  redis.call('HSET', keys.schedule_def, id, new_revision .. '\n' .. timing .. '\n' .. set .. '\n' .. json)
   pause_by_definition(i, old_json, now)
   look_at(id, set == 'dynamic' and 'upsert' or 'declare', now)
   return code, new_revision

@@ -2,8 +2,6 @@
 --
 -- High, normal and low have 6, 3 and 1 of 10 slots while all have work; what one cannot use goes to the others, highest
 -- first. The wheel below is smooth: the slots of one class are as far apart as can be, and no ten in a row lack any.
---
--- KEYS  prefix
 local PROMOTE_MAX, LOOK_MAX, KEYS_MAX, STEP_MIN, WOKEN_MAX = 64, 200, 40, 20, 8
 local GHOSTS_MAX, AGAIN_MIN_US, AGAIN_EACH_US, LINE_MS = 2000, 300000000, 100000, 86400000
 local WHEEL = { 0, 1, 0, 0, 1, 0, 2, 0, 1, 0 }
@@ -44,14 +42,14 @@ end
 -- One that crashed its worker goes on alone, so that it takes no neighbours with it.
 -- Returns when the next one is due: false for none, or where a foreign key is in the way; nil where that is not known.
 local function promote(queue, now)
-  local later = q(queue, 'later')
+  local later = keys.later(queue)
   local head = read('ZRANGE', later, 0, 0, 'WITHSCORES')
   local first = head and tonumber(head[2] or nil)
   if not first or first > now then
     return first or false
   end
   local due = redis.call('ZRANGEBYSCORE', later, '-inf', whole(now), 'LIMIT', 0, PROMOTE_MAX)
-  local data, att = read('HMGET', q(queue, 'data'), unpack(due)), read('HMGET', q(queue, 'att'), unpack(due))
+  local data, att = read('HMGET', keys.data(queue), unpack(due)), read('HMGET', keys.att(queue), unpack(due))
   if not data or not att then
     return false
   end
@@ -61,7 +59,7 @@ local function promote(queue, now)
       local kind, header = string.sub(data[n], 1, 1), header_of(data[n])
       local _, crashes = charges(att[n])
       if crashes > 0 then
-        add(tails, q(queue, 'suspect:' .. kind), id)
+        add(tails, keys.suspect(queue, kind), id)
       else
         add((att[n] or (header and limits_in(header).rate)) and heads or tails, ready(queue, data[n]), id)
         if header and not att[n] then
@@ -104,7 +102,7 @@ local function are_behind(queue, wait, key, count)
     return false
   end
   local live = 0
-  for _, blocked in ipairs(redis.call('HMGET', q(queue, 'blocked'), unpack(ids))) do
+  for _, blocked in ipairs(redis.call('HMGET', keys.blocked(queue), unpack(ids))) do
     live = live + (blocked == key and 1 or 0)
   end
   return live >= count
@@ -113,8 +111,8 @@ end
 -- Of the runs that wait for a slot and replace others, only the newest are still wanted.
 local SUPERSEDED_MAX = 100
 local function supersede(queue, id, data)
-  for _, part in ipairs({ 'blocked', 'data', 'att', 'err' }) do
-    redis.call('HDEL', q(queue, part), id)
+  for _, hash in ipairs({ keys.blocked(queue), keys.data(queue), keys.att(queue), keys.err(queue) }) do
+    redis.call('HDEL', hash, id)
   end
   end_limits(queue, id, 'replaced')
   live_remove('', id, 'replaced')
@@ -126,23 +124,23 @@ end
 -- Runs that wait for a slot of a key come back to the head of their lists, as many as there is room for. Each is judged
 -- again when it is taken.
 local function wake(queue)
-  local keys = read('SRANDMEMBER', q(queue, 'woken'), WOKEN_MAX) or {}
-  if #keys == 0 or not read('HLEN', q(queue, 'blocked')) then
+  local keys = read('SRANDMEMBER', keys.woken(queue), WOKEN_MAX) or {}
+  if #keys == 0 or not read('HLEN', keys.blocked(queue)) then
     return
   end
   local heads, rung, looked, superseded = {}, {}, 0, 0
   for _, key in ipairs(keys) do
-    local wait, held = q(queue, 'wait:' .. key), read('SCARD', prefix .. 'limit:c:' .. key)
+    local wait, held = keys.wait(queue, key), read('SCARD', keys.limit_slots(key))
     while held and looked < 2 * STEP_MIN and read('LLEN', wait) do
       looked = looked + 1
       local id = redis.call('LINDEX', wait, 0)
       if not id then
-        redis.call('SREM', prefix .. 'limit:q:' .. key, queue)
-        redis.call('SREM', q(queue, 'woken'), key)
+        redis.call('SREM', keys.limit_queues(key), queue)
+        redis.call('SREM', keys.woken(queue), key)
         break
       end
-      local is_waiting = redis.call('HGET', q(queue, 'blocked'), id) == key
-      local data = is_waiting and redis.call('HGET', q(queue, 'data'), id)
+      local is_waiting = redis.call('HGET', keys.blocked(queue), id) == key
+      local data = is_waiting and redis.call('HGET', keys.data(queue), id)
       local of = data and limits_in(header_of(data) or '')
       local max = of and of.max
       local is_over = max and of.is_replacing and superseded < SUPERSEDED_MAX and are_behind(queue, wait, key, max)
@@ -154,12 +152,12 @@ local function wake(queue)
         if of.is_replacing then
           ask_to_yield(key, redis.call('LLEN', wait))
         end
-        redis.call('SREM', q(queue, 'woken'), key) -- the end of a holder will tell again
+        redis.call('SREM', keys.woken(queue), key) -- the end of a holder will tell again
         break
       else
         redis.call('LPOP', wait)
         if data then
-          redis.call('HDEL', q(queue, 'blocked'), id)
+          redis.call('HDEL', keys.blocked(queue), id)
           add(heads, ready(queue, data), id)
           rung[string.sub(data, 1, 1)] = true
           held = held + 1
@@ -198,7 +196,7 @@ local function has_slot(of, me)
   t.healed[key], t.heals = true, t.heals + 1
   for _, holder in ipairs(redis.call('SRANDMEMBER', key, SAMPLE)) do
     local queue, id = string.match(holder, '^(%S+) (%S+)$')
-    if not t.admitted[holder] and (not queue or redis.pcall('HEXISTS', q(queue, 'run'), id) == 0) then
+    if not t.admitted[holder] and (not queue or redis.pcall('HEXISTS', keys.run(queue), id) == 0) then
       t.slots[key] = t.slots[key] - redis.call('SREM', key, holder)
     end
   end
@@ -207,8 +205,8 @@ end
 
 -- Which of `ids` wait for no rate: they are gone, execute, wait for a slot or are dead. Versions without a line leave them in it.
 local function ghosts(queue, ids)
-  local data, run = redis.call('HMGET', q(queue, 'data'), unpack(ids)), redis.call('HMGET', q(queue, 'run'), unpack(ids))
-  local blocked, dead = read('HMGET', q(queue, 'blocked'), unpack(ids)), read('ZMSCORE', q(queue, 'dead'), unpack(ids))
+  local data, run = redis.call('HMGET', keys.data(queue), unpack(ids)), redis.call('HMGET', keys.run(queue), unpack(ids))
+  local blocked, dead = read('HMGET', keys.blocked(queue), unpack(ids)), read('ZMSCORE', keys.dead(queue), unpack(ids))
   local gone = {}
   for n, id in ipairs(ids) do
     if not data[n] or run[n] or (blocked and blocked[n]) or (dead and dead[n]) then
@@ -221,7 +219,7 @@ end
 -- The line of those of a queue and kind that came too early for a rate, the oldest first. Who was purged, cancelled or moved leaves a
 -- ghost: those at the head are taken out, so that nobody waits behind one.
 local function line_of(queue, rate)
-  local key = q(queue, 'rate:' .. t.letter .. ':' .. rate)
+  local key = keys.rate(queue, t.letter, rate)
   local line = t.lines[key]
   if line then
     return line
@@ -253,7 +251,7 @@ end
 -- Whether the rate allows a start now, of a run that is not before its turn, and else when to try again. `tat`: when the
 -- bucket would be full again.
 local function is_early(of, queue, id)
-  local key, line = prefix .. 'limit:r:' .. of.rate, line_of(queue, of.rate)
+  local key, line = keys.limit_rate(of.rate), line_of(queue, of.rate)
   local bucket = t.buckets[key]
   if line and not bucket then
     local stored = read('GET', key)
@@ -309,7 +307,7 @@ local function write_lines()
       dues[2 * n - 1], dues[2 * n] = whole(math.ceil(math.max(due_us, t.now_us) / 1000)), id
     end
     if #dues > 0 then
-      read('ZADD', q(line.queue, 'later'), 'XX', 'LT', unpack(dues))
+      read('ZADD', keys.later(line.queue), 'XX', 'LT', unpack(dues))
       t.due_at[line.queue] = nil
     end
   end
@@ -321,9 +319,9 @@ end
 local function judge(queue, id, of, is_rated)
   local me = queue .. ' ' .. id
   if of.is_replacing and of.max == 1 then
-    local newest = read('HGET', prefix .. 'limit:n', of.concurrency)
+    local newest = read('HGET', keys.limit_newest, of.concurrency)
     local its_queue, its_id = string.match(newest or '', '^(%S+) (%S+)$')
-    if its_id and newest ~= me and redis.pcall('HEXISTS', q(its_queue, 'data'), its_id) == 1 then
+    if its_id and newest ~= me and redis.pcall('HEXISTS', keys.data(its_queue), its_id) == 1 then
       return 'over'
     end
   end
@@ -349,10 +347,10 @@ end
 -- Decide about ids from the head of a list, until `most` may go, without a write; nil if a foreign key is in the way.
 local function decide(open, ids, skip, most, is_suspect)
   local queue = open.name
-  local data = read('HMGET', q(queue, 'data'), unpack(ids))
-  open.charged = open.charged or (data and read('HLEN', q(queue, 'att')))
-  local att = open.charged ~= 0 and open.charged and read('HMGET', q(queue, 'att'), unpack(ids)) or {}
-  if not data or not open.charged or not read('HLEN', q(queue, 'run')) then
+  local data = read('HMGET', keys.data(queue), unpack(ids))
+  open.charged = open.charged or (data and read('HLEN', keys.att(queue)))
+  local att = open.charged ~= 0 and open.charged and read('HMGET', keys.att(queue), unpack(ids)) or {}
+  if not data or not open.charged or not read('HLEN', keys.run(queue)) then
     return nil
   end
   local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, older = {}, yield = {}, blocked = {},
@@ -404,7 +402,7 @@ local function decide(open, ids, skip, most, is_suspect)
     end
   end
   plan.data, plan.att = data, att
-  if plan.is_held_up and not read('HLEN', q(queue, 'blocked')) then
+  if plan.is_held_up and not read('HLEN', keys.blocked(queue)) then
     return nil
   end
   return plan
@@ -427,10 +425,10 @@ local function write_limits(queue, list, plan, is_suspect)
   t.admitted, t.buckets = {}, {}
   for _, which in ipairs({ 'waiting', 'older' }) do
     for key, ids in pairs(plan[which]) do
-      local is_told = read('SADD', prefix .. 'limit:q:' .. key, queue)
+      local is_told = read('SADD', keys.limit_queues(key), queue)
       if is_suspect then
         redis.call('RPUSH', list, unpack(ids)) -- it keeps its lane, at the end of it
-      elseif is_told and read(which == 'older' and 'LPUSH' or 'RPUSH', q(queue, 'wait:' .. key), unpack(ids)) then
+      elseif is_told and read(which == 'older' and 'LPUSH' or 'RPUSH', keys.wait(queue, key), unpack(ids)) then
         for _, id in ipairs(ids) do
           plan.blocked[#plan.blocked + 1] = id
           plan.blocked[#plan.blocked + 1] = key
@@ -441,17 +439,17 @@ local function write_limits(queue, list, plan, is_suspect)
     end
   end
   if #plan.blocked > 0 then
-    redis.call('HSET', q(queue, 'blocked'), unpack(plan.blocked))
+    redis.call('HSET', keys.blocked(queue), unpack(plan.blocked))
   end
   for key, is_newer in pairs(plan.yield) do
     if is_newer then
-      ask_to_yield(key, redis.call('LLEN', q(queue, 'wait:' .. key)))
+      ask_to_yield(key, redis.call('LLEN', keys.wait(queue, key)))
     end
   end
   if #plan.early > 0 then
-    redis.call('ZADD', q(queue, 'later'), unpack(plan.early))
+    redis.call('ZADD', keys.later(queue), unpack(plan.early))
     if #plan.known > 0 then
-      redis.call('HSET', q(queue, 'att'), unpack(plan.known))
+      redis.call('HSET', keys.att(queue), unpack(plan.known))
     end
     t.due_at[queue] = nil
     for _, key in ipairs(plan.spared) do
@@ -480,7 +478,7 @@ local function take(open, class, list, limit)
       return taken
     end
     if #plan.tokens > 0 then
-      redis.call('HSET', q(queue, 'run'), unpack(plan.tokens))
+      redis.call('HSET', keys.run(queue), unpack(plan.tokens))
     end
     write_limits(queue, list, plan, is_suspect)
     redis.call('LTRIM', list, plan.seen, -1)
@@ -547,7 +545,7 @@ end
 
 local function take_suspect()
   for _, open in ipairs(t.open) do
-    local list = q(open.name, 'suspect:' .. t.letter)
+    local list = keys.suspect(open.name, t.letter)
     open.lens['s'] = open.room > 0 and read('LLEN', list) or 0
     if open.lens['s'] > 0 and take(open, 's', list, 1) > 0 then
       return true
@@ -582,7 +580,7 @@ local function fetch(turn)
     end
   end
   for _, open in ipairs(t.open) do -- work is left: wake another worker, unless one is being woken
-    if open.lens[0] + open.lens[1] + open.lens[2] > 0 and read('LLEN', q(open.name, 'bell:' .. t.letter)) == 0 then
+    if open.lens[0] + open.lens[1] + open.lens[2] > 0 and read('LLEN', keys.bell(open.name, t.letter)) == 0 then
       ring(open.name, t.letter, 1)
     end
   end

@@ -26,8 +26,6 @@
 --
 -- A slot is given with `run` and taken with it, in one script, so it cannot leak; where one leaked all the same (a key
 -- deleted by hand), whoever finds all slots taken checks some holders, and frees those that do not run.
---
--- KEYS  prefix
 local HEALED_MAX, SAMPLE = 4, 8
 
 local parsed = {} -- many runs of one script share theirs; nobody changes what is in here
@@ -44,7 +42,7 @@ local function limits_in(header)
       of.unique = string.sub(part, 2)
     elseif letter == 'c' then
       of.max, of.concurrency = string.match(part, '^c(%d+):(.+)$')
-      of.max, of.slots = tonumber(of.max), prefix .. 'limit:c:' .. (of.concurrency or '')
+      of.max, of.slots = tonumber(of.max), keys.limit_slots(of.concurrency or '')
     elseif letter == 'x' then
       of.is_replacing = true
     elseif letter == 'r' then
@@ -65,15 +63,15 @@ end
 -- Raise if a key that adding a run writes holds another type, before the first write, so that no run is half added.
 -- Three characters of its data tell runs apart that need different checks.
 local function check_types(queue, head)
-  redis.call('SCARD', prefix .. 'queues')
-  redis.call('HLEN', q(queue, 'data'))
-  redis.call('HLEN', q(queue, 'stat'))
-  redis.call('ZCARD', q(queue, 'later'))
+  redis.call('SCARD', keys.queues)
+  redis.call('HLEN', keys.data(queue))
+  redis.call('HLEN', keys.stat(queue))
+  redis.call('ZCARD', keys.later(queue))
   redis.call('LLEN', ready(queue, head))
-  redis.call('LLEN', q(queue, 'bell:' .. string.sub(head, 1, 1)))
+  redis.call('LLEN', keys.bell(queue, string.sub(head, 1, 1)))
   if string.sub(head, 3, 3) ~= '{' then
-    redis.call('HLEN', q(queue, 'limits'))
-    redis.call('HLEN', prefix .. 'limit:u')
+    redis.call('HLEN', keys.limits(queue))
+    redis.call('HLEN', keys.limit_unique)
   end
 end
 
@@ -82,20 +80,20 @@ local function claim(queue, id, data)
   local header = header_of(data)
   local of = header and limits_in(header) or {}
   if of.unique then
-    local held, me = prefix .. 'limit:u', queue .. ' ' .. id
+    local held, me = keys.limit_unique, queue .. ' ' .. id
     local holder = redis.call('HGET', held, of.unique)
     if holder and holder ~= me then
       local its_queue, its_id = string.match(holder, '^(%S+) (%S+)$')
-      local its = its_id and redis.pcall('HGET', q(its_queue, 'limits'), its_id)
+      local its = its_id and redis.pcall('HGET', keys.limits(its_queue), its_id)
       if type(its) == 'string' and limits_in(its).unique == of.unique
-        and redis.pcall('HEXISTS', q(its_queue, 'data'), its_id) == 1 then
+        and redis.pcall('HEXISTS', keys.data(its_queue), its_id) == 1 then
         return holder
       end
     end
     redis.call('HSET', held, of.unique, me)
   end
   if of.unique or of.concurrency or of.above then
-    redis.call('HSET', q(queue, 'limits'), id, header)
+    redis.call('HSET', keys.limits(queue), id, header)
   end
   return nil
 end
@@ -104,16 +102,16 @@ end
 -- False and `queue id` of the holder, if another unfinished run holds its unique key.
 local function create(queue, id, data)
   if string.byte(data, 3) ~= 91 then
-    return redis.call('HSETNX', q(queue, 'data'), id, data) == 1
+    return redis.call('HSETNX', keys.data(queue), id, data) == 1
   end
-  if redis.call('HEXISTS', q(queue, 'data'), id) == 1 then
+  if redis.call('HEXISTS', keys.data(queue), id) == 1 then
     return false
   end
   local holder = claim(queue, id, data)
   if holder then
     return false, holder
   end
-  redis.call('HSET', q(queue, 'data'), id, data)
+  redis.call('HSET', keys.data(queue), id, data)
   return true
 end
 
@@ -122,11 +120,11 @@ end
 local YIELD_MS, YIELD_REQUEST_MS, YIELD_LOOK_MAX = 30000, 86400000, 50
 local function ask_to_yield(key, wanted)
   local holders, asked, now = {}, 0, now_ms()
-  local sample = redis.pcall('SRANDMEMBER', prefix .. 'limit:c:' .. key, YIELD_LOOK_MAX)
+  local sample = redis.pcall('SRANDMEMBER', keys.limit_slots(key), YIELD_LOOK_MAX)
   for _, holder in ipairs(sample['err'] and {} or sample) do
     local queue, id = string.match(holder, '^(%S+) (%S+)$')
-    local token = queue and redis.pcall('HGET', q(queue, 'run'), id)
-    local request = queue and redis.pcall('HGET', q(queue, 'cancel'), id)
+    local token = queue and redis.pcall('HGET', keys.run(queue), id)
+    local request = queue and redis.pcall('HGET', keys.cancel(queue), id)
     if type(request) == 'string' and type(token) == 'string' and string.find(request, token, 1, true) then
       asked = asked + 1
     elseif type(token) == 'string' then
@@ -136,8 +134,8 @@ local function ask_to_yield(key, wanted)
   table.sort(holders, function(a, b) return a.at < b.at or (a.at == b.at and a.id < b.id) end)
   for n = 1, math.min(#holders, wanted - asked) do
     local of = holders[n]
-    redis.pcall('HSET', q(of.queue, 'cancel'), of.id, 'yield|' .. of.token .. '|' .. whole(now + YIELD_MS))
-    redis.pcall('PEXPIRE', q(of.queue, 'cancel'), YIELD_REQUEST_MS)
+    redis.pcall('HSET', keys.cancel(of.queue), of.id, 'yield|' .. of.token .. '|' .. whole(now + YIELD_MS))
+    redis.pcall('PEXPIRE', keys.cancel(of.queue), YIELD_REQUEST_MS)
   end
 end
 
@@ -148,7 +146,7 @@ local function replace_older(queue, id, data)
   if not of or not of.is_replacing then
     return
   end
-  redis.pcall('HSET', prefix .. 'limit:n', of.concurrency, queue .. ' ' .. id)
+  redis.pcall('HSET', keys.limit_newest, of.concurrency, queue .. ' ' .. id)
   local held = redis.pcall('SCARD', of.slots)
   if type(held) == 'number' and of.max and held >= of.max then
     ask_to_yield(of.concurrency, held - of.max + 1)
@@ -172,9 +170,9 @@ local function tell_waiting(key)
     return
   end
   told[key] = true
-  local waiting = redis.pcall('SMEMBERS', prefix .. 'limit:q:' .. key)
+  local waiting = redis.pcall('SMEMBERS', keys.limit_queues(key))
   for _, queue in ipairs(waiting['err'] and {} or waiting) do
-    redis.pcall('SADD', q(queue, 'woken'), key)
+    redis.pcall('SADD', keys.woken(queue), key)
     ring(queue, 'a', 1)
     ring(queue, 's', 1)
   end
@@ -184,11 +182,11 @@ end
 local function leave_line(queue, id, data)
   local header = header_of(data)
   local rate, kind = header and limits_in(header).rate, string.sub(data, 1, 1)
-  local line = rate and q(queue, 'rate:' .. kind .. ':' .. rate)
+  local line = rate and keys.rate(queue, kind, rate)
   if line and redis.pcall('ZREM', line, id) == 1 then
     local first = redis.pcall('ZRANGE', line, 0, 0)[1]
     if first then
-      redis.pcall('ZADD', q(queue, 'later'), 'XX', 'LT', whole(now_ms()), first)
+      redis.pcall('ZADD', keys.later(queue), 'XX', 'LT', whole(now_ms()), first)
       ring(queue, kind, 1)
     end
   end
@@ -197,7 +195,7 @@ end
 -- These runs run no more. With `is_end` they are over, else they go on later. Those without limits cost one command.
 -- Returns which of them are over and counted by another run: id to how much of it is that one's; nil for none.
 local function release_all(queue, ids, is_end)
-  local hash = q(queue, 'limits')
+  local hash = keys.limits(queue)
   local known = redis.pcall('HLEN', hash)
   if #ids == 0 or type(known) ~= 'number' or known == 0 then
     return nil
@@ -208,11 +206,11 @@ local function release_all(queue, ids, is_end)
       local of, me = limits_in(header), queue .. ' ' .. ids[n]
       if is_end then
         gone[#gone + 1] = ids[n]
-        if of.unique and redis.pcall('HGET', prefix .. 'limit:u', of.unique) == me then
-          redis.pcall('HDEL', prefix .. 'limit:u', of.unique)
+        if of.unique and redis.pcall('HGET', keys.limit_unique, of.unique) == me then
+          redis.pcall('HDEL', keys.limit_unique, of.unique)
         end
-        if of.is_replacing and redis.pcall('HGET', prefix .. 'limit:n', of.concurrency) == me then
-          redis.pcall('HDEL', prefix .. 'limit:n', of.concurrency)
+        if of.is_replacing and redis.pcall('HGET', keys.limit_newest, of.concurrency) == me then
+          redis.pcall('HDEL', keys.limit_newest, of.concurrency)
         end
         if of.above then
           counted = counted or {}
@@ -220,8 +218,8 @@ local function release_all(queue, ids, is_end)
         end
       end
       if of.concurrency then
-        redis.pcall('SREM', prefix .. 'limit:c:' .. of.concurrency, me)
-        redis.pcall('HDEL', q(queue, 'blocked'), ids[n])
+        redis.pcall('SREM', keys.limit_slots(of.concurrency), me)
+        redis.pcall('HDEL', keys.blocked(queue), ids[n])
         tell_waiting(of.concurrency) -- also of one that held none: it may have been woken in another's place
       end
     end
@@ -281,7 +279,7 @@ local function tally_follow(key, count, above)
       redis.call('HDEL', key, 'then:' .. whole(n))
       local is_new, holder = create(queue, id, data)
       if is_new then
-        redis.call('SADD', prefix .. 'queues', queue)
+        redis.call('SADD', keys.queues, queue)
         if wait ~= '0' then
           delay(queue, id, data, now_ms() + tonumber(wait))
         else
@@ -305,7 +303,7 @@ local function tally_follow(key, count, above)
 end
 
 local function tally_write(of)
-  local key = prefix .. 'tally:' .. of.id
+  local key = keys.tally(of.id)
   local known = redis.call('HMGET', key, 'total', 'left', 'up', 'keep', 'thens')
   local left, above = tonumber(known[2] or 0) or 0, known[3] and string.sub(of.id, 1, tonumber(known[3])) or nil
   if not known[1] then
@@ -387,10 +385,10 @@ end
 -- A run ended, and leaves runs that are counted from now on, counts, errors, and runs that wait for the end of all:
 -- `left_behind` as its worker sent it. A run that leaves no other has no tally where another one counts it.
 local function tally_open(id, has_children, left_behind)
-  local key, above, keep = prefix .. 'tally:' .. id, tallies.above[id], tonumber(left_behind.keep) or 86400000
+  local key, above, keep = keys.tally(id), tallies.above[id], tonumber(left_behind.keep) or 86400000
   local counter, follow = id, left_behind['then'] or {}
   if left_behind.steps then
-    redis.call('PEXPIRE', prefix .. 'steps:' .. id, whole(keep))
+    redis.call('PEXPIRE', keys.steps(id), whole(keep))
   end
   if above and not has_children and #follow == 0 then
     counter = string.sub(id, 1, above)
@@ -428,7 +426,7 @@ local function tally_revive(id, data)
   local above = header and limits_in(header).above
   if above then
     local parent = string.sub(id, 1, above)
-    local is_known = (tonumber(redis.pcall('HGET', prefix .. 'tally:' .. parent, 'dead') or 0) or 0) > 0
+    local is_known = (tonumber(redis.pcall('HGET', keys.tally(parent), 'dead') or 0) or 0) > 0
     tally_add(parent, is_known and 'dead' or 'total', is_known and -1 or 1)
     tally_add(parent, 'left', 1)
     tally_settle()
@@ -438,32 +436,32 @@ end
 -- Whether a person asked for the end of just this execution.
 local function is_cancelled(queue, id, token)
   token = token .. '|'
-  local asked = redis.pcall('HGET', q(queue, 'cancel'), id)
+  local asked = redis.pcall('HGET', keys.cancel(queue), id)
   local how = type(asked) == 'string' and string.match(asked, '^(%l+)|')
   return (how == 'cancel' or how == 'force') and string.find(asked, token, #how + 2, true) == #how + 2
 end
 
 -- Clear away what is left of a run that was cancelled: its data is gone, so nothing else will.
 local function forget(queue, schedule, id)
-  redis.call('HDEL', q(queue, 'att'), id)
-  redis.call('HDEL', q(queue, 'err'), id)
+  redis.call('HDEL', keys.att(queue), id)
+  redis.call('HDEL', keys.err(queue), id)
   end_limits(queue, id, 'cancelled')
   live_remove(schedule, id)
 end
 
 -- Give a run up, and keep it for inspection; the oldest go when there are more than `cap`, 100 at a time.
 local function give_up(queue, id, now, cap, err)
-  redis.call('ZADD', q(queue, 'dead'), whole(now), id)
+  redis.call('ZADD', keys.dead(queue), whole(now), id)
   if err ~= '' then
-    redis.call('HSET', q(queue, 'err'), id, err)
+    redis.call('HSET', keys.err(queue), id, err)
   end
   end_limits(queue, id, 'dead', err)
-  local excess = math.min(redis.call('ZCARD', q(queue, 'dead')) - cap, 100)
+  local excess = math.min(redis.call('ZCARD', keys.dead(queue)) - cap, 100)
   if excess > 0 then
-    local old = redis.call('ZRANGE', q(queue, 'dead'), 0, excess - 1)
-    redis.call('ZREM', q(queue, 'dead'), unpack(old))
-    redis.call('HDEL', q(queue, 'data'), unpack(old))
-    redis.call('HDEL', q(queue, 'att'), unpack(old))
-    redis.call('HDEL', q(queue, 'err'), unpack(old))
+    local old = redis.call('ZRANGE', keys.dead(queue), 0, excess - 1)
+    redis.call('ZREM', keys.dead(queue), unpack(old))
+    redis.call('HDEL', keys.data(queue), unpack(old))
+    redis.call('HDEL', keys.att(queue), unpack(old))
+    redis.call('HDEL', keys.err(queue), unpack(old))
   end
 end

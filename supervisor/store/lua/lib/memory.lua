@@ -1,11 +1,9 @@
 -- Library: a call that is sent again because its reply was lost gets the first reply, and does nothing: what it found then may
 -- be another run or another pause by now. Strings only. Include it after `clock`.
---
--- KEYS  prefix
 local MEMORY_MS = 600000
 
 local function memory_of(nonce)
-  return prefix .. 'enqueues:' .. nonce
+  return keys.enqueues(nonce)
 end
 
 local function is_nonce(nonce)

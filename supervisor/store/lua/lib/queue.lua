@@ -1,27 +1,15 @@
 -- Library: what every script does alike to a queue.
---
--- KEYS  prefix
 local BELL_MAX = 16
-
-local prefixes = {}
-local function q(queue, part)
-  local base = prefixes[queue]
-  if not base then
-    base = prefix .. 'q:' .. queue .. ':'
-    prefixes[queue] = base
-  end
-  return base .. part
-end
 
 -- The list that a run waits in, by the two characters in front of its data.
 local function ready(queue, data)
-  return q(queue, 'ready:' .. string.sub(data, 1, 1) .. ':' .. string.sub(data, 2, 2))
+  return keys.ready(queue, string.sub(data, 1, 1), string.sub(data, 2, 2))
 end
 
 -- Wake up to `count` idle workers of one kind. Like history and counters, it never stops the work itself: what a
 -- foreign key in its place makes impossible is left out.
 local function ring(queue, letter, count)
-  local bell = q(queue, 'bell:' .. letter)
+  local bell = keys.bell(queue, letter)
   local tokens = count > 0 and redis.pcall('LLEN', bell)
   for _ = 1, type(tokens) == 'number' and math.min(count, BELL_MAX - tokens) or 0 do
     redis.call('RPUSH', bell, '1')
@@ -34,8 +22,8 @@ local function is_head(head)
 end
 
 local function delay(queue, id, data, due)
-  redis.call('ZADD', q(queue, 'later'), whole(due), id)
-  if redis.call('ZRANK', q(queue, 'later'), id) == 0 then
+  redis.call('ZADD', keys.later(queue), whole(due), id)
+  if redis.call('ZRANK', keys.later(queue), id) == 0 then
     ring(queue, string.sub(data, 1, 1), 1) -- whoever waits for the former first one must learn that it is due earlier
   end
 end
@@ -44,10 +32,10 @@ end
 -- so that an answer to the first does not silence the second. `kind` tells the leader's listener why.
 local CHANGES_MAX = 1000
 local function evaluate(schedule, kind, now)
-  local next = prefix .. 'schedule:next'
+  local next = keys.schedule_next
   local score = tonumber(redis.pcall('ZSCORE', next, schedule) or '1')
   redis.pcall('ZADD', next, whole(score and score <= 0 and score - 1 or -now), schedule)
-  redis.pcall('XADD', prefix .. 'schedule:changes', 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', schedule)
+  redis.pcall('XADD', keys.schedule_changes, 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', schedule)
 end
 
 -- The numbers in the first line of a schedule's state, by their places:
@@ -78,8 +66,8 @@ end
 -- What the end of a run causes where its schedule waits for that: `c<ms>` another run so much later, `f<n>` a pause
 -- after n failed runs in a row; and what is buffered may start. `F<n>` is `f<n>` where no unfinished runs are listed.
 local function live_ended(schedule, outcome)
-  local state, wait = prefix .. 'schedule:state', redis.pcall('HGET', prefix .. 'schedule:wait', schedule)
-  local is_asked = redis.pcall('EXISTS', prefix .. 'schedule:buf:' .. schedule) == 1
+  local state, wait = keys.schedule_state, redis.pcall('HGET', keys.schedule_wait, schedule)
+  local is_asked = redis.pcall('EXISTS', keys.schedule_buffer(schedule)) == 1
   if type(wait) == 'string' then
     local packed = redis.pcall('HGET', state, schedule)
     local numbers = counters(type(packed) == 'string' and packed or '')
@@ -101,7 +89,7 @@ end
 -- Unfinished runs of `schedule`, and what it is called now: one that was renamed leaves `>` and its new id, for the runs
 -- that began under the old one. What is left of it goes with the last of them.
 local function live_lines(schedule)
-  local live, former = prefix .. 'schedule:live', {}
+  local live, former = keys.schedule_live, {}
   local lines = schedule ~= '' and redis.pcall('HGET', live, schedule)
   while type(lines) == 'string' and string.sub(lines, 1, 1) == '>' and #former < 8 do
     former[#former + 1] = schedule
@@ -114,7 +102,7 @@ end
 -- A run that is in no list ended: its id says whose failure it was, if that schedule counts by ids. Extra runs, and runs
 -- from before a new name, do not count.
 local function live_unlisted(schedule, outcome)
-  local wait = schedule and redis.pcall('HGET', prefix .. 'schedule:wait', schedule)
+  local wait = schedule and redis.pcall('HGET', keys.schedule_wait, schedule)
   if type(wait) == 'string' and string.find(wait, 'F', 1, true) then
     live_ended(schedule, outcome)
   end
@@ -145,12 +133,12 @@ local function live_remove(schedule, id, outcome)
     end
   end
   if #kept == 0 then
-    redis.call('HDEL', prefix .. 'schedule:live', schedule, unpack(former))
+    redis.call('HDEL', keys.schedule_live, schedule, unpack(former))
   else
-    redis.call('HSET', prefix .. 'schedule:live', schedule, table.concat(kept, '\n'))
+    redis.call('HSET', keys.schedule_live, schedule, table.concat(kept, '\n'))
   end
   if gone then
-    redis.pcall('HDEL', q(gone, 'cancel'), id)
+    redis.pcall('HDEL', keys.cancel(gone), id)
     live_ended(schedule, outcome)
   else
     live_unlisted(own, outcome)
@@ -158,16 +146,16 @@ local function live_remove(schedule, id, outcome)
 end
 
 local function count_add(queue, name, n)
-  redis.pcall('HINCRBY', q(queue, 'stat'), name, n)
+  redis.pcall('HINCRBY', keys.stat(queue), name, n)
 end
 
 -- Ended attempts, the newest at the right. Trimmed now and then: up to HISTORY_SLACK more than the cap stay.
 local HISTORY_SLACK = 100
 local function history_extend(queue, cap, lines)
   if cap > 0 and #lines > 0 then
-    local length = redis.pcall('RPUSH', q(queue, 'hist'), unpack(lines))
+    local length = redis.pcall('RPUSH', keys.hist(queue), unpack(lines))
     if type(length) == 'number' and length > cap + HISTORY_SLACK then
-      redis.pcall('LTRIM', q(queue, 'hist'), -cap, -1)
+      redis.pcall('LTRIM', keys.hist(queue), -cap, -1)
     end
   end
 end

@@ -3,23 +3,23 @@
 -- and id, and skipped when it comes to the head. An id has as many entries in a list as are counted here, and one more
 -- if that list is its place; which of them is skipped does not matter. Include it after `queue`.
 local function stale_field(queue, list, id)
-  return string.sub(list, #q(queue, '') + 1) .. ' ' .. id
+  return string.sub(list, #keys.queue(queue) + 1) .. ' ' .. id
 end
 
 -- The entry of `id` in `list` no longer counts.
 local function stale_add(queue, list, id)
-  redis.call('HINCRBY', q(queue, 'stale'), stale_field(queue, list, id), 1)
+  redis.call('HINCRBY', keys.stale(queue), stale_field(queue, list, id), 1)
 end
 
 -- How many entries of `id` in `list` do not count.
 local function stale_count(queue, list, id)
-  return tonumber(redis.call('HGET', q(queue, 'stale'), stale_field(queue, list, id)) or 0) or 0
+  return tonumber(redis.call('HGET', keys.stale(queue), stale_field(queue, list, id)) or 0) or 0
 end
 
 -- Which of `ids`, in the order of `list`, are to be skipped, as n = true. They are no longer counted afterwards, so they
 -- must leave the list in the same script. nil if a foreign key is in the way.
 local function stale_drop(queue, list, ids)
-  local skipped, stale = {}, q(queue, 'stale')
+  local skipped, stale = {}, keys.stale(queue)
   local known = #ids > 0 and redis.pcall('HLEN', stale) or 0
   if known == 0 then
     return skipped

@@ -74,7 +74,7 @@ BREAKS = {
         turns.test_two_sessions_never_hold_one_run,
     ),
     "a cancel hits whatever has the id": Break(
-        lua("queue_unwanted.lua", "is_over = redis.call('HGET', q(queue, 'run'), id) ~= token", "is_over = false"),
+        lua("queue_unwanted.lua", "is_over = redis.call('HGET', keys.run(queue), id) ~= token", "is_over = false"),
         cancelling.test_a_request_does_not_hit_a_later_attempt,
     ),
     "a dead session's runs are taken from others": Break(
@@ -106,7 +106,7 @@ BREAKS = {
     ),
     # Limits.
     "a slot is not given back": Break(
-        lua("lib/limits.lua", "redis.pcall('SREM', prefix .. 'limit:c:' .. of.concurrency, me)", ""),
+        lua("lib/limits.lua", "redis.pcall('SREM', keys.limit_slots(of.concurrency), me)", ""),
         limits.test_as_many_as_may_run_and_the_next_when_one_ends,
     ),
     "a rate lets everything start": Break(

@@ -86,7 +86,7 @@ def test_a_repeated_batch_is_remembered_although_its_runs_ended(world: World) ->
     assert world.run(call) == [Enqueued("a", is_new=True), Enqueued("b", is_new=True)]
     counts = world.run(world.queues.counts("default"))
     assert (counts.ready_total, counts.later) == (0, 1)
-    assert 0 < world.raw.pttl(f"{world.keys.enqueues}:n1") <= 600_000
+    assert 0 < world.raw.pttl(f"{world.keys.enqueues}n1") <= 600_000
 
 
 def test_delayed_runs_wait_and_an_earlier_one_wakes_who_waits_longer(world: World) -> None:
