@@ -263,7 +263,7 @@ class Snapshot:
         return found
 
     def _after_settling(self, look: Callable[[], list[str]]) -> list[str]:
-        for bound_s in (SETTLE_S_MAX / 100, SETTLE_S_MAX):
+        for bound_s in (SETTLE_S_MAX / 1000, SETTLE_S_MAX):
             try:
                 wait_until(lambda: not look(), "what the test started to end", bound_s=bound_s)
             except AssertionError:
