@@ -6,7 +6,8 @@ SEEDS ?= 1000
 SECONDS ?= 60
 RUNS ?= 20000
 LEAVES ?= 10000
-PYTEST_WORKERS ?= 2
+# Half of a test's time is waiting for processes: twice as many workers as cores.
+PYTEST_WORKERS ?= 4
 CONFIG ?= config/demo
 CHECKS := tests/test_tidy.py tests/test_docs.py tests/test_layers.py tests/test_origins.py
 IMAGE ?= tenure
@@ -14,7 +15,7 @@ BUILDER ?= docker
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --universal --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
+.PHONY: help run test test-long lint check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -42,8 +43,11 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 run: $(VENV)/.run  ## Run the demo: embedded server, identity jobs on SQLite, http://127.0.0.1:8080
 	exec $(BIN)/tenure run --config $(CONFIG)
 
-test: lint  ## Run every check and every test (about 10 minutes on 2 cores)
+test: lint  ## Run every check and every test but the long ones (about 6 minutes on 2 cores)
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup --durations 10
+
+test-long: $(VENV)/.dev  ## Run the tests that take long because they must; nightly in CI
+	$(BIN)/python -m pytest -m long -n 2 --dist loadgroup --durations 10
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -54,7 +58,7 @@ check: lint  ## Lint, types, import contracts, tidy limits, documents that resol
 	$(BIN)/python -m pytest -q -p no:randomly -p no:cacheprovider $(CHECKS)
 
 unit: $(VENV)/.dev  ## Run the unit layer only (seconds)
-	$(BIN)/python -m pytest -q tests/unit
+	$(BIN)/python -m pytest -q -n 2 tests/unit
 
 sim: $(VENV)/.dev  ## Simulate elections and fires: make sim SEEDS=10000
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)

@@ -44,6 +44,12 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with whole trees, in random order: they take longest, and none of them is to be waited for at the end."""
+    items.sort(key=lambda each: each.get_closest_marker("e2e") is None)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the seed of the random order at the end, where a failure is read."""
     if (seed := config.getoption("randomly_seed", None)) is not None:

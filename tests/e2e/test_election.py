@@ -181,6 +181,7 @@ def test_a_name_that_two_replicas_use_is_said_by_both_and_harms_nothing(
     cluster.prove()
 
 
+@pytest.mark.long
 def test_a_rolling_restart_of_three_replicas_makes_at_most_two_transitions(cluster: Cluster) -> None:
     """Each stops and starts in turn, the leader first; leadership converges on one that stays."""
     leader, _ = cluster.roles()

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from supervisor.store.client import Store
+from supervisor.store.event_log import EventLog
+from supervisor.store.keys import Keys
 from tests.e2e.servers import Server
 from tests.e2e.trees import COMMAND, ROOT, Tree, tenure
 from tests.kit.waiting import WAIT_S_MAX, wait_until
@@ -56,26 +59,32 @@ def told(directory: Path, *arguments: str) -> list[dict[str, Any]]:
     return rows
 
 
+def wait_for(store: Store, *wanted: str) -> None:
+    """Return once an event of one of these reasons is on record."""
+    log = EventLog(Keys("default"))
+    wait_until(lambda: {each.event.reason for each in store.run(log.read())} & {*wanted}, f"one of {wanted}")
+
+
 def reasons(directory: Path, *arguments: str) -> list[str]:
     """Return the reasons among them, in their order."""
     return [row["reason"] for row in told(directory, *arguments)]
 
 
 def test_the_four_states_of_a_run_are_told_in_their_order(
-    start: Callable[..., Tree], short_directory: Path, configure: Callable[..., None]
+    start: Callable[..., Tree], short_directory: Path, store: Store, configure: Callable[..., None]
 ) -> None:
     """What Cloudforet's notify tells: started, in progress, success and failure; without what the job's error held."""
     configure(runs="all")
     tree = start("one", "--config", "tenure.yaml")
     tree.wait_for("tree_ready")
     tenure(short_directory, "enqueue", "notify.report", "--config", "tenure.yaml")
-    wait_until(lambda: "run_succeeded" in reasons(short_directory), "the run to succeed")
+    wait_for(store, "run_succeeded")
     assert [each for each in reasons(short_directory) if each.startswith("run_")] == [
         "run_started", "run_progress", "run_succeeded",
     ]  # fmt: skip
 
     tenure(short_directory, "enqueue", "notify.report", "fails=true", "--config", "tenure.yaml")
-    wait_until(lambda: "run_failed" in reasons(short_directory) or "run_dead" in reasons(short_directory), "a failure")
+    wait_for(store, "run_failed", "run_dead")
     (failed,) = told(short_directory, "--reason", "run_failed", "--reason", "run_dead", "-n", "1000")[:1]
     assert (failed["subject"], failed["role"]) == ("notify.report", "worker-io-0")
     assert failed["fields"]["run"]
@@ -83,7 +92,7 @@ def test_the_four_states_of_a_run_are_told_in_their_order(
 
 
 def test_a_hand_over_and_a_death_are_followed_from_anywhere(
-    start: Callable[..., Tree], short_directory: Path, configure: Callable[..., None]
+    start: Callable[..., Tree], short_directory: Path, store: Store, configure: Callable[..., None]
 ) -> None:
     """One stream for all replicas: whoever follows sees who stopped and who leads now, and which process died."""
     configure()
@@ -92,7 +101,7 @@ def test_a_hand_over_and_a_death_are_followed_from_anywhere(
     second = start("two", "--config", "tenure.yaml")
     second.wait_for("tree_ready")
     second.kill("worker-io-0")
-    wait_until(lambda: "child_died" in reasons(short_directory), "the death to be told")
+    wait_for(store, "child_died")
 
     command = [*COMMAND, "events", "--follow", "--config", "tenure.yaml", "-o", "json"]
     chosen = ["--reason", "stopped_leading", "--reason", "became_leader", "--limit", "2", "--after", "99999999999999-0"]
@@ -111,7 +120,7 @@ def test_a_hand_over_and_a_death_are_followed_from_anywhere(
 
 
 def test_a_reload_and_its_refusal_are_told(
-    start: Callable[..., Tree], short_directory: Path, configure: Callable[..., None]
+    start: Callable[..., Tree], short_directory: Path, store: Store, configure: Callable[..., None]
 ) -> None:
     """By the parent, which speaks neither to Redis nor over HTTP."""
     configure()
@@ -126,7 +135,7 @@ def test_a_reload_and_its_refusal_are_told(
     os.kill(tree.pid, signal.SIGHUP)
     tree.wait_for("reload_done")
 
-    wait_until(lambda: "reloaded" in reasons(short_directory), "both to be told")
+    wait_for(store, "reloaded")
     assert [each for each in reasons(short_directory) if each.startswith("reload")] == ["reload_refused", "reloaded"]
     assert {"replica_started", "became_leader"} <= set(reasons(short_directory, "--since", "1h"))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.trees import ROOT, Tree, tenure, wait_until
@@ -93,7 +94,10 @@ def test_data_survives_the_death_of_the_whole_tree(start: Callable[..., Tree], s
     assert len(fired) == len(set(fired))
 
 
-def test_a_crontab_is_imported_and_runs(start: Callable[..., Tree], short_directory: Path) -> None:
+@pytest.mark.parametrize(
+    "is_asked", [True, pytest.param(False, marks=pytest.mark.long)], ids=["asked", "at its minute"]
+)
+def test_a_crontab_is_imported_and_runs(start: Callable[..., Tree], short_directory: Path, *, is_asked: bool) -> None:
     """Environment, standard input after %, and a time zone reach the command as cron would give them."""
     (short_directory / "crontab").write_text(
         "GREETING=hello\n# says hello each minute\n* * * * * echo $GREETING $(cat) >> said.txt%from cron\n"
@@ -103,6 +107,11 @@ def test_a_crontab_is_imported_and_runs(start: Callable[..., Tree], short_direct
     assert "says hello each minute" in (short_directory / "imported.yaml").read_text()
 
     tree = start("cron", "--config", "imported.yaml", "--port", "0", "--log-format", "json")
+    if is_asked:
+        tree.wait_for("tree_ready")
+        (schedule,) = yaml.safe_load((short_directory / "imported.yaml").read_text())["schedules"]
+        asked = tenure(short_directory, "schedule", "trigger", schedule, "--config", "imported.yaml")
+        assert asked.returncode == 0, asked.stderr
     tree.wait_for("run_finished", job="shell.command", bound_s=120)
 
     said = next(path for path in (short_directory / "said.txt", Path.home() / "said.txt") if path.exists())

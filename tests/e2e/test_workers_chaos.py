@@ -10,10 +10,10 @@ import pytest
 from tests.e2e.trees import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
-RUNS, SECONDS = 500, 5
 
 
-def test_random_kills_lose_no_run_and_complete_none_twice() -> None:
+@pytest.mark.parametrize(("runs", "seconds"), [(500, 5), pytest.param(5000, 30, marks=pytest.mark.long)])
+def test_random_kills_lose_no_run_and_complete_none_twice(runs: int, seconds: int) -> None:
     """Two replicas under load; everything dies at random, Redis too. The record is compared with the jobs' own."""
     done = subprocess.run(
         [
@@ -21,9 +21,9 @@ def test_random_kills_lose_no_run_and_complete_none_twice() -> None:
             "-m",
             "tests.e2e.chaos_workers",
             "--runs",
-            str(RUNS),
+            str(runs),
             "--seconds",
-            str(SECONDS),
+            str(seconds),
             "--replicas",
             "2",
         ],

@@ -121,7 +121,7 @@ def interpreter() -> Mapping[str, object]:
         "recursion limit": sys.getrecursionlimit(),
         "switch interval": sys.getswitchinterval(),
         "trace": (sys.gettrace(), sys.getprofile()),
-        "collector": (gc.isenabled(), gc.get_freeze_count() > 0, gc.get_debug()),
+        "collector": (gc.isenabled(), gc.get_debug()),  # counting what is frozen would walk through all of it
         "event loop policy": getattr(asyncio.events, "_event_loop_policy", None).__class__,
     }
 

@@ -18,18 +18,22 @@ Does not guarantee
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
+import gc
 import json
 import os
+import runpy
 import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGE_BYTES_MAX = 1 << 20
@@ -126,10 +130,17 @@ class Launcher:
         theirs.close()
 
     def start(
-        self, words: Sequence[str], *, cwd: Path, environ: Mapping[str, str], stdio: tuple[int, int, int]
+        self,
+        words: Sequence[str],
+        *,
+        cwd: Path,
+        environ: Mapping[str, str],
+        stdio: tuple[int, int, int],
+        program: Path | None,
     ) -> Forked:
-        """Fork a process that runs ``tenure`` with these words."""
-        request = json.dumps({"words": list(words), "cwd": str(cwd), "environ": dict(environ)}).encode()
+        """Fork a process that runs ``tenure``, or a program in Python, with these words."""
+        own = {"program": program and str(program), "cwd": str(cwd), "environ": dict(environ)}
+        request = json.dumps({"words": list(words), **own}).encode()
         socket.send_fds(self._link, [request], list(stdio))
         return Forked(self, self._answer())
 
@@ -178,16 +189,20 @@ def launch(
     stderr: Any,
     wrapper: Sequence[str] = (),
     is_fresh: bool = False,
+    program: Path | None = None,
 ) -> Process:
-    """Start ``tenure`` with these words; in a new interpreter where ``is_fresh``, a wrapper or the environment ask for it."""
+    """Start ``tenure``, or a program in Python, with these words.
+
+    In a new interpreter where ``is_fresh``, a wrapper or the environment ask for it.
+    """
     if wrapper or is_fresh or not is_fork_enough(environ):
-        command = [*wrapper, sys.executable, "-m", "supervisor", *words]
+        command = [*wrapper, sys.executable, *([str(program)] if program else ["-m", "supervisor"]), *words]
         return subprocess.Popen(
             command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, cwd=cwd, env=dict(environ)
         )
     with Path(os.devnull).open("rb") as null:
-        stdio = (null.fileno(), stdout.fileno(), stderr.fileno())
-        return _launcher[-1].start(words, cwd=cwd, environ=environ, stdio=stdio)
+        stdio = (null.fileno(), *(each if isinstance(each, int) else each.fileno() for each in (stdout, stderr)))
+        return _launcher[-1].start(words, cwd=cwd, environ=environ, stdio=stdio, program=program)
 
 
 def run(
@@ -221,12 +236,16 @@ def tenure(directory: Path, *words: str, is_fresh: bool = False, **variables: st
     return run(words, cwd=directory, environ=environ, is_fresh=is_fresh)
 
 
-def _serve(link: socket.socket) -> None:
-    """Fork a process for each request, and report the status of those that ended, until the link is closed."""
+def _serve(link: socket.socket) -> Mapping[str, Any]:
+    """Fork a process for each request, and report the status of those that ended, until the link is closed.
+
+    Returns:
+        In a forked process, its request; in the launcher, nothing.
+    """
     while True:
         message, ancillary, _, _ = link.recvmsg(MESSAGE_BYTES_MAX, socket.CMSG_SPACE(3 * array.array("i").itemsize))
         if not message:
-            return
+            return {}
         request = json.loads(message)
         if "reap" in request:
             link.sendall(str(os.waitpid(request["reap"], 0)[1]).encode())
@@ -236,7 +255,7 @@ def _serve(link: socket.socket) -> None:
         pid = os.fork()
         if pid == 0:
             _become(request, stdio)
-            return
+            return dict(request)
         for each in stdio:
             os.close(each)
         link.sendall(str(pid).encode())
@@ -251,8 +270,9 @@ def _become(request: Mapping[str, Any], stdio: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environ"])
     added = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    sys.path[:] = [request["cwd"], *added, *_base_path()]
-    sys.argv[:] = ["tenure", *request["words"]]
+    program = request["program"]
+    sys.path[:] = [str(Path(program).parent) if program else request["cwd"], *added, *_base_path()]
+    sys.argv[:] = [program or "tenure", *request["words"]]
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - the interpreter's own stream, for its whole life
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115
@@ -273,11 +293,30 @@ def main() -> None:
 
     fd = int(sys.argv[1])
     link = socket.socket(fileno=fd)
-    own = os.getpid()
-    _serve(link)
+    gc.freeze()
+    request = _serve(link)
     link.detach()
-    if os.getpid() != own:
-        entry.main()
+    if not request:
+        return
+    try:
+        if request["program"]:
+            runpy.run_path(request["program"], run_name="__main__")
+        else:
+            entry.main()
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        _exit(end.code or 0)
+    _exit(0)
+
+
+def _exit(code: int) -> NoReturn:
+    """End as the interpreter does, without freeing one by one what was imported before the fork."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import uuid
@@ -14,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from tests.kit.launcher import Process, launch
 from tests.kit.waiting import wait_until
 
 BOUND_S = 30.0  # generous: the machine may be busy with other tests
@@ -34,16 +34,17 @@ class ToyTree:
         self.directory = directory
         self.mark = uuid.uuid4().hex
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "TENURE_TEST_MARK": self.mark, **environment}
-        self.process: subprocess.Popen[bytes]
+        self.process: Process
 
     def start(self, slots: list[list[Any]], *, pipe: int | None = None, **plan: Any) -> ToyTree:
         plan = {"directory": str(self.directory), "slots": slots, **plan}
         with (self.directory / "out").open("wb") as out, (self.directory / "err").open("wb") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, str(SCRIPT), json.dumps(plan)],
+            self.process = launch(
+                [json.dumps(plan)],
+                program=SCRIPT,
                 stdout=out if pipe is None else pipe,
                 stderr=err,
-                env=self.environment,
+                environ=self.environment,
                 cwd=self.directory,
             )
         return self
@@ -91,7 +92,9 @@ class ToyTree:
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
-            return process.environ().get("TENURE_TEST_MARK") == self.mark and process.status() != psutil.STATUS_ZOMBIE
+            # programs have the variable; what was forked has the environment of the launcher, and the directory
+            is_here = process.cwd() == str(self.directory) or process.environ().get("TENURE_TEST_MARK") == self.mark
+            return is_here and process.status() != psutil.STATUS_ZOMBIE
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             return False
 

@@ -1,6 +1,6 @@
 """A role in a process of its own, on a scoreboard that the test shares through a file.
 
-``python -m tests.integration.roles.seats SPEC`` becomes the role that the JSON in SPEC says.
+Run as a program, it becomes the role that the JSON of its argument says.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 import mmap
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from supervisor.roles.seat import Seat
 from supervisor.settings.log_settings import LogSettings
 from supervisor.settings.models import ElectionSettings, Settings
 from supervisor.settings.queue_settings import QueueSettings
-from tests.kit.servers import wait_until
+from tests.kit.launcher import Process, launch
+from tests.kit.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 SLOTS = ("agent", "scheduler", "worker-io-0")
@@ -47,7 +47,7 @@ class Replica:
         self.board.header.phase = Phase.READY
         self._log = directory / f"{name}.log"
         self._spec = {"replica": name, "url": url, "cluster": cluster, "board": str(self.path), **spec}
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, Process] = {}
 
     def start(self, role: str) -> None:
         """Fork the role, as the parent would: the row first, then the process."""
@@ -55,9 +55,11 @@ class Replica:
         row.generation += 1
         row.state = SlotState.STARTING
         spec = {**self._spec, "role": role, "generation": row.generation}
-        command = [sys.executable, "-m", "tests.integration.roles.seats", json.dumps(spec)]
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         with self._log.open("ab") as log:
-            process = subprocess.Popen(command, stderr=log, stdout=log, cwd=ROOT)
+            process = launch(
+                [json.dumps(spec)], program=Path(__file__), environ=environ, stderr=log, stdout=log, cwd=ROOT
+            )
         row.pid, row.state = process.pid, SlotState.RUNNING
         self.processes[role] = process
         wait_until(lambda: row.child_generation == row.generation, what=f"{role} of {self.name} to be ready")

@@ -92,7 +92,9 @@ def test_what_changes_something_asks_for_more_than_read() -> None:
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("reads", ["auto", "open", "token"])
 @pytest.mark.parametrize("has_file", [True, False])
-def test_every_route_by_scope_binding_and_setting(*, host: str, reads: str, has_file: bool, tmp_path: Path) -> None:
+def test_every_scope_of_a_route_by_binding_and_setting(
+    *, host: str, reads: str, has_file: bool, tmp_path: Path
+) -> None:
     """The whole matrix: who is asked for a token, who is refused, and who is let in."""
     is_loopback = host in {"127.0.0.1", "::1", "localhost"}
     path = tmp_path / "tokens"
@@ -105,14 +107,14 @@ def test_every_route_by_scope_binding_and_setting(*, host: str, reads: str, has_
     by_name = {scope.word: scope for scope in Scope}
     guard.use([Token.of(name, name.upper(), scope) for name, scope in by_name.items()] if has_file else [])
     is_open = reads == "open" or (reads == "auto" and is_loopback and not has_file)
-    for (_, route, needed), who in product(ROWS, [None, "stranger", *by_name]):
+    for needed, who in product({scope for _, _, scope in ROWS}, [None, "stranger", *by_name]):
         given = by_name.get(who or "") if has_file else None
         if needed is None or (needed is Scope.READ and is_open) or (given is not None and given >= needed):
             expected = 200
         else:
             expected = 401 if has_file and given is None else 403
         clock.advance(60)  # wrong tokens in a row are slowed down
-        assert code_of(guard, asked(token=who and who.upper()), needed) == expected, (route, who)
+        assert code_of(guard, asked(token=who and who.upper()), needed) == expected, (needed, who)
 
 
 @pytest.mark.parametrize(
