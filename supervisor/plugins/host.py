@@ -218,7 +218,8 @@ def fingerprint_of(registered: Registered) -> str:
         return f"{registered.origin} {registered.kind.version} {id(registered.kind)}"
     folder = Path(registered.settings.cwd or ".")
     parts = [registered.origin, registered.settings.version]
-    first = shutil.which(registered.settings.command[0], path=registered.settings.env.get("PATH"))
+    path = registered.settings.env.get("PATH")
+    first = shutil.which(registered.settings.command[0], path=None if path is None else path.get_secret_value())
     for word in (first or "", *registered.settings.command):
         try:
             found = (folder / word).stat()

@@ -337,7 +337,7 @@ def launch_of(settings: PluginSettings) -> Launch:
     launch = prepare(  # noqa: S604 - a list is executed without a shell
         command=list(settings.command),
         shell="/bin/sh",
-        env={**environment, **settings.env},
+        env={**environment, **{name: value.get_secret_value() for name, value in settings.env.items()}},
         cwd=settings.cwd,
         stdin=None,
     )

@@ -40,18 +40,20 @@ SECRET_PLACES: Mapping[tuple[str, ...], frozenset[Audience]] = {
     ("commands", "key"): frozenset({Audience.AGENT, Audience.WEB}),  # the one obeys, the other asks
     ("events", "webhook_url"): frozenset({Audience.WEB}),
     ("events", "webhook_token"): frozenset({Audience.WEB}),
+    ("events", "webhook_secret"): frozenset({Audience.WEB}),
     ("plugins", _ANY, "secrets"): frozenset({Audience.WORKER}),
     ("plugins", _ANY, "env"): frozenset({Audience.WORKER}),
     ("plugins", _ANY, "options"): frozenset({Audience.WORKER}),
     ("webhooks", _ANY, "url"): frozenset({Audience.WORKER}),
     ("webhooks", _ANY, "headers"): frozenset({Audience.WORKER}),
+    ("webhooks", _ANY, "secret"): frozenset({Audience.WORKER}),
     ("profiles", _ANY, "hooks", "config"): frozenset({Audience.WORKER}),
     ("cloudforet", "token"): frozenset({Audience.WORKER}),
     ("cloudforet", "config"): frozenset({Audience.WORKER}),
 }
 """Settings by path as the fields are named; what lies below one belongs to it."""
 
-_SECRET_WHOLE = frozenset({("plugins", _ANY, "env"), ("cloudforet", "config")})
+_SECRET_WHOLE = frozenset({("cloudforet", "config")})
 """Whose values count as secrets however they were written, as everywhere that settings are shown."""
 
 

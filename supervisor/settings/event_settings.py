@@ -42,12 +42,15 @@ class EventSettings(Section):
     webhook_token: SecretStr | None = None
     """Sent along as ``Authorization: Bearer …``. Use ${file:/run/secrets/webhook} or ${env:NAME}."""
 
+    webhook_secret: SecretStr | None = None
+    """Signs each request to the webhook (``Tenure-Signature``, docs/events.md); at least 16 characters."""
+
     webhook_level: EventLevel = EventLevel.INFO
     """Least level that is sent to the webhook."""
 
     webhook_timeout_s: Seconds = Field(default=5.0, ge=0.1, le=60)
     """How long one request to the webhook may take. Four are made for a batch, then it is dropped."""
 
-    @field_serializer("webhook_url", "webhook_token")
+    @field_serializer("webhook_url", "webhook_token", "webhook_secret")
     def _mask(self, secret: SecretStr | None) -> str | None:
         return None if secret is None else MASK

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from supervisor.core.url_credentials import MARK, userinfo_of
 
@@ -36,6 +37,18 @@ def mask_url(text: str) -> str:
 def mask_redis_url(text: str) -> str:
     """Return where Redis is without the password; nothing of what is not clearly a URL."""
     return mask_url(text) if text == EMBEDDED or _SCHEME.match(text) else MASK
+
+
+def mask_path(url: str) -> str:
+    """Return the server that an HTTP URL means: of many services the path is the secret."""
+    try:
+        parts = urlsplit(url)
+        has_more = bool(parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
+    except ValueError:
+        return MASK
+    if not parts.scheme or not parts.netloc:
+        return MASK
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{MASK}" if has_more else url
 
 
 def _mask_query(text: str) -> str:

@@ -12,6 +12,7 @@ from supervisor.settings.models import Settings
 from supervisor.settings.pipeline_settings import WebhookSettings
 from supervisor.settings.section import Path
 from supervisor.settings.violation import Violation
+from supervisor.settings.webhook_rules import READABLE, is_credential, is_readable_on_the_way, secret_fault
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a token of RFC 9110
 _HEADER_VALUE = re.compile(r"[^\0\r\n]{1,4096}\Z")
@@ -35,9 +36,13 @@ def faults_of_pipeline(settings: Settings) -> Iterator[Violation]:
 
 
 def _webhook(path: Path, webhook: WebhookSettings) -> Iterator[Violation]:
-    fault = _fault_of_url(webhook.url)
+    url = webhook.url.get_secret_value()
+    fault = _fault_of_url(url)
     if fault:
         yield Violation(((*path, "url"),), fault, "write http:// or https:// with a host; secrets go into headers")
+    is_readable = not fault and is_readable_on_the_way(url)
+    if wrong := secret_fault(webhook.secret):
+        yield Violation(((*path, "secret"),), *wrong)
     for name, value in webhook.headers.items():
         place: Path = (*path, "headers", name)
         if not _HEADER_NAME.match(name):
@@ -47,10 +52,12 @@ def _webhook(path: Path, webhook: WebhookSettings) -> Iterator[Violation]:
             yield Violation((place,), "is the mask that stands for a secret in printed settings", remedy)
         elif not _HEADER_VALUE.match(value.get_secret_value()):
             yield Violation((place,), "holds no value that a header can have", "write 1 to 4096 characters on one line")
+        elif is_readable and is_credential(name):
+            yield Violation((place, (*path, "url")), *READABLE)
     if (webhook.cert_file is None) != (webhook.key_file is None):
         paths = ((*path, "cert_file"), (*path, "key_file"))
         yield Violation(paths, "a client certificate needs both cert_file and key_file", "set the other one too")
-    is_tls = webhook.url.startswith("https://")
+    is_tls = url.startswith("https://")
     for key in ("ca_file", "cert_file"):
         if getattr(webhook, key) is not None and not is_tls:
             yield Violation(((*path, key), (*path, "url")), "is used by https:// only", "use https://")
@@ -65,4 +72,6 @@ def _fault_of_url(url: str) -> str:
         return "is no URL"
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return "is no http URL"
+    if MASK in url:
+        return "holds the mask that stands for a secret in printed settings"
     return "holds a user or password" if parts.username is not None or parts.password is not None else ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, StringConstraints
+from pydantic import Field, SecretStr, StringConstraints, field_serializer
 
 from supervisor.core.policies import DEFAULT_PROFILE
 from supervisor.settings.durations import Seconds
+from supervisor.settings.masking import mask_path
 from supervisor.settings.section import NAME, Section
 
 HOOK = r"^((gate|filter|reserve|dispatch|after)/)?(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,127})$"
@@ -82,8 +83,9 @@ class ProfileSettings(Section):
 class WebhookSettings(Section):
     """A hook that is asked over HTTP, by POST of a JSON object. Profiles enable it by its name."""
 
-    url: str = Field(max_length=2000)
-    """http:// or https://, without user and password."""
+    url: SecretStr = Field(max_length=2000)
+    """http:// or https://, without user and password. Of many services its path is a secret, so only its server is
+    shown."""
 
     verbs: tuple[Literal["filter", "after"], ...] = Field(default=("filter",), min_length=1, max_length=2)
     """What it is asked: ``filter``, whether a run may be executed now; ``after``, to hear how it ended."""
@@ -100,6 +102,9 @@ class WebhookSettings(Section):
     headers: dict[str, SecretStr] = Field(default_factory=dict, max_length=32)
     """Sent with each request, and never shown. Write ${file:/run/secrets/token}."""
 
+    secret: SecretStr | None = None
+    """Signs each request (``Tenure-Signature``, docs/events.md); at least 16 characters."""
+
     ca_file: str | None = None
     """CA certificates to trust; default: those of the system."""
 
@@ -108,6 +113,10 @@ class WebhookSettings(Section):
 
     key_file: str | None = None
     """Key of the client certificate."""
+
+    @field_serializer("url")
+    def _mask_url(self, url: SecretStr) -> str:
+        return mask_path(url.get_secret_value())
 
 
 Profiles = Annotated[dict[ProfileName, ProfileSettings], Field(max_length=PROFILES_MAX)]

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, SecretStr, StringConstraints
 
 from supervisor.settings.durations import Seconds
+from supervisor.settings.masking import MASK
 from supervisor.settings.section import NAME, QueueName, Section
 from supervisor.settings.violation import Violation
 
@@ -54,8 +55,9 @@ class PluginSettings(Section):
     cwd: str | None = Field(default=None, min_length=1)
     """Directory of the program; default: the tree's."""
 
-    env: dict[str, str] = Field(default_factory=dict, max_length=SECRETS_MAX)
-    """Its environment, over PATH, HOME, LANG, LC_ALL and TZ of the tree; it gets nothing else of that."""
+    env: dict[str, SecretStr] = Field(default_factory=dict, max_length=SECRETS_MAX)
+    """Its environment, over PATH, HOME, LANG, LC_ALL and TZ of the tree; it gets nothing else of that. Only names are
+    shown."""
 
     idle_stop_s: Seconds = Field(default=300.0, ge=1, le=86_400)
     """A program that no run needed for about so long is stopped; the next run starts it again."""
@@ -112,8 +114,11 @@ def broken_rules(plugins: Mapping[str, PluginSettings]) -> Iterator[Violation]:
             if getattr(plugin, key) and not plugin.command:
                 where = (*path, key.removesuffix("_s"))
                 yield Violation((where,), "is for plugins with a command", "add one, or remove this")
-        for variable in plugin.env:
-            if not variable or "=" in variable or "\0" in variable + plugin.env[variable]:
+        for variable, value in plugin.env.items():
+            if not variable or "=" in variable or "\0" in variable + value.get_secret_value():
                 yield Violation(
                     ((*path, "env"),), f"cannot hold {variable!r}", "a name is not empty and has no = or NUL"
                 )
+            elif value.get_secret_value() == MASK:
+                message = "is the mask that stands for a value in printed settings"
+                yield Violation(((*path, "env", variable),), message, "put the value back, or use ${env:…}")

@@ -85,6 +85,7 @@ EFFECTS = {
     "events.kept": Effect.WEB,
     "events.webhook_url": Effect.WEB,
     "events.webhook_token": Effect.WEB,
+    "events.webhook_secret": Effect.WEB,
     "events.webhook_level": Effect.WEB,
     "events.webhook_timeout": Effect.WEB,
     "features": Effect.RESTART,

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from supervisor.core.errors import Problem
 from supervisor.settings.loader import Loaded
 from supervisor.settings.token_file import TokenFileError, read_tokens
+from supervisor.settings.webhook_rules import READABLE, is_readable_on_the_way, secret_fault
 from supervisor.version import install_extra
 
 
@@ -65,7 +66,10 @@ def tls_context(cert_file: str, key_file: str) -> ssl.SSLContext:
 
 
 def _webhook(loaded: Loaded) -> Iterator[Problem]:
-    url = loaded.settings.events.webhook_url
+    events = loaded.settings.events
+    if wrong := secret_fault(events.webhook_secret):
+        yield Problem(loaded.origin("events", "webhook_secret"), "events.webhook_secret", *wrong)
+    url = events.webhook_url
     if url is None:
         return
     try:
@@ -76,3 +80,5 @@ def _webhook(loaded: Loaded) -> Iterator[Problem]:
     if not is_usable:
         where = loaded.origin("events", "webhook_url")
         yield Problem(where, "events.webhook_url", "is no address of HTTP", "write http:// or https://, and a host")
+    elif events.webhook_token is not None and is_readable_on_the_way(url.get_secret_value()):
+        yield Problem(loaded.origin("events", "webhook_token"), "events.webhook_token", *READABLE)

@@ -1,8 +1,8 @@
 """The effective settings as /configz shows them: never a secret.
 
 Secrets are typed (``SecretStr``) and shown as ``***``. The arguments of schedules and the environment of plugins are
-shown by name only, of the commands of plugins the program, of webhooks the server: any of the rest may be a secret, or
-have been interpolated from a file or a variable.
+shown by name only, of the commands of plugins the program: any of the rest may be a secret, or have been interpolated
+from a file or a variable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def masked_settings(settings: Settings) -> dict[str, Any]:
     shown: dict[str, Any] = bare.model_dump(mode="json", by_alias=True)
     del shown["schedules"]
     for webhook in shown["webhooks"].values():
-        webhook["url"] = _server(webhook["url"])
+        webhook["url"] = MASK
     for plugin in shown["plugins"].values():
         plugin["env"] = dict.fromkeys(plugin["env"], MASK)
         plugin["command"] = [*plugin["command"][:1], *[MASK] * len(plugin["command"][1:])]
@@ -146,16 +146,6 @@ def where(url: str) -> str:
     user = f"{MASK}@" if "@" in parts.netloc else ""
     address = f"{host or ''}:{port}" if port is not None else host or ""
     return f"{parts.scheme}://{user}{address}{parts.path}"
-
-
-def _server(url: str) -> str:
-    """Return the server of an HTTP URL alone: of many services the path is the secret."""
-    try:
-        parts = urlsplit(url)
-        path = MASK if parts.path.strip("/") or parts.query else ""
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{path}"
-    except ValueError:
-        return MASK
 
 
 def _shorten(value: Any) -> Any:

@@ -42,9 +42,11 @@ def _eventing(seat: Seat, store: AsyncStore, events: EventLog, read_fd: int) -> 
         webhook = Webhook(
             settings.webhook_url.get_secret_value(),
             token=None if settings.webhook_token is None else settings.webhook_token.get_secret_value(),
+            secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
             timeout_s=settings.webhook_timeout_s,
             cluster=seat.settings.cluster,
             writer=writer,
+            wall_ms=seat.clock.wall_ms,
         )
     return Eventing(
         read_fd,

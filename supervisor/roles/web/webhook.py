@@ -5,7 +5,8 @@ Guarantees
     of an answer nothing but its status is read. Neither address nor token stands in the log.
 
 Does not guarantee
-    That a batch arrives once: a request whose answer was lost is made again. ``X-Tenure-Batch`` tells.
+    That a batch arrives once: a request whose answer was lost is made again, with a signature of its own.
+    ``X-Tenure-Batch``, and ``batch`` in the body, which the signature covers, tell.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 import structlog
 
 from supervisor.core.events import Event
+from supervisor.core.webhook_signature import HEADER, signature
 from supervisor.version import __version__
 
 TRIES = 4
@@ -37,15 +39,19 @@ class Webhook:
         url: str,
         *,
         token: str | None,
+        secret: str | None = None,
         timeout_s: float,
         cluster: str,
         writer: str,
+        wall_ms: Callable[[], int],
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         self._url = url
         self._headers = {"Content-Type": "application/json", "User-Agent": f"tenure/{__version__}"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
+        self._secret = secret
+        self._wall_ms = wall_ms
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._cluster = cluster
         self._writer = writer
@@ -56,8 +62,9 @@ class Webhook:
     async def send(self, events: Sequence[Event]) -> bool:
         """Send one batch; return False when it was given up."""
         self._batch += 1
-        body = msgspec.json.encode({"cluster": self._cluster, "events": list(events)})
-        headers = self._headers | {"X-Tenure-Batch": f"{self._writer}/{self._batch}"}
+        batch = f"{self._writer}/{self._batch}"
+        body = msgspec.json.encode({"cluster": self._cluster, "batch": batch, "events": list(events)})
+        headers = self._headers | {"X-Tenure-Batch": batch}
         reason = ""
         for number in range(TRIES):
             if number:
@@ -75,6 +82,8 @@ class Webhook:
 
     async def _request(self, body: bytes, headers: dict[str, str]) -> tuple[str, bool]:
         """Make one request; return why it did not do, and whether another one would not either."""
+        if self._secret is not None:
+            headers = headers | {HEADER: signature(self._secret, body, wall_ms=self._wall_ms())}
         try:
             async with (
                 aiohttp.ClientSession(timeout=self._timeout, trust_env=False) as session,

@@ -136,7 +136,7 @@ class Pipeline:
             from supervisor.roles.worker.webhooks import Webhook, patience_s  # noqa: PLC0415 - aiohttp, if it is used
 
             is_kept = self._kind is Kind.ASYNC
-            asked_over_http = Webhook(name, webhook, is_kept=is_kept)
+            asked_over_http = Webhook(name, webhook, is_kept=is_kept, wall_ms=self._clock.wall_ms)
             self._webhooks.append(asked_over_http)
             hook = Hook(name, hook.origin, hook.points, make=lambda _: asked_over_http)
             timeout_s, is_ignorable = patience_s(webhook), webhook.ignorable

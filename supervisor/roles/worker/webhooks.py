@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiohttp
 import msgspec
 
 from supervisor.core.json_values import read_json
+from supervisor.core.webhook_signature import HEADER, signature
 from supervisor.roles.worker.context import Context
 from supervisor.settings.pipeline_settings import WebhookSettings
 from supervisor.version import __version__
@@ -61,14 +62,16 @@ def patience_s(settings: WebhookSettings) -> float:
 class Webhook:
     """The hook."""
 
-    def __init__(self, name: str, settings: WebhookSettings, *, is_kept: bool) -> None:
+    def __init__(self, name: str, settings: WebhookSettings, *, is_kept: bool, wall_ms: Callable[[], int]) -> None:
         """Build it.
 
         Args:
             name: of the hook.
             settings: where and how it is asked.
             is_kept: it is always asked in one event loop, so that connections can be kept from one time to the next.
+            wall_ms: the time of the calendar, for signatures.
         """
+        self._wall_ms = wall_ms
         self._name = name
         self._is_kept = is_kept
         self._settings = settings
@@ -133,9 +136,12 @@ class Webhook:
         raise AssertionError("unreachable")
 
     async def _once(self, session: aiohttp.ClientSession, body: bytes) -> bytes:
+        url, secret, headers = self._settings.url.get_secret_value(), self._settings.secret, self._headers
+        if secret is not None:
+            headers = headers | {HEADER: signature(secret.get_secret_value(), body, wall_ms=self._wall_ms())}
         async with (
             asyncio.timeout(self._settings.timeout_s),
-            session.post(self._settings.url, data=body, headers=self._headers, allow_redirects=False) as response,
+            session.post(url, data=body, headers=headers, allow_redirects=False) as response,
         ):
             answer = await response.content.read(ANSWER_BYTES_MAX + 1)
             while len(answer) <= ANSWER_BYTES_MAX and (more := await response.content.read(ANSWER_BYTES_MAX + 1)):

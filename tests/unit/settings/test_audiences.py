@@ -24,7 +24,11 @@ EVERY_SECRET: Mapping[str, Any] = {
         "sentinel_password": "secret-sentinel",
     },
     "commands": {"key": "secret-key-of-operators-0123456789"},
-    "events": {"webhook_url": "http://secret-address/", "webhook_token": "secret-bearer"},
+    "events": {
+        "webhook_url": "https://secret-address/",
+        "webhook_token": "secret-bearer",
+        "webhook_secret": "secret-of-events-key",
+    },
     "plugins": {
         "p": {
             "command": ["p"],
@@ -33,11 +37,13 @@ EVERY_SECRET: Mapping[str, Any] = {
             "options": {"nested": ["${env:OPTION}"]},
         }
     },
-    "webhooks": {"w": {"url": "${env:URL}", "headers": {"Authorization": "secret-header"}}},
+    "webhooks": {
+        "w": {"url": "${env:URL}", "headers": {"Authorization": "secret-header"}, "secret": "secret-of-hooks-key"}
+    },
     "profiles": {"x": {"hooks": {"config": {"w": {"k": "${env:HOOK}"}}}}},
     "cloudforet": {"token": "secret-cloudforet", "config": {"K": "secret-config"}},
 }
-ENVIRON = {"OPTION": "secret-option", "URL": "http://secret-webhook/", "HOOK": "secret-hook"}
+ENVIRON = {"OPTION": "secret-option", "URL": "https://secret-webhook/", "HOOK": "secret-hook"}
 HOLDS = {
     ("redis", "url"): "secret-url",
     ("redis", "password"): "secret-password",
@@ -45,11 +51,13 @@ HOLDS = {
     ("commands", "key"): "secret-key",
     ("events", "webhook_url"): "secret-address",
     ("events", "webhook_token"): "secret-bearer",
+    ("events", "webhook_secret"): "secret-of-events-key",
     ("plugins", "*", "secrets"): "secret-plugin",
     ("plugins", "*", "env"): "secret-variable",
     ("plugins", "*", "options"): "secret-option",
     ("webhooks", "*", "url"): "secret-webhook",
     ("webhooks", "*", "headers"): "secret-header",
+    ("webhooks", "*", "secret"): "secret-of-hooks-key",
     ("profiles", "*", "hooks", "config"): "secret-hook",
     ("cloudforet", "token"): "secret-cloudforet",
     ("cloudforet", "config"): "secret-config",

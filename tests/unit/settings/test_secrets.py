@@ -102,13 +102,19 @@ def test_a_reference_to_nothing_is_a_problem(reference: str, message: str, desk:
         "schedules: {s: {job: '${env:S}', every: 1m, description: '${env:S}', queue: '${env:S}'}}",
         "schedules: {s: {job: x, every: 1m, args: {t: '${env:S}', l: [{k: 'a ${env:S} b'}], u: 'http://u:${env:S}@h'}}}",
         "schedules: {'a.b': {job: x, every: 1m, args: {'odd key': '${file:secret}'}}}",
+        "webhooks: {w: {url: 'https://h/services/hunter2'}}",
+        "webhooks: {w: {url: 'https://h?key=hunter2'}}",
+        "webhooks: {w: {url: '${env:URL_OF_HOOK}', headers: {X-A: hunter2}}}",
+        "webhooks: {w: {url: 'https://h', secret: hunter2-hunter2-hunter2}}",
+        "events: {webhook_url: 'https://h/hunter2', webhook_token: hunter2, webhook_secret: hunter2-hunter2-hunter2}",
+        "plugins: {p: {command: [x], env: {REGION: hunter2, B: '${env:S}'}, secrets: {key: hunter2}}}",
     ],
 )
 def test_no_text_about_settings_holds_a_secret(text: str, desk: Any) -> None:
     """repr, str, dumps, show, sources: all of them, for every place that a secret can stand in."""
     desk.write("secret", f"{SECRET}\n")
     desk.add(text)
-    loaded = desk.load({"S": SECRET, "URL": f"redis://u:{SECRET}@h/0"})
+    loaded = desk.load({"S": SECRET, "URL": f"redis://u:{SECRET}@h/0", "URL_OF_HOOK": f"https://h/{SECRET}"})
     assert SECRET in repr(pickle.dumps(loaded.settings))  # it is in there
     assert SECRET not in everything_shown(loaded)
 
@@ -131,6 +137,11 @@ def test_secrets_in_variables_and_flags_stay_secret(desk: Any) -> None:
         "workers: {w: {kind: sync, queues: ['!${env:S}', '!${env:S}']}}", "jobs: ['${env:S}', '${env:S}']", "version: '${env:S}'",
         "redis: {password: hunter2, url: '${env:S}'}", "redis: {url: '${env:BAD}'}", "web: {port: '${env:N}'}", "redis: {password: 12_34}",
         "election: {lease_duration: '${env:D}'}", "redis: {password: !hunter2 x}", "redis: {password: *hunter2}", "redis: {url: 'http://a:hunter2@b'}",
+        "webhooks: {w: {url: 'ftp://h/hunter2'}}", "webhooks: {w: {url: 'https://u:hunter2@h'}}", "webhooks: {w: {url: [hunter2]}}",
+        "webhooks: {w: {url: 'https://h', secret: hunter2}}", "webhooks: {w: {url: 'https://h', secret: [hunter2]}}",
+        "webhooks: {w: {url: 'http://h', headers: {X-Token: hunter2}}}", "events: {webhook_secret: [hunter2]}",
+        "plugins: {p: {command: [x], env: {A: [hunter2]}}}", 'plugins: {p: {command: [x], env: {A: "hunter2\\0"}}}',
+        "plugins: {p: {env: {A: hunter2}}}", f"webhooks: {{w: {{url: 'https://h/{'hunter2' * 400}'}}}}",
     ],
 )  # fmt: skip
 def test_no_problem_holds_a_secret(text: str, desk: Any) -> None:

@@ -71,3 +71,25 @@ def test_a_webhook_is_an_address_of_http_and_is_not_repeated(url: str) -> None:
     (problem,) = problems(events={"webhook_url": f"{url}?token=hunter2"})
     assert "events.webhook_url: is no address of HTTP" in problem
     assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("http://hooks.example/", True), ("http://10.0.0.1/", True), ("http://localhost.example/", True), ("https://hooks.example/", False),
+        ("http://localhost:9/", False), ("http://127.0.0.1:9/", False), ("http://[::1]:9/", False),
+    ],
+)  # fmt: skip
+def test_a_token_is_not_sent_readable_to_another_machine(*, url: str, is_refused: bool) -> None:
+    """A signature is: its secret never travels."""
+    found = problems(events={"webhook_url": url, "webhook_token": "hunter2", "webhook_secret": "x" * 16})
+
+    assert ["events.webhook_token: would be readable" in each for each in found] == [True] * is_refused
+    assert problems(events={"webhook_url": url, "webhook_secret": "x" * 16}) == []
+
+
+def test_a_secret_that_could_be_guessed_signs_nothing() -> None:
+    """Whoever sees one request may try words at leisure."""
+    (problem,) = problems(events={"webhook_secret": "hunter2"})
+    assert "events.webhook_secret: has fewer than 16 characters" in problem
+    assert "hunter2" not in problem

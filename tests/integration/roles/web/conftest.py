@@ -31,12 +31,19 @@ from supervisor.store.sessions import Sessions
 from supervisor.telemetry import logs, metrics
 from supervisor.telemetry.events import Mailbox
 from tests.integration.roles.web.api_client import KEYS, TOKENS, line
+from tests.kit.canary import CANARY
 from tests.kit.servers import RealServer
 from tests.kit.waiting import wait_until
 
 SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
 WEB = SLOTS.index("web")
 BOUND_S = 20.0
+SECRETS = {
+    "webhooks": {"audit": {"url": f"https://hooks.example/{CANARY}", "secret": CANARY, "headers": {"X-Key": CANARY}}},
+    "plugins": {"cloud": {"command": ["collector", CANARY], "env": {"REGION": CANARY}, "secrets": {"key": CANARY}}},
+}
+"""Settings whose values no page may show."""
+
 Answer = tuple[int, dict[str, str], str]
 
 
@@ -186,7 +193,7 @@ def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path) -> Any
     tokens = tmp_path / "tokens"
     tokens.write_text("# who may\n" + "".join(line(name, scope) for name, scope in TOKENS.items()))
     tree.redis_url = real_server.url
-    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens)}})
+    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens)}} | SECRETS)
     tree.tokens = tokens
     tree.start()
     return tree

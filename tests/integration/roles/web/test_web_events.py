@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import redis
 
+from supervisor.clock import SystemClock
+from supervisor.core.webhook_signature import HEADER
 from supervisor.roles.web import followers as followers_module
 from supervisor.roles.web.followers import FOLLOWERS_MAX, PER_ADDRESS_MAX
 from supervisor.settings.models import Settings
@@ -21,7 +23,9 @@ from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
 from tests.kit.servers import RealServer
 from tests.kit.waiting import wait_until
+from tests.unit.core.test_webhook_signature import is_genuine
 
+SECRET = "s3cret-of-sixteen"
 JSON_TYPE = {"Accept": "application/json"}
 
 
@@ -210,12 +214,13 @@ class Hook:
     """A server that takes batches, after it refused some."""
 
     def __init__(self, *statuses: int) -> None:
-        hook, self.batches, self._left = self, [], list(statuses)
+        hook, self.batches, self._left, self.is_genuine = self, [], list(statuses), []
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                hook.batches.append((dict(self.headers), body))
+                sent = self.rfile.read(int(self.headers["Content-Length"]))
+                hook.is_genuine.append(is_genuine(SECRET, self.headers[HEADER], sent, SystemClock().wall_ms() / 1000))
+                hook.batches.append((dict(self.headers), json.loads(sent)))
                 self.send_response(hook._left.pop(0) if hook._left else 204)
                 self.end_headers()
 
@@ -223,6 +228,7 @@ class Hook:
                 pass
 
         self.batches: list[tuple[dict[str, str], dict[str, Any]]]
+        self.is_genuine: list[bool]
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/hook?token=hunter2"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -249,7 +255,7 @@ def make_hook() -> Iterator[Any]:
 def hooked(tree: Any, url: str, **more: Any) -> None:
     """Start a tree with a webhook."""
     tree.settings = Settings.model_validate(
-        {"cluster": "c1", "events": {"webhook_url": url, "webhook_token": "s3cret"} | more}
+        {"cluster": "c1", "events": {"webhook_url": url, "webhook_token": "s3cret", "webhook_secret": SECRET} | more}
     )
     tree.start()
 
@@ -266,7 +272,8 @@ def test_a_webhook_gets_what_is_bad_enough_with_its_token(office: Any, make_hook
     assert body == same
     assert (body["cluster"], [each["reason"] for each in body["events"]]) == ("c1", ["child_died"])
     assert headers["Authorization"] == "Bearer s3cret"
-    assert headers["X-Tenure-Batch"] == again["X-Tenure-Batch"]
+    assert headers["X-Tenure-Batch"] == again["X-Tenure-Batch"] == body["batch"]
+    assert hook.is_genuine == [True, True]
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 404])

@@ -15,10 +15,13 @@ from typing import Any
 import pytest
 
 from supervisor import job
+from supervisor.clock import SystemClock
 from supervisor.core.model import Kind, Release
+from supervisor.core.webhook_signature import HEADER
 from supervisor.settings.models import Settings, WorkerKind
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.unit.core.test_webhook_signature import is_genuine
 
 TLS = Path(__file__).parents[3] / "data/tls"
 CODE = """
@@ -49,6 +52,7 @@ class Answers:
     def __init__(self, *, is_tls: bool = False) -> None:
         self.questions: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.bodies: list[bytes] = []
         self.replies: list[Reply] = []
         self.released = threading.Event()
         self.is_slow = False
@@ -56,7 +60,8 @@ class Answers:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                answers.questions.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                answers.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+                answers.questions.append(json.loads(answers.bodies[-1]))
                 answers.headers.append(dict(self.headers))
                 if answers.is_slow:
                     answers.released.wait()
@@ -235,12 +240,11 @@ def _coroutine_job() -> None:
         return number
 
 
-# Webhooks ----------------------------------------------------------------------------------------
-
-
 async def test_a_webhook_admits_refuses_and_hears_how_it_ended(both: Workshop, answers: Answers) -> None:
     """It is told which run and job it is about, and no argument; its headers come along."""
-    with_webhook(both, answers.url, verbs=["filter", "after"], headers={"X-Key": "abc"})
+    with_webhook(
+        both, answers.url, verbs=["filter", "after"], headers={"X-Key": "abc"}, secret="a secret of a receiver"
+    )
     answers.replies = [(200, b'{"admit": false, "reason": "change freeze"}')]
     refused = both.enqueue("work", number=5)
 
@@ -253,6 +257,7 @@ async def test_a_webhook_admits_refuses_and_hears_how_it_ended(both: Workshop, a
     assert (told["verb"], told["outcome"], told["error"]) == ("after", "rejected", "filter audit: change freeze")
     sent = answers.headers[0]
     assert (sent["X-Key"], sent["Accept-Encoding"]) == ("abc", "identity")  # what is packed could not be read
+    assert is_genuine("a secret of a receiver", sent[HEADER], answers.bodies[0], SystemClock().wall_ms() / 1000)
 
 
 async def test_a_webhook_may_answer_with_nothing_at_all(both: Workshop, answers: Answers) -> None:

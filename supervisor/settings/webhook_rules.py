@@ -1,0 +1,45 @@
+"""What must hold for webhooks of either kind: secrets that sign, and credentials that nobody reads on the way."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from supervisor.core.webhook_signature import SECRET_CHARS_MIN
+from supervisor.settings.masking import MASK
+
+READABLE = (
+    "would be readable on the way to another machine",
+    "write https://, or have requests signed by a secret instead, which is never sent",
+)
+_CREDENTIAL = re.compile(r"(?i)auth|cookie|token|key|secret|pass|credential")
+
+
+def is_credential(header: str) -> bool:
+    """Return whether a header of this name is meant to prove who sends it."""
+    return _CREDENTIAL.search(header) is not None
+
+
+def is_readable_on_the_way(url: str) -> bool:
+    """Return whether what is sent to ``url`` leaves this machine without TLS."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    try:
+        is_here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_here = host == "localhost"
+    return parts.scheme == "http" and not is_here
+
+
+def secret_fault(secret: SecretStr | None) -> tuple[str, str] | None:
+    """Return what is wrong with a secret that signs, and the remedy; None if nothing is."""
+    if secret is None:
+        return None
+    if secret.get_secret_value() == MASK:
+        return "is the mask that stands for a secret in printed settings", "put the secret back, or use ${file:…}"
+    if len(secret.get_secret_value()) < SECRET_CHARS_MIN:
+        return f"has fewer than {SECRET_CHARS_MIN} characters", "make it random: openssl rand -hex 32"
+    return None
