@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.roles.web import test_web_api
-from tests.integration.roles.web.test_web_api import PATH, ask
+from supervisor.roles.web.api import PATH
+from tests.integration.roles.web.api_client import ask
 
-store, api = test_web_api.store, test_web_api.api  # fixtures
 TOO_LARGE = "99999999999999999999"
 
 

@@ -14,7 +14,7 @@ from supervisor.settings.models import Settings
 from supervisor.store.client import Store
 from supervisor.store.commands import Command, Commands, Word
 from supervisor.store.keys import Keys
-from tests.integration.roles.web.test_web_api import ask, line
+from tests.integration.roles.web.api_client import ask, line
 from tests.kit.servers import RealServer
 
 SCOPES = {"reader": "read", "driver": "operate", "owner": "admin"}
