@@ -260,6 +260,11 @@ class Queues(QueueReads):
         args = {"cursor": cursor, "idle_ms": idle_ms, "jobs_ms": jobs_ms}
         return script("queues_forget").call(keys=self._prefix, args=args, parse=parse_queues)
 
+    def is_served(self, queue: str) -> Call[bool]:
+        """Read whether an open session takes runs from ``queue``."""
+        args = {"queue": check_name("queue", queue)}
+        return script("queue_served").call(keys=self._prefix, args=args, parse=bool)
+
     def unserved(self, cursor: str = "0") -> Call[UnservedPage]:
         """Read in which queues runs wait that no open session takes."""
         return script("queues_unserved").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_unserved)

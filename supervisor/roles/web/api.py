@@ -61,7 +61,7 @@ ROUTES = (
     Route("GET", "/queues", "queues", Scope.READ, "How queues stand", (200,)),
     Route("GET", "/jobs", "jobs", Scope.READ, "A page of the jobs that replicas run", (200, 400), _PAGE),
     Route("GET", "/runs/{run}", "run", Scope.READ, "One run", (200, 404)),
-    Route("POST", "/jobs/{job}/runs", "enqueue", Scope.OPERATE, "Enqueue a run", (200, 201, 400, 404, 413), None,
+    Route("POST", "/jobs/{job}/runs", "enqueue", Scope.OPERATE, "Enqueue a run", (200, 201, 400, 404, 409, 413), None,
           api_changes.EnqueueBody),
     Route("POST", "/schedules/{schedule}/pause", "pause", Scope.OPERATE, "Pause a schedule", (200, 400, 404), None,
           api_changes.PauseBody),
@@ -79,10 +79,11 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
     settings = seat.settings
     keys = Keys(settings.cluster)
     producer = Producer(settings.redis, cluster=settings.cluster, clock=seat.clock, open_async_store=lambda: store)
+    own_queues = {queue for pool in settings.workers.values() for queue in pool.queues}
     parts = (
         event_pages,
         ApiReads(store, keys, overviews),
-        ApiChanges(store, keys, producer, seat.clock, history=settings.queues.history),
+        ApiChanges(store, keys, producer, seat.clock, history=settings.queues.history, own_queues=own_queues),
     )
     found = [web.get(f"{PATH}/openapi.json", _openapi)]
     for route in ROUTES:

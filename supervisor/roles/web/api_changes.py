@@ -5,13 +5,14 @@ Guarantees
     the history of what was changed.
     A token with ``jobs=``, ``queues=`` or ``labels=`` changes nothing of others; arguments of jobs that are as good
     as code are taken from ``admin``, or from a token that names the job.
+    A queue that is named in an enqueue is one that somebody serves, unless ``force`` says that it will be.
     Asked again with the same ``run_id`` or ``key``, an enqueue or a trigger enqueues nothing more.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ from supervisor.store.keys import Keys, check_name
 from supervisor.store.producer import Producer
 from supervisor.store.queue_control import CancelCode, QueueControl
 from supervisor.store.queue_reads import QueueReads
+from supervisor.store.queues import Queues
 from supervisor.store.schedule_control import KEYED_MAX, Control, ResumeCode, TriggerCode
 from supervisor.store.schedule_views import Views
 
@@ -49,6 +51,7 @@ class EnqueueBody(msgspec.Struct, forbid_unknown_fields=True):
     priority: str | None = None
     delay: float | str | None = None
     run_id: str | None = None
+    force: bool = False  # also into a queue from which no live worker takes runs
 
 
 class PauseBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,7 +82,19 @@ class EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
 class ApiChanges:
     """The handlers."""
 
-    def __init__(self, store: AsyncStore, keys: Keys, producer: Producer, clock: Clock, *, history: int) -> None:
+    def __init__(
+        self,
+        store: AsyncStore,
+        keys: Keys,
+        producer: Producer,
+        clock: Clock,
+        *,
+        history: int,
+        own_queues: Collection[str] = (),
+    ) -> None:
+        """Build them; ``own_queues``: those of this replica's pools, served also while their workers are replaced."""
+        self._own_queues = frozenset(own_queues)
+        self._queues = Queues(keys)
         self._store = store
         self._schedules = Control(keys)
         self._views = Views(keys)
@@ -92,6 +107,8 @@ class ApiChanges:
         """Enqueue a run of a job."""
         body, job = await _body(request, EnqueueBody), request.match_info["job"]
         _may_enqueue(request, job, body.queue)
+        if body.queue is not None and not body.force:
+            await self._must_be_served(body.queue)
         try:
             put = await self._producer.put_async(
                 job,
@@ -110,6 +127,16 @@ class ApiChanges:
             raise web.HTTPBadRequest(text=str(error)) from error
         _note(request, "api_enqueued", run=put.run_id, job=job)
         return json_response({"run": put.run_id, "new": put.is_new}, status_code=201 if put.is_new else 200)
+
+    async def _must_be_served(self, queue: str) -> None:
+        """Raise 409 unless a pool of this replica, or a live worker of any, takes runs from ``queue``."""
+        try:
+            is_served = queue in self._own_queues or await self._store.run(self._queues.is_served(queue))
+        except ValueError as error:
+            raise bad_request("queue", queue, str(error)) from error
+        if not is_served:
+            remedy = 'correct the name, or send "force": true and start a worker for it'
+            raise web.HTTPConflict(text=f"no live worker takes runs from queue {queue}; {remedy}")
 
     async def pause(self, request: web.Request) -> web.Response:
         """Pause a schedule."""

@@ -126,6 +126,17 @@ def test_what_cannot_be_enqueued_is_refused_and_changes_nothing(api: Any, job: s
     assert ask(api, "GET", f"{PATH}/queues", "reader")[1] == {"queues": []}
 
 
+def test_a_queue_that_nobody_serves_is_refused_unless_it_is_forced(api: Any, store: Store) -> None:
+    """A run there would wait for ever, and names that somebody invents are found by nobody."""
+
+    def code(queue: str, **more: Any) -> int:
+        return ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "driver", {"queue": queue, "delay": "1h"} | more)[0]
+
+    assert [code("shell"), code("gpu"), code("junk")] == [201, 409, 409]  # the first is of this replica's pools
+    store.run(Sessions(KEYS).open("r2.1/w-0/1", {"kind": "async", "queues": "mail,gpu"}))
+    assert [code("gpu"), code("junk"), code("junk", force=True), code("../x")] == [201, 409, 201, 400]
+
+
 def test_a_schedule_is_paused_shown_and_resumed(api: Any, store: Store) -> None:
     """What the command can do, by the name of the token."""
     path = f"{PATH}/schedules/team/nightly"

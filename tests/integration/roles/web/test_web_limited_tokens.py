@@ -40,7 +40,7 @@ def test_a_token_for_some_jobs_changes_nothing_of_others(api: Any) -> None:
 def test_a_limited_token_ends_the_run_that_it_was_judged_by(api: Any) -> None:
     """Two queues can hold runs of the same id; one of them is another's."""
     for queue in ("billing", "default"):
-        body = {"run_id": "r-9", "delay": "1h", "queue": queue}
+        body = {"run_id": "r-9", "delay": "1h", "queue": queue, "force": True}
         assert ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "driver", body)[0] == 201
     limit(api)
 

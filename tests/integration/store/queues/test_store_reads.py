@@ -125,6 +125,13 @@ def test_queues_that_no_open_session_serves_are_found_by_kind(world: World) -> N
     world.run(world.sessions.open("r.2/w-0/1", {"kind": "async", "queues": "gpu"}))
 
     assert world.run(world.queues.unserved()).items == []
+    assert [world.run(world.queues.is_served(name)) for name in ("gpu", "mail", "default", "gp", "mai")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_foreign_key_in_a_queue_hides_no_other_queue_that_nobody_serves(world: World) -> None:

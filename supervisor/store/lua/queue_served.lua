@@ -1,0 +1,14 @@
+-- Look whether an open session takes runs from a queue. Writes nothing.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  queue          which
+--
+-- Returns  1 if one does, else 0
+local sessions = redis.pcall('HKEYS', prefix .. 'sessions')
+for _, session in ipairs(sessions['err'] and {} or sessions) do
+  local queues = redis.pcall('HGET', prefix .. 'session:' .. session, 'queues')
+  if type(queues) == 'string' and string.find(',' .. queues .. ',', ',' .. queue .. ',', 1, true) then
+    return 1
+  end
+end
+return 0
