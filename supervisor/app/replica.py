@@ -39,6 +39,7 @@ from supervisor.process.scoreboard import allocate
 from supervisor.process.systemd import Notifier
 from supervisor.process.throwaway import run_in_child
 from supervisor.roles.preload import preload
+from supervisor.roles.seat import Listeners
 from supervisor.settings.audiences import Audience, forget_secrets
 from supervisor.settings.deprecations import Notice
 from supervisor.settings.handover import Handover
@@ -46,6 +47,7 @@ from supervisor.settings.loader import Loaded
 from supervisor.settings.models import Settings
 from supervisor.settings.overrides import secret_variables
 from supervisor.settings.reload_check import ConfigCheck
+from supervisor.settings.web_settings import WebSettings
 from supervisor.store.preflight import report
 from supervisor.telemetry import event_table, events, logs, metrics
 from supervisor.telemetry.lines import open_log_file
@@ -82,7 +84,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         server.prepare()
     place, lock = nameplate.claim(Path(settings.data_dir), metrics.prepare)
     sign = nameplate.show(place)
-    listener = _listen(settings)
+    listeners = _listen(settings.web)
     if server is None:
         _preflight(loaded)
     limit_metrics(loaded)
@@ -98,7 +100,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         definitions=definitions,
         replica=replica,
         server=server,
-        listener=listener,
+        listeners=listeners,
         names=names,
         board=allocate(slots=len(names), inflight=inflight_entries(settings)),
         handover=handover,
@@ -179,10 +181,14 @@ def _replica_id(settings: Settings) -> str:
     return f"{name}.{secrets.token_hex(3)}"
 
 
-def _listen(settings: Settings) -> socket.socket:
-    listener = bind(settings.web.host, settings.web.port)
-    _log("http_listening", address=f"{settings.web.host}:{listener.getsockname()[1]}")
-    return listener
+def _listen(web: WebSettings) -> Listeners:
+    bound = {}
+    for name, setting in (("http", "port"), ("health", "health_port"), ("grpc", "grpc_port")):
+        port = getattr(web, setting)
+        if port is not None:
+            bound[name] = bind(web.host, port, setting=f"web.{setting}")
+            _log(f"{name}_listening", address=f"{web.host}:{bound[name].getsockname()[1]}")
+    return Listeners(**bound)
 
 
 def _preflight(loaded: Loaded) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +21,7 @@ from supervisor.plugins import registry as plugins
 from supervisor.process.child import watch_faults
 from supervisor.process.parent import Launch, SlotSpec
 from supervisor.roles import agent, scheduler, web
-from supervisor.roles.seat import Seat
+from supervisor.roles.seat import Listeners, Seat
 from supervisor.roles.worker import entry as worker
 from supervisor.settings.audiences import Audience
 from supervisor.settings.complete import import_jobs
@@ -52,7 +51,7 @@ class Tree:
     definitions: tuple[ScheduleDef, ...]
     replica: str
     server: EmbeddedServer | None
-    listener: socket.socket
+    listeners: Listeners
     names: tuple[str, ...]
     board: Board
     handover: Handover
@@ -81,7 +80,7 @@ class Tree:
         keep = (
             *reader.descriptors,
             *self.mailbox.descriptors,
-            *((self.listener.fileno(),) if name == "web" else ()),
+            *(self.listeners.descriptors if name == "web" else ()),
             *(self.module_fds if pool is not None else ()),
         )
         return SlotSpec(
@@ -133,7 +132,7 @@ class Tree:
             clock=SystemClock(),
             redis_url=resolve_redis_url(self.settings),
             pool=pool,
-            listener=self.listener if name == "web" else None,
+            listeners=self.listeners if name == "web" else None,
             handover=reader,
             mailbox=self.mailbox,
             config_epoch=self.config_epoch,

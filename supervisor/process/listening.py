@@ -1,4 +1,4 @@
-"""Binds the HTTP address in the parent, so that a restart of the web process refuses no connection."""
+"""Binds the addresses of the web child in the parent, so that a restart of the web process refuses no connection."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import socket
 
 from supervisor.core.errors import CannotBindError
 
-BACKLOG = 1024
+BACKLOG = 512
 """Connections that the kernel keeps until they are accepted; beyond it a client tries again after a second, which is
 too late for a probe. As many as a flood brings while the loop is held up for a fraction of a second."""
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
+def bind(host: str, port: int, *, setting: str = "web.port") -> socket.socket:
+    """Return a socket that listens; ``setting`` is the one that chose the port.
 
     Raises:
         CannotBindError: the address is taken, or not ours.
@@ -23,5 +23,5 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise CannotBindError(
             f"cannot listen on {host}:{port}: {error.strerror or error}; stop what uses it, or choose another with "
-            f"web.port (TENURE_WEB__PORT; 0 lets the kernel choose)"
+            f"{setting} (TENURE_{setting.replace('.', '__').upper()}; 0 lets the kernel choose)"
         ) from error

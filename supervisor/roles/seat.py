@@ -14,6 +14,20 @@ from supervisor.telemetry.events import Mailbox
 
 
 @dataclass(frozen=True, slots=True)
+class Listeners:
+    """Sockets of the web child. The parent binds them before it forks, and keeps them while that child is replaced."""
+
+    http: socket.socket
+    health: socket.socket | None = None
+    grpc: socket.socket | None = None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Return those that the web child keeps."""
+        return tuple(each.fileno() for each in (self.http, self.health, self.grpc) if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class Seat:
     """One child's view of the tree. Built by the composition root, in the child, after the fork."""
 
@@ -28,7 +42,7 @@ class Seat:
     clock: Clock
     redis_url: str  # resolved: the embedded server's unix socket stands here as unix://…
     pool: str | None = None
-    listener: socket.socket | None = None
+    listeners: Listeners | None = None  # of the web child
     mailbox: Mailbox | None = None  # where events of the tree arrive; the web child empties it
     handover: Reader | None = None  # where configurations come from while the tree runs
     config_epoch: int = 0  # the one that ``settings`` are of

@@ -75,7 +75,9 @@ EFFECTS = {
     "web.allowed_hosts": Effect.WEB,
     "web.tls_cert_file": Effect.WEB,
     "web.tls_key_file": Effect.WEB,
-    "web.grpc_port": Effect.WEB,
+    "web.tls_client_ca_file": Effect.WEB,
+    "web.health_port": Effect.RESTART,
+    "web.grpc_port": Effect.RESTART,
     "web.debug": Effect.WEB,
     "commands": Effect.RESTART,  # the agent, which is not replaced, obeys by it
     "shell": Effect.POOLS,

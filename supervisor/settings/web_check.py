@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import combinations
 from urllib.parse import urlsplit
 
 from supervisor.core.errors import Problem
@@ -31,9 +32,11 @@ def web_problems(loaded: Loaded) -> Iterator[Problem]:
     if web.grpc_port is not None and (find_spec("grpc") is None or find_spec("grpc_health") is None):
         message = "asks for gRPC, which is not installed"
         yield Problem(loaded.origin("web", "grpc_port"), "web.grpc_port", message, install_extra("grpc"))
-    if web.grpc_port and web.grpc_port == web.port:
-        message = "is the port of HTTP too"
-        yield Problem(loaded.origin("web", "grpc_port"), "web.grpc_port", message, "choose another one")
+    ports = {"port": web.port, "health_port": web.health_port, "grpc_port": web.grpc_port}
+    for (name, port), (earlier, taken) in combinations(reversed(ports.items()), 2):
+        if port and port == taken:
+            message = f"{port} is web.{earlier} too"
+            yield Problem(loaded.origin("web", name), f"web.{name}", message, "choose another one")
     yield from _webhook(loaded)
 
 
@@ -44,6 +47,9 @@ def _tls(loaded: Loaded) -> Iterator[Problem]:
         yield Problem(
             loaded.origin("web", given), f"web.{given}", "stands alone", "give tls_cert_file and tls_key_file"
         )
+    elif web.tls_cert_file is None and web.tls_client_ca_file is not None:
+        where = loaded.origin("web", "tls_client_ca_file")
+        yield Problem(where, "web.tls_client_ca_file", "is for HTTPS", "give tls_cert_file and tls_key_file")
     elif web.tls_cert_file is not None and web.tls_key_file is not None:
         try:
             tls_context(web.tls_cert_file, web.tls_key_file)
@@ -51,10 +57,19 @@ def _tls(loaded: Loaded) -> Iterator[Problem]:
             message = f"cannot be used with its key: {error.strerror or type(error).__name__}"
             remedy = "give a certificate with its chain and its key, both in PEM, the key without a passphrase"
             yield Problem(loaded.origin("web", "tls_cert_file"), "web.tls_cert_file", message, remedy)
+            return
+        try:
+            tls_context(web.tls_cert_file, web.tls_key_file, web.tls_client_ca_file)
+        except (OSError, ssl.SSLError) as error:
+            where = loaded.origin("web", "tls_client_ca_file")
+            message = f"holds no authority: {error.strerror or type(error).__name__}"
+            yield Problem(where, "web.tls_client_ca_file", message, "give certificates of authorities, in PEM")
 
 
-def tls_context(cert_file: str, key_file: str) -> ssl.SSLContext:
+def tls_context(cert_file: str, key_file: str, client_ca_file: str | None = None) -> ssl.SSLContext:
     """Return what serves with this certificate. A passphrase is not asked for: nobody could type it.
+
+    With authorities for clients a certificate of a client is checked if there is one; probes have none.
 
     Raises:
         OSError: a file cannot be read, or is not what it should be (SSLError).
@@ -62,6 +77,9 @@ def tls_context(cert_file: str, key_file: str) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(cert_file, key_file, password="")
+    if client_ca_file is not None:
+        context.load_verify_locations(client_ca_file)
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 

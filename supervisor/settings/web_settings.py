@@ -48,6 +48,14 @@ class WebSettings(Section):
     tls_key_file: str | None = Field(default=None, min_length=1)
     """Key of the certificate, in PEM."""
 
+    tls_client_ca_file: str | None = Field(default=None, min_length=1)
+    """Ask clients of HTTPS for a certificate of these authorities, in PEM, beside a token: whoever has none gets health
+    and /version alone. Read again when the file changes. Unset: certificates of clients are not asked for."""
+
+    health_port: int | None = Field(default=None, ge=0, le=65535)
+    """Serve /livez, /readyz, /healthz and /check, and nothing else, on this port of the same address too: without
+    TLS, and with connections of its own. For probes where strangers reach ``port``. Unset: off."""
+
     grpc_port: int | None = Field(default=None, ge=0, le=65535)
     """Serve grpc.health.v1.Health on this port of the same address; needs the extra ``grpc``. Unset: off."""
 

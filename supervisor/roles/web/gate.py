@@ -1,10 +1,10 @@
-"""Accepts the connections of the HTTP port, within the limits of ``places``.
+"""Accepts the connections of a port, within the limits of ``places``.
 
 Guarantees
     A connection is counted before anything is done for it, and nothing is done before its first byte has come: one
     that says nothing costs a descriptor, of which there are no more than places.
-    A connection carries one request, must have sent it after 5 s, handshake and all, and is gone after 15 s, however
-    slowly its client reads. Streams of events may last an hour, and are never pushed out.
+    A connection of HTTP carries one request, must have sent it after 5 s, handshake and all, and is gone after 15 s,
+    however slowly its client reads. Streams of events may last an hour, and are never pushed out.
     Without a descriptor for the next connection the oldest silent one goes, and the loop does not spin meanwhile.
 """
 
@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from aiohttp import web
@@ -24,10 +25,10 @@ from aiohttp import web
 from supervisor.clock import Clock
 from supervisor.core.health import Endpoint
 from supervisor.roles.web.answers import HEADERS, unavailable
-from supervisor.roles.web.http_protocol import LINE_BYTES_MAX, HttpProtocol
+from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
 from supervisor.roles.web.places import REQUEST_S, Place, Places, address_of
 
-ACCEPTS_MAX = 64
+ACCEPTS_MAX = 128
 """Connections that are accepted in one turn of the loop: those of a flood are cheaper to accept than to leave waiting,
 where they fill the queue of the kernel, which then drops others, that come again after a second."""
 
@@ -52,11 +53,17 @@ REFUSAL = "\r\n".join(
 log = structlog.get_logger()
 
 
+class Held(Protocol):
+    """The protocol of a connection that holds a place; it has a transport until it is gone."""
+
+    transport: asyncio.Transport | None
+
+
 @dataclass(slots=True)
 class _Connection:
     """The parts of a connection that has sent something."""
 
-    protocol: web.RequestHandler
+    protocol: Held
     opening: asyncio.Task[Any]  # ends when the handshake, if there is one, is done
 
     @property
@@ -73,16 +80,32 @@ class Gate:
     """Lets clients in, and ends connections that take too long."""
 
     def __init__(
-        self, server: web.Server, clock: Clock, listener: socket.socket, *, tls: ssl.SSLContext | None = None
+        self,
+        make: Callable[[], Any],
+        clock: Clock,
+        listener: socket.socket,
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        refusal: bytes = b"",
     ) -> None:
-        self._server = server
+        """Guard ``listener`` and open nothing yet.
+
+        Args:
+            make: returns the protocol of a new connection, which is ``Held``.
+            clock: elapsed time.
+            listener: bound by the parent.
+            tls: returns what a new connection is served with; plain text without.
+            refusal: bytes for those that find no room, in plain text.
+        """
+        self._make = make
         self._clock = clock
         self._listener = listener
         self._tls = tls
+        self._refusal = refusal
         self._places = Places()
         self._silent: dict[Place, socket.socket] = {}
         self._connections: dict[Place, _Connection] = {}
-        self._by_protocol: dict[web.RequestHandler, Place] = {}
+        self._by_protocol: dict[Held, Place] = {}
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
 
@@ -107,14 +130,18 @@ class Gate:
         Raises:
             web.HTTPServiceUnavailable: there is no room to deal with it, or its connection was pushed out just now.
         """
-        place = self._by_protocol.get(request.protocol)
         is_probe = request.path.split("/", 2)[1] in _PROBES and "verbose" not in request.query
-        if place is None or not self._places.ask(place, is_probe=is_probe):
+        if not self.ask(request.protocol, is_probe=is_probe):
             raise unavailable("too many connections")
 
-    def mark_stream(self, request: web.Request) -> None:
-        """Note that the answer to ``request`` takes long."""
-        place = self._by_protocol.get(request.protocol)
+    def ask(self, protocol: Held, *, is_probe: bool = False) -> bool:
+        """Note that a connection has sent its request; return whether there is room to deal with it."""
+        place = self._by_protocol.get(protocol)
+        return place is not None and self._places.ask(place, is_probe=is_probe)
+
+    def mark_stream(self, protocol: Held) -> None:
+        """Note that what a connection asked for takes long."""
+        place = self._by_protocol.get(protocol)
         if place is not None:
             place.is_stream = True
 
@@ -172,11 +199,10 @@ class Gate:
         return True
 
     def _open(self, place: Place, plain: socket.socket) -> None:
-        protocol = HttpProtocol(self._server, self._loop)
-        budget = {} if self._tls is None else {"ssl_handshake_timeout": REQUEST_S, "ssl_shutdown_timeout": REQUEST_S}
-        opening = self._loop.create_task(
-            self._loop.connect_accepted_socket(lambda: protocol, plain, ssl=self._tls, **budget)
-        )
+        protocol = self._make()
+        tls = None if self._tls is None else self._tls()
+        budget = {} if tls is None else {"ssl_handshake_timeout": REQUEST_S, "ssl_shutdown_timeout": REQUEST_S}
+        opening = self._loop.create_task(self._loop.connect_accepted_socket(lambda: protocol, plain, ssl=tls, **budget))
         opening.add_done_callback(partial(self._opened, place, plain))
         self._connections[place] = _Connection(protocol, opening)
         self._by_protocol[protocol] = place
@@ -191,7 +217,7 @@ class Gate:
         with plain, suppress(OSError):
             if self._tls is None:
                 plain.recv(LINE_BYTES_MAX)  # what is left unread would reset the connection before the answer is read
-                plain.send(REFUSAL)
+                plain.send(self._refusal)
                 plain.shutdown(socket.SHUT_WR)
 
     def _pause_for(self, error: OSError) -> None:

@@ -4,26 +4,30 @@
 
 Guarantees
     Nothing of gRPC is imported before the fork, nor without ``web.grpc_port``: its threads begin in the web child.
-    A port that is taken is no reason for the web child to end: it is tried again, and the log says so once.
+    Connections are accepted by a gate of its own, with the limits of HTTP: in all, for each address, and in time.
+    The parent binds the port, so that a restart of the web child refuses no connection.
 
-Does not guarantee
-    That no connection is refused while the web child is replaced: gRPC cannot take over a socket that is bound
-    already, so unlike the one of HTTP this one is bound by the child (ADR 0034).
+gRPC's C core takes an address and no socket, so it listens on one in the data directory, and connections are relayed
+there (ADR 0034).
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib
+import os
+import socket
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import structlog
 
+from supervisor.clock import Clock
 from supervisor.core.health import Check, Endpoint
+from supervisor.roles.web.gate import Gate
+from supervisor.roles.web.grpc_relay import Relay
 
-RETRY_S = 1.0
 STOP_S = 0.1
 log = structlog.get_logger()
 
@@ -31,38 +35,38 @@ log = structlog.get_logger()
 class GrpcHealth:
     """The server, from its binding to its end."""
 
-    def __init__(self, host: str, port: int, checks: Callable[[Endpoint], list[Check]]) -> None:
-        self._address = f"[{host}]" if ":" in host else host
-        self._port = port
+    def __init__(
+        self, listener: socket.socket, clock: Clock, directory: Path, checks: Callable[[Endpoint], list[Check]]
+    ) -> None:
+        """``directory`` is one that nobody else may open: the socket of the server lies there."""
         self._checks = checks
+        self._directory = directory
+        self._file = f"grpc.{os.getpid()}.sock"
+        self._descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+        self._path = f"/proc/self/fd/{self._descriptor}/{self._file}"  # short, however long that of the directory is
         self._server: Any = None
-        self._starting: asyncio.Task[None] | None = None
+        self.gate = Gate(lambda: Relay(self._path, self._admit), clock, listener)
 
-    def start(self) -> None:
-        """Bind and serve, as soon as that can be."""
-        self._starting = asyncio.create_task(self._start())
+    async def start(self) -> None:
+        """Serve, and accept connections from now on."""
+        for left in self._directory.glob("grpc.*.sock"):  # of children that were killed
+            left.unlink(missing_ok=True)
+        # Here and not above: its threads begin with the import, and only this process may have them.
+        servicer = importlib.import_module("supervisor.roles.web.grpc_servicer")
+        self._server = servicer.server(f"unix:{self._path}", self._checks)
+        await self._server.start()
+        self.gate.open()
 
     async def close(self) -> None:
         """End, and every call with it."""
-        if self._starting is not None:
-            self._starting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._starting
-        if self._server is not None:
-            await self._server.stop(STOP_S)
+        self.gate.close()
+        await self._server.stop(STOP_S)
+        with suppress(FileNotFoundError):
+            os.unlink(self._file, dir_fd=self._descriptor)
+        os.close(self._descriptor)
 
-    async def _start(self) -> None:
-        is_told = False
-        while True:
-            # Here and not above: its threads begin with the import, and only this process may have them.
-            servicer = importlib.import_module("supervisor.roles.web.grpc_servicer")
-            server, port = servicer.bind(f"{self._address}:{self._port}", self._checks)
-            if port:
-                self._server = server
-                await server.start()
-                log.info("grpc_listening", address=f"{self._address}:{port}")
-                return
-            if not is_told:
-                is_told = True
-                log.warning("grpc_cannot_bind", address=f"{self._address}:{self._port}", consequence="it tries again")
-            await asyncio.sleep(RETRY_S)
+    def _admit(self, relay: Relay) -> bool:
+        has_room = self.gate.ask(relay)
+        if has_room:
+            self.gate.mark_stream(relay)
+        return has_room

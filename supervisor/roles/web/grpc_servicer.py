@@ -2,11 +2,9 @@
 
 Guarantees
     At most ``RPCS_MAX`` calls at a time, of which ``WATCHERS_MAX`` may be Watch; a change is told within ``LOOK_S``.
-    At most ``CONNECTIONS_MAX`` connections. One that sends no HTTP/2 settings within ``HANDSHAKE_S`` is cut off, one
-    without a call after ``IDLE_S``, and each is asked to come again after ``AGE_S``.
-
-Does not guarantee
-    That gRPC answers while strangers hold all of its connections silently: HTTP does, from places of its own.
+    A connection has at most ``RPCS_OF_ONE_MAX`` calls at a time. One that sends no HTTP/2 settings within
+    ``HANDSHAKE_S`` is cut off, one without a call after ``IDLE_S``, and each is asked to come again after ``AGE_S``.
+    How many connections there are is decided before they get here (see gate.py).
 """
 
 from __future__ import annotations
@@ -29,15 +27,14 @@ SERVICES: Mapping[str, Endpoint] = {
 RPCS_MAX = 64
 WATCHERS_MAX = 32
 LOOK_S = 0.5
-CONNECTIONS_MAX = 64
+RPCS_OF_ONE_MAX = 40
 HANDSHAKE_S = 5
 IDLE_S = 60
 AGE_S = 3600
 _OPTIONS = (
-    ("grpc.so_reuseport", 0),  # two trees on one port would share it in silence
     ("grpc.max_receive_message_length", 4096),
     ("grpc.max_metadata_size", 8192),
-    ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+    ("grpc.max_concurrent_streams", RPCS_OF_ONE_MAX),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_S * 1000),
     ("grpc.max_connection_idle_ms", IDLE_S * 1000),
     ("grpc.max_connection_age_ms", AGE_S * 1000),
@@ -89,11 +86,13 @@ class Servicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return _Answer.SERVING if health.is_serving(self._checks(endpoint)) else _Answer.NOT_SERVING
 
 
-def bind(address: str, checks: Callable[[Endpoint], list[Check]]) -> tuple[Any, int]:
-    """Return a server, and the port that it is bound to; 0 when it could not be."""
-    server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
-    health_pb2_grpc.add_HealthServicer_to_server(Servicer(checks), server)
-    try:
-        return server, server.add_insecure_port(address)
-    except RuntimeError:  # how it says that the port is taken
-        return server, 0
+def server(address: str, checks: Callable[[Endpoint], list[Check]]) -> Any:
+    """Return a server that is bound to ``address`` and not started yet.
+
+    Raises:
+        RuntimeError: it cannot be bound.
+    """
+    made = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
+    health_pb2_grpc.add_HealthServicer_to_server(Servicer(checks), made)
+    made.add_insecure_port(address)
+    return made

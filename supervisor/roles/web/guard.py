@@ -5,6 +5,7 @@ Guarantees
     The other reads are as ``web.reads`` says, and answer to names in ``web.allowed_hosts`` alone.
     What changes something asks for a token with the scope of its route; without a tokens_file nobody has one.
     The file is read again when it changes; while it cannot be used, nobody has a token, and /readyz fails.
+    With ``web.tls_client_ca_file`` all but health asks for a certificate of a client too.
     Wrong tokens are counted, logged and slowed down (see refusals.py).
 """
 
@@ -84,6 +85,7 @@ class Guard:
         self.fault = ""
         self._hosts = Hosts(settings.host, settings.allowed_hosts)
         self._are_reads_open = are_reads_open(settings)
+        self._asks_for_certificate = settings.tls_client_ca_file is not None
         self._read()
 
     def look(self) -> None:
@@ -112,6 +114,8 @@ class Guard:
 
     def may_read(self, request: web.Request) -> bool:
         """Return whether ``request`` may see what is not open to everybody."""
+        if self._lacks_certificate(request):
+            return False
         if self._are_reads_open:
             return True
         token, _ = self._ask(request)
@@ -130,6 +134,8 @@ class Guard:
             return None
         if not self._hosts.admit(request):
             raise web.HTTPMisdirectedRequest(text="this name of the host is not in web.allowed_hosts")
+        if self._lacks_certificate(request):
+            raise web.HTTPForbidden(text="connect with a certificate of an authority in web.tls_client_ca_file")
         if scope is Scope.READ and self._are_reads_open:
             return None
         if self._file is None:
@@ -151,6 +157,12 @@ class Guard:
             return True
         token = self._find(_presented(request))
         return token is not None and token.scope >= scope
+
+    def _lacks_certificate(self, request: web.Request) -> bool:
+        """Return whether a certificate is asked for, and none came; one that came was checked in the handshake."""
+        if not self._asks_for_certificate:
+            return False
+        return request.transport is None or not request.transport.get_extra_info("peercert")
 
     def _ask(self, request: web.Request) -> tuple[Token | None, bool]:
         """Return the token of ``request``, and whether its address must wait before another one is looked at."""

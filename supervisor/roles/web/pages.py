@@ -61,6 +61,8 @@ _KEPT_HEADERS = ("Allow", "WWW-Authenticate", "Retry-After")
 
 log = structlog.get_logger()
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Admit = Callable[[web.Request], None]
+"""Called first of all; raises when there is no room to deal with a request."""
 
 
 class Pages:
@@ -71,8 +73,12 @@ class Pages:
         self._overviews = overviews
         self._configuration = Configuration(seat.settings)
         self.guard = guard or Guard(seat.settings.web, seat.clock)
-        self.admit: Callable[[web.Request], None] = lambda _request: None
-        """Called first of all; raises when there is no room to deal with a request."""
+        self._turn = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Wait until nothing else but health begins in this turn of the loop, so that a probe waits for one page."""
+        async with self._turn:
+            await asyncio.sleep(0)
 
     def checks(self, endpoint: Endpoint) -> list[health.Check]:
         """Return the checks of ``endpoint`` as they stand now."""
@@ -171,16 +177,23 @@ class Pages:
         return web.Response(text=page, content_type="text/html", headers=headers)
 
 
-def application(pages: Pages, routes: Iterable[web.RouteDef] = ()) -> web.Application:
-    """Return the application with all routes, ``routes`` among them. HEAD comes with each GET; the rest gets 405."""
-    app = web.Application(middlewares=[_shield(pages)], client_max_size=BODY_BYTES_MAX)
+def health_application(pages: Pages, admit: Admit) -> web.Application:
+    """Return an application with the routes of health alone. HEAD comes with each GET; the rest gets 405."""
+    app = web.Application(middlewares=[_shield(pages, admit)], client_max_size=BODY_BYTES_MAX)
     for endpoint in Endpoint:
         app.router.add_get(f"/{endpoint.title}", pages.health(endpoint))
         app.router.add_get(f"/{endpoint.title}/{{check}}", pages.health(endpoint))
-    for name in ("check", "metrics", "statusz", "configz", "flagz", "version"):
+    app.router.add_get("/check", pages.check)
+    app.on_response_prepare.append(_finish_headers)
+    return app
+
+
+def application(pages: Pages, admit: Admit, routes: Iterable[web.RouteDef] = ()) -> web.Application:
+    """Return the application with all routes, ``routes`` among them."""
+    app = health_application(pages, admit)
+    for name in ("metrics", "statusz", "configz", "flagz", "version"):
         app.router.add_get(f"/{name}", getattr(pages, name))
     app.router.add_get("/", pages.index)
-    app.on_response_prepare.append(_finish_headers)
     app.router.add_routes(routes)
     return app
 
@@ -189,7 +202,7 @@ async def _finish_headers(request: web.Request, response: web.StreamResponse) ->
     finish_headers(response, is_secure=request.secure)
 
 
-def _shield(pages: Pages) -> Any:
+def _shield(pages: Pages, admit: Admit) -> Any:
     """Return the middleware around every handler: budget, errors, headers."""
 
     @web.middleware
@@ -198,8 +211,10 @@ def _shield(pages: Pages) -> Any:
         is_stream = request.path == EVENTS_PATH and "text/event-stream" in request.headers.get("Accept", "")
         try:
             async with asyncio.timeout(HEALTH_S if is_health else None if is_stream else PAGE_S):
-                pages.admit(request)
+                admit(request)
                 _admit(pages.guard, request)
+                if not is_health:
+                    await pages.turn()
                 response = await handler(request)
         except web.HTTPException as refusal:
             kept = {name: refusal.headers[name] for name in _KEPT_HEADERS if name in refusal.headers}

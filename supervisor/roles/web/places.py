@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 
 SILENT_MAX = 64
 CONNECTIONS_MAX = 64
@@ -62,28 +64,33 @@ class Places:
     """All connections of one listener, in the order of their accept."""
 
     def __init__(self) -> None:
-        self._silent: dict[Place, None] = {}
+        self._silent: dict[str, dict[Place, None]] = {}  # by address
+        self._silent_count = 0
         self._speaking: dict[Place, None] = {}
 
     def __len__(self) -> int:
-        return len(self._silent) + len(self._speaking)
+        return self._silent_count + len(self._speaking)
 
     def __iter__(self) -> Iterator[Place]:
-        return iter((*self._silent, *self._speaking))
+        return iter((*chain.from_iterable(self._silent.values()), *self._speaking))
 
     def take(self, address: str, now_ns: int) -> Place:
         """Return the place of a newcomer, silent so far. Let go of ``surplus`` before the next one."""
         place = Place(address, now_ns)
-        self._silent[place] = None
+        self._silent.setdefault(address, {})[place] = None
+        self._silent_count += 1
         return place
 
     def surplus(self) -> Place | None:
         """Return the silent place that has to be left, if there are too many."""
-        return _oldest_of_most(self._silent) if len(self._silent) > SILENT_MAX else None
+        if self._silent_count <= SILENT_MAX:
+            return None
+        most = max(self._silent, key=lambda address: len(self._silent[address]))
+        return next(iter(self._silent[most]))
 
     def speak(self, place: Place, now_ns: int) -> tuple[bool, Place | None]:
         """Note the first byte of ``place``; return whether there is room for it, and which one gave way, if any."""
-        self._silent.pop(place, None)
+        self._break_silence(place)
         leaver = None
         if len(self._speaking) >= CONNECTIONS_MAX:
             leaver = _oldest_of_most([each for each in self._speaking if each.gives_way(now_ns)])
@@ -106,21 +113,30 @@ class Places:
 
     def leave(self, place: Place) -> None:
         """Give a place back; twice is no mistake."""
-        self._silent.pop(place, None)
+        self._break_silence(place)
         self._speaking.pop(place, None)
+
+    def _break_silence(self, place: Place) -> None:
+        near = self._silent.get(place.address, {})
+        if place in near:
+            del near[place]
+            self._silent_count -= 1
+            if not near:
+                del self._silent[place.address]
 
     def overdue(self, now_ns: int) -> list[Place]:
         """Return the places that were held for too long."""
         return [place for place in self if now_ns - place.since_ns > place.life_s * 1e9]
 
 
-def _oldest_of_most(places: Collection[Place]) -> Place | None:
+def _oldest_of_most(places: Sequence[Place]) -> Place | None:
     """Return the first of ``places`` among those of the address that holds most of them."""
     held = Counter(place.address for place in places)
     most = max(held.values(), default=0)
     return next((place for place in places if held[place.address] == most), None)
 
 
+@lru_cache(maxsize=1024)
 def address_of(host: str) -> str:
     """Return what counts as one address: of IPv6 the network of 64 bits, since a single client has all of it."""
     try:

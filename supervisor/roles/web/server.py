@@ -11,8 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 import structlog
 import uvloop
@@ -24,11 +29,12 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.web import api, debug
 from supervisor.roles.web.certificate import Certificate
 from supervisor.roles.web.event_office import EventOffice
-from supervisor.roles.web.gate import Gate
+from supervisor.roles.web.gate import REFUSAL, Gate
 from supervisor.roles.web.grpc_health import GrpcHealth
 from supervisor.roles.web.guard import warn_of_exposure
+from supervisor.roles.web.http_protocol import HttpProtocol
 from supervisor.roles.web.overview import Overviews
-from supervisor.roles.web.pages import Pages, application
+from supervisor.roles.web.pages import Admit, Pages, application, health_application
 from supervisor.roles.web.reader import StoreReader
 
 BEAT_S = 0.5
@@ -48,7 +54,8 @@ def main(seat: Seat) -> int:
 
 
 async def _serve(seat: Seat) -> int:
-    assert seat.listener is not None, "the parent binds before it forks"
+    listeners = seat.listeners
+    assert listeners is not None, "the parent binds before it forks"
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[float] = loop.create_future()  # how long to wait for requests in flight
     for number, wait_s in ((signal.SIGTERM, STOP_S), (signal.SIGQUIT, ABANDON_S)):
@@ -60,43 +67,70 @@ async def _serve(seat: Seat) -> int:
     pages = Pages(seat, overviews)
     office = EventOffice(seat, reader.store)
     routes = [*api.routes(seat, reader.store, overviews, office.pages), *debug.routes(seat, reader.store)]
-    runner = web.AppRunner(
-        application(pages, routes),
-        access_log=None,
-        handle_signals=False,
-        handler_cancellation=True,
-    )
-    await runner.setup()
-    assert runner.server is not None
-    certificate = Certificate.of(seat.settings.web)
-    tls = None if certificate is None else certificate.context
-    gate = Gate(runner.server, seat.clock, seat.listener, tls=tls)
-    pages.admit = gate.admit
-    office.pages.on_stream = gate.mark_stream
+    settings = seat.settings.web
+    certificate = Certificate.of(settings)
+    tls = None if certificate is None else certificate.current
+    main = await _Port.open(seat, listeners.http, lambda admit: application(pages, admit, routes), tls=tls)
+    ports = [main]
+    if listeners.health is not None:
+        ports.append(await _Port.open(seat, listeners.health, lambda admit: health_application(pages, admit)))
+    office.pages.on_stream = lambda request: main.gate.mark_stream(request.protocol)
     office.start()
-    gate.open()
-    looks = [gate.sweep, pages.guard.look, *([] if certificate is None else [certificate.look])]
+    probes = None
+    if listeners.grpc is not None:
+        probes = GrpcHealth(listeners.grpc, seat.clock, Path(seat.settings.data_dir), pages.checks)
+        await probes.start()
+    looks = [pages.guard.look, *(port.gate.sweep for port in ports)]
+    if certificate is not None:
+        looks.append(certificate.look)
+    if probes is not None:
+        looks.append(probes.gate.sweep)
     pulse = _Pulse(seat, loop, looks)
     pulse.start()
-    settings = seat.settings.web
-    probes = None if settings.grpc_port is None else GrpcHealth(settings.host, settings.grpc_port, pages.checks)
-    if probes is not None:
-        probes.start()
     _announce(seat, ChildState.READY)
-    host, port, *_ = seat.listener.getsockname()
+    host, port, *_ = listeners.http.getsockname()
     log.info("web_ready", host=host, port=port, tls=certificate is not None)
     warn_of_exposure(settings)
 
     wait_s = await stopping
     _announce(seat, ChildState.DRAINING)
-    gate.close()
+    for each in ports:
+        each.gate.close()
     if probes is not None:
         await probes.close()
     await office.close()
-    await runner.server.shutdown(wait_s)
+    for each in ports:
+        await each.server.shutdown(wait_s)
     pulse.stop()
     await overviews.close()
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """A listener of HTTP, and what serves there."""
+
+    gate: Gate
+    server: web.Server
+
+    @classmethod
+    async def open(
+        cls,
+        seat: Seat,
+        listener: socket.socket,
+        build: Callable[[Admit], web.Application],
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> Self:
+        """Serve what ``build`` returns, from now on."""
+        loop = asyncio.get_running_loop()
+        gate = Gate(lambda: HttpProtocol(server, loop), seat.clock, listener, tls=tls, refusal=REFUSAL)
+        runner = web.AppRunner(build(gate.admit), access_log=None, handle_signals=False, handler_cancellation=True)
+        await runner.setup()
+        assert runner.server is not None
+        server = runner.server
+        gate.open()
+        return cls(gate, server)
 
 
 def _stop(stopping: asyncio.Future[float], wait_s: float) -> None:

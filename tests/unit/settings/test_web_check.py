@@ -14,6 +14,8 @@ from supervisor.settings.models import Settings
 from supervisor.settings.web_check import web_problems
 from supervisor.version import install_extra
 
+DATA = Path(__file__).parents[2] / "data/tls"
+
 
 def problems(**settings: Any) -> list[str]:
     """Return what is wrong with settings."""
@@ -50,7 +52,23 @@ def test_grpc_without_its_extra_names_the_remedy(monkeypatch: pytest.MonkeyPatch
 def test_one_port_cannot_be_two() -> None:
     """HTTP has it first."""
     (problem,) = problems(web={"grpc_port": 8080, "port": 8080})
-    assert "is the port of HTTP too" in problem
+    assert "web.grpc_port: 8080 is web.port too" in problem
+    (problem,) = problems(web={"grpc_port": 9000, "health_port": 9000})
+    assert "web.grpc_port: 9000 is web.health_port too" in problem
+    assert len(problems(web={"grpc_port": 80, "health_port": 80, "port": 80})) == 3
+    assert problems(web={"grpc_port": 0, "health_port": 0, "port": 0}) == []
+
+
+def test_authorities_for_clients_need_https_and_a_certificate_in_their_file(tmp_path: Path) -> None:
+    """A file without one would vouch for nobody, or for everybody."""
+    (alone,) = problems(web={"tls_client_ca_file": "ca.pem"})
+    assert "web.tls_client_ca_file: is for HTTPS" in alone
+    pair = {"tls_cert_file": str(DATA / "server.pem"), "tls_key_file": str(DATA / "server.key")}
+    empty = tmp_path / "ca.pem"
+    empty.write_text("")
+    (wrong,) = problems(web=pair | {"tls_client_ca_file": str(empty)})
+    assert "web.tls_client_ca_file: holds no authority" in wrong
+    assert problems(web=pair | {"tls_client_ca_file": str(DATA / "ca.pem")}) == []
 
 
 def test_a_certificate_needs_its_key_and_both_must_be_some(tmp_path: Path) -> None:

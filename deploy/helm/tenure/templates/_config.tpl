@@ -11,7 +11,7 @@
 {{- end -}}
 {{- $log := dict "format" "json" -}}
 {{- if $root.Values.developer }}{{ $_ := set $log "level" "debug" }}{{ end -}}
-{{- $web := dict "host" "0.0.0.0" "port" 8080 -}}
+{{- $web := dict "host" "0.0.0.0" "port" 8080 "health_port" 8081 -}}
 {{- if $root.Values.http.tokensSecret }}{{ $_ := set $web "tokens_file" "/run/secrets/tenure-http/tokens" }}{{ end -}}
 {{- if $root.Values.developer }}{{ $_ := set $web "reads" "open" }}{{ end -}}
 {{- with $root.Values.http.allowedHosts }}{{ $_ := set $web "allowed_hosts" . }}{{ end -}}

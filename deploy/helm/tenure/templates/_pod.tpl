@@ -38,7 +38,7 @@
 {{- end -}}
 
 {{- define "tenure.probe" -}}
-httpGet: {path: {{ . }}, port: http}
+httpGet: {path: {{ . }}, port: health}
 timeoutSeconds: 3
 {{- end -}}
 
@@ -89,6 +89,8 @@ containers:
     env: {{ include "tenure.env" . | nindent 6 }}
     ports:
       - {name: http, containerPort: 8080}
+      # For probes alone: what others hold of the port above leaves it alone.
+      - {name: health, containerPort: 8081}
     # Liveness never asks Redis: an outage of Redis must not restart every replica.
     livenessProbe: {{ include "tenure.probe" "/livez" | nindent 6 }}
       periodSeconds: 10

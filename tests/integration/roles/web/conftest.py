@@ -22,7 +22,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.board import MAGIC, Board, ChildState, Phase, SlotState, board_words
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.registry import JobCard
-from supervisor.roles.seat import Seat
+from supervisor.roles.seat import Listeners, Seat
 from supervisor.roles.web import main
 from supervisor.settings.models import Settings
 from supervisor.store.client import Store
@@ -64,7 +64,10 @@ class Tree:
         self.board = Board(memoryview(mmap.mmap(-1, size * 8)).cast("Q"), slots=len(SLOTS), inflight=1)
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self.listener.getsockname()[1]
+        self.health: socket.socket | None = None
+        self.grpc: socket.socket | None = None
         self.log = directory / "log"
+        self.data_dir = directory
         self.settings = Settings.model_validate({"cluster": "c1", "redis": {"password": "hunter2"}})
         self.redis_url = f"unix://{directory}/absent.sock"
         self.mailbox: Mailbox | None = None
@@ -116,7 +119,7 @@ class Tree:
         return Seat(
             settings=self.settings, replica="host.a1b2c3", name="web", slot=WEB, generation=self.row.generation,
             board=self.board, slot_names=SLOTS, parent_pid=os.getppid(), clock=self.clock, redis_url=self.redis_url,
-            listener=self.listener, mailbox=self.mailbox,
+            listeners=Listeners(self.listener, self.health, self.grpc), mailbox=self.mailbox,
         )  # fmt: skip
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -161,7 +164,9 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
     yield made
     if made.pid:
         made.stop(signal.SIGKILL)
-    made.listener.close()
+    for listener in (made.listener, made.health, made.grpc):
+        if listener is not None:
+            listener.close()
     metrics.forget()
 
 

@@ -17,7 +17,7 @@ import pytest
 from supervisor.core.board import ChildState
 from supervisor.roles.web import gate, overview, pages, places, reader
 from supervisor.roles.web.answers import HEADERS
-from supervisor.roles.web.places import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX
+from supervisor.roles.web.places import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX, SILENT_MAX
 from tests.integration.roles.web.conftest import BOUND_S, readable
 from tests.kit.waiting import wait_until
 
@@ -191,6 +191,35 @@ def test_one_connection_carries_one_request(web: Any) -> None:
 
     assert received.count(b"HTTP/1.1 200 OK") == 1
     assert b"Connection: close" in received
+
+
+def test_the_port_of_health_serves_health_and_nothing_else(tree: Any) -> None:
+    """Who may reach it learns what a probe learns, without TLS and under any name."""
+    tree.health = socket.create_server(("127.0.0.1", 0))
+    tree.start()
+    main, tree.port = tree.port, tree.health.getsockname()[1]
+
+    for path in ("/livez", "/readyz", "/healthz", "/check", "/readyz/redis"):
+        assert tree.ask(path, Host="elsewhere")[0] == 200, path
+    for path in ("/", "/version", "/metrics", "/configz", "/statusz", "/api/v1/leader", "/api/v1/events"):
+        assert tree.ask(path)[0] == 404, path
+    assert tree.ask("/livez", "POST")[0] == 405
+    tree.port = main
+    assert tree.ask("/version")[0] == 200
+
+
+def test_the_port_of_health_has_connections_of_its_own(tree: Any) -> None:
+    """What strangers hold of the main port leaves it alone, also every place."""
+    tree.health = socket.create_server(("127.0.0.1", 0))
+    tree.start()
+    with ExitStack() as held:
+        for _ in range(2 * CONNECTIONS_MAX):
+            held.enter_context(tree.connect()).sendall(b"GET /livez HTTP/1.1\r\nHost:")
+        tree.port = tree.health.getsockname()[1]
+        kept = [held.enter_context(tree.connect()) for _ in range(SILENT_MAX // 2)]
+        for _ in range(5):
+            assert tree.ask("/livez")[0] == 200
+        assert not readable(kept)
 
 
 MALFORMED = {

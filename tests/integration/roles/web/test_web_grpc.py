@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -14,19 +15,16 @@ from typing import Any
 import pytest
 
 from supervisor.core.board import Phase
+from supervisor.roles.web.grpc_relay import PREFACE
+from supervisor.roles.web.places import PER_ADDRESS_MAX, SILENT_MAX
 from supervisor.settings.models import Settings
-from tests.integration.roles.web.conftest import readable
+from tests.integration.roles.web.conftest import BOUND_S, readable
 from tests.kit.waiting import wait_until
 
 SERVICES = ("", "readiness", "liveness")
 WATCHERS_MAX = 32
-CONNECTIONS_MAX = 64
-OCCUPY = """
-import socket, sys
-with socket.create_server(("127.0.0.1", 0)) as taken:
-    print(taken.getsockname()[1], flush=True)
-    sys.stdin.read()
-"""
+SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""An empty frame of HTTP/2 settings: the other half of its handshake."""
 CLIENT = Path(__file__).with_name("grpc_client.py")
 
 
@@ -56,29 +54,59 @@ class Client:
         self._process.communicate()
 
 
-def start(tree: Any, port: int = 0) -> None:
-    """Start the web child with gRPC on ``port``."""
-    tree.settings = Settings.model_validate({"cluster": "c1", "web": {"grpc_port": port}})
+def start(tree: Any) -> None:
+    """Start the web child with gRPC."""
+    tree.grpc = socket.create_server(("127.0.0.1", 0), backlog=256)
+    tree.settings = Settings.model_validate({"cluster": "c1", "data_dir": str(tree.data_dir)})
     tree.start()
 
 
 def port_of(tree: Any) -> int:
-    """Return the port that gRPC got."""
+    """Return the port of gRPC."""
+    port: int = tree.grpc.getsockname()[1]
+    return port
 
-    def look() -> str | None:
-        lines = [json.loads(line) for line in tree.log.read_text().splitlines() if line.startswith("{")]
-        return next((line["address"] for line in lines if line["event"] == "grpc_listening"), None)
 
-    return int(wait_until(look, "gRPC to listen").rpartition(":")[2])
+def connected(tree: Any, source: str = "127.0.0.1", *, sent: bytes = b"") -> socket.socket:
+    """Return a connection to the port of gRPC, from an address of loopback."""
+    made = socket.create_connection(("127.0.0.1", port_of(tree)), timeout=BOUND_S, source_address=(source, 0))
+    made.sendall(sent)
+    return made
+
+
+def ended(connections: list[socket.socket]) -> list[socket.socket]:
+    """Return those that the other side has closed; reads what came from the others."""
+    found = []
+    for each in readable(connections):
+        try:
+            is_open = bool(each.recv(4096, socket.MSG_DONTWAIT))
+        except ConnectionResetError:
+            is_open = False
+        if not is_open:
+            found.append(each)
+    return found
 
 
 @pytest.fixture
-def client(tree: Any) -> Iterator[Client]:
+def clients() -> Iterator[list[Client]]:
+    """Clients that end with the test."""
+    made: list[Client] = []
+    yield made
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def client(tree: Any, clients: list[Client]) -> Client:
     """A client of a web child that serves."""
     start(tree)
-    made = Client(port_of(tree))
-    yield made
-    made.close()
+    return join(tree, clients)
+
+
+def join(tree: Any, clients: list[Client]) -> Client:
+    """Return one more client."""
+    clients.append(Client(port_of(tree)))
+    return clients[-1]
 
 
 def test_a_healthy_replica_serves(client: Client) -> None:
@@ -126,15 +154,63 @@ def test_watchers_are_limited_and_keep_no_probe_out(client: Client) -> None:
     assert client.check("") == ["SERVING"]
 
 
-def test_silent_connections_take_no_more_descriptors_than_there_are_places(tree: Any, client: Client) -> None:
-    """Strangers at this port must not use up what the answers over HTTP need."""
-    port = port_of(tree)
+def test_silent_connections_take_no_more_descriptors_than_there_are_places(
+    tree: Any, client: Client, clients: list[Client]
+) -> None:
+    """Strangers at this port use up neither what the answers over HTTP need, nor the places of who speaks gRPC."""
     before = len(list(Path(f"/proc/{tree.pid}/fd").iterdir()))
     with ExitStack() as held:
-        silent = [held.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(3 * CONNECTIONS_MAX)]
-        wait_until(lambda: len(readable(silent)) >= 2 * CONNECTIONS_MAX, "those beyond the limit to be cut off")
-        assert len(list(Path(f"/proc/{tree.pid}/fd").iterdir())) <= before + CONNECTIONS_MAX + 16  # its own
+        silent = [held.enter_context(connected(tree)) for _ in range(3 * SILENT_MAX)]
+        wait_until(lambda: len(readable(silent)) >= 2 * SILENT_MAX, "those beyond the limit to be cut off")
+        assert len(list(Path(f"/proc/{tree.pid}/fd").iterdir())) <= before + SILENT_MAX + 16  # its own
         assert tree.ask("/livez")[0] == 200
+        assert join(tree, clients).check("liveness") == ["SERVING"]
+
+
+def test_one_address_cannot_take_the_connections_of_all(tree: Any, client: Client, clients: list[Client]) -> None:
+    """It has as many as of HTTP; the next one is cut off, and another address is served."""
+    with ExitStack() as held:
+        own = [held.enter_context(connected(tree, "127.0.0.9", sent=PREFACE + SETTINGS)) for _ in range(20)]
+        refused = wait_until(lambda: len(gone := ended(own)) == 20 - PER_ADDRESS_MAX and gone, "some to be cut off")
+        assert not set(refused) & set(own[:PER_ADDRESS_MAX])
+        assert join(tree, clients).check("liveness") == ["SERVING"]
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", PREFACE[:-1] + b"x", b"\x16\x03\x01" + bytes(30)])
+def test_what_is_not_http2_is_cut_off_at_once(tree: Any, sent: bytes) -> None:
+    """Nothing of it reaches the server."""
+    start(tree)
+    with connected(tree, sent=sent) as stranger:
+        assert wait_until(lambda: ended([stranger]), "the stranger to be cut off")
+
+
+def test_a_preface_that_comes_byte_by_byte_is_one(tree: Any) -> None:
+    """Networks cut where they like."""
+    start(tree)
+    with connected(tree) as slow:
+        slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in PREFACE + SETTINGS:
+            slow.sendall(bytes([byte]))
+        assert slow.recv(9)[3] == 4  # SETTINGS, from the server
+
+
+def test_a_socket_that_a_killed_child_left_is_removed(tree: Any, client: Client, clients: list[Client]) -> None:
+    """The next child serves at once, and nothing piles up."""
+    tree.stop(signal.SIGKILL)
+    tree.start()
+
+    assert join(tree, clients).check("liveness") == ["SERVING"]
+    assert len(list(tree.data_dir.glob("grpc.*.sock"))) == 1
+    assert tree.stop() == 0
+    assert not list(tree.data_dir.glob("grpc.*.sock"))
+
+
+def test_calls_that_come_while_the_child_is_replaced_are_answered(tree: Any, client: Client) -> None:
+    """The parent holds the port."""
+    tree.stop(signal.SIGKILL)
+    with connected(tree, sent=PREFACE + SETTINGS) as early:
+        tree.start()
+        assert early.recv(9)[3] == 4
 
 
 def test_the_child_ends_at_once_although_somebody_watches(tree: Any, client: Client) -> None:
@@ -142,19 +218,6 @@ def test_the_child_ends_at_once_although_somebody_watches(tree: Any, client: Cli
     assert client.ask("watch", service="") == "SERVING"
 
     assert tree.stop() == 0
-
-
-def test_a_port_that_is_taken_costs_no_health_over_http(tree: Any) -> None:
-    """It is tried again, and got as soon as it is free."""
-    command = [sys.executable, "-c", OCCUPY]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as occupant:
-        assert occupant.stdout is not None
-        port = int(occupant.stdout.readline())
-        start(tree, port)
-        wait_until(lambda: "grpc_cannot_bind" in tree.log.read_text(), "the log to say so")
-        assert tree.ask("/livez")[0] == 200
-        occupant.kill()  # the web child, which was forked from here, holds its input open
-    assert port_of(tree) == port
 
 
 def test_without_the_setting_nothing_of_grpc_is_loaded(web: Any) -> None:

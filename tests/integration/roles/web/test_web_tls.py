@@ -18,14 +18,20 @@ DATA = Path(__file__).parents[3] / "data/tls"
 
 
 @pytest.fixture
-def secure(tree: Any, tmp_path: Path) -> Any:
-    """A web child that serves HTTPS with a pair of files that a test may change."""
+def pair(tree: Any, tmp_path: Path) -> Any:
+    """A web child that is to serve HTTPS with a pair of files that a test may change."""
     tree.cert, tree.key = tmp_path / "tls.crt", tmp_path / "tls.key"
     use(tree, "server")
     settings = {"tls_cert_file": str(tree.cert), "tls_key_file": str(tree.key)}
     tree.settings = Settings.model_validate({"cluster": "c1", "web": settings})
-    tree.start()
     return tree
+
+
+@pytest.fixture
+def secure(pair: Any) -> Any:
+    """The same, which serves."""
+    pair.start()
+    return pair
 
 
 def use(tree: Any, name: str) -> None:
@@ -80,3 +86,52 @@ def test_clients_that_never_shake_hands_keep_no_probe_out(secure: Any) -> None:
     with secure.connect() as plain:
         plain.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
         assert not plain.recv(1024).startswith(b"HTTP/1.1 200")
+
+
+@pytest.fixture
+def mutual(pair: Any, tmp_path: Path) -> Any:
+    """The same, where clients need a certificate of their own."""
+    pair.authorities = tmp_path / "clients.pem"
+    shutil.copy(DATA / "client.pem", pair.authorities)
+    more = {"tls_client_ca_file": str(pair.authorities)}
+    pair.settings = pair.settings.model_copy(update={"web": pair.settings.web.model_copy(update=more)})
+    pair.start()
+    return pair
+
+
+def asked(tree: Any, path: str, client: str | None = None) -> str:
+    """Return the status of one request, with a certificate of a client or without; empty where the server hung up."""
+    context = ssl.create_default_context(cafile=str(DATA / "ca.pem"))
+    if client is not None:
+        context.load_cert_chain(DATA / f"{client}.pem", DATA / f"{client}.key")
+    try:
+        with tree.connect() as plain, context.wrap_socket(plain, server_hostname="localhost") as connection:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            return connection.recv(4096)[9:12].decode()
+    except (ssl.SSLError, ConnectionError):
+        return ""
+
+
+def test_without_a_certificate_of_its_own_a_client_gets_health_alone(mutual: Any) -> None:
+    """Probes have none; whoever reads more shows one that an authority of the file has signed."""
+    assert {asked(mutual, path) for path in ("/livez", "/readyz", "/healthz", "/check", "/version")} == {"200"}
+    for path in ("/", "/configz", "/metrics", "/api/v1/events", "/api/v1/leader"):
+        assert asked(mutual, path) == "403", path
+    assert [asked(mutual, path, "client") for path in ("/livez", "/configz")] == ["200", "200"]
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused_in_the_handshake(mutual: Any) -> None:
+    """Also for health: who shows one means to be known."""
+    assert [asked(mutual, path, "rotated") for path in ("/livez", "/configz")] == ["", ""]
+
+
+def test_an_authority_that_was_taken_away_vouches_for_nobody(mutual: Any) -> None:
+    """Without a restart; a file that holds none changes nothing."""
+    assert asked(mutual, "/configz", "client") == "200"
+    mutual.authorities.write_text("")
+    wait_until(lambda: "certificate_refused" in mutual.log.read_text(), "the log to say so")
+    assert asked(mutual, "/configz", "client") == "200"
+
+    shutil.copy(DATA / "ca.pem", mutual.authorities)
+    wait_until(lambda: asked(mutual, "/configz", "client") == "", "the client to be unknown")
+    assert asked(mutual, "/livez") == "200"

@@ -16,7 +16,7 @@ from aiohttp.test_utils import make_mocked_request
 from supervisor.roles.web import api, debug
 from supervisor.roles.web.event_office import EventOffice
 from supervisor.roles.web.guard import Guard, needs, scope_of
-from supervisor.roles.web.pages import Pages, application
+from supervisor.roles.web.pages import Pages, application, health_application
 from supervisor.settings.models import Settings
 from supervisor.settings.token_file import Scope, Token
 from supervisor.settings.web_settings import WebSettings
@@ -30,16 +30,21 @@ HOSTS = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.7", "node.ex
 Row = tuple[str, str, Scope | None]
 
 
-def router(**settings: Any) -> web.Application:
-    """Return the application of a web child, with nothing behind it."""
-    seat: Any = SimpleNamespace(
+def seat_of(settings: dict[str, Any]) -> Any:
+    """Return the seat of a web child, with nothing behind it."""
+    return SimpleNamespace(
         settings=Settings.model_validate({"cluster": "c1", "web": {"debug": True} | settings}),
         clock=None, mailbox=None, replica="r", name="web", generation=1,
     )  # fmt: skip
+
+
+def router(**settings: Any) -> web.Application:
+    """Return its application."""
+    seat = seat_of(settings)
     nothing: Any = None
     pages = Pages(seat, nothing)
     routes = [*api.routes(seat, nothing, nothing, EventOffice(seat, nothing).pages), *debug.routes(seat, nothing)]
-    return application(pages, routes)
+    return application(pages, lambda _request: None, routes)
 
 
 def rows() -> Iterator[Row]:
@@ -72,6 +77,13 @@ def code_of(guard: Guard, request: web.Request, scope: Scope | None) -> int:
 def test_only_health_and_the_version_are_open_to_everybody() -> None:
     """A new route that forgets its mark must not be one of them."""
     assert {path for _, path, scope in ROWS if scope is None} == HEALTH
+
+
+def test_the_port_of_health_has_routes_of_health_alone() -> None:
+    """It is without TLS, tokens and certificates, so nothing else may be there."""
+    app = health_application(Pages(seat_of({}), cast("Any", None)), lambda _request: None)
+    assert {resource.canonical for resource in app.router.resources()} == HEALTH - {"/version"}
+    assert all(scope_of(route.handler) is None for route in app.router.routes())
 
 
 def test_a_handler_without_a_mark_asks_for_admin() -> None:
