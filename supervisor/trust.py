@@ -10,6 +10,7 @@ Does not guarantee
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
@@ -59,16 +60,20 @@ def _distrust_link(path: Path) -> str:
     return distrust(path.stat())
 
 
-def open_regular(path: Path) -> int:
-    """Open ``path`` for reading if it is a regular file; a link is not followed, and nothing can make this wait.
+def open_regular(path: Path | str, *, follows: bool = False) -> int:
+    """Open ``path`` for reading if it is a regular file; nothing can make this wait.
+
+    Args:
+        path: which file.
+        follows: take the file that a link leads to; else a link is no regular file.
 
     Raises:
         OSError: it is none, or cannot be opened.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{path} is no regular file")
+        raise OSError(errno.EINVAL, "no regular file", str(path))
     return descriptor
 
 

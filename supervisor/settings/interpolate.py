@@ -10,6 +10,7 @@ Does not guarantee
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
@@ -20,6 +21,7 @@ from supervisor.settings.nodes import Node, format_path
 from supervisor.settings.scalars import Trap, resolve
 from supervisor.settings.section import Path
 from supervisor.settings.shape import Shape, ShapeKind
+from supervisor.trust import open_regular
 
 SECRET_BYTES_MAX = 64 * 1024
 _TOKEN = re.compile(rf"\$\$\{{|{REFERENCE.pattern}")
@@ -121,7 +123,7 @@ def _file(name: str, base: FilePath) -> str:
     """Return the text of a file, without the newline that editors and ``echo`` put at its end."""
     path = base / name
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path, follows=True), "rb") as file:
             raw = file.read(SECRET_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"

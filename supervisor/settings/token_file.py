@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import os
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 from supervisor.core.errors import Problem
-from supervisor.trust import distrust
+from supervisor.trust import distrust, open_regular
 
 LINES_MAX = 1000
 BYTES_MAX = 1 << 20
@@ -126,11 +125,8 @@ def read_tokens(path: str) -> tuple[Token, ...]:
         TokenFileError: it cannot be read or trusted, or lines of it cannot.
     """
     try:
-        with open(path, "rb", opener=_waiting_for_nobody) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise TokenFileError([Problem(path, "", "is no regular file", "name the file that holds the tokens")])
-            why = distrust(status)
+        with os.fdopen(open_regular(path, follows=True), "rb") as file:
+            why = distrust(os.fstat(file.fileno()))
             found = file.read(BYTES_MAX + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -140,11 +136,6 @@ def read_tokens(path: str) -> tuple[Token, ...]:
         remedy = f"run `chown {os.geteuid()} {path}` and `chmod 600 {path}`: who writes to it makes tokens"
         raise TokenFileError([Problem(path, "", f"is not trusted, writable by others than this user: {why}", remedy)])
     return parse_tokens(path, found)
-
-
-def _waiting_for_nobody(path: str, flags: int) -> int:
-    """Open also what is a pipe without waiting for its other end."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse_tokens(path: str, found: bytes) -> tuple[Token, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,20 @@ def test_the_kernel_is_no_file(place: str, monkeypatch: pytest.MonkeyPatch) -> N
     allow(monkeypatch, files=["/"])
     with pytest.raises(UnresolvedReferenceError, match=r"is not among job_references\.files"):
         resolve("token", f"file:{place}")
+
+
+def test_a_pipe_a_device_and_a_link_out_of_what_is_allowed_hold_no_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """None of them keeps the worker waiting, and none is read without a bound."""
+    allow(monkeypatch, files=[str(tmp_path / "jobs")])
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "outside").write_text("hunter2")
+    os.mkfifo(tmp_path / "jobs/pipe")
+    (tmp_path / "jobs/link").symlink_to(tmp_path / "outside")
+    (tmp_path / "jobs/device").symlink_to("/dev/zero")
+
+    for name in ("pipe", "link", "device", "."):
+        with pytest.raises(UnresolvedReferenceError) as caught:
+            resolve("token", f"file:{tmp_path}/jobs/{name}")
+        assert "hunter2" not in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import pprint
 import traceback
@@ -68,13 +69,16 @@ def test_an_overridden_reference_is_not_resolved(desk: Any) -> None:
     [
         ("${env:NO}", "the environment variable NO is not set"), ("${env:}", "does not name a variable"),
         ("${env:A:-b}", "does not name a variable"), ("${file:/no/such}", "the file /no/such cannot be read: No such file or directory"),
-        ("${file:.}", "cannot be read: Is a directory"), ("${file:binary}", "is not UTF-8"), ("${file:large}", "is larger than 64 KiB"),
-        ("${file:}", "cannot be read"), ("x ${file:binary} y", "is not UTF-8"),
+        ("${file:.}", "cannot be read: no regular file"), ("${file:binary}", "is not UTF-8"), ("${file:large}", "is larger than 64 KiB"),
+        ("${file:pipe}", "pipe cannot be read: no regular file"), ("${file:/dev/zero}", "the file /dev/zero cannot be read: no regular file"),
+        ("${file:loop}", "cannot be read: Too many levels of symbolic links"), ("${file:}", "cannot be read"), ("x ${file:binary} y", "is not UTF-8"),
     ],
 )  # fmt: skip
 def test_a_reference_to_nothing_is_a_problem(reference: str, message: str, desk: Any) -> None:
     """It names what is missing, and the line that wants it."""
     (desk.directory / "binary").write_bytes(b"hunter2\xff")
+    os.mkfifo(desk.directory / "pipe")
+    (desk.directory / "loop").symlink_to("loop")
     desk.write("large", "hunter2" * 10_000)
     desk.add(f"cluster: a\nredis: {{url: 'redis://h', password: '{reference}'}}\n")
     (problem,) = desk.problems({"A": "x"})

@@ -118,7 +118,7 @@ def test_what_is_no_regular_file_makes_no_tokens_and_keeps_nobody_waiting(kind: 
     else:
         path = Path("/dev/zero")
 
-    with pytest.raises(TokenFileError, match=r"is no regular file|cannot be read: Is a directory"):
+    with pytest.raises(TokenFileError, match="cannot be read: no regular file"):
         read_tokens(str(path))
 
 
