@@ -80,6 +80,14 @@ def test_nothing_is_left_unfinished() -> None:
     assert [f"{relative(path)}: {found[0]}" for path in others if (found := unfinished.search(text(path)))] == []
 
 
+def test_fake_clocks_are_the_kits() -> None:
+    """Each test that wrote its own gave time another meaning; two drive more than a clock."""
+    allowed = {"tests/kit/clock.py", "tests/kit/stepper.py", "tests/simulation/turns_loop.py"}
+    tests = [path for path in SOURCES if relative(path).startswith("tests/")]
+    found = {relative(path) for path in tests if any(each.name == "elapsed_ns" for each in functions(path))}
+    assert found == allowed
+
+
 def test_json_of_others_is_read_in_one_place() -> None:
     """Elsewhere somebody forgets that data which is nested too deeply raises no DecodeError, and a process dies of it."""
     allowed = {"supervisor/core/json_values.py", "supervisor/core/signatures.py"}

@@ -37,7 +37,7 @@ done
 """
 
 
-class World:
+class TreeWithPlugins:
     """A tree on a directory of its own, and its plugins."""
 
     def __init__(self, directory: Path, start: Callable[..., Tree], config: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def test_a_broken_plugin_stands_still_with_its_reason_and_goes_on_when_it_is_rep
         for name in ("broken", "good")
     }
     schedules = {name: {"job": "plugin.plan", "every": "1s", "args": {"plugin": name}} for name in plugins}
-    world = World(short_directory, start, {"plugins": plugins, "schedules": schedules})
+    world = TreeWithPlugins(short_directory, start, {"plugins": plugins, "schedules": schedules})
     wait_until(lambda: world.plugin("broken")["state"] == "ERROR", what="the broken plugin to be found out")
 
     shown = world.plugin("broken")
@@ -122,7 +122,7 @@ def test_a_plugin_is_upgraded_by_a_reload_and_no_run_is_lost(short_directory: Pa
     """What the old version has begun it ends; what comes later is the new one's."""
     for version in ("v1", "v2"):
         (short_directory / f"{version}.sh").write_text(SLOW.replace("VERSION", version))
-    world = World(short_directory, start, {"plugins": {"slow": {"command": ["sh", "v1.sh"]}}})
+    world = TreeWithPlugins(short_directory, start, {"plugins": {"slow": {"command": ["sh", "v1.sh"]}}})
     world.enqueue("run-1", "slow", file="first")
     wait_until(lambda: "v1 begins first" in world.ran(), what="the first run to begin")
 
@@ -145,7 +145,7 @@ def test_no_process_of_a_plugin_outlives_a_tree_that_is_killed(
 ) -> None:
     """Kill -9 of the parent, in the middle of a run."""
     (short_directory / "v1.sh").write_text(SLOW.replace("VERSION", "v1"))
-    world = World(short_directory, start, {"plugins": {"slow": {"command": ["sh", "v1.sh"]}}})
+    world = TreeWithPlugins(short_directory, start, {"plugins": {"slow": {"command": ["sh", "v1.sh"]}}})
     world.enqueue("run-1", "slow", file="never")
     wait_until(lambda: "v1 begins never" in world.ran(), what="the run to begin")
     family = world.tree.descendants()

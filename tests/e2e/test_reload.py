@@ -55,7 +55,7 @@ CONFIG: dict[str, Any] = {
 }
 
 
-class World:
+class ReloadedTree:
     """A tree on a directory of its own, and its configuration."""
 
     def __init__(self, directory: Path, start: Callable[..., Tree]) -> None:
@@ -89,12 +89,12 @@ class World:
 
 
 @pytest.fixture
-def world(short_directory: Path, start: Callable[..., Tree]) -> World:
+def world(short_directory: Path, start: Callable[..., Tree]) -> ReloadedTree:
     """Return a tree that is ready."""
-    return World(short_directory, start)
+    return ReloadedTree(short_directory, start)
 
 
-def test_a_running_tree_follows_its_file_or_refuses_it(world: World) -> None:
+def test_a_running_tree_follows_its_file_or_refuses_it(world: ReloadedTree) -> None:
     """A bad one changes nothing; a good one loses no run; new workers that do not come up leave the old ones."""
     before = world.workers()
     leader = world.tree.wait_for("leader_acquired")["epoch"]
@@ -139,7 +139,7 @@ def test_a_running_tree_follows_its_file_or_refuses_it(world: World) -> None:
     assert (code, "no tree runs on data_dir" in said) == (1, True)
 
 
-def test_sources_follow_a_reload(world: World) -> None:
+def test_sources_follow_a_reload(world: ReloadedTree) -> None:
     """/configz?sources names the line of each setting in effect, also of one that a reload brought."""
 
     def level() -> str:
@@ -155,7 +155,7 @@ def test_sources_follow_a_reload(world: World) -> None:
     assert level() == f"tenure.yaml:{line}"
 
 
-def test_the_rules_of_the_log_follow_a_reload(world: World) -> None:
+def test_the_rules_of_the_log_follow_a_reload(world: ReloadedTree) -> None:
     """Workers mask what a job logs under the names that are set, and no process writes what is excluded."""
 
     def told() -> set[str]:
@@ -175,7 +175,7 @@ def test_the_rules_of_the_log_follow_a_reload(world: World) -> None:
     assert len(world.tree.events("request_accepted")) == accepted
 
 
-def test_workers_are_listed_quieted_and_replaced_by_name(world: World) -> None:
+def test_workers_are_listed_quieted_and_replaced_by_name(world: ReloadedTree) -> None:
     """Each command says what became of it; the log file is opened anew after a rotation, and has the stacks."""
     assert set(world.workers()) == {"worker-io-0", "worker-cpu-0"}
     code, said = world.tenure("worker", "quiet", "worker-io-9")

@@ -26,7 +26,7 @@ def envelope(run_id: str, **template: Any) -> Envelope:
     return Envelope(id=run_id, template=Template(**{"job": "tests.noop", "kind": Kind.ASYNC} | template))
 
 
-class World:
+class StoreCalls:
     """One client of one server, and all calls."""
 
     def __init__(self, server: Server) -> None:

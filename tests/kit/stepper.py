@@ -10,7 +10,7 @@ from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Steps
 from supervisor.store.leases import LeaseView
-from tests.kit.builders import World
+from tests.kit.builders import StoreCalls
 
 STEPS_MAX = 5000
 
@@ -27,7 +27,7 @@ def term_of(view: LeaseView) -> Term:
 class Stepper:
     """A clock, a report, and the answers of a server."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: StoreCalls) -> None:
         self.world = world
         self.now_ns = 0
         self.told: list[tuple[str, dict[str, Any]]] = []

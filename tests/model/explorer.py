@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from tests.model.invariants import Invariant
 from tests.model.protocol import Protocol
-from tests.model.world import World
+from tests.model.world import ModelState
 
-Cause = dict[World, tuple[World, str] | None]
+Cause = dict[ModelState, tuple[ModelState, str] | None]
 """How each state was reached first: from which other one, by which step."""
 
 
@@ -34,7 +34,7 @@ class Explored:
 
 
 def explore(
-    protocol: Protocol, invariants: Mapping[str, Invariant], *, goal: Callable[[World], bool] | None = None
+    protocol: Protocol, invariants: Mapping[str, Invariant], *, goal: Callable[[ModelState], bool] | None = None
 ) -> Explored:
     """Visit every state, nearest first; stop at the first step that breaks a rule.
 
@@ -45,7 +45,7 @@ def explore(
     """
     start = protocol.start()
     cause: Cause = {start: None}
-    before: dict[World, list[World]] = {}  # the edges backwards, for the goal
+    before: dict[ModelState, list[ModelState]] = {}  # the edges backwards, for the goal
     waiting = deque([(start, 0)])
     steps = depth = 0
     while waiting:
@@ -68,8 +68,8 @@ def explore(
 
 
 def _stuck(
-    protocol: Protocol, cause: Cause, before: Mapping[World, list[World]], goal: Callable[[World], bool]
-) -> World | None:
+    protocol: Protocol, cause: Cause, before: Mapping[ModelState, list[ModelState]], goal: Callable[[ModelState], bool]
+) -> ModelState | None:
     """Return a state that has time enough and still cannot reach the goal."""
     good = {world for world in cause if goal(world)}
     waiting = deque(good)
@@ -81,7 +81,7 @@ def _stuck(
     return next((world for world in cause if world not in good and protocol.has_time(world)), None)
 
 
-def _path(cause: Cause, world: World) -> tuple[str, ...]:
+def _path(cause: Cause, world: ModelState) -> tuple[str, ...]:
     names = []
     at = cause[world]
     while at is not None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from tests.model.world import World
+from tests.model.world import ModelState
 
-Invariant = Callable[[World, World], bool]
+Invariant = Callable[[ModelState, ModelState], bool]
 
 INVARIANTS: dict[str, Invariant] = {
     "a due time is accepted once": lambda _, a: len({fire.nominal for fire in a.fires}) == len(a.fires),
@@ -28,6 +28,6 @@ INVARIANTS: dict[str, Invariant] = {
 }
 
 
-def somebody_leads(world: World) -> bool:
+def somebody_leads(world: ModelState) -> bool:
     """The goal that must be within reach of every state: a replica may fire."""
     return len(world.trusting) > 0

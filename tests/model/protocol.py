@@ -39,9 +39,9 @@ from tests.model.world import (
     PROMOTING,
     Accepted,
     Asked,
+    ModelState,
     Replica,
     Term,
-    World,
     aged,
     failed,
     forget,
@@ -70,11 +70,11 @@ class Protocol:
         self.bounds = bounds
         self.redis = redis or Redis()
 
-    def start(self) -> World:
+    def start(self) -> ModelState:
         """Return the first state: replicas that never saw the lease, and an empty Redis."""
-        return World(0, Record(), (Replica(),) * self.bounds.replicas, frozenset(), self.bounds.faults)
+        return ModelState(0, Record(), (Replica(),) * self.bounds.replicas, frozenset(), self.bounds.faults)
 
-    def steps(self, world: World) -> Iterator[tuple[str, World]]:
+    def steps(self, world: ModelState) -> Iterator[tuple[str, ModelState]]:
         """Yield every step that may come next, with its name."""
         if world.now < self.bounds.ticks:
             yield "tick", self._tick(world)
@@ -88,20 +88,20 @@ class Protocol:
             world_after, _ = self._arrive(world._replace(late=world.late - {request}), request)
             yield f"{request} arrives late", world_after
 
-    def has_time(self, world: World) -> bool:
+    def has_time(self, world: ModelState) -> bool:
         """Whether a lease can end and another be granted before the bound on time."""
         return world.now + DURATION + 1 <= self.bounds.ticks
 
     # Time, and the network.
 
-    def _tick(self, world: World) -> World:
+    def _tick(self, world: ModelState) -> ModelState:
         """Let time pass. What can no longer differ is made equal, so that equal states are seen as one."""
         now, record = world.now + 1, world.record
         if record.until <= now:
             record = record._replace(until=0)
         return world._replace(now=now, record=record, replicas=tuple(aged(replica, now) for replica in world.replicas))
 
-    def _send(self, name: str, world: World, request: Request) -> Iterator[tuple[str, World, Answer | None]]:
+    def _send(self, name: str, world: ModelState, request: Request) -> Iterator[tuple[str, ModelState, Answer | None]]:
         """A request that nobody has to wait for: it arrives now, or later, perhaps twice."""
         there, answer = self._arrive(world, request)
         yield f"{name} {request}", there, answer
@@ -109,7 +109,7 @@ class Protocol:
             yield f"{name} {request}, underway", underway(world, request), None
             yield f"{name} {request}, and once more later", underway(there, request), answer
 
-    def _arrive(self, world: World, request: Request) -> tuple[World, Answer]:
+    def _arrive(self, world: ModelState, request: Request) -> tuple[ModelState, Answer]:
         record, answer = self.redis.run(world.record, request, world.now)
         if isinstance(request, Fire) and answer.code == "FIRED":
             world = world._replace(fires=(*world.fires, Accepted(request.nominal, request.epoch, request.nonce)))
@@ -117,7 +117,7 @@ class Protocol:
 
     # The agent.
 
-    def _agent(self, world: World, index: int, me: Replica) -> Iterator[tuple[str, World]]:
+    def _agent(self, world: ModelState, index: int, me: Replica) -> Iterator[tuple[str, ModelState]]:
         if not me.state:
             return
         if me.asked is not None:
@@ -127,14 +127,14 @@ class Protocol:
         else:
             yield from self._follower(world, index, me)
 
-    def _waiting(self, world: World, index: int, me: Replica, asked: Asked) -> Iterator[tuple[str, World]]:
+    def _waiting(self, world: ModelState, index: int, me: Replica, asked: Asked) -> Iterator[tuple[str, ModelState]]:
         """A confirmation is underway to its reader, for as long as it likes."""
         name = f"r{index + 1}"
         yield f"{name} hears {asked.answer.code}", self._answered(world, index, me, asked.request, asked.answer)
         if world.faults:
             yield f"{name} misses the answer", self._unanswered(failed(world), index, me)
 
-    def _ask(self, world: World, index: int, request: Request) -> Iterator[tuple[str, World]]:
+    def _ask(self, world: ModelState, index: int, request: Request) -> Iterator[tuple[str, ModelState]]:
         """Ask for a term. A slow question differs from a slow answer only in that it grants less trust."""
         name = f"r{index + 1}"
         for step_name, there, answer in self._send(name, world, request):
@@ -145,7 +145,7 @@ class Protocol:
             else:
                 yield step_name, self._answered(there, index, there.replicas[index], request, answer)
 
-    def _follower(self, world: World, index: int, me: Replica) -> Iterator[tuple[str, World]]:
+    def _follower(self, world: ModelState, index: int, me: Replica) -> Iterator[tuple[str, ModelState]]:
         name = f"r{index + 1}"
         if me.state == CAMPAIGNING or not (me.is_new or me.is_vacant or me.seen):
             question = View(index + 1, world.now)
@@ -171,7 +171,7 @@ class Protocol:
         """Whether the record is past its end, which a replica that just began believes when it also stands still."""
         return record.holder != NOBODY and record.until <= now
 
-    def _campaign(self, world: World, index: int, me: Replica, mode: str) -> Iterator[tuple[str, World]]:
+    def _campaign(self, world: ModelState, index: int, me: Replica, mode: str) -> Iterator[tuple[str, ModelState]]:
         nonce, nonces = (me.next_nonce, me.nonces) if me.next_nonce else (self.new_nonce(index, me), me.nonces + 1)
         seen = me.seen or (0, 0, 0)
         request = Campaign(index + 1, world.now, nonce, self.floor(me), mode, seen[0], seen[1])
@@ -186,7 +186,7 @@ class Protocol:
         """The highest epoch it ever saw."""
         return me.floor
 
-    def _holder(self, world: World, index: int, me: Replica) -> Iterator[tuple[str, World]]:
+    def _holder(self, world: ModelState, index: int, me: Replica) -> Iterator[tuple[str, ModelState]]:
         name = f"r{index + 1}"
         if me.state == LEADER and world.now >= me.term.until:
             yield f"{name} lapses", put(world, index, state=moved(me.state, Event.TRUST_EXPIRED))
@@ -199,14 +199,14 @@ class Protocol:
         if world.faults and me.state != PROMOTING:
             yield from self._resign(failed(world), index, me)
 
-    def _resign(self, world: World, index: int, me: Replica) -> Iterator[tuple[str, World]]:
+    def _resign(self, world: ModelState, index: int, me: Replica) -> Iterator[tuple[str, ModelState]]:
         """Drop the term from the board, then tell Redis; an unanswered release is given up to expiry."""
         assert moved(moved(me.state, Event.RESIGN), Event.RELEASED) == FOLLOWER
         world = put(forget(world, index), index, state=FOLLOWER, term=Term(), is_outlived=False)
         for name, after, _ in self._send(f"r{index + 1} resigns:", world, Release(index + 1, world.now, *me.held)):
             yield name, after
 
-    def _promote(self, world: World, index: int, me: Replica) -> Iterator[tuple[str, World]]:
+    def _promote(self, world: ModelState, index: int, me: Replica) -> Iterator[tuple[str, ModelState]]:
         """Ask for a later epoch of its own term, which is not trusted meanwhile: either may stand."""
         nonce, nonces = (me.next_nonce, me.nonces) if me.next_nonce else (self.new_nonce(index, me), me.nonces + 1)
         request = Promote(index + 1, world.now, *me.held, nonce)
@@ -214,7 +214,7 @@ class Protocol:
         world = put(world, index, state=state, term=term, next_nonce=nonce, nonces=nonces, renewed_at=world.now)
         yield from self._ask(world, index, request)
 
-    def _answered(self, world: World, index: int, me: Replica, request: Request, answer: Answer) -> World:
+    def _answered(self, world: ModelState, index: int, me: Replica, request: Request, answer: Answer) -> ModelState:
         code = answer.code
         world = put(world, index, asked=None, floor=max(me.floor, answer.epoch))
         if code in {"GRANTED", "RENEWED"} or (code == "SAME" and isinstance(request, Promote)):
@@ -228,7 +228,7 @@ class Protocol:
             world = put(world, index, state=moved(me.state, Event.REFUSED))
         return observe(world, index, answer)
 
-    def _confirm(self, world: World, index: int, me: Replica, request: Request, answer: Answer) -> World:
+    def _confirm(self, world: ModelState, index: int, me: Replica, request: Request, answer: Answer) -> ModelState:
         until = self.trusted_until(answer.epoch, request.asked_at, world.now)
         state = moved(me.state, Event.GRANTED)
         term = Term(answer.epoch, answer.nonce, until if until > world.now else 0)
@@ -236,7 +236,7 @@ class Protocol:
         world = put(world, index, state=state, term=term, is_outlived=is_outlived, renewed_at=world.now)
         return put(world, index, next_nonce=0)
 
-    def _unanswered(self, world: World, index: int, me: Replica) -> World:
+    def _unanswered(self, world: ModelState, index: int, me: Replica) -> ModelState:
         """Nothing seen before an error proves silence."""
         world = put(world, index, asked=None)
         return world if me.state in HOLDING else forget(world, index)
@@ -248,7 +248,7 @@ class Protocol:
 
     # The scheduler.
 
-    def _scheduler(self, world: World, index: int, me: Replica) -> Iterator[tuple[str, World]]:
+    def _scheduler(self, world: ModelState, index: int, me: Replica) -> Iterator[tuple[str, ModelState]]:
         """Fire what is due. It does the same whether it hears of a fire or not: it looks at the watermark again."""
         mark = world.record.mark
         if not self.may_fire(world, me) or mark >= NOMINALS:
@@ -257,13 +257,13 @@ class Protocol:
             refused = me.term.epoch if answer is not None and answer.code == "FENCED" else me.refused
             yield name, put(after, index, refused=refused)
 
-    def may_fire(self, world: World, me: Replica) -> bool:
+    def may_fire(self, world: ModelState, me: Replica) -> bool:
         """Whether the scheduler trusts the term on its board."""
         return me.has_scheduler and world.now < me.term.until and me.term.epoch != me.refused
 
     # Deaths.
 
-    def _deaths(self, world: World, index: int, me: Replica) -> Iterator[tuple[str, World]]:
+    def _deaths(self, world: ModelState, index: int, me: Replica) -> Iterator[tuple[str, ModelState]]:
         name = f"r{index + 1}"
         if not me.state:
             yield f"{name} agent is back", self._revive(world, index, me)
@@ -277,7 +277,7 @@ class Protocol:
         fresh = Replica(nonces=me.nonces)
         yield f"{name} dies and boots", dying._replace(replicas=replaced(dying.replicas, index, fresh))
 
-    def _revive(self, world: World, index: int, me: Replica) -> World:
+    def _revive(self, world: ModelState, index: int, me: Replica) -> ModelState:
         """A new agent on the board as it is: a term on it is renewed before anything else."""
         world = put(world, index, state=FOLLOWER, is_new=True, is_vacant=False, seen=None, floor=me.term.epoch)
         if not me.term.epoch:

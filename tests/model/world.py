@@ -70,7 +70,7 @@ class Accepted(NamedTuple):
         return record.holder != NOBODY and (self.epoch, self.nonce) == (record.epoch, record.nonce)
 
 
-class World(NamedTuple):
+class ModelState(NamedTuple):
     """Everything."""
 
     now: int
@@ -112,7 +112,7 @@ def watched(epoch: int, seq: int, remaining: int, now: int) -> tuple[int, int, i
     return epoch, seq, (seen.dead_at_ns - SLACK_NS) // TICK_NS  # the slack is far below a tick
 
 
-def observe(world: World, index: int, answer: Answer) -> World:
+def observe(world: ModelState, index: int, answer: Answer) -> ModelState:
     """Let a follower remember what an answer shows."""
     seen = watched(answer.epoch, answer.seq, answer.remaining, world.now)
     return put(world, index, is_new=False, is_vacant=answer.is_free, seen=seen)
@@ -130,22 +130,22 @@ def aged(me: Replica, now: int) -> Replica:
     return me if me.renewed_at < 0 else me._replace(renewed_at=-1)
 
 
-def forget(world: World, index: int) -> World:
+def forget(world: ModelState, index: int) -> ModelState:
     """Nothing that was seen counts as silence."""
     return put(world, index, is_new=False, is_vacant=False, seen=None)
 
 
-def failed(world: World) -> World:
+def failed(world: ModelState) -> ModelState:
     """One of the faults happened."""
     return world._replace(faults=world.faults - 1)
 
 
-def underway(world: World, request: Request) -> World:
+def underway(world: ModelState, request: Request) -> ModelState:
     """Nobody waits for it any more."""
     return world._replace(faults=world.faults - 1, late=world.late | {request._replace(asked_at=0)})
 
 
-def stirred(world: World, before: Record) -> World:
+def stirred(world: ModelState, before: Record) -> ModelState:
     """Make every observation of an earlier (epoch, seq) equal: it never comes back. A seq is 0 (as now) or gone."""
     record = world.record
     if (record.epoch, record.seq) == (before.epoch, before.seq):
@@ -167,7 +167,7 @@ def stale(request: Request) -> Request:
     return request._replace(epoch_seen=0, seq_seen=GONE)
 
 
-def put(world: World, index: int, **fields: object) -> World:
+def put(world: ModelState, index: int, **fields: object) -> ModelState:
     """Return the world with fields of one replica changed."""
     replica = world.replicas[index]._replace(**fields)  # type: ignore[arg-type]  # names are fields of Replica
     return world._replace(replicas=replaced(world.replicas, index, replica))

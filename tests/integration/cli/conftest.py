@@ -19,7 +19,7 @@ from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.store.backfills import Backfills as BackfillCalls
 from supervisor.store.backfills import BackfillState
 from supervisor.store.schedule_views import Inspection, Views
-from tests.kit.builders import World
+from tests.kit.builders import StoreCalls
 from tests.kit.isolation import forget_jobs_of_tests
 from tests.kit.servers import RealServer, Server
 from tests.kit.stepper import Stepper, term_of
@@ -51,10 +51,10 @@ class Result(NamedTuple):
         return json.loads(self.out)
 
 
-class Desk:
+class ClusterWithJobs:
     """A cluster in which two jobs are published, and the command beside it."""
 
-    def __init__(self, world: World, directory: Path, invoke: Callable[..., Result]) -> None:
+    def __init__(self, world: StoreCalls, directory: Path, invoke: Callable[..., Result]) -> None:
         self.world = world
         self.directory = directory
         self._invoke = invoke
@@ -122,24 +122,24 @@ def invoke(
 
 
 @pytest.fixture
-def desk(real_server: RealServer, tmp_path: Path, invoke: Callable[..., Result]) -> Iterator[Desk]:
+def desk(real_server: RealServer, tmp_path: Path, invoke: Callable[..., Result]) -> Iterator[ClusterWithJobs]:
     """An empty cluster."""
     server = Server(real_server)
-    world = World(server)
+    world = StoreCalls(server)
     world.raw.flushall()
     config = f'version: 1\ncluster: {server.keys.cluster}\nredis: {{url: "{real_server.url}"}}\n'
     (tmp_path / "tenure.yaml").write_text(config)
-    yield Desk(world, tmp_path, invoke)
+    yield ClusterWithJobs(world, tmp_path, invoke)
     world.raw.close()
     server.close()
 
 
 @pytest.fixture
-def applied(desk: Desk) -> Desk:
+def applied(desk: ClusterWithJobs) -> ClusterWithJobs:
     """A cluster with three schedules."""
     assert desk.tenure("apply", "-f", desk.write("s.yaml", YAML)).code == 0
     return desk
 
 
-def queued(desk: Desk) -> list[str]:
+def queued(desk: ClusterWithJobs) -> list[str]:
     return sorted(each.decode() for each in desk.world.raw.hkeys(desk.world.keys.queue("reports").data))

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.cli.main import cli
 from supervisor.core.model import Outcome
-from tests.integration.cli.conftest import Desk, Result
+from tests.integration.cli.conftest import ClusterWithJobs, Result
 from tests.kit.builders import envelope
 from tests.kit.canary import CANARY, show_nothing_secret
 
@@ -128,7 +128,7 @@ def leaves(command: click.Command, *path: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def secretive(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def secretive(desk: ClusterWithJobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterWithJobs]:
     """A cluster with schedules, and with runs in every state, whose arguments hold the canary."""
     monkeypatch.setenv("SECRET", CANARY)
     monkeypatch.syspath_prepend(str(desk.directory))
@@ -154,7 +154,7 @@ def secretive(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     world.raw.flushall()  # definitions have to hold their arguments; other tests are asked for what they leave
 
 
-def test_no_command_shows_an_argument(secretive: Desk, invoke: Callable[..., Result]) -> None:
+def test_no_command_shows_an_argument(secretive: ClusterWithJobs, invoke: Callable[..., Result]) -> None:
     """Values come from files and variables that are never printed; a new command has to be added here."""
     found = set(leaves(cli))
     assert found == WORDS.keys() | ELSEWHERE.keys()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Outcome
-from tests.integration.cli.conftest import Desk, Result
-from tests.kit.builders import World, envelope
+from tests.integration.cli.conftest import ClusterWithJobs, Result
+from tests.kit.builders import StoreCalls, envelope
 
 pytestmark = pytest.mark.server
 S = "r.1/worker-io-0/1"
@@ -18,7 +18,7 @@ Invoke = Callable[..., Result]
 
 
 @pytest.fixture
-def world(desk: Desk) -> World:
+def world(desk: ClusterWithJobs) -> StoreCalls:
     """A cluster with a session, two runs that wait, one that runs, one that is delayed, and one that is dead."""
     world = desk.world
     world.open(S)
@@ -37,7 +37,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
     return found
 
 
-def test_cancelling_says_what_it_found(world: World, invoke: Invoke) -> None:
+def test_cancelling_says_what_it_found(world: StoreCalls, invoke: Invoke) -> None:
     """And exits by it."""
     done = invoke("runs", "cancel", "a", "running", "--yes", "--reason", "not needed", "-o", "json")
     assert done.code == 0
@@ -56,7 +56,7 @@ def test_cancelling_says_what_it_found(world: World, invoke: Invoke) -> None:
     assert world.state("running") == "running"
 
 
-def test_a_person_is_asked_before_something_goes(world: World, invoke: Invoke) -> None:
+def test_a_person_is_asked_before_something_goes(world: StoreCalls, invoke: Invoke) -> None:
     """No is an answer."""
     for command in (
         ("runs", "cancel", "a"),
@@ -69,14 +69,14 @@ def test_a_person_is_asked_before_something_goes(world: World, invoke: Invoke) -
     assert (world.state("a"), world.state("dead")) == ("queued", "dead")
 
 
-def test_without_anybody_to_ask_the_way_out_is_named(world: World, invoke: Invoke) -> None:
+def test_without_anybody_to_ask_the_way_out_is_named(world: StoreCalls, invoke: Invoke) -> None:
     """A script sees no question: what it has to give, and that nothing was done."""
     refused = invoke("runs", "cancel", "a")
     assert (refused.code, world.state("a")) == (1, "queued")
     assert "nothing was done; give --yes where there is no terminal" in refused.err
 
 
-def test_the_turn_of_a_run_is_changed(world: World, invoke: Invoke) -> None:
+def test_the_turn_of_a_run_is_changed(world: StoreCalls, invoke: Invoke) -> None:
     """It may start now, and before others."""
     done = invoke("runs", "requeue", "later", "-o", "json")
     assert (done.code, rows(done)[0]["result"]) == (0, "ready now")
@@ -90,7 +90,7 @@ def test_the_turn_of_a_run_is_changed(world: World, invoke: Invoke) -> None:
     assert world.fetch(S) == ["b", "a", "later"]
 
 
-def test_a_run_is_shown_without_the_values_of_its_arguments(world: World, invoke: Invoke) -> None:
+def test_a_run_is_shown_without_the_values_of_its_arguments(world: StoreCalls, invoke: Invoke) -> None:
     """Any of them may be a secret."""
     for command in (("runs", "show", "b"), ("dead", "show", "dead"), ("runs", "show", "dead")):
         shown = invoke(*command, "-o", "json")
@@ -100,7 +100,7 @@ def test_a_run_is_shown_without_the_values_of_its_arguments(world: World, invoke
         assert "hunter2" not in shown.out
 
 
-def test_a_blocked_run_says_what_it_waits_for(world: World, invoke: Invoke) -> None:
+def test_a_blocked_run_says_what_it_waits_for(world: StoreCalls, invoke: Invoke) -> None:
     """The key, and who holds it."""
     limits = {"concurrency": "k", "concurrency_max": 1, "rate_count": 5, "rate_per_ms": 1000}
     world.enqueue(envelope("one", **limits), envelope("two", **limits))
@@ -113,7 +113,7 @@ def test_a_blocked_run_says_what_it_waits_for(world: World, invoke: Invoke) -> N
     assert shown["progress"] == {"done": 7}
 
 
-def test_queues_are_listed_and_shown(world: World, invoke: Invoke) -> None:
+def test_queues_are_listed_and_shown(world: StoreCalls, invoke: Invoke) -> None:
     """With what waits by kind and priority, pauses, totals and pace."""
     (row,) = rows(invoke("queue", "list", "-o", "json"))
     assert [row[name] for name in ("ready", "blocked", "running", "later", "dead")] == [2, 0, 1, 1, 1]
@@ -131,7 +131,7 @@ def test_queues_are_listed_and_shown(world: World, invoke: Invoke) -> None:
     assert "did you mean default?" in unknown.err
 
 
-def test_a_queue_is_moved_and_purged(world: World, invoke: Invoke) -> None:
+def test_a_queue_is_moved_and_purged(world: StoreCalls, invoke: Invoke) -> None:
     """All that waits, or the runs of one job."""
     world.enqueue(*(envelope(f"many{n}", job="tests.many") for n in range(250)))
     assert rows(invoke("queue", "purge", "default", "--job", "tests.other", "--yes", "-o", "json"))[0]["ended"] == 1
@@ -144,7 +144,7 @@ def test_a_queue_is_moved_and_purged(world: World, invoke: Invoke) -> None:
     assert world.state("running") == "running"
 
 
-def test_dead_runs_are_listed_by_what_killed_them(world: World, invoke: Invoke) -> None:
+def test_dead_runs_are_listed_by_what_killed_them(world: StoreCalls, invoke: Invoke) -> None:
     """By job, reason, any part of the error, and time."""
     for options, count in (
         ((), 1),
@@ -161,7 +161,7 @@ def test_dead_runs_are_listed_by_what_killed_them(world: World, invoke: Invoke) 
     assert world.state("dead") == "dead"
 
 
-def test_dead_runs_are_requeued_and_dropped(world: World, invoke: Invoke) -> None:
+def test_dead_runs_are_requeued_and_dropped(world: StoreCalls, invoke: Invoke) -> None:
     """By id or by filter; none is meant by chance."""
     assert invoke("dead", "drop", "--yes").code == 2
     assert invoke("dead", "drop", "never", "--yes").code == 1
@@ -176,7 +176,7 @@ def test_dead_runs_are_requeued_and_dropped(world: World, invoke: Invoke) -> Non
     assert invoke("dead", "drop", "--all", "--yes").out.strip() == "no dead run matches"
 
 
-def test_fsck_says_what_is_wrong_and_mends_it(world: World, invoke: Invoke) -> None:
+def test_fsck_says_what_is_wrong_and_mends_it(world: StoreCalls, invoke: Invoke) -> None:
     """Exit 3 as long as something is."""
     assert invoke("queue", "fsck").out.strip() == "nothing is wrong in 1 queue"
     world.raw.delete(world.keys.queue("default").ready(envelope("x").template.kind, 1))
@@ -190,7 +190,7 @@ def test_fsck_says_what_is_wrong_and_mends_it(world: World, invoke: Invoke) -> N
     assert sorted(world.fetch(S)) == ["a", "b"]
 
 
-def test_a_run_is_found_behind_a_thousand_that_ended_later(world: World, invoke: Invoke) -> None:
+def test_a_run_is_found_behind_a_thousand_that_ended_later(world: StoreCalls, invoke: Invoke) -> None:
     """A busy queue ends so many in a second, and is set to remember ten thousand."""
     line = f"old|ok|1|{S}|1795055400000|1795055400250|tests.noop|"
     later = [f"new-{n}|ok|1|{S}|1795055401000|1795055401000|tests.noop|" for n in range(1500)]

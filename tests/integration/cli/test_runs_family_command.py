@@ -10,9 +10,9 @@ import pytest
 from supervisor.core.model import Outcome
 from supervisor.core.registry import Registry
 from supervisor.store.steps import StepCalls
-from tests.integration.cli.conftest import Desk, Result
+from tests.integration.cli.conftest import ClusterWithJobs, Result
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 pytestmark = pytest.mark.server
 S = "r.1/worker-io-0/1"
@@ -20,7 +20,7 @@ Invoke = Callable[..., Result]
 
 
 @pytest.fixture
-def world(desk: Desk) -> World:
+def world(desk: ClusterWithJobs) -> StoreCalls:
     """A run with three children, of which one finished and one is dead."""
     world = desk.world
     world.open(S)
@@ -34,7 +34,7 @@ def world(desk: Desk) -> World:
     return world
 
 
-def test_a_run_is_shown_with_the_sums_of_all_below_it(world: World, invoke: Invoke) -> None:
+def test_a_run_is_shown_with_the_sums_of_all_below_it(world: StoreCalls, invoke: Invoke) -> None:
     """How many are left, how the others ended, what they counted, why they failed; no secret of theirs."""
     assert world.state("p/c") == "running"
     shown = json.loads(invoke("runs", "show", "p", "-o", "json").out)["below"]
@@ -53,7 +53,7 @@ def test_a_run_is_shown_with_the_sums_of_all_below_it(world: World, invoke: Invo
 
 
 def test_what_is_below_a_run_is_shown_when_newer_runs_have_pushed_it_out_of_the_history(
-    world: World, invoke: Invoke
+    world: StoreCalls, invoke: Invoke
 ) -> None:
     """The root of 10,000 runs: its own line goes with the first of them, its sums stay."""
     world.raw.delete(world.keys.queue("default").hist, world.keys.result("p"))
@@ -63,7 +63,7 @@ def test_what_is_below_a_run_is_shown_when_newer_runs_have_pushed_it_out_of_the_
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_a_result_that_is_nested_too_deeply_is_told(world: World, invoke: Invoke, form: str) -> None:
+def test_a_result_that_is_nested_too_deeply_is_told(world: StoreCalls, invoke: Invoke, form: str) -> None:
     """No worker writes one; who does must not keep the rest of the run from being shown."""
     world.raw.set(world.keys.result("p"), b"[" * 5000 + b"]" * 5000)
     shown = invoke("runs", "show", "p", "-o", form)
@@ -72,7 +72,7 @@ def test_a_result_that_is_nested_too_deeply_is_told(world: World, invoke: Invoke
     assert "not shown" in invoke("runs", "show", "p", "-o", form).out
 
 
-def test_a_run_is_shown_with_its_steps(world: World, invoke: Invoke) -> None:
+def test_a_run_is_shown_with_its_steps(world: StoreCalls, invoke: Invoke) -> None:
     """Which are done, which failed and why, in their order."""
     fence = f"{S}|1|{world.fetched_ms('p/c')}"
     calls = StepCalls(world.keys, run_id="p/c", queue="default", fence=fence, born="0")
@@ -85,7 +85,7 @@ def test_a_run_is_shown_with_its_steps(world: World, invoke: Invoke) -> None:
     assert (steps[0]["duration_ms"], steps[0]["result"], steps[1]["error"]) == (7, {"token": "***"}, "ValueError: no")
 
 
-def test_job_run_enqueues_as_enqueue_does(world: World, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_run_enqueues_as_enqueue_does(world: StoreCalls, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two words for one thing: a run of either is the same but for its id and time."""
     monkeypatch.setattr(
         "supervisor.app.jobs.registry", Registry()

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.store.schedule_apply import Applying, Outcome
 from supervisor.store.schedule_definitions import Change, Definitions
-from tests.integration.cli.conftest import Desk
+from tests.integration.cli.conftest import ClusterWithJobs
 from tests.kit.builders import schedule
 
 pytestmark = [pytest.mark.server]
@@ -31,7 +31,7 @@ def entry(number: int, **fields: Any) -> dict[str, Any]:
     return {"id": f"tenant-{number:05}", "job": "report.make", "every": "1h", "labels": {"source": "tenants"}, **fields}
 
 
-def test_a_yaml_file_is_applied_and_again_changes_nothing(desk: Desk) -> None:
+def test_a_yaml_file_is_applied_and_again_changes_nothing(desk: ClusterWithJobs) -> None:
     """Idempotent: run it from a deploy as often as you like."""
     file = desk.write("s.yaml", YAML)
     first = desk.tenure("apply", "-f", file)
@@ -55,7 +55,7 @@ def test_a_yaml_file_is_applied_and_again_changes_nothing(desk: Desk) -> None:
         ("s.yaml", "- {id: report, job: report.make, every: 1h}\n"),
     ],
 )
-def test_all_forms_of_a_file_mean_the_same(desk: Desk, name: str, text: str) -> None:
+def test_all_forms_of_a_file_mean_the_same(desk: ClusterWithJobs, name: str, text: str) -> None:
     """As a file, and on standard input, where its beginning tells."""
     assert desk.tenure("apply", "-f", desk.write(name, text)).code == 0
     again = desk.tenure("apply", "-f", "-", "-o", "json", stdin=text).json()
@@ -64,7 +64,7 @@ def test_all_forms_of_a_file_mean_the_same(desk: Desk, name: str, text: str) -> 
     assert desk.world.stored()["report"].definition.every_ms == 3_600_000
 
 
-def test_ten_thousand_schedules_with_fifty_mistakes_list_the_fifty(desk: Desk) -> None:
+def test_ten_thousand_schedules_with_fifty_mistakes_list_the_fifty(desk: ClusterWithJobs) -> None:
     """All at once, each with its line, and nothing is applied."""
     wrong = {"cron": "61 * * * *", "every": None}
     entries = [entry(number, **(wrong if number % 200 == 7 else {})) for number in range(10_000)]
@@ -80,7 +80,7 @@ def test_ten_thousand_schedules_with_fifty_mistakes_list_the_fifty(desk: Desk) -
     assert desk.world.raw.hlen(desk.world.keys.schedule_def) == 0
 
 
-def test_ten_thousand_schedules_are_applied_and_one_edit_changes_one(desk: Desk) -> None:
+def test_ten_thousand_schedules_are_applied_and_one_edit_changes_one(desk: ClusterWithJobs) -> None:
     """In batches; the second time only what differs is written."""
     entries = [entry(number) for number in range(10_000)]
     file = desk.write("many.ndjson", "\n".join(map(json.dumps, entries)))
@@ -94,7 +94,7 @@ def test_ten_thousand_schedules_are_applied_and_one_edit_changes_one(desk: Desk)
     assert desk.tenure("apply", "-f", file).out == "0 created, 1 changed, 9999 unchanged\n"
 
 
-def test_an_interrupted_apply_goes_on_where_it_was(desk: Desk) -> None:
+def test_an_interrupted_apply_goes_on_where_it_was(desk: ClusterWithJobs) -> None:
     """What was written is equal by then."""
     file = desk.write("many.ndjson", "\n".join(json.dumps(entry(number)) for number in range(600)))
     desk.tenure("apply", "-f", desk.write("half.ndjson", "\n".join(json.dumps(entry(n)) for n in range(250))))
@@ -102,7 +102,7 @@ def test_an_interrupted_apply_goes_on_where_it_was(desk: Desk) -> None:
     assert desk.tenure("apply", "-f", file).out == "350 created, 0 changed, 250 unchanged\n"
 
 
-def test_a_dry_run_shows_every_field_that_would_change_and_writes_nothing(desk: Desk) -> None:
+def test_a_dry_run_shows_every_field_that_would_change_and_writes_nothing(desk: ClusterWithJobs) -> None:
     """Down to an argument of the job."""
     desk.tenure("apply", "-f", desk.write("s.yaml", YAML))
     before = desk.world.raw.hgetall(desk.world.keys.schedule_def)
@@ -117,7 +117,7 @@ def test_a_dry_run_shows_every_field_that_would_change_and_writes_nothing(desk: 
     assert "changed" in desk.tenure("apply", "-f", "s.yaml", "--dry-run").out
 
 
-def test_an_edit_keeps_what_waits_unless_it_is_told_to_drop_it(desk: Desk) -> None:
+def test_an_edit_keeps_what_waits_unless_it_is_told_to_drop_it(desk: ClusterWithJobs) -> None:
     """A buffered run is owed; only who says so gives it up."""
     desk.tenure("apply", "-f", desk.write("s.yaml", YAML))
     desk.world.raw.rpush(desk.world.keys.schedule_buffer("report"), 7, 8)
@@ -129,7 +129,7 @@ def test_an_edit_keeps_what_waits_unless_it_is_told_to_drop_it(desk: Desk) -> No
     assert desk.show("report").buffered == 0
 
 
-def test_prune_deletes_what_the_file_no_longer_names_and_nothing_else(desk: Desk) -> None:
+def test_prune_deletes_what_the_file_no_longer_names_and_nothing_else(desk: ClusterWithJobs) -> None:
     """Of those with the label, dynamic ones only; after a question."""
     file = desk.write("t.ndjson", "\n".join(json.dumps(entry(number)) for number in range(3)))
     desk.tenure("apply", "-f", file)
@@ -144,7 +144,7 @@ def test_prune_deletes_what_the_file_no_longer_names_and_nothing_else(desk: Desk
     assert sorted(desk.world.stored()) == ["mail-kim", "report", "tenant-00001"]
 
 
-def test_a_static_schedule_is_not_overwritten_and_nothing_else_is_applied(desk: Desk) -> None:
+def test_a_static_schedule_is_not_overwritten_and_nothing_else_is_applied(desk: ClusterWithJobs) -> None:
     """A clash is a mistake like any other."""
     desk.world.raw.hset(desk.world.keys.schedule_def, "report", b"4\nab\nsomedigest\n{}")
     result = desk.tenure("apply", "-f", desk.write("s.yaml", YAML))
@@ -154,7 +154,7 @@ def test_a_static_schedule_is_not_overwritten_and_nothing_else_is_applied(desk: 
     assert list(desk.world.stored()) == []
 
 
-def test_an_edit_of_somebody_else_in_between_is_refused_by_name(desk: Desk) -> None:
+def test_an_edit_of_somebody_else_in_between_is_refused_by_name(desk: ClusterWithJobs) -> None:
     """Compare-and-set: theirs is not lost."""
     keys = desk.world.keys
     applying = Applying(keys, desk.world.run, wall_ms=lambda: 1, pause=lambda: None)
@@ -167,7 +167,7 @@ def test_an_edit_of_somebody_else_in_between_is_refused_by_name(desk: Desk) -> N
     assert "somebody else changed it: it is at revision 1" in outcome.refused[0][1]
 
 
-def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: Desk) -> None:
+def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: ClusterWithJobs) -> None:
     """And goes on when it is done."""
     term = desk.world.lead()
     definitions, keys = Definitions(desk.world.keys), desk.world.keys
@@ -209,7 +209,9 @@ def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: Desk) -
         ("s.yaml", 'a: {job: mail.send, every: 1h, args: {to: "{{ dat }}"}}\n', "schedules.a.args"),
     ],
 )
-def test_mistakes_are_told_with_their_place_and_nothing_is_applied(desk: Desk, name: str, text: str, told: str) -> None:
+def test_mistakes_are_told_with_their_place_and_nothing_is_applied(
+    desk: ClusterWithJobs, name: str, text: str, told: str
+) -> None:
     """From a file as from a configuration, by the same checks."""
     result = desk.tenure("apply", "-f", desk.write(name, text))
 
@@ -218,14 +220,14 @@ def test_mistakes_are_told_with_their_place_and_nothing_is_applied(desk: Desk, n
     assert "Traceback" not in result.err
 
 
-def test_a_file_that_is_not_there_is_one_line(desk: Desk) -> None:
+def test_a_file_that_is_not_there_is_one_line(desk: ClusterWithJobs) -> None:
     """With the reason."""
     result = desk.tenure("apply", "-f", "nowhere.yaml")
     assert result.code == 78
     assert "nowhere.yaml: cannot be read: No such file or directory" in result.err
 
 
-def test_it_says_which_schedule_will_never_be_due(desk: Desk) -> None:
+def test_it_says_which_schedule_will_never_be_due(desk: ClusterWithJobs) -> None:
     """A year that was mistyped is allowed, and told."""
     text = 'past: {job: report.make, at: "2020-01-01T00:00Z"}\nlater: {job: report.make, at: "2999-01-01T00:00Z"}\n'
     result = desk.tenure("apply", "-f", desk.write("s.yaml", text))
@@ -234,7 +236,7 @@ def test_it_says_which_schedule_will_never_be_due(desk: Desk) -> None:
     assert "later" not in result.err
 
 
-def test_it_says_what_jobs_were_checked_against(desk: Desk) -> None:
+def test_it_says_what_jobs_were_checked_against(desk: ClusterWithJobs) -> None:
     """Without job modules only names can be checked."""
     result = desk.tenure("apply", "-f", desk.write("s.yaml", YAML))
     assert "against the 2 that the replicas published; types are not checked" in result.err

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.conftest import Desk
+from tests.integration.cli.conftest import ClusterWithJobs
 
 pytestmark = [pytest.mark.server]
 REPORT = "report: {job: report.make, every: 1h}\n"
 
 
 @pytest.fixture
-def folder(desk: Desk) -> Path:
+def folder(desk: ClusterWithJobs) -> Path:
     """A directory with two files of schedules, and what editors and mounts leave beside them."""
     folder = Path(desk.write("10-reports.yaml", REPORT)).parent / "schedules"
     folder.mkdir()
@@ -24,7 +24,7 @@ def folder(desk: Desk) -> Path:
     return folder
 
 
-def test_a_directory_is_applied_and_again_changes_nothing(desk: Desk, folder: Path) -> None:
+def test_a_directory_is_applied_and_again_changes_nothing(desk: ClusterWithJobs, folder: Path) -> None:
     """What a deploy calls each time: files in the order of their names, whatever their format."""
     first = desk.tenure("apply", "-f", str(folder))
     assert (first.code, first.out) == (0, "2 created, 0 changed, 0 unchanged\n")
@@ -35,7 +35,9 @@ def test_a_directory_is_applied_and_again_changes_nothing(desk: Desk, folder: Pa
     assert set(desk.world.stored()) == {"report", "mail"}
 
 
-def test_an_id_in_two_files_is_refused_by_both_names_and_nothing_is_applied(desk: Desk, folder: Path) -> None:
+def test_an_id_in_two_files_is_refused_by_both_names_and_nothing_is_applied(
+    desk: ClusterWithJobs, folder: Path
+) -> None:
     """Which of them counts would depend on a name; mistakes of all files are told at once."""
     (folder / "30-more.yaml").write_text(f"{REPORT}broken: {{job: report.make}}\n")
     refused = desk.tenure("apply", "-f", str(folder))
@@ -46,7 +48,7 @@ def test_an_id_in_two_files_is_refused_by_both_names_and_nothing_is_applied(desk
     assert desk.world.stored() == {}
 
 
-def test_a_directory_without_schedules_is_told(desk: Desk, folder: Path) -> None:
+def test_a_directory_without_schedules_is_told(desk: ClusterWithJobs, folder: Path) -> None:
     """A wrong path must not look like success."""
     for each in folder.iterdir():
         each.unlink()

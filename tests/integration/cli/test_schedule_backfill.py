@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from supervisor.cli import schedule_backfill
-from tests.integration.cli.conftest import HOUR_MS, START_MS, Desk, queued
+from tests.integration.cli.conftest import HOUR_MS, START_MS, ClusterWithJobs, queued
 
 pytestmark = [pytest.mark.server]
 
 
-def test_a_backfill_is_shown_first_then_run_then_known(applied: Desk) -> None:
+def test_a_backfill_is_shown_first_then_run_then_known(applied: ClusterWithJobs) -> None:
     """Dry run, request, the leader's work, and the same request again."""
     applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
     window = ("--from", "2026-11-01", "--to", "2026-11-01T05:00Z")
@@ -32,7 +32,7 @@ def test_a_backfill_is_shown_first_then_run_then_known(applied: Desk) -> None:
     assert applied.tenure("backfill", "--cancel", "nobody").code == 1
 
 
-def test_a_forced_backfill_repeats_an_earlier_one_under_other_ids(applied: Desk) -> None:
+def test_a_forced_backfill_repeats_an_earlier_one_under_other_ids(applied: ClusterWithJobs) -> None:
     """The dry run says what the leader then does, though no decision of the schedule names these runs."""
     applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
     window = ("--from", "2026-11-01", "--to", "2026-11-01T05:00Z")
@@ -47,7 +47,7 @@ def test_a_forced_backfill_repeats_an_earlier_one_under_other_ids(applied: Desk)
     assert [run.partition("#")[0] for run in queued(applied) if "#" in run] == first
 
 
-def test_a_day_in_to_is_meant_to_its_end(applied: Desk) -> None:
+def test_a_day_in_to_is_meant_to_its_end(applied: ClusterWithJobs) -> None:
     """As exclusions count days; an instant is itself."""
     applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
 
@@ -58,7 +58,7 @@ def test_a_day_in_to_is_meant_to_its_end(applied: Desk) -> None:
     assert (count("2026-11-01"), count("2026-11-02"), count("2026-11-02T00:00")) == (24, 48, 25)
 
 
-def test_a_backfill_of_nothing_says_why_and_is_json_where_asked_for(applied: Desk) -> None:
+def test_a_backfill_of_nothing_says_why_and_is_json_where_asked_for(applied: ClusterWithJobs) -> None:
     """What follows the end of a run was never planned, so it has no past."""
     applied.tenure("apply", "-f", applied.write("after.yaml", "after: {job: report.make, after_completion: 10m}\n"))
     result = applied.tenure("backfill", "after", "--from", "-2h", "--yes", "-o", "json")
@@ -67,7 +67,7 @@ def test_a_backfill_of_nothing_says_why_and_is_json_where_asked_for(applied: Des
 
 
 def test_ctrl_c_stops_following_and_says_how_to_stop_the_backfill(
-    applied: Desk, monkeypatch: pytest.MonkeyPatch
+    applied: ClusterWithJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes on without its watcher."""
     applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
@@ -85,7 +85,7 @@ def test_ctrl_c_stops_following_and_says_how_to_stop_the_backfill(
     assert len(queued(applied)) == 25
 
 
-def test_a_backfill_can_be_cancelled(applied: Desk) -> None:
+def test_a_backfill_can_be_cancelled(applied: ClusterWithJobs) -> None:
     """What was not enqueued then never is."""
     applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
     name = applied.tenure("backfill", "hourly", "--from", "2026-11-01", "--no-wait", "--yes").out.strip()
@@ -94,7 +94,7 @@ def test_a_backfill_can_be_cancelled(applied: Desk) -> None:
     assert queued(applied) == []
 
 
-def test_a_backfill_says_what_it_leaves_out(applied: Desk) -> None:
+def test_a_backfill_says_what_it_leaves_out(applied: ClusterWithJobs) -> None:
     """Too long ago to know, unless forced; after the watermark never; and what ran."""
     hours = [START_MS + n * HOUR_MS for n in range(60)]
     stretches = [f"{'FS'[n % 2]}{hours[n]} 0 1 5 1" for n in range(49, 29, -1)]
@@ -111,7 +111,9 @@ def test_a_backfill_says_what_it_leaves_out(applied: Desk) -> None:
     assert "are left to the schedule" in asked.err
 
 
-def test_a_followed_backfill_ends_with_its_record_as_json(applied: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_followed_backfill_ends_with_its_record_as_json(
+    applied: ClusterWithJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing but JSON on standard output, the progress beside it."""
     applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
     monkeypatch.setattr(schedule_backfill, "moment_of_patience", applied.serve_backfills)

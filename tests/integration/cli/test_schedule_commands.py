@@ -8,17 +8,17 @@ import pytest
 
 from supervisor.core.triggers import trigger_of
 from supervisor.store.schedule_definitions import Change, Definitions
-from tests.integration.cli.conftest import HOUR_MS, START_MS, Desk, queued
+from tests.integration.cli.conftest import HOUR_MS, START_MS, ClusterWithJobs, queued
 from tests.kit.builders import schedule
 
 pytestmark = [pytest.mark.server]
 
 
-def listed(desk: Desk, *arguments: str) -> list[str]:
+def listed(desk: ClusterWithJobs, *arguments: str) -> list[str]:
     return [row["schedule"] for row in desk.tenure("list", "-o", "json", *arguments).json()]
 
 
-def test_list_filters_by_label_prefix_kind_and_pause(applied: Desk) -> None:
+def test_list_filters_by_label_prefix_kind_and_pause(applied: ClusterWithJobs) -> None:
     """And shows an override."""
     assert listed(applied) == ["hourly", "nightly", "reports/daily"]
     assert listed(applied, "--label", "team=reports") == ["hourly", "reports/daily"]
@@ -38,7 +38,7 @@ def test_list_filters_by_label_prefix_kind_and_pause(applied: Desk) -> None:
     assert "Mail of the night" in table
 
 
-def test_a_table_shows_control_characters_and_does_not_send_them(applied: Desk) -> None:
+def test_a_table_shows_control_characters_and_does_not_send_them(applied: ClusterWithJobs) -> None:
     """A description comes from whoever may apply schedules, and must not steer the terminal of who lists them."""
     text = 'red: {job: report.make, every: 1h, description: "a\\e[31mred\\a ü"}\n'
     assert applied.tenure("apply", "-f", applied.write("red.yaml", text)).code == 0
@@ -47,7 +47,7 @@ def test_a_table_shows_control_characters_and_does_not_send_them(applied: Desk) 
     assert "\x1b" not in table
 
 
-def test_show_tells_why_runs_were_skipped_and_missed(applied: Desk) -> None:
+def test_show_tells_why_runs_were_skipped_and_missed(applied: ClusterWithJobs) -> None:
     """In words, newest first, with counters, unfinished runs and what waits."""
     hours = [START_MS + n * HOUR_MS for n in range(10)]
     lines = [
@@ -73,7 +73,7 @@ def test_show_tells_why_runs_were_skipped_and_missed(applied: Desk) -> None:
     assert "skipped 3 runs" in applied.tenure("show", "hourly").out
 
 
-def test_next_is_what_then_fires_across_a_change_of_the_clock(applied: Desk) -> None:
+def test_next_is_what_then_fires_across_a_change_of_the_clock(applied: ClusterWithJobs) -> None:
     """``next`` asks the trigger that the leader asks; the local time shows the change."""
     rows = applied.tenure("next", "nightly", "--count", "3", "--from", "2027-03-27T00:00Z", "-o", "json").json()
 
@@ -83,13 +83,13 @@ def test_next_is_what_then_fires_across_a_change_of_the_clock(applied: Desk) -> 
     assert [row["local"][:16] for row in rows] == ["2027-03-27T02:30", "2027-03-28T03:00", "2027-03-29T02:30"]
 
 
-def test_next_shows_the_fire_apart_from_the_nominal_time_where_there_is_jitter(applied: Desk) -> None:
+def test_next_shows_the_fire_apart_from_the_nominal_time_where_there_is_jitter(applied: ClusterWithJobs) -> None:
     """Identity and moment are two things."""
     (row,) = applied.tenure("next", "reports/daily", "-n", "1", "-o", "json").json()
     assert row["nominal"] < row["fire"]
 
 
-def test_next_knows_max_runs_and_what_is_over(applied: Desk) -> None:
+def test_next_knows_max_runs_and_what_is_over(applied: ClusterWithJobs) -> None:
     """It lists what will fire: what is left of ``max_runs``, and nothing of a schedule that is completed."""
     text = "few: {job: report.make, every: 1h, max_runs: 3}\nafter: {job: report.make, after_completion: 10m}\n"
     applied.tenure("apply", "-f", applied.write("few.yaml", text))
@@ -104,7 +104,7 @@ def test_next_knows_max_runs_and_what_is_over(applied: Desk) -> None:
     assert applied.tenure("next", "after").out == "after is due 10m after a run of it has ended\n"
 
 
-def test_preview_of_something_unsaved_uses_the_same_code(applied: Desk) -> None:
+def test_preview_of_something_unsaved_uses_the_same_code(applied: ClusterWithJobs) -> None:
     """An expression, an interval, a file; mistakes are those of a configuration."""
     arguments = ("--from", "2027-03-27T00:00Z", "-n", "3", "-o", "json")
     saved = applied.tenure("next", "nightly", *arguments).json()
@@ -119,7 +119,7 @@ def test_preview_of_something_unsaved_uses_the_same_code(applied: Desk) -> None:
     assert applied.tenure("preview").code == 2
 
 
-def test_explain_says_it_in_words_and_what_to_watch_out_for(applied: Desk) -> None:
+def test_explain_says_it_in_words_and_what_to_watch_out_for(applied: ClusterWithJobs) -> None:
     """The rule of two day fields, the gap of the clock with its date, and how many others are due in that second."""
     spoken = applied.tenure("explain", "0 3 1 * MON").out
     assert "on day 1 of the month or on Monday" in spoken
@@ -132,14 +132,14 @@ def test_explain_says_it_in_words_and_what_to_watch_out_for(applied: Desk) -> No
     assert "1 other schedule is due in the same second" in applied.tenure("explain", "hourly").out
 
 
-def test_a_pause_until_an_instant_that_has_passed_is_a_mistake_of_usage(applied: Desk) -> None:
+def test_a_pause_until_an_instant_that_has_passed_is_a_mistake_of_usage(applied: ClusterWithJobs) -> None:
     """It says so with the instant, and pauses nothing."""
     result = applied.tenure("pause", "hourly", "--until", "2020-01-01T00:00Z")
     assert (result.code, "--until 2020-01-01T00:00:00.000Z has passed" in result.err) == (2, True)
     assert listed(applied, "--paused") == []
 
 
-def test_a_pause_needs_no_reload_and_names_who_asked(applied: Desk) -> None:
+def test_a_pause_needs_no_reload_and_names_who_asked(applied: ClusterWithJobs) -> None:
     """Static or dynamic; by label after a question."""
     result = applied.tenure("pause", "hourly", "nobody", "--reason", "why not")
     assert result.code == 1
@@ -159,7 +159,7 @@ def test_a_pause_needs_no_reload_and_names_who_asked(applied: Desk) -> None:
         assert applied.tenure(*wrong).code == 2
 
 
-def test_a_trigger_prints_the_run_and_a_key_makes_it_the_same_run(applied: Desk) -> None:
+def test_a_trigger_prints_the_run_and_a_key_makes_it_the_same_run(applied: ClusterWithJobs) -> None:
     """Placeholders are filled in from the moment it is asked for; arguments may be replaced."""
     first = applied.tenure("trigger", "hourly")
     assert first.out.startswith("hourly!manual!")
@@ -176,7 +176,7 @@ def test_a_trigger_prints_the_run_and_a_key_makes_it_the_same_run(applied: Desk)
     assert applied.tenure("trigger", "nightly", "--key", "a b").code == 1
 
 
-def test_a_trigger_tells_scripts_what_became_of_it(applied: Desk) -> None:
+def test_a_trigger_tells_scripts_what_became_of_it(applied: ClusterWithJobs) -> None:
     """The run, and whether it is a new one."""
     asked = ("trigger", "hourly", "--key", "k", "-o", "json")
     results = [applied.tenure(*asked).json() for _ in range(2)]
@@ -184,7 +184,7 @@ def test_a_trigger_tells_scripts_what_became_of_it(applied: Desk) -> None:
     assert {each["run"] for each in results} == {"hourly!manual!k"}
 
 
-def test_a_reason_that_would_be_cut_is_refused(applied: Desk) -> None:
+def test_a_reason_that_would_be_cut_is_refused(applied: ClusterWithJobs) -> None:
     """Half a reason may say the opposite."""
     refused = applied.tenure("pause", "hourly", "--reason", "x" * 501)
     assert (refused.code, "at most 500" in refused.err) == (2, True)
@@ -192,7 +192,7 @@ def test_a_reason_that_would_be_cut_is_refused(applied: Desk) -> None:
     assert applied.tenure("pause", "hourly", "--reason", "x" * 500).code == 0
 
 
-def test_a_trigger_that_heeds_overlap_says_no_by_its_exit_code(applied: Desk) -> None:
+def test_a_trigger_that_heeds_overlap_says_no_by_its_exit_code(applied: ClusterWithJobs) -> None:
     """3: asked, and the answer is no."""
     assert applied.tenure("trigger", "hourly", "--overlap", "skip").code == 0
     again = applied.tenure("trigger", "hourly", "--overlap", "skip")
@@ -200,7 +200,7 @@ def test_a_trigger_that_heeds_overlap_says_no_by_its_exit_code(applied: Desk) ->
     assert "an earlier run of hourly is unfinished" in again.err
 
 
-def test_list_shows_no_next_where_there_is_none(applied: Desk) -> None:
+def test_list_shows_no_next_where_there_is_none(applied: ClusterWithJobs) -> None:
     """A completed schedule keeps its place in the plan until it is removed, one under way until somebody looks again."""
     text = "few: {job: report.make, every: 1h, max_runs: 3}\nafter: {job: report.make, after_completion: 10m}\n"
     applied.tenure("apply", "-f", applied.write("few.yaml", text))
@@ -231,14 +231,14 @@ def test_list_shows_no_next_where_there_is_none(applied: Desk) -> None:
         ["trigger", "hourly", "novalue"],
     ],
 )
-def test_wrong_usage_is_told_as_such(applied: Desk, arguments: list[str]) -> None:
+def test_wrong_usage_is_told_as_such(applied: ClusterWithJobs, arguments: list[str]) -> None:
     """Exit 2, and no traceback."""
     result = applied.tenure(*arguments)
     assert result.code == 2
     assert "Traceback" not in result.err
 
 
-def test_deleting_asks_and_a_static_one_is_refused(applied: Desk) -> None:
+def test_deleting_asks_and_a_static_one_is_refused(applied: ClusterWithJobs) -> None:
     """Only a configuration removes what a configuration defines."""
     assert applied.tenure("delete", "hourly", stdin="n\n").code == 1
     assert applied.tenure("delete", "hourly", "--yes").out.count("deleted") == 1
@@ -252,13 +252,13 @@ def test_deleting_asks_and_a_static_one_is_refused(applied: Desk) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "next", "trigger", "explain"])
-def test_an_unknown_schedule_gets_a_suggestion(applied: Desk, command: str) -> None:
+def test_an_unknown_schedule_gets_a_suggestion(applied: ClusterWithJobs, command: str) -> None:
     """A typing mistake costs one look."""
     result = applied.tenure(command, "nightyl")
     assert (result.code, "did you mean nightly?" in result.err) == (1, True)
 
 
-def test_status_shows_dynamic_schedules_too(applied: Desk, invoke: Any) -> None:
+def test_status_shows_dynamic_schedules_too(applied: ClusterWithJobs, invoke: Any) -> None:
     """One place for who leads and what is next."""
     applied.world.run(Definitions(applied.world.keys).upsert([Change(definition=schedule("extra"))], wall_ms=1))
     result = invoke("status")

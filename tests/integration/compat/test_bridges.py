@@ -15,14 +15,14 @@ from supervisor.core.registry import registry
 from supervisor.store.bridges import Bridges, Ingested
 from supervisor.store.codec import unpack
 from supervisor.store.scripts import Call
-from tests.kit.builders import World
+from tests.kit.builders import StoreCalls
 
 CHANNEL, QUEUE = "identity_job", "identity_q"
 TASK: dict[str, Any] = {"stages": [], "name": 'quotes " and \\ and \n and é'}
 
 
 @pytest.fixture
-def bridges(world: World) -> Bridges:
+def bridges(world: StoreCalls) -> Bridges:
     """Return the calls of one cluster."""
     assert jobs.__name__
     return Bridges(world.keys)
@@ -34,7 +34,7 @@ def ingest(bridges: Bridges, most: int = 200) -> Call[Ingested]:
     return bridges.ingest(channel=CHANNEL, queue=QUEUE, run=run, refused=refused, now_ms=1, most=most)
 
 
-def queued(world: World) -> dict[str, Any]:
+def queued(world: StoreCalls) -> dict[str, Any]:
     """Return the arguments of each run that is queued, by id, in the order in which they are ready."""
     keys = world.keys.queue(QUEUE)
     ids = world.raw.lrange(f"{keys.prefix}ready:s:1", 0, -1)
@@ -42,7 +42,7 @@ def queued(world: World) -> dict[str, Any]:
     return {run_id: envelope.template.args for run_id, envelope in envelopes.items()}
 
 
-def test_messages_become_runs_in_their_order(world: World, bridges: Bridges) -> None:
+def test_messages_become_runs_in_their_order(world: StoreCalls, bridges: Bridges) -> None:
     """Each leaves their list in the step in which its run comes into being, as it was written."""
     messages = [json.dumps({**TASK, "number": number}) for number in range(3)]
     world.raw.rpush(CHANNEL, *messages)
@@ -58,14 +58,14 @@ def test_messages_become_runs_in_their_order(world: World, bridges: Bridges) -> 
     assert world.raw.hget(world.keys.queue(QUEUE).stat, "in") == b"3"
 
 
-def test_equal_messages_are_different_runs(world: World, bridges: Bridges) -> None:
+def test_equal_messages_are_different_runs(world: StoreCalls, bridges: Bridges) -> None:
     """An hourly task is the same text every hour; nothing in it says which hour."""
     world.raw.rpush(CHANNEL, json.dumps(TASK), json.dumps(TASK))
     world.run(ingest(bridges))
     assert len(queued(world)) == 2
 
 
-def test_a_message_that_is_too_large_is_set_aside_and_told(world: World, bridges: Bridges) -> None:
+def test_a_message_that_is_too_large_is_set_aside_and_told(world: StoreCalls, bridges: Bridges) -> None:
     """It neither blocks the list nor vanishes: a run that ends dead says where it is."""
     large = json.dumps({**TASK, "pad": "x" * PAYLOAD_BYTES_MAX})
     world.raw.rpush(CHANNEL, large, json.dumps(TASK))
@@ -77,7 +77,7 @@ def test_a_message_that_is_too_large_is_set_aside_and_told(world: World, bridges
     assert world.raw.lrange(f"{world.keys.prefix}cloudforet:aside:{QUEUE}", 0, -1) == [large.encode()]
 
 
-def test_bytes_that_are_no_text_reach_the_worker_that_says_so(world: World, bridges: Bridges) -> None:
+def test_bytes_that_are_no_text_reach_the_worker_that_says_so(world: StoreCalls, bridges: Bridges) -> None:
     """The list holds whatever somebody pushed; the run cannot be read, and is buried with that reason."""
     world.raw.rpush(CHANNEL, b"\xff\xfe\x00")
     world.run(ingest(bridges))
@@ -88,7 +88,7 @@ def test_bytes_that_are_no_text_reach_the_worker_that_says_so(world: World, brid
         assert b"\xff" in data
 
 
-def test_a_key_that_is_no_list_is_refused_and_left_alone(world: World, bridges: Bridges) -> None:
+def test_a_key_that_is_no_list_is_refused_and_left_alone(world: StoreCalls, bridges: Bridges) -> None:
     """A wrong channel in the configuration must not destroy what somebody keeps there."""
     world.raw.set(CHANNEL, "theirs")
     with pytest.raises(StoreRefusedError, match="its key holds something else"):
@@ -98,7 +98,7 @@ def test_a_key_that_is_no_list_is_refused_and_left_alone(world: World, bridges: 
     assert world.raw.get(CHANNEL) == b"theirs"
 
 
-def test_a_message_is_pushed_once_for_each_run(world: World, bridges: Bridges) -> None:
+def test_a_message_is_pushed_once_for_each_run(world: StoreCalls, bridges: Bridges) -> None:
     """Killed between the push and its acknowledgement, the run is attempted again, and pushes nothing more."""
     push = bridges.emit(channel=CHANNEL, run_id="plan/0", message=json.dumps(TASK))
     assert world.twice(push) == (True, False)
@@ -106,7 +106,7 @@ def test_a_message_is_pushed_once_for_each_run(world: World, bridges: Bridges) -
     assert world.raw.lrange(CHANNEL, 0, -1) == [json.dumps(TASK).encode(), b"{}"]
 
 
-def test_ours_and_theirs_share_one_database(world: World, bridges: Bridges) -> None:
+def test_ours_and_theirs_share_one_database(world: StoreCalls, bridges: Bridges) -> None:
     """Every key that is not their list begins with the cluster's prefix."""
     world.raw.rpush(CHANNEL, json.dumps(TASK))
     world.run(ingest(bridges))

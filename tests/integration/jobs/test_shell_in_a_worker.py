@@ -14,19 +14,19 @@ from supervisor.core.model import Envelope, Kind
 from supervisor.core.registry import registry
 from tests.integration.jobs.processes import is_gone
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.worker_fixture import Workshop
+from tests.integration.roles.worker.worker_fixture import WorkerKit
 
 Until = Callable[[Callable[[], bool], str], None]
 
 
 @pytest.fixture
-def shop(server: Any) -> Workshop:
+def shop(server: Any) -> WorkerKit:
     """A sync pool's workshop with the jobs that ship."""
     assert command.__module__ == "jobs.shell.command"
-    return Workshop(server, registry, Kind.SYNC)
+    return WorkerKit(server, registry, Kind.SYNC)
 
 
-def put(shop: Workshop, line: str, **overrides: Any) -> str:
+def put(shop: WorkerKit, line: str, **overrides: Any) -> str:
     """Enqueue a run of a shell line, where the workshop's worker looks."""
     template = registry.get("shell.command").template(
         {"command": line, "output_in_error": True}, queue="default", **overrides
@@ -34,7 +34,7 @@ def put(shop: Workshop, line: str, **overrides: Any) -> str:
     return shop.put(Envelope(id="a-run", template=template))
 
 
-def test_a_run_keeps_its_output(shop: Workshop) -> None:
+def test_a_run_keeps_its_output(shop: WorkerKit) -> None:
     """In the result that `tenure runs show` prints."""
     run_id = put(shop, 'echo "run $TENURE_RUN_ID, attempt $TENURE_ATTEMPT"')
     found = fork(shop, ended=1).report()
@@ -45,7 +45,7 @@ def test_a_run_keeps_its_output(shop: Workshop) -> None:
     }  # fmt: skip
 
 
-def test_the_last_words_of_a_failed_run_are_in_its_error(shop: Workshop) -> None:
+def test_the_last_words_of_a_failed_run_are_in_its_error(shop: WorkerKit) -> None:
     """Whole, although the record keeps only the beginning of a message."""
     run_id = put(shop, "seq 10000; echo the cause >&2; exit 4")
     found = fork(shop, ended=1).report()
@@ -56,7 +56,7 @@ def test_the_last_words_of_a_failed_run_are_in_its_error(shop: Workshop) -> None
     assert error["message"].endswith("\n10000\nthe cause")
 
 
-def test_a_run_past_its_soft_timeout_says_what_it_was_doing(shop: Workshop) -> None:
+def test_a_run_past_its_soft_timeout_says_what_it_was_doing(shop: WorkerKit) -> None:
     """The command is asked to end and may say why; the worker goes on."""
     run_id = put(shop, "trap 'echo stuck at step 2; exit' TERM; echo step 1; while :; do :; done", soft_timeout_s=0.3)
     found = fork(shop, ended=1).report()
@@ -66,7 +66,7 @@ def test_a_run_past_its_soft_timeout_says_what_it_was_doing(shop: Workshop) -> N
     assert "/bin/sh was stopped; its last output:\nstep 1\nstuck at step 2" in error["message"]
 
 
-def test_a_worker_that_must_go_takes_its_command_along(shop: Workshop, until: Until, tmp_path: Path) -> None:
+def test_a_worker_that_must_go_takes_its_command_along(shop: WorkerKit, until: Until, tmp_path: Path) -> None:
     """SIGQUIT ends the command; the run goes back to its queue, uncharged."""
     pid = tmp_path / "pid"
     run_id = put(shop, f"echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 600")

@@ -32,7 +32,7 @@ DATA = Path(__file__).resolve().parents[2] / "data/plugins"
 FAULTY = DATA / "faulty.py"
 
 
-class Desk:
+class PluginCalls:
     """A worker's plugins, called as its jobs do."""
 
     def __init__(self, server: Server, registry: PluginRegistry) -> None:
@@ -96,13 +96,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[PluginCalls]:
     """A worker's plugins and a server; no process of a plugin may be left when the host has closed."""
     registry = PluginRegistry()
     for module in (plugins, jobs):
         monkeypatch.setattr(module, "registry", registry)
     before = family()
-    found = Desk(server, registry)
+    found = PluginCalls(server, registry)
     producer.use(found.producer)
     yield found
     found.host.close()

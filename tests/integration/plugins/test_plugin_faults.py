@@ -14,7 +14,7 @@ from supervisor import Context, Plugin
 from supervisor.plugins import jobs
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.store.schedule_control import Control
-from tests.integration.plugins.conftest import DATA, Desk
+from tests.integration.plugins.conftest import DATA, PluginCalls
 from tests.kit.canary import CANARY
 from tests.kit.waiting import wait_until
 
@@ -47,21 +47,23 @@ def tight(fault: str) -> dict[str, Any]:
     return TIGHT | short.get(fault, {})
 
 
-def with_neighbour(desk: Desk) -> None:
+def with_neighbour(desk: PluginCalls) -> None:
     """Add a plugin that works, with a schedule of its own."""
     desk.configure("good", command=GOOD, secrets={"token": "t"})
     desk.schedule("s-good", "good")
     assert desk.run("good", task={"words": "a b"})["results"] == 2
 
 
-def goes_on(desk: Desk) -> None:
+def goes_on(desk: PluginCalls) -> None:
     """Hold that nothing but the faulty plugin was touched."""
     assert desk.pause("s-good") is None
     assert desk.run("good", task={"words": "a b c"})["results"] == 3
 
 
 @pytest.mark.parametrize(("fault", "phase", "reason"), AT_ONCE)
-def test_a_plugin_that_cannot_be_used_is_in_error_at_once(desk: Desk, fault: str, phase: str, reason: str) -> None:
+def test_a_plugin_that_cannot_be_used_is_in_error_at_once(
+    desk: PluginCalls, fault: str, phase: str, reason: str
+) -> None:
     """Its schedules say why they stand still, and start nothing; its neighbour works."""
     with_neighbour(desk)
     desk.faulty(fault, **tight(fault))
@@ -88,7 +90,7 @@ def test_a_plugin_that_cannot_be_used_is_in_error_at_once(desk: Desk, fault: str
 
 @pytest.mark.parametrize(("fault", "reason"), AFTER_SOME)
 def test_a_plugin_that_passes_verify_and_then_fails_is_in_error_after_some_runs(
-    desk: Desk, fault: str, reason: str
+    desk: PluginCalls, fault: str, reason: str
 ) -> None:
     """Once may be the network; three times in a row is the plugin. The other end sees no secret."""
     with_neighbour(desk)
@@ -109,7 +111,7 @@ def test_a_plugin_that_passes_verify_and_then_fails_is_in_error_after_some_runs(
     goes_on(desk)
 
 
-def test_tasks_of_a_wrong_shape_spawn_nothing(desk: Desk) -> None:
+def test_tasks_of_a_wrong_shape_spawn_nothing(desk: PluginCalls) -> None:
     """All of them or none: what came before the wrong one never existed."""
     desk.faulty("wrong task")
     context = desk.context()
@@ -120,12 +122,12 @@ def test_tasks_of_a_wrong_shape_spawn_nothing(desk: Desk) -> None:
     assert desk.record("faulty").state == "ERROR"
 
 
-def desk_plan(desk: Desk, context: Context, plugin: str) -> Any:
+def desk_plan(desk: PluginCalls, context: Context, plugin: str) -> Any:
     """Execute ``plugin.plan``."""
     return jobs.plan(context, desk.host, plugin=plugin)
 
 
-def test_what_a_plugin_says_unasked_ends_it_before_its_next_call(desk: Desk) -> None:
+def test_what_a_plugin_says_unasked_ends_it_before_its_next_call(desk: PluginCalls) -> None:
     """It would be taken for the answer to the next question."""
     desk.faulty("talks on")
     desk.run("faulty")
@@ -141,7 +143,7 @@ def test_what_a_plugin_says_unasked_ends_it_before_its_next_call(desk: Desk) -> 
     wait_until(refused, what="it to be found out")
 
 
-def test_a_plugin_that_only_forks_children_and_ignores_the_end_is_killed_with_them(desk: Desk) -> None:
+def test_a_plugin_that_only_forks_children_and_ignores_the_end_is_killed_with_them(desk: PluginCalls) -> None:
     """The group goes as one: the fixture finds what is left."""
     desk.faulty("deaf", "deaf")
     desk.faulty("forks", "forks")
@@ -170,7 +172,7 @@ def soft_timeout(after_s: float = 0.5) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_program_that_does_not_end_is_killed_before_its_worker_would_be(desk: Desk) -> None:
+def test_a_program_that_does_not_end_is_killed_before_its_worker_would_be(desk: PluginCalls) -> None:
     """However patient it is to be ended: else the run would be a crash that says nothing, and its neighbours too."""
     desk.faulty("deaf", stop_timeout_s=10.0)
     context = desk.context(remaining_s=8.0)
@@ -194,7 +196,7 @@ class Hanging(Plugin):
         """Never reached."""
 
 
-def test_a_class_that_hangs_in_init_is_bounded_by_the_timeout_of_its_run(desk: Desk) -> None:
+def test_a_class_that_hangs_in_init_is_bounded_by_the_timeout_of_its_run(desk: PluginCalls) -> None:
     """It is in this process, so nothing else can end it; then it is in ERROR like a program."""
     desk.registry.register(Hanging)
     desk.schedule("s-1", "hanging")
@@ -208,14 +210,16 @@ def test_a_class_that_hangs_in_init_is_bounded_by_the_timeout_of_its_run(desk: D
     assert "had not passed init and verify at the soft timeout" in pause.reason
 
 
-def test_a_plugin_that_floods_its_standard_error_is_read_and_forgotten(desk: Desk) -> None:
+def test_a_plugin_that_floods_its_standard_error_is_read_and_forgotten(desk: PluginCalls) -> None:
     """Ten megabytes of warnings neither block it nor stay in memory."""
     desk.faulty("noisy")
 
     assert desk.run("faulty")["results"] == 1
 
 
-def test_a_run_that_a_person_ends_says_nothing_against_the_plugin(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_a_person_ends_says_nothing_against_the_plugin(
+    desk: PluginCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would be suspended because somebody lost patience."""
 
     def stop(batch: list[Any], context: Context) -> None:
@@ -229,7 +233,7 @@ def test_a_run_that_a_person_ends_says_nothing_against_the_plugin(desk: Desk, mo
     assert (record.state, record.failures) == ("ACTIVE", 0)
 
 
-def test_a_persons_pause_outlives_error_and_recovery(desk: Desk) -> None:
+def test_a_persons_pause_outlives_error_and_recovery(desk: PluginCalls) -> None:
     """Neither takes it for its own."""
     desk.faulty("verify")
     desk.schedule("s-1", "faulty")

@@ -17,7 +17,7 @@ from supervisor.plugins import registry as plugins
 from supervisor.settings.plugin_settings import PluginSettings
 from tests.integration.plugins.conftest import DATA, FAULTY, family
 from tests.integration.roles.worker.forked import fork, kill_what_is_left
-from tests.integration.roles.worker.worker_fixture import Workshop
+from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.waiting import wait_until
 
 NOTES = """
@@ -48,18 +48,18 @@ def shop(server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     for module in (plugins, jobs):
         monkeypatch.setattr(module, "registry", known)
     before = family()
-    yield Workshop(server, registry, Kind.SYNC)
+    yield WorkerKit(server, registry, Kind.SYNC)
     kill_what_is_left()
     wait_until(lambda: family() == before, what="every process of a plugin to be gone")
 
 
-def put(shop: Workshop, run_id: str, plugin: str, task: dict[str, Any] | None = None, **template: Any) -> str:
+def put(shop: WorkerKit, run_id: str, plugin: str, task: dict[str, Any] | None = None, **template: Any) -> str:
     """Enqueue a run of a plugin."""
     base = registry.get("plugin.run").template({"plugin": plugin, "task": task or {}}, **template)
     return shop.put(Envelope(id=run_id, template=base))
 
 
-def test_a_run_past_its_soft_timeout_ends_its_plugin_and_no_other(shop: Workshop) -> None:
+def test_a_run_past_its_soft_timeout_ends_its_plugin_and_no_other(shop: WorkerKit) -> None:
     """The program that ignores SIGTERM is killed with its children; the worker takes the next run."""
     put(shop, "hangs", "deaf", soft_timeout_s=0.5, retry=Retry(attempts=1))
     put(shop, "works", "words", {"words": "a b"})
@@ -71,7 +71,7 @@ def test_a_run_past_its_soft_timeout_ends_its_plugin_and_no_other(shop: Workshop
     assert found.fsck == []
 
 
-def test_a_worker_that_must_go_now_gives_the_run_back_and_ends_the_plugin(shop: Workshop, tmp_path: Path) -> None:
+def test_a_worker_that_must_go_now_gives_the_run_back_and_ends_the_plugin(shop: WorkerKit, tmp_path: Path) -> None:
     """Uncharged: the run was not at fault, and runs again elsewhere."""
     put(shop, "interrupted", "notes")
     worker = fork(shop)

@@ -14,7 +14,7 @@ from supervisor.plugins import jobs
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.results import BATCH_MAX
 from supervisor.store.plugins import Plugins, PluginState
-from tests.integration.plugins.conftest import Desk
+from tests.integration.plugins.conftest import PluginCalls
 
 calls: list[tuple[str, Any]] = []
 
@@ -50,7 +50,7 @@ class Counting(Plugin):
 
 
 @pytest.fixture
-def counting(desk: Desk) -> Desk:
+def counting(desk: PluginCalls) -> PluginCalls:
     """A desk with the plugin that notes how it is called."""
     calls.clear()
     desk.registry.register(Counting)
@@ -63,7 +63,7 @@ def count(name: str) -> int:
     return [each for each, _ in calls].count(name)
 
 
-def test_init_and_verify_are_called_once_for_many_runs(counting: Desk) -> None:
+def test_init_and_verify_are_called_once_for_many_runs(counting: PluginCalls) -> None:
     """And again when the options, the secrets or the version change, and for nothing else."""
     for _ in range(3):
         counting.run("counting")
@@ -80,14 +80,14 @@ def test_init_and_verify_are_called_once_for_many_runs(counting: Desk) -> None:
     assert counting.host.running() == {"counting": "2"}
 
 
-def test_the_options_of_a_run_stand_over_the_configured_ones(counting: Desk) -> None:
+def test_the_options_of_a_run_stand_over_the_configured_ones(counting: PluginCalls) -> None:
     """Key by key, so that a schedule says only what is its own."""
     counting.run("counting", options={"region": "eu"})
 
     assert calls[0] == ("init", {"lang": "en", "region": "eu"})
 
 
-def test_the_cluster_knows_what_init_said(counting: Desk) -> None:
+def test_the_cluster_knows_what_init_said(counting: PluginCalls) -> None:
     """For `tenure plugin show`, without asking the plugin again."""
     counting.run("counting")
     record = counting.record("counting")
@@ -95,14 +95,14 @@ def test_the_cluster_knows_what_init_said(counting: Desk) -> None:
     assert (record.state, record.version, record.metadata) == (PluginState.ACTIVE, "1", {"regions": ["eu"]})
 
 
-def test_results_are_counted_by_their_state(counting: Desk) -> None:
+def test_results_are_counted_by_their_state(counting: PluginCalls) -> None:
     """With the messages of the first that failed."""
     assert counting.run("counting", task={"number": 9}) == {
         "results": 9, "succeeded": 7, "failed": 2, "messages": ["number 3", "number 7"],
     }  # fmt: skip
 
 
-def test_another_method_is_named_by_the_run(counting: Desk) -> None:
+def test_another_method_is_named_by_the_run(counting: PluginCalls) -> None:
     """One that the plugin does not name is no fault of the plugin."""
     assert counting.run("counting", method="double", task={"number": 4})["results"] == 1
     with pytest.raises(PluginError, match=r"has no method 'verify'; it has: run, double"):
@@ -110,7 +110,7 @@ def test_another_method_is_named_by_the_run(counting: Desk) -> None:
     assert counting.record("counting").failures == 0
 
 
-def test_a_plan_spawns_a_run_for_each_task(counting: Desk) -> None:
+def test_a_plan_spawns_a_run_for_each_task(counting: PluginCalls) -> None:
     """The runs say which plugin and which task, and carry no secret."""
     counting.configure("counting", queue="collectors", secrets={"key": "k-value"})
     context = counting.context()
@@ -126,7 +126,9 @@ def test_a_plan_spawns_a_run_for_each_task(counting: Desk) -> None:
     assert "k-value" not in str(children)
 
 
-def test_a_sink_takes_every_result_and_holds_the_plugin_back(counting: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_takes_every_result_and_holds_the_plugin_back(
+    counting: PluginCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In batches and in order; while it has one, the plugin makes no more, so memory stays bounded."""
     taken: list[dict[str, Any]] = []
 
@@ -143,7 +145,9 @@ def test_a_sink_takes_every_result_and_holds_the_plugin_back(counting: Desk, mon
     assert [each["message"] for each in taken] == [f"number {number}" for number in range(1050)]
 
 
-def test_a_sink_that_fails_fails_the_run_and_not_the_plugin(counting: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_that_fails_fails_the_run_and_not_the_plugin(
+    counting: PluginCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its schedules are not suspended because a database is down."""
 
     def sink(_batch: list[Any], _context: Any) -> None:
@@ -157,7 +161,7 @@ def test_a_sink_that_fails_fails_the_run_and_not_the_plugin(counting: Desk, monk
     assert counting.record("counting").state == "ACTIVE"
 
 
-def test_progress_is_told_once_a_second_and_at_the_end(counting: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told_once_a_second_and_at_the_end(counting: PluginCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million results are a few values, not a million."""
     told: list[Any] = []
     context = counting.context()
@@ -174,7 +178,7 @@ def test_progress_is_told_once_a_second_and_at_the_end(counting: Desk, monkeypat
     assert told[-1] == {"results": 1000, "failed": 250}
 
 
-def test_an_error_that_holds_a_secret_is_told_without_it(counting: Desk) -> None:
+def test_an_error_that_holds_a_secret_is_told_without_it(counting: PluginCalls) -> None:
     """It goes into the run's record, the log and the reason of the suspension."""
     counting.configure("counting", secrets={"key": "k-value"}, fail_after=1)
     with pytest.raises(PluginError, match=r"ConnectionError: no answer for \*\*\*"):
@@ -182,7 +186,7 @@ def test_an_error_that_holds_a_secret_is_told_without_it(counting: Desk) -> None
     assert "k-value" not in counting.record("counting").reason
 
 
-def test_a_result_and_a_task_that_hold_a_secret_do_not_reach_redis(counting: Desk) -> None:
+def test_a_result_and_a_task_that_hold_a_secret_do_not_reach_redis(counting: PluginCalls) -> None:
     """The messages of results are kept with the run, and tasks travel as arguments."""
     counting.configure("counting", secrets={"key": "number 3"})
     assert counting.run("counting", task={"number": 4})["messages"] == ["***"]
@@ -193,7 +197,7 @@ def test_a_result_and_a_task_that_hold_a_secret_do_not_reach_redis(counting: Des
         jobs.plan(context, counting.host, plugin="counting")
 
 
-def test_a_plugin_that_works_again_has_its_schedules_released(counting: Desk) -> None:
+def test_a_plugin_that_works_again_has_its_schedules_released(counting: PluginCalls) -> None:
     """By the first run that comes to its end; the failures before are forgotten."""
     counting.configure("counting", secrets={"key": "k-value"}, fail_after=2)
     counting.schedule("s-1", "counting", task={"number": 1})
@@ -208,7 +212,7 @@ def test_a_plugin_that_works_again_has_its_schedules_released(counting: Desk) ->
     assert (record.state, record.failures, record.errors) == ("ACTIVE", 0, 0)
 
 
-def test_only_the_schedules_with_the_same_options_are_suspended(counting: Desk) -> None:
+def test_only_the_schedules_with_the_same_options_are_suspended(counting: PluginCalls) -> None:
     """One account that is locked says nothing about the others."""
     counting.schedule("s-good", "counting")
     counting.schedule("s-bad", "counting", options={"is_bad": True}, job="plugin.plan")
@@ -220,7 +224,7 @@ def test_only_the_schedules_with_the_same_options_are_suspended(counting: Desk) 
     assert paused == ["s-bad"]
 
 
-def test_each_suspension_is_twice_as_long_and_attempts_of_one_run_are_one_failure(counting: Desk) -> None:
+def test_each_suspension_is_twice_as_long_and_attempts_of_one_run_are_one_failure(counting: PluginCalls) -> None:
     """A broken plugin is tried now and then, not all the time; up to an hour apart."""
     counting.schedule("s-1", "counting", options={"is_bad": True})
     lengths = []
@@ -239,7 +243,7 @@ def test_each_suspension_is_twice_as_long_and_attempts_of_one_run_are_one_failur
     assert counting.record("counting").errors == 9
 
 
-def test_an_outage_of_redis_changes_nothing_of_a_run(counting: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_of_redis_changes_nothing_of_a_run(counting: PluginCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the cluster knows is told later; the work is done."""
 
     def no_answer(*_: Any, **__: Any) -> None:

@@ -14,14 +14,14 @@ from supervisor.plugins.contract import PluginUnusableError
 from supervisor.plugins.instances import launch_of
 from supervisor.plugins.program import Program
 from supervisor.settings.plugin_settings import PluginSettings
-from tests.integration.plugins.conftest import DATA, Desk, family
+from tests.integration.plugins.conftest import DATA, PluginCalls, family
 from tests.kit.canary import CANARY
 from tests.kit.waiting import wait_until
 
 WORDS = {"command": ("sh", str(DATA / "words.sh")), "secrets": {"token": CANARY}}
 
 
-def test_a_program_is_started_by_the_first_run_and_kept(desk: Desk) -> None:
+def test_a_program_is_started_by_the_first_run_and_kept(desk: PluginCalls) -> None:
     """One process for many runs."""
     desk.configure("words", **WORDS)
     before = family()
@@ -35,7 +35,7 @@ def test_a_program_is_started_by_the_first_run_and_kept(desk: Desk) -> None:
     assert desk.reasons() == ["plugin_started"]
 
 
-def test_a_program_that_nobody_needs_is_stopped_and_started_again_when_needed(desk: Desk) -> None:
+def test_a_program_that_nobody_needs_is_stopped_and_started_again_when_needed(desk: PluginCalls) -> None:
     """It costs nothing while no schedule runs it."""
     desk.configure("words", idle_stop_s=60.0, **WORDS)
     before = family()
@@ -52,7 +52,7 @@ def test_a_program_that_nobody_needs_is_stopped_and_started_again_when_needed(de
     assert desk.told[1] == ("plugin_stopped", "nobody needed it")
 
 
-def test_programs_that_do_not_end_hold_their_worker_up_for_a_moment_only(desk: Desk) -> None:
+def test_programs_that_do_not_end_hold_their_worker_up_for_a_moment_only(desk: PluginCalls) -> None:
     """A worker that waits for all of them in turn would be killed as hung, for no fault of a run."""
     names = ["one", "two", "three"]
     for name in names:
@@ -67,7 +67,7 @@ def test_programs_that_do_not_end_hold_their_worker_up_for_a_moment_only(desk: D
     assert desk.told[-3:] == [("plugin_stopped", "nobody needed it")] * 3
 
 
-def test_a_program_that_died_while_idle_is_started_again_without_a_failure(desk: Desk) -> None:
+def test_a_program_that_died_while_idle_is_started_again_without_a_failure(desk: PluginCalls) -> None:
     """The machine's memory killer is no fault of the next run."""
     desk.configure("words", **WORDS)
     before = family()
@@ -80,7 +80,7 @@ def test_a_program_that_died_while_idle_is_started_again_without_a_failure(desk:
     assert desk.record("words").failures == 0
 
 
-def test_a_changed_program_is_verified_before_it_takes_over(desk: Desk, tmp_path: Path) -> None:
+def test_a_changed_program_is_verified_before_it_takes_over(desk: PluginCalls, tmp_path: Path) -> None:
     """With no setting changed: the file is another one. The one before is ended then, and not sooner."""
     program = tmp_path / "plugin.sh"
     text = (DATA / "words.sh").read_text()
@@ -98,7 +98,7 @@ def test_a_changed_program_is_verified_before_it_takes_over(desk: Desk, tmp_path
     assert not before & family()
 
 
-def test_a_changed_program_that_cannot_be_used_does_not_end_the_one_before(desk: Desk, tmp_path: Path) -> None:
+def test_a_changed_program_that_cannot_be_used_does_not_end_the_one_before(desk: PluginCalls, tmp_path: Path) -> None:
     """Put back, it goes on as if nothing had been."""
     program = tmp_path / "plugin.sh"
     text = (DATA / "words.sh").read_text()
@@ -116,7 +116,7 @@ def test_a_changed_program_that_cannot_be_used_does_not_end_the_one_before(desk:
     assert desk.reasons() == ["plugin_started"]
 
 
-def test_a_pinned_version_is_the_only_one_that_is_used(desk: Desk) -> None:
+def test_a_pinned_version_is_the_only_one_that_is_used(desk: PluginCalls) -> None:
     """`version: auto` takes what is there; a pin says what must be."""
     desk.configure("words", version="1.2", **WORDS)
     assert desk.run("words", task={"words": "a"})["results"] == 1
@@ -139,7 +139,7 @@ for text in sys.stdin:
 
 
 def test_a_program_gets_an_environment_directory_and_limits_of_its_own(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: PluginCalls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of the tree's environment but where programs are, and how to write."""
     monkeypatch.setenv("TENURE_REDIS__PASSWORD", "x")
@@ -156,7 +156,7 @@ def test_a_program_gets_an_environment_directory_and_limits_of_its_own(
     assert (found["cwd"], found["files"], found["memory"], found["cpu"]) == (str(tmp_path), 64, 4096 * 1024 * 1024, 30)
 
 
-def test_a_program_that_does_not_exist_says_so(desk: Desk) -> None:
+def test_a_program_that_does_not_exist_says_so(desk: PluginCalls) -> None:
     """With the name that was tried."""
     desk.configure("none", command=("/no/such/program",))
 
@@ -164,7 +164,7 @@ def test_a_program_that_does_not_exist_says_so(desk: Desk) -> None:
         desk.run("none")
 
 
-def test_ten_thousand_results_of_a_program_are_streamed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_thousand_results_of_a_program_are_streamed(desk: PluginCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipe is the window: what the host holds is one read of it, whatever the program has to say."""
     held: list[int] = []
     found: list[int] = []
@@ -184,7 +184,7 @@ def test_ten_thousand_results_of_a_program_are_streamed(desk: Desk, monkeypatch:
     assert max(held) < 65_536 / 40
 
 
-def test_a_program_that_nobody_holds_is_ended(desk: Desk) -> None:
+def test_a_program_that_nobody_holds_is_ended(desk: PluginCalls) -> None:
     """An exception may come between its start and the moment at which somebody would close it."""
     before = family()
     program = Program(desk.clock, line_bytes_max=1000)

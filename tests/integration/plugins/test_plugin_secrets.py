@@ -11,7 +11,7 @@ import pytest
 from supervisor import Plugin
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.secrecy import Masker
-from tests.integration.plugins.conftest import Desk
+from tests.integration.plugins.conftest import PluginCalls
 from tests.integration.plugins.test_plugin_faults import desk_plan, soft_timeout
 from tests.kit.canary import CANARY
 
@@ -20,7 +20,7 @@ KEY = f'-----BEGIN KEY-----\nMII"{CANARY}\\x1\n{CANARY}-ü\n-----END KEY-----\n'
 
 @pytest.mark.parametrize("fault", ["tells its request", "echoes its request", "long refusal", "repeats its secret"])
 @pytest.mark.parametrize("secret", [KEY, f"short-{CANARY}"])
-def test_a_program_that_tells_its_secrets_shows_none(desk: Desk, fault: str, secret: str) -> None:
+def test_a_program_that_tells_its_secrets_shows_none(desk: PluginCalls, fault: str, secret: str) -> None:
     """A key of several lines, with quotes, as it is or as JSON: neither whole nor cut in two."""
     desk.faulty(fault, secrets={"key": secret})
 
@@ -33,7 +33,7 @@ def test_a_program_that_tells_its_secrets_shows_none(desk: Desk, fault: str, sec
 
 
 @pytest.mark.parametrize("secret", [KEY, f"short-{CANARY}"])
-def test_a_task_that_holds_a_secret_is_refused_however_it_is_written(desk: Desk, secret: str) -> None:
+def test_a_task_that_holds_a_secret_is_refused_however_it_is_written(desk: PluginCalls, secret: str) -> None:
     """It would lie in Redis, in the arguments of a run."""
     desk.faulty("task with a secret", secrets={"key": secret})
     context = desk.context()
@@ -80,7 +80,7 @@ class Telling(Plugin):
 
 @pytest.mark.parametrize("place", ["verify", "run"])
 @pytest.mark.parametrize("how", ["cause", "note", "several", "speechless", "exit"])
-def test_no_error_of_a_class_shows_a_secret(desk: Desk, how: str, place: str) -> None:
+def test_no_error_of_a_class_shows_a_secret(desk: PluginCalls, how: str, place: str) -> None:
     """The record of a failed run holds the whole traceback, with notes and causes; and it is the plugin's failure."""
     desk.registry.register(Telling)
     desk.configure("telling", secrets={"key": KEY}, options={"how": how, "in": place})
@@ -93,7 +93,7 @@ def test_no_error_of_a_class_shows_a_secret(desk: Desk, how: str, place: str) ->
         assert CANARY not in text
 
 
-def test_a_program_that_ended_is_not_waited_for_while_another_holds_its_pipes(desk: Desk) -> None:
+def test_a_program_that_ended_is_not_waited_for_while_another_holds_its_pipes(desk: PluginCalls) -> None:
     """What left its group may live for ever; the run fails when the program ends, not at its own timeout."""
     desk.faulty("leaves a child")
 

@@ -17,7 +17,7 @@ EVERY_10S = {"job": "demo", "every": "10s", "overlap": "allow"}
 definition_of = _definition
 
 
-class Desk:
+class ClusterOperator:
     """One cluster, and an operator who acts on it."""
 
     def __init__(self, *, replicas: int = 1, start: str = START, **schedules: dict[str, Any]) -> None:

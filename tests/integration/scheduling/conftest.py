@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.integration.scheduling.cluster_operator import Desk
+from tests.integration.scheduling.cluster_operator import ClusterOperator
 
 
 @pytest.fixture
 def desk() -> Iterator[Any]:
     """Make clusters that end with the test."""
-    made: list[Desk] = []
+    made: list[ClusterOperator] = []
 
-    def make(**options: Any) -> Desk:
-        made.append(Desk(**options))
+    def make(**options: Any) -> ClusterOperator:
+        made.append(ClusterOperator(**options))
         return made[-1]
 
     yield make

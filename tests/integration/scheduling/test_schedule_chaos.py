@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from supervisor.store.backfills import BackfillState, Request
-from tests.integration.scheduling.cluster_operator import EVERY_10S, Desk
+from tests.integration.scheduling.cluster_operator import EVERY_10S, ClusterOperator
 
 OPERATIONS = 40
 NAMES = ("tick", "other", "dyn")
 
 
-def operate(here: Desk, rng: Random, number: int, begin_ms: int) -> None:
+def operate(here: ClusterOperator, rng: Random, number: int, begin_ms: int) -> None:
     """Do one thing to the cluster."""
     name = rng.choice(NAMES)
     match rng.choice(["upsert", "edit", "delete", "pause", "resume", "trigger", "backfill", "kill", "wait", "wait"]):

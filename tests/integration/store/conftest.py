@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kit.builders import World
+from tests.kit.builders import StoreCalls
 from tests.kit.clients import Clients
 from tests.kit.proxy import Proxy
 from tests.kit.servers import RealServer, Server
 
 
 @pytest.fixture
-def world(server: Server) -> Iterator[World]:
+def world(server: Server) -> Iterator[StoreCalls]:
     """All calls, on an empty server. No script may have left a global: that would poison fakeredis' interpreter."""
-    world = World(server)
+    world = StoreCalls(server)
     yield world
     assert world.raw.eval("return redis.call('PING')['ok']", 0) == b"PONG"
     world.raw.close()

@@ -13,26 +13,26 @@ from supervisor.store.schedule_control import Control
 from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.schedule_views import Pause, Views
 from supervisor.store.scripts import script
-from tests.kit.builders import World, schedule
+from tests.kit.builders import StoreCalls, schedule
 
 BY = "plugin aws"
 MINUTE = 60_000
 
 
-def define(world: World, *names: str, **fields: Any) -> None:
+def define(world: StoreCalls, *names: str, **fields: Any) -> None:
     """Store schedules."""
     changes = [Change(definition=schedule(name, **fields)) for name in names]
     world.run(Definitions(world.keys).upsert(changes, wall_ms=1))
 
 
-def pause_of(world: World, name: str) -> Pause | None:
+def pause_of(world: StoreCalls, name: str) -> Pause | None:
     """Return what holds a schedule."""
     record = world.run(Views(world.keys).inspect([name]))[0].record
     assert record is not None
     return record.pause
 
 
-def suspend(world: World, *names: str, by: str = BY, reason: str = "it hangs", for_ms: int = MINUTE) -> list[str]:
+def suspend(world: StoreCalls, *names: str, by: str = BY, reason: str = "it hangs", for_ms: int = MINUTE) -> list[str]:
     """Suspend schedules, twice: a lost reply makes no difference."""
     call = Plugins(world.keys).suspend(names, by=by, reason=reason, for_ms=for_ms)
     first, second = world.twice(call)
@@ -40,7 +40,7 @@ def suspend(world: World, *names: str, by: str = BY, reason: str = "it hangs", f
     return list(first.codes)
 
 
-def test_a_suspension_has_a_reason_and_an_end(world: World) -> None:
+def test_a_suspension_has_a_reason_and_an_end(world: StoreCalls) -> None:
     """So that people see why nothing starts, and nobody has to remember to resume it."""
     define(world, "a")
 
@@ -52,7 +52,7 @@ def test_a_suspension_has_a_reason_and_an_end(world: World) -> None:
     assert world.raw.zscore(world.keys.schedule_next, "a") == pause.until_ms
 
 
-def test_a_persons_pause_is_never_replaced_or_ended(world: World) -> None:
+def test_a_persons_pause_is_never_replaced_or_ended(world: StoreCalls) -> None:
     """Neither by a suspension nor by its end."""
     define(world, "a")
     world.run(Control(world.keys).pause(["a"], reason="audit", by="alice"))
@@ -64,7 +64,7 @@ def test_a_persons_pause_is_never_replaced_or_ended(world: World) -> None:
     assert (pause.reason, pause.by) == ("audit", "alice")
 
 
-def test_a_pause_that_is_over_stands_in_nobodys_way(world: World) -> None:
+def test_a_pause_that_is_over_stands_in_nobodys_way(world: StoreCalls) -> None:
     """It ended by itself, although nobody has looked since."""
     define(world, "a")
     stored = '{"reason":"","by":"alice","at_ms":1,"until_ms":2}'
@@ -73,7 +73,7 @@ def test_a_pause_that_is_over_stands_in_nobodys_way(world: World) -> None:
     assert suspend(world, "a") == [SuspendCode.SUSPENDED]
 
 
-def test_what_was_suspended_is_released_by_the_same_plugin_only(world: World) -> None:
+def test_what_was_suspended_is_released_by_the_same_plugin_only(world: StoreCalls) -> None:
     """Another plugin that works says nothing about this one."""
     define(world, "a")
     suspend(world, "a")
@@ -87,7 +87,7 @@ def test_what_was_suspended_is_released_by_the_same_plugin_only(world: World) ->
     assert pause_of(world, "a") is None
 
 
-def test_the_time_of_a_suspension_does_not_count_as_missed(world: World) -> None:
+def test_the_time_of_a_suspension_does_not_count_as_missed(world: StoreCalls) -> None:
     """As with a pause: the watermark moves to the moment of the release."""
     define(world, "a")
     world.raw.hset(world.keys.schedule_mark, "a", 5)
@@ -97,7 +97,7 @@ def test_the_time_of_a_suspension_does_not_count_as_missed(world: World) -> None
     assert int(world.raw.hget(world.keys.schedule_mark, "a") or 0) > 1_600_000_000_000
 
 
-def test_a_later_suspension_by_the_same_plugin_replaces_the_earlier(world: World) -> None:
+def test_a_later_suspension_by_the_same_plugin_replaces_the_earlier(world: StoreCalls) -> None:
     """Its newest reason counts, and its longer time."""
     define(world, "a")
     suspend(world, "a")
@@ -109,7 +109,7 @@ def test_a_later_suspension_by_the_same_plugin_replaces_the_earlier(world: World
 
 
 @pytest.mark.parametrize("name", ["schedule_suspend", "schedule_release"])
-def test_a_foreign_key_stops_a_suspension_before_it_writes(world: World, name: str) -> None:
+def test_a_foreign_key_stops_a_suspension_before_it_writes(world: StoreCalls, name: str) -> None:
     """Half of it would hold a schedule that nobody plans."""
     define(world, "a")
     world.raw.delete(world.keys.schedule_paused)
@@ -122,7 +122,7 @@ def test_a_foreign_key_stops_a_suspension_before_it_writes(world: World, name: s
         world.run(script(name).call(keys={"prefix": world.keys.prefix}, args=args, parse=lambda reply: reply))
 
 
-def test_a_record_is_read_as_it_was_written(world: World) -> None:
+def test_a_record_is_read_as_it_was_written(world: StoreCalls) -> None:
     """With the time at which Redis took it."""
     calls = Plugins(world.keys)
     record = PluginRecord(plugin="aws", digest="d1", state="ERROR", reason="ä", metadata={"a": [1]}, failures=2)
@@ -136,7 +136,7 @@ def test_a_record_is_read_as_it_was_written(world: World) -> None:
     assert 0 < world.raw.pttl(world.keys.plugins) <= 7 * 86_400_000
 
 
-def test_too_much_metadata_is_left_out(world: World) -> None:
+def test_too_much_metadata_is_left_out(world: StoreCalls) -> None:
     """A plugin decides what it says, not how much of Redis it takes."""
     calls = Plugins(world.keys)
     world.run(
@@ -147,7 +147,7 @@ def test_too_much_metadata_is_left_out(world: World) -> None:
     assert found.metadata == {"omitted": "it is over 16 KiB"}
 
 
-def test_of_too_many_records_the_oldest_goes(world: World) -> None:
+def test_of_too_many_records_the_oldest_goes(world: StoreCalls) -> None:
     """Options that change with each run must not fill Redis."""
 
     def write(name: str) -> int:
@@ -159,7 +159,7 @@ def test_of_too_many_records_the_oldest_goes(world: World) -> None:
     assert set(world.raw.hkeys(world.keys.plugins)) == {b"aws b", b"aws c"}
 
 
-def test_a_record_of_a_later_version_is_passed_over(world: World) -> None:
+def test_a_record_of_a_later_version_is_passed_over(world: StoreCalls) -> None:
     """Two versions run side by side while a deploy rolls."""
     world.raw.hset(world.keys.plugins, "aws d", '1 {"plugin":7}')
 

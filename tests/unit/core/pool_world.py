@@ -14,7 +14,7 @@ EMPTY = Fact(SlotState.STOPPED)
 
 
 @dataclass
-class World:
+class SimulatedPool:
     """A pool and processes that do as they are told, step by step."""
 
     pool: Pool
@@ -24,7 +24,7 @@ class World:
     clock: int = 0
 
     @classmethod
-    def of(cls, processes: int, *, capacity: int = 0) -> World:
+    def of(cls, processes: int, *, capacity: int = 0) -> SimulatedPool:
         capacity = capacity or 2 * processes + 2
         world = cls(pools.make("io", processes=processes, capacity=capacity), [EMPTY] * capacity)
         world.settle()

@@ -11,7 +11,7 @@ from supervisor.core import pools
 from supervisor.core.board import SlotState
 from supervisor.core.places import MOVES, ImpossibleMoveError, Move, Order, Place
 from supervisor.core.pools import Fact, News, Rolling, _Change
-from tests.unit.core.pool_world import UP, World
+from tests.unit.core.pool_world import UP, SimulatedPool
 
 
 @pytest.mark.parametrize(("place", "move"), list(product(Place, Move)))
@@ -37,14 +37,14 @@ def test_a_row_gets_a_process_only_in_places_that_want_one(place: Place) -> None
 
 def test_a_new_pool_fills_its_first_rows() -> None:
     """The names of the first start are those that people know: 0, 1, 2."""
-    world = World.of(3)
+    world = SimulatedPool.of(3)
     assert world.up == [0, 1, 2]
     assert (world.pool.capacity, world.pool.most) == (8, 7)
 
 
 def test_a_replacement_tells_the_old_one_only_once_the_new_one_runs() -> None:
     """In between, both work: nobody waits for a boot."""
-    world = World.of(1)
+    world = SimulatedPool.of(1)
     assert world.take(pools.replace_row(world.pool, 0, 1)) == ""
     world.settle()
     world.run_once()
@@ -59,7 +59,7 @@ def test_a_replacement_tells_the_old_one_only_once_the_new_one_runs() -> None:
 @pytest.mark.parametrize("state", [SlotState.BACKOFF, SlotState.FATAL, SlotState.KILLING, SlotState.STOPPING])
 def test_a_successor_that_does_not_come_up_leaves_the_old_one_at_work(state: SlotState) -> None:
     """It died, hung at its boot, or was told to go: the pool is what it was."""
-    world = World.of(2)
+    world = SimulatedPool.of(2)
     world.take(pools.roll(world.pool, world.facts))
     world.settle()
     world.run_once()
@@ -75,7 +75,7 @@ def test_a_successor_that_does_not_come_up_leaves_the_old_one_at_work(state: Slo
 
 def test_an_old_one_that_dies_first_is_followed_at_once() -> None:
     """Starting it again, only to replace it, would be two boots for one."""
-    world = World.of(1)
+    world = SimulatedPool.of(1)
     world.take(pools.replace_row(world.pool, 0, 1))
     world.settle()
     world.run_once()
@@ -89,7 +89,7 @@ def test_an_old_one_that_dies_first_is_followed_at_once() -> None:
 
 def test_an_old_one_that_died_and_came_back_needs_no_successor() -> None:
     """It is a fresh one itself."""
-    world = World.of(1)
+    world = SimulatedPool.of(1)
     world.take(pools.replace_row(world.pool, 0, 1))
     world.settle()
     world.run_once()
@@ -103,7 +103,7 @@ def test_an_old_one_that_died_and_came_back_needs_no_successor() -> None:
 
 def test_rows_are_used_again_and_again() -> None:
     """A worker that is replaced every hour must not run out of rows by the evening."""
-    world = World.of(1)
+    world = SimulatedPool.of(1)
     for _ in range(10):
         (row,) = world.up
         world.take(pools.replace_row(world.pool, row, world.facts[row].generation))
@@ -113,7 +113,7 @@ def test_rows_are_used_again_and_again() -> None:
 
 def test_both_dying_at_once_leaves_the_old_row_to_come_back() -> None:
     """The successor showed nothing; what worked before is tried first."""
-    world = World.of(1)
+    world = SimulatedPool.of(1)
     world.take(pools.replace_row(world.pool, 0, 1))
     world.settle()
     world.run_once()
@@ -126,7 +126,7 @@ def test_both_dying_at_once_leaves_the_old_row_to_come_back() -> None:
 
 def test_a_roll_replaces_everybody_a_quarter_at_a_time() -> None:
     """Eight processes: two successors at once, and never fewer than eight that run."""
-    world = World.of(8)
+    world = SimulatedPool.of(8)
     world.take(pools.roll(world.pool, world.facts))
     for _ in range(100):
         world.settle()
@@ -143,7 +143,7 @@ def test_a_roll_replaces_everybody_a_quarter_at_a_time() -> None:
 
 def test_a_roll_while_old_ones_take_hours_goes_on_in_the_spare_rows() -> None:
     """A job of an hour must not keep a changed configuration from the others."""
-    world = World.of(2)
+    world = SimulatedPool.of(2)
     world.take(pools.roll(world.pool, world.facts))
     for _ in range(10):
         world.run_once()
@@ -154,7 +154,7 @@ def test_a_roll_while_old_ones_take_hours_goes_on_in_the_spare_rows() -> None:
 
 def test_a_roll_includes_a_successor_that_was_forked_before_it() -> None:
     """Else the last one of an earlier replacement would keep the old settings."""
-    world = World.of(1)
+    world = SimulatedPool.of(1)
     world.take(pools.replace_row(world.pool, 0, 1))
     world.settle()
     world.run_once()
@@ -168,7 +168,7 @@ def test_a_roll_includes_a_successor_that_was_forked_before_it() -> None:
 
 def test_asking_twice_replaces_once() -> None:
     """A worker repeats itself, because its request could be lost."""
-    world = World.of(1)
+    world = SimulatedPool.of(1)
     for _ in range(3):
         world.take(pools.replace_row(world.pool, 0, 1))
         assert len(world.pool.waiting) + len(world.pool.pairs) == 1
@@ -181,7 +181,7 @@ def test_asking_twice_replaces_once() -> None:
 @pytest.mark.parametrize("processes", [0, 6, 100])
 def test_more_than_the_rows_hold_is_refused(processes: int) -> None:
     """One row stays free for a successor; the board is as large as it is."""
-    world = World.of(2)
+    world = SimulatedPool.of(2)
     assert "1 to 5" in world.take(pools.set_processes(world.pool, processes))
     assert world.pool.desired == 2
     assert world.take(pools.set_processes(world.pool, world.pool.most)) == ""
@@ -191,7 +191,7 @@ def test_more_than_the_rows_hold_is_refused(processes: int) -> None:
 
 def test_scaling_down_takes_the_quiet_then_the_idle_then_the_youngest() -> None:
     """What is lost least goes first."""
-    world = World.of(4)
+    world = SimulatedPool.of(4)
     world.facts[:4] = [replace(fact, busy=busy) for fact, busy in zip(world.facts, (0, 1, 0, 1), strict=False)]
     world.take(pools.quiet(world.pool, 1))
     gone = []
@@ -205,7 +205,7 @@ def test_scaling_down_takes_the_quiet_then_the_idle_then_the_youngest() -> None:
 
 def test_scaling_down_takes_one_that_is_not_up_before_one_that_works() -> None:
     """It may not come up at all."""
-    world = World.of(3)
+    world = SimulatedPool.of(3)
     world.set(0, SlotState.BACKOFF)
     world.take(pools.set_processes(world.pool, 2))
     world.run()
@@ -214,7 +214,7 @@ def test_scaling_down_takes_one_that_is_not_up_before_one_that_works() -> None:
 
 def test_scaling_down_the_one_that_is_being_replaced_ends_its_replacement() -> None:
     """Neither may be left over."""
-    world = World.of(2)
+    world = SimulatedPool.of(2)
     world.take(pools.replace_row(world.pool, 1, 1))
     world.settle()
     world.take(pools.set_processes(world.pool, 1))
@@ -225,7 +225,7 @@ def test_scaling_down_the_one_that_is_being_replaced_ends_its_replacement() -> N
 
 def test_what_is_quiet_has_no_process_and_keeps_its_place() -> None:
     """The pool starts nobody else for it, however often it looks."""
-    world = World.of(2)
+    world = SimulatedPool.of(2)
     world.take(pools.quiet(world.pool, 0))
     world.run()
     assert world.up == [1]
@@ -236,7 +236,7 @@ def test_what_is_quiet_has_no_process_and_keeps_its_place() -> None:
 
 def test_a_quiet_pool_stays_quiet_while_it_grows() -> None:
     """More processes, asked for while nobody may work, wait with the others."""
-    world = World.of(2)
+    world = SimulatedPool.of(2)
     world.take(pools.quiet_all(world.pool))
     world.take(pools.set_processes(world.pool, 4))
     world.run()
@@ -248,7 +248,7 @@ def test_a_quiet_pool_stays_quiet_while_it_grows() -> None:
 
 def test_making_quiet_ends_a_replacement() -> None:
     """The successor would take a place in which nobody is wanted."""
-    world = World.of(1)
+    world = SimulatedPool.of(1)
     world.take(pools.replace_row(world.pool, 0, 1))
     world.settle()
     world.run_once()
@@ -260,7 +260,7 @@ def test_making_quiet_ends_a_replacement() -> None:
 
 def test_making_one_quiet_that_is_being_replaced_ends_its_replacement() -> None:
     """The successor has nobody to follow, and the wish of a person stands."""
-    world = World.of(2)
+    world = SimulatedPool.of(2)
     world.take(pools.replace_row(world.pool, 0, 1))
     world.settle()
     world.run_once()
@@ -272,7 +272,7 @@ def test_making_one_quiet_that_is_being_replaced_ends_its_replacement() -> None:
 
 def test_what_is_made_quiet_or_dies_while_it_waits_to_be_replaced_is_not_replaced() -> None:
     """It has no process any more, or a fresh one."""
-    world = World.of(4)
+    world = SimulatedPool.of(4)
     world.take(pools.roll(world.pool, world.facts))
     world.settle()
     world.take(pools.quiet(world.pool, 2))
@@ -295,7 +295,7 @@ def test_rows_that_are_nobodys_or_on_the_move_cannot_be_asked_for(place: Place) 
 
 def test_after_the_stop_nothing_is_ordered() -> None:
     """The stop of the tree has its own order; a pool that fills itself again would fight it."""
-    world = World.of(2)
+    world = SimulatedPool.of(2)
     world.take(pools.roll(world.pool, world.facts))
     world.settle()
     world.pool = pools.stopped(world.pool)

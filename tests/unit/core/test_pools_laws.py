@@ -9,7 +9,7 @@ from supervisor.core import pools
 from supervisor.core.board import SlotState
 from supervisor.core.places import Place
 from supervisor.core.pools import Rolling
-from tests.unit.core.pool_world import UP, World
+from tests.unit.core.pool_world import UP, SimulatedPool
 
 STEPS = st.lists(
     st.tuples(
@@ -23,7 +23,7 @@ STEPS = st.lists(
 )
 
 
-def _ask(world: World, what: str, number: int) -> None:
+def _ask(world: SimulatedPool, what: str, number: int) -> None:
     row, pool = number % world.pool.capacity, world.pool
     match what:
         case "replace":
@@ -42,7 +42,7 @@ def _ask(world: World, what: str, number: int) -> None:
             world.take(pools.resume_all(pool))
 
 
-def _happen(world: World, what: str, number: int) -> None:
+def _happen(world: SimulatedPool, what: str, number: int) -> None:
     """Let something happen to the processes, if it can."""
     row = number % world.pool.capacity
     state = world.facts[row].state
@@ -67,7 +67,7 @@ def test_whatever_happens_a_replacement_takes_nothing_away_and_ends(
     processes: int, steps: list[tuple[str, int]], stop_at: int | None
 ) -> None:
     """Crashes, hangs, refusals and people in any order: the laws of replacing hold after every single step."""
-    world = World.of(processes)
+    world = SimulatedPool.of(processes)
     for number, (what, which) in enumerate(steps):
         if number == stop_at:
             world.pool = pools.stopped(world.pool)

@@ -187,7 +187,7 @@ class FakeKernel:
 
 
 @dataclass
-class World:
+class SimulatedParent:
     """A parent on a fake kernel, and everything it said."""
 
     kernel: FakeKernel
@@ -258,7 +258,7 @@ def make_world(
     hang_timeout_s: float = 15.0,
     boot_timeout_s: float = 30.0,
     log_fails: bool = False,
-) -> World:
+) -> SimulatedParent:
     clock = FakeClock()
     pools = pools or {}
     rows = {f"worker-{pool}-{n}": pool for pool, count in pools.items() for n in range(2 * count + 2)}
@@ -306,10 +306,10 @@ def make_world(
         kernel=kernel,
         jitter=lambda: 1.0,
     )
-    return World(kernel, parent, board, clock, events)
+    return SimulatedParent(kernel, parent, board, clock, events)
 
 
-def only(name: str, *manners: Manner, then: Manner = GOOD) -> World:
+def only(name: str, *manners: Manner, then: Manner = GOOD) -> SimulatedParent:
     """Return a world in which one slot behaves as told, generation by generation."""
 
     def choose(slot: str, generation: int) -> Manner:

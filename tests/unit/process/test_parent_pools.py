@@ -12,22 +12,22 @@ from supervisor.core.board import EVERY_SLOT, SlotState, Verb
 from supervisor.core.requests import Answer
 from supervisor.core.restart import Cause, Group
 from supervisor.core.units import SECOND_NS
-from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, World, make_world
+from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, SimulatedParent, make_world
 
 SLOTS = (("agent", Group.AGENT), ("scheduler", Group.SCHEDULER), ("web", Group.WEB))
 Manners = Callable[[str, int], Manner]
 
 
-def world_of(manners: Manners = lambda _name, _generation: GOOD, **pools: int) -> World:
+def world_of(manners: Manners = lambda _name, _generation: GOOD, **pools: int) -> SimulatedParent:
     return make_world(manners, slots=SLOTS, pools=pools or {"io": 1})
 
 
-def run_until(world: World, stop_s: float) -> int:
+def run_until(world: SimulatedParent, stop_s: float) -> int:
     world.at(stop_s, Signals.SIGTERM)
     return world.run()
 
 
-def starts(world: World) -> list[str]:
+def starts(world: SimulatedParent) -> list[str]:
     return [process.spec.name for process in world.kernel.history if process.spec.group is Group.WORKER]
 
 

@@ -85,7 +85,7 @@ class Check:
     """A check whose child handed over what the test says."""
 
     def open(self, *_: int) -> None: ...
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ReloadedParent) -> None:
         self._world = world
 
     def run(self, _number: int, _in_effect: int, _fits: Callable[[str, int], str]) -> bool:
@@ -95,7 +95,7 @@ class Check:
         return None if self._world.plan is None else msgspec.json.encode(self._world.plan)
 
 
-class World:
+class ReloadedParent:
     """Everything around one Reloading."""
 
     def __init__(self) -> None:
@@ -152,12 +152,12 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> ReloadedParent:
     """Return a tree that is ready, and a reload that would change the log level."""
-    return World()
+    return ReloadedParent()
 
 
-def test_a_good_configuration_is_followed_by_everybody(world: World) -> None:
+def test_a_good_configuration_is_followed_by_everybody(world: ReloadedParent) -> None:
     """Children read it by its number; the parent takes its limits; the web process is started afresh."""
     world.reload()
 
@@ -171,7 +171,7 @@ def test_a_good_configuration_is_followed_by_everybody(world: World) -> None:
     assert not world.header.is_reload_refused
 
 
-def test_a_refused_one_changes_nothing_and_says_each_problem(world: World) -> None:
+def test_a_refused_one_changes_nothing_and_says_each_problem(world: ReloadedParent) -> None:
     """Whoever asked reads the same lines that a start would have printed."""
     world.plan = Plan(problems=("tenure.yaml:9: bogus: is not a setting",), problem_count=3)
     world.reload(status=78)
@@ -186,7 +186,7 @@ def test_a_refused_one_changes_nothing_and_says_each_problem(world: World) -> No
     assert world.header.phase == Phase.READY
 
 
-def test_nothing_changed_touches_no_process(world: World) -> None:
+def test_nothing_changed_touches_no_process(world: ReloadedParent) -> None:
     """And it counts as a success."""
     world.plan = Plan()
     world.reload()
@@ -195,7 +195,7 @@ def test_nothing_changed_touches_no_process(world: World) -> None:
     assert not world.header.is_reload_refused
 
 
-def test_changed_code_is_told_also_when_nothing_else_changed(world: World) -> None:
+def test_changed_code_is_told_also_when_nothing_else_changed(world: ReloadedParent) -> None:
     """It is what somebody reloads for who does not know better."""
     world.plan = Plan(stale=("own",))
     world.reload()
@@ -205,7 +205,7 @@ def test_changed_code_is_told_also_when_nothing_else_changed(world: World) -> No
     assert "code_not_reloaded" in [event for event, _ in world.told]
 
 
-def test_workers_go_first_and_the_rest_follows_once_they_run(world: World) -> None:
+def test_workers_go_first_and_the_rest_follows_once_they_run(world: ReloadedParent) -> None:
     """A schedule of a new job must not fire before a worker knows the job."""
     world.plan = replace_plan(rolled=("io", "cpu"), processes={"io": 4})
     world.reload()
@@ -219,7 +219,7 @@ def test_workers_go_first_and_the_rest_follows_once_they_run(world: World) -> No
     assert (world.outcomes, world.epochs) == ([ReloadOutcome.APPLIED], (1, 1))
 
 
-def test_workers_that_do_not_come_up_undo_it(world: World) -> None:
+def test_workers_that_do_not_come_up_undo_it(world: ReloadedParent) -> None:
     """What ran before runs on, and what went ahead is replaced by what it was."""
     world.plan = replace_plan(rolled=("io", "cpu"), processes={"io": 4})
     world.reload()
@@ -236,7 +236,7 @@ def test_workers_that_do_not_come_up_undo_it(world: World) -> None:
     assert world.followed == []
 
 
-def test_a_count_that_fits_no_more_undoes_it(world: World) -> None:
+def test_a_count_that_fits_no_more_undoes_it(world: ReloadedParent) -> None:
     """Somebody scaled by hand since the check looked."""
     world.plan = replace_plan(processes={"io": 4})
     world.book.refusal = "there is no room"
@@ -246,7 +246,7 @@ def test_a_count_that_fits_no_more_undoes_it(world: World) -> None:
     assert world.endings[0].reasons == ("there is no room",)
 
 
-def test_requests_during_a_reload_are_one_more_reload_afterwards(world: World) -> None:
+def test_requests_during_a_reload_are_one_more_reload_afterwards(world: ReloadedParent) -> None:
     """The files may have changed since the check read them."""
     world.reloading.request(NOW)
     world.turn()
@@ -267,7 +267,7 @@ def test_requests_during_a_reload_are_one_more_reload_afterwards(world: World) -
     assert world.endings[1].began_ns > world.endings[0].began_ns
 
 
-def test_a_check_that_hangs_is_killed_and_named(world: World) -> None:
+def test_a_check_that_hangs_is_killed_and_named(world: ReloadedParent) -> None:
     """A module under jobs that waits for the network at its import must not leave the tree reloading for ever."""
     world.reloading.request(NOW)
     world.turn()
@@ -282,7 +282,7 @@ def test_a_check_that_hangs_is_killed_and_named(world: World) -> None:
     assert "longer than 10 s" in world.endings[0].reasons[0]
 
 
-def test_a_check_that_dies_is_a_refusal(world: World) -> None:
+def test_a_check_that_dies_is_a_refusal(world: ReloadedParent) -> None:
     """Out of memory, a crash in a C library: the parent knows how it ended, and nothing else."""
     world.plan = None
     world.reload(status=-signal.SIGSEGV)
@@ -291,7 +291,7 @@ def test_a_check_that_dies_is_a_refusal(world: World) -> None:
     assert "signal 11" in world.endings[0].reasons[0]
 
 
-def test_no_process_for_the_check_is_a_refusal(world: World) -> None:
+def test_no_process_for_the_check_is_a_refusal(world: ReloadedParent) -> None:
     """A full process table is no reason to stop supervising."""
     world.fork_error = BlockingIOError(11, "Resource temporarily unavailable")
     world.reloading.request(NOW)
@@ -301,7 +301,7 @@ def test_no_process_for_the_check_is_a_refusal(world: World) -> None:
     assert world.header.phase == Phase.READY
 
 
-def test_a_reload_waits_until_the_tree_is_ready(world: World) -> None:
+def test_a_reload_waits_until_the_tree_is_ready(world: ReloadedParent) -> None:
     """SIGHUP right after the start, from a deploy in a hurry."""
     world.tree.is_ready = False
     world.reloading.request(NOW)
@@ -313,7 +313,7 @@ def test_a_reload_waits_until_the_tree_is_ready(world: World) -> None:
     assert world.forks == 1
 
 
-def test_a_stop_cuts_a_reload_off(world: World) -> None:
+def test_a_stop_cuts_a_reload_off(world: ReloadedParent) -> None:
     """Whoever waits for its outcome is told."""
     world.reloading.request(NOW)
     world.turn()
@@ -325,7 +325,7 @@ def test_a_stop_cuts_a_reload_off(world: World) -> None:
     assert not world.reloading.ended(PID, -9)
 
 
-def test_a_stranger_that_ends_is_no_check(world: World) -> None:
+def test_a_stranger_that_ends_is_no_check(world: ReloadedParent) -> None:
     """An adopted orphan has a number too."""
     world.reloading.request(NOW)
     world.turn()

@@ -16,7 +16,7 @@ from supervisor.settings.models import Settings
 from supervisor.telemetry.log_rules import LogRules
 
 
-class World:
+class FollowedSettings:
     """A header, a handover, and what was done to the log."""
 
     def __init__(self, handover: Handover, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,14 +54,14 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FollowedSettings]:
     """Return a process that started with the first configuration."""
     handover = Handover()
-    yield World(handover, monkeypatch)
+    yield FollowedSettings(handover, monkeypatch)
     handover.close()
 
 
-def test_a_new_configuration_is_told_once(world: World) -> None:
+def test_a_new_configuration_is_told_once(world: FollowedSettings) -> None:
     """Whoever has more to do about it does it then."""
     assert world.following.look() == 0
     world.publish(3)
@@ -70,7 +70,7 @@ def test_a_new_configuration_is_told_once(world: World) -> None:
     assert world.retuned == []
 
 
-def test_the_log_follows_by_itself(world: World) -> None:
+def test_the_log_follows_by_itself(world: FollowedSettings) -> None:
     """Also in a worker that nothing else touches."""
     world.publish(1, log={"level": "debug"})
     world.following.look()
@@ -80,7 +80,7 @@ def test_the_log_follows_by_itself(world: World) -> None:
     assert world.retuned == [("debug", "auto"), ("debug", "json")]
 
 
-def test_the_rules_of_the_log_follow_too(world: World) -> None:
+def test_the_rules_of_the_log_follow_too(world: FollowedSettings) -> None:
     """What must not be read any more is masked without a restart."""
     world.publish(1, log={"mask": {"*": ["to"]}, "exclude": ["noise"]})
     world.following.look()
@@ -88,7 +88,7 @@ def test_the_rules_of_the_log_follow_too(world: World) -> None:
     assert world.rules == [LogRules.of(mask={"*": ["to"]}, exclude=["noise"])]
 
 
-def test_one_that_was_overtaken_is_left_out(world: World) -> None:
+def test_one_that_was_overtaken_is_left_out(world: FollowedSettings) -> None:
     """A process that slept through two reloads finds the number of the third, and reads that."""
     world.header.config_epoch = 7
 

@@ -12,7 +12,7 @@ from supervisor.settings.loader import Loaded, load
 from tests.unit.settings.cloudforet_desk import CloudforetDesk
 
 
-class Desk:
+class ConfigurationFiles:
     """A directory with configuration files, and what loading them says."""
 
     def __init__(self, directory: Path) -> None:
@@ -56,13 +56,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> ConfigurationFiles:
     """An empty directory to write configurations in."""
-    return Desk(tmp_path)
+    return ConfigurationFiles(tmp_path)
 
 
 @pytest.fixture
-def problems_of(desk: Desk) -> Callable[[str], list[str]]:
+def problems_of(desk: ConfigurationFiles) -> Callable[[str], list[str]]:
     """Return every problem of one file, as printed."""
 
     def problems(text: str) -> list[str]:

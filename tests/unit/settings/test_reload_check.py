@@ -29,7 +29,7 @@ def handover() -> Iterator[Handover]:
     made.close()
 
 
-class Desk:
+class RunningConfiguration:
     """A running tree's configuration and the files beside it."""
 
     def __init__(self, handover: Handover, **running: Any) -> None:
@@ -61,7 +61,7 @@ class Desk:
 
 def test_a_good_change_is_planned_and_handed_over(handover: Handover) -> None:
     """The parent does what the plan says; children read the settings themselves."""
-    desk = Desk(handover)
+    desk = RunningConfiguration(handover)
     desk.wanted = {"log": {"level": "debug"}, "supervision": {"grace": "5s"}, "scheduler": {"catchup_rate": 7}}
 
     is_good, plan = desk.run()
@@ -76,12 +76,12 @@ def test_a_good_change_is_planned_and_handed_over(handover: Handover) -> None:
 
 def test_an_unchanged_configuration_plans_nothing(handover: Handover) -> None:
     """No process is replaced because somebody sent a signal."""
-    assert Desk(handover).run() == (True, Plan())
+    assert RunningConfiguration(handover).run() == (True, Plan())
 
 
 def test_each_reload_is_compared_with_what_runs_not_with_the_start(handover: Handover) -> None:
     """Going back to the first configuration is a change too."""
-    desk = Desk(handover)
+    desk = RunningConfiguration(handover)
     desk.wanted = {"log": {"level": "debug"}}
     desk.run(1, in_effect=0)
     assert desk.run(2, in_effect=1)[1].changed == ()
@@ -91,7 +91,7 @@ def test_each_reload_is_compared_with_what_runs_not_with_the_start(handover: Han
 
 def test_a_bad_configuration_is_refused_with_its_lines(handover: Handover) -> None:
     """The same words that a start would have used; and of a flood, the first hundred."""
-    desk = Desk(handover)
+    desk = RunningConfiguration(handover)
     desk.problems = [Problem(f"tenure.yaml:{line}", "x", "is wrong") for line in range(PROBLEMS_MAX + 5)]
 
     is_good, plan = desk.run()
@@ -104,7 +104,7 @@ def test_a_bad_configuration_is_refused_with_its_lines(handover: Handover) -> No
 
 def test_no_plan_holds_a_secret(handover: Handover) -> None:
     """The parent logs it."""
-    desk = Desk(handover)
+    desk = RunningConfiguration(handover)
     desk.wanted = {"redis": {"url": "redis://:hunter2@h"}}
 
     is_good, plan = desk.run()
@@ -121,7 +121,7 @@ def test_changed_code_is_named_because_it_does_not_run(
     module.__file__ = str(tmp_path / "old_job.py")
     (tmp_path / "old_job.py").write_text("")
     monkeypatch.setitem(sys.modules, "old_job", module)
-    desk = Desk(handover, jobs=["old_job"])
+    desk = RunningConfiguration(handover, jobs=["old_job"])
     desk.wanted = {"jobs": ["old_job"]}
     os.utime(module.__file__, (1, 1))
     assert desk.run(1)[1] == Plan()

@@ -13,7 +13,7 @@ from supervisor.core.model import Kind
 from supervisor.core.registry import Registry
 from supervisor.roles.worker import entry
 from tests.integration.roles.worker.forked import kill_what_is_left
-from tests.integration.roles.worker.worker_fixture import Workshop
+from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.servers import Server
 
 
@@ -33,15 +33,15 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Registry:
 
 
 @pytest.fixture
-def shop(server: Server, jobs: Registry) -> Workshop:
+def shop(server: Server, jobs: Registry) -> WorkerKit:
     """An async pool's workshop."""
-    return Workshop(server, jobs, Kind.ASYNC)
+    return WorkerKit(server, jobs, Kind.ASYNC)
 
 
 @pytest.fixture
-def sync_shop(server: Server, jobs: Registry) -> Workshop:
+def sync_shop(server: Server, jobs: Registry) -> WorkerKit:
     """A sync pool's workshop."""
-    return Workshop(server, jobs, Kind.SYNC)
+    return WorkerKit(server, jobs, Kind.SYNC)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 from supervisor.process.linux import die_with_parent
 from supervisor.roles.worker.async_pool import AsyncPool
 from supervisor.roles.worker.sync_pool import SyncPool
-from tests.integration.roles.worker.worker_fixture import FaultySync, Workshop, until
+from tests.integration.roles.worker.worker_fixture import FaultySync, WorkerKit, until
 from tests.kit.servers import wait_until
 
 CRASHED = 99
@@ -50,7 +50,7 @@ class Forked:
 
     pid: int
     pipe: int
-    shop: Workshop
+    shop: WorkerKit
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -88,7 +88,7 @@ class Forked:
 
 
 def fork(
-    shop: Workshop,
+    shop: WorkerKit,
     *,
     ended: int | None = None,
     fault: Callable[[str], str] = lambda _script: "",
@@ -124,7 +124,7 @@ def fork(
         os._exit(code)
 
 
-def in_async_worker(shop: Workshop, check: Callable[[list[Any]], None], *, runs: int) -> Report:
+def in_async_worker(shop: WorkerKit, check: Callable[[list[Any]], None], *, runs: int) -> Report:
     """Execute ``runs`` queued runs in a forked async worker, and check in there what it logged."""
 
     def main() -> int:
@@ -153,7 +153,7 @@ def kill_what_is_left() -> None:
         os.close(_pipes.pop())
 
 
-def _pool(shop: Workshop, ended: int | None, fault: Callable[[str], str]) -> SyncPool:
+def _pool(shop: WorkerKit, ended: int | None, fault: Callable[[str], str]) -> SyncPool:
     def stop_when_ended(script: str) -> str:
         if script == "ring" and ended is not None and shop.ended(ended):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -162,7 +162,7 @@ def _pool(shop: Workshop, ended: int | None, fault: Callable[[str], str]) -> Syn
     return SyncPool(shop.workplace(), FaultySync(shop.server.store(), stop_when_ended))  # type: ignore[arg-type]
 
 
-def _find(shop: Workshop) -> dict[str, Any]:
+def _find(shop: WorkerKit) -> dict[str, Any]:
     raw, queue = shop.store.raw, shop.server.keys.queue("default")
     ids = {key.decode() for key in raw.hkeys(queue.data)} | {run_id for run_id, _, _ in shop.history()}
     return {

@@ -15,10 +15,10 @@ from supervisor.core.model import Kind
 from supervisor.roles.worker import async_pool, suspects
 from supervisor.roles.worker.async_pool import AsyncPool
 from supervisor.roles.worker.turns import SessionLostError
-from tests.integration.roles.worker.worker_fixture import Faulty, Workshop, until
+from tests.integration.roles.worker.worker_fixture import Faulty, WorkerKit, until
 
 
-async def test_lost_replies_execute_nothing_twice(shop: Workshop) -> None:
+async def test_lost_replies_execute_nothing_twice(shop: WorkerKit) -> None:
     """Each turn's reply is lost once; Redis answers the repetition from memory."""
     called: Counter[str] = Counter()
     seen: Counter[str] = Counter()
@@ -46,7 +46,7 @@ async def test_lost_replies_execute_nothing_twice(shop: Workshop) -> None:
     shop.assert_clean()
 
 
-async def test_an_outage_stops_nothing_that_runs(shop: Workshop, logs: list[Any]) -> None:
+async def test_an_outage_stops_nothing_that_runs(shop: WorkerKit, logs: list[Any]) -> None:
     """The run ends while Redis is away, and is acknowledged when it is back; the outage is told once."""
     started, finish, is_down = asyncio.Event(), asyncio.Event(), False
     refused = 0
@@ -77,7 +77,7 @@ async def test_an_outage_stops_nothing_that_runs(shop: Workshop, logs: list[Any]
     shop.assert_clean()
 
 
-async def test_a_worker_is_ready_before_redis_answers(shop: Workshop) -> None:
+async def test_a_worker_is_ready_before_redis_answers(shop: WorkerKit) -> None:
     """A dead Redis is no reason to kill workers that could not start any faster."""
     is_down = True
 
@@ -94,7 +94,7 @@ async def test_a_worker_is_ready_before_redis_answers(shop: Workshop) -> None:
     shop.assert_clean()
 
 
-async def test_a_drain_during_an_outage_does_not_wait_for_redis_when_nothing_is_owed(shop: Workshop) -> None:
+async def test_a_drain_during_an_outage_does_not_wait_for_redis_when_nothing_is_owed(shop: WorkerKit) -> None:
     """An idle worker leaves; a reply that never came leaves its session to the agent."""
     is_down = False
     async with shop.worker(fault=lambda _script: "refuse" if is_down else ""):
@@ -104,7 +104,7 @@ async def test_a_drain_during_an_outage_does_not_wait_for_redis_when_nothing_is_
     assert list(shop.board.inflight[0].entries()) == []
 
 
-async def test_a_condemned_worker_asks_to_be_restarted(shop: Workshop) -> None:
+async def test_a_condemned_worker_asks_to_be_restarted(shop: WorkerKit) -> None:
     """Its runs belong to others now; what it still does counts for nothing."""
     started = asyncio.Event()
 
@@ -127,7 +127,7 @@ async def test_a_condemned_worker_asks_to_be_restarted(shop: Workshop) -> None:
     await pool._runs.cut_off(5)
 
 
-async def test_an_agent_that_buried_the_session_first_is_obeyed(shop: Workshop) -> None:
+async def test_an_agent_that_buried_the_session_first_is_obeyed(shop: WorkerKit) -> None:
     """The process starts late, and is known to be dead already."""
     pool = AsyncPool(shop.workplace(), shop.server.async_store())
     shop.store.run(shop.sessions.condemn("r.000001/worker-test-0/1", None))
@@ -136,7 +136,7 @@ async def test_an_agent_that_buried_the_session_first_is_obeyed(shop: Workshop) 
         await pool.run()
 
 
-async def test_a_bell_wakes_an_idle_worker(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bell_wakes_an_idle_worker(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look every two seconds is put off, so that only the bell can have done it."""
     monkeypatch.setattr(async_pool, "RING_S", 600.0)
 
@@ -152,7 +152,7 @@ async def test_a_bell_wakes_an_idle_worker(shop: Workshop, monkeypatch: pytest.M
     shop.assert_clean()
 
 
-async def test_a_delayed_run_starts_when_it_is_due(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_delayed_run_starts_when_it_is_due(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at the next look: the turn says when the next one comes due."""
     monkeypatch.setattr(async_pool, "RING_S", 600.0)
 
@@ -168,7 +168,7 @@ async def test_a_delayed_run_starts_when_it_is_due(shop: Workshop, monkeypatch: 
     shop.assert_clean()
 
 
-async def test_two_workers_share_the_work_and_each_run_is_done_once(shop: Workshop) -> None:
+async def test_two_workers_share_the_work_and_each_run_is_done_once(shop: WorkerKit) -> None:
     """Two sessions, one queue."""
     called: Counter[str] = Counter()
 
@@ -188,7 +188,7 @@ async def test_two_workers_share_the_work_and_each_run_is_done_once(shop: Worksh
     shop.assert_clean(1)
 
 
-async def test_a_job_that_blocks_the_loop_is_named(shop: Workshop, logs: list[Any]) -> None:
+async def test_a_job_that_blocks_the_loop_is_named(shop: WorkerKit, logs: list[Any]) -> None:
     """Else nobody finds out which of fifty it was."""
 
     @job("blocking")
@@ -206,7 +206,7 @@ async def test_a_job_that_blocks_the_loop_is_named(shop: Workshop, logs: list[An
 
 
 async def test_a_suspect_gets_its_turn_although_the_worker_is_never_idle(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under load no process is ever idle by itself; so each makes room now and then."""
     monkeypatch.setattr(suspects, "LOOK_EVERY_S", 0.01)
@@ -248,7 +248,7 @@ async def test_a_suspect_gets_its_turn_although_the_worker_is_never_idle(
     assert done == [run_id]
 
 
-async def test_a_worker_that_made_room_in_vain_goes_on(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_made_room_in_vain_goes_on(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long job keeps it from being idle; its other slots must not stay empty for that."""
     monkeypatch.setattr(suspects, "LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(suspects, "QUIET_S", 0.1)
@@ -279,7 +279,7 @@ async def test_a_worker_that_made_room_in_vain_goes_on(shop: Workshop, monkeypat
 
 
 async def test_a_mistake_of_ours_ends_the_process_and_not_the_silence(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that can neither be acknowledged nor forgotten would hold its slot for ever."""
 

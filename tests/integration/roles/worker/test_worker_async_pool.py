@@ -12,10 +12,10 @@ from supervisor import Context, Retry, job
 from supervisor.core.board import ChildState
 from supervisor.core.inflight import RunState
 from supervisor.core.model import Envelope, Kind, Template
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 
-async def test_a_run_is_executed_once_and_leaves_only_its_result(shop: Workshop) -> None:
+async def test_a_run_is_executed_once_and_leaves_only_its_result(shop: WorkerKit) -> None:
     """The plain case, down to the scoreboard."""
 
     @job("add")
@@ -32,7 +32,7 @@ async def test_a_run_is_executed_once_and_leaves_only_its_result(shop: Workshop)
     shop.assert_clean()
 
 
-async def test_a_failed_run_is_tried_again_until_it_succeeds(shop: Workshop) -> None:
+async def test_a_failed_run_is_tried_again_until_it_succeeds(shop: WorkerKit) -> None:
     """Each attempt is charged and remembered."""
     attempts = []
 
@@ -51,7 +51,7 @@ async def test_a_failed_run_is_tried_again_until_it_succeeds(shop: Workshop) -> 
     shop.assert_clean()
 
 
-async def test_a_run_is_dead_after_its_last_attempt_and_says_why(shop: Workshop) -> None:
+async def test_a_run_is_dead_after_its_last_attempt_and_says_why(shop: WorkerKit) -> None:
     """Kept with its error, for a person to look at."""
 
     @job("broken", retry=Retry(attempts=2, base_s=0))
@@ -68,7 +68,7 @@ async def test_a_run_is_dead_after_its_last_attempt_and_says_why(shop: Workshop)
     shop.assert_clean()
 
 
-async def test_a_soft_timeout_cancels_the_job_and_counts_as_a_failure(shop: Workshop) -> None:
+async def test_a_soft_timeout_cancels_the_job_and_counts_as_a_failure(shop: WorkerKit) -> None:
     """The job cleans up; the record says what happened."""
     cleaned = []
 
@@ -88,7 +88,7 @@ async def test_a_soft_timeout_cancels_the_job_and_counts_as_a_failure(shop: Work
     assert cleaned == [True]
 
 
-async def test_a_job_that_returns_when_it_is_cancelled_has_finished(shop: Workshop) -> None:
+async def test_a_job_that_returns_when_it_is_cancelled_has_finished(shop: WorkerKit) -> None:
     """What there is so far may be worth keeping; the job decides."""
 
     @job("partial", timeout=60, soft_timeout=0.05)
@@ -120,7 +120,7 @@ async def test_a_job_that_returns_when_it_is_cancelled_has_finished(shop: Worksh
     ],
     ids=repr,
 )
-async def test_whatever_a_job_raises_ends_its_own_run_only(shop: Workshop, error: BaseException) -> None:
+async def test_whatever_a_job_raises_ends_its_own_run_only(shop: WorkerKit, error: BaseException) -> None:
     """SystemExit would end the process, KeyboardInterrupt the loop."""
 
     @job("bad", retry=Retry(attempts=1))
@@ -141,7 +141,7 @@ async def test_whatever_a_job_raises_ends_its_own_run_only(shop: Workshop, error
     shop.assert_clean()
 
 
-async def test_what_a_job_leaves_behind_harms_nobody(shop: Workshop, logs: list[Any]) -> None:
+async def test_what_a_job_leaves_behind_harms_nobody(shop: WorkerKit, logs: list[Any]) -> None:
     """A stray task that fails, and a finaliser that raises, are logged and forgotten."""
 
     class Finalised:
@@ -166,7 +166,7 @@ async def test_what_a_job_leaves_behind_harms_nobody(shop: Workshop, logs: list[
     shop.assert_clean()
 
 
-async def test_a_run_of_an_unknown_job_waits_five_seconds_uncharged(shop: Workshop) -> None:
+async def test_a_run_of_an_unknown_job_waits_five_seconds_uncharged(shop: WorkerKit) -> None:
     """Another replica, or the next deploy, may know it."""
     run_id = shop.put(Envelope(id="stranger", template=Template(job="nobody", kind=Kind.ASYNC)))
     async with shop.worker():
@@ -179,7 +179,7 @@ async def test_a_run_of_an_unknown_job_waits_five_seconds_uncharged(shop: Worksh
     shop.assert_clean()
 
 
-async def test_a_run_of_the_other_kind_goes_to_the_other_pool(shop: Workshop) -> None:
+async def test_a_run_of_the_other_kind_goes_to_the_other_pool(shop: WorkerKit) -> None:
     """The job was a coroutine when the run was made, and is a function now."""
 
     @job("function")
@@ -193,7 +193,7 @@ async def test_a_run_of_the_other_kind_goes_to_the_other_pool(shop: Workshop) ->
     shop.assert_clean()
 
 
-async def test_the_scoreboard_says_what_runs_and_until_when(shop: Workshop) -> None:
+async def test_the_scoreboard_says_what_runs_and_until_when(shop: WorkerKit) -> None:
     """The parent kills by the deadline, the agent blames by the table."""
     started, finish = asyncio.Event(), asyncio.Event()
 
@@ -217,7 +217,7 @@ async def test_the_scoreboard_says_what_runs_and_until_when(shop: Workshop) -> N
     shop.assert_clean()
 
 
-async def test_at_most_as_many_run_at_once_as_the_pool_has_slots(shop: Workshop) -> None:
+async def test_at_most_as_many_run_at_once_as_the_pool_has_slots(shop: WorkerKit) -> None:
     """And all of them are used."""
     running = most = 0
 
@@ -239,7 +239,7 @@ async def test_at_most_as_many_run_at_once_as_the_pool_has_slots(shop: Workshop)
     shop.assert_clean()
 
 
-async def test_a_suspect_runs_alone(shop: Workshop) -> None:
+async def test_a_suspect_runs_alone(shop: WorkerKit) -> None:
     """It may have killed a process; the next one should have nothing else to lose."""
     running: set[str] = set()
     company: dict[str, int] = {}
@@ -261,7 +261,7 @@ async def test_a_suspect_runs_alone(shop: Workshop) -> None:
     shop.assert_clean()
 
 
-async def test_a_job_may_enqueue_further_runs(shop: Workshop) -> None:
+async def test_a_job_may_enqueue_further_runs(shop: WorkerKit) -> None:
     """Through its context, without blocking the loop; the blocking way is refused."""
     from supervisor.settings.models import RedisSettings  # noqa: PLC0415
     from supervisor.store.producer import Producer  # noqa: PLC0415

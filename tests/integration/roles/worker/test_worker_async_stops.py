@@ -10,10 +10,10 @@ from supervisor import Retry, job
 from supervisor.core.board import ChildState, Phase
 from supervisor.core.model import Kind
 from supervisor.roles.worker import async_pool
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 
-async def test_a_drain_finishes_what_runs_and_leaves_the_rest_in_the_queue(shop: Workshop) -> None:
+async def test_a_drain_finishes_what_runs_and_leaves_the_rest_in_the_queue(shop: WorkerKit) -> None:
     """Nothing more is fetched once the parent says so on the scoreboard."""
     started, finish = asyncio.Event(), asyncio.Event()
 
@@ -35,7 +35,7 @@ async def test_a_drain_finishes_what_runs_and_leaves_the_rest_in_the_queue(shop:
     shop.assert_clean()
 
 
-async def test_runs_that_arrive_while_draining_go_back_untouched(shop: Workshop) -> None:
+async def test_runs_that_arrive_while_draining_go_back_untouched(shop: WorkerKit) -> None:
     """The drain began while the turn that fetched them was on its way."""
     called = []
 
@@ -59,7 +59,7 @@ async def test_runs_that_arrive_while_draining_go_back_untouched(shop: Workshop)
     shop.assert_clean()
 
 
-async def test_quitting_hands_runs_back_uncharged(shop: Workshop) -> None:
+async def test_quitting_hands_runs_back_uncharged(shop: WorkerKit) -> None:
     """They were cut off by a stop, not by a fault of theirs."""
     started = asyncio.Event()
 
@@ -82,7 +82,7 @@ async def test_quitting_hands_runs_back_uncharged(shop: Workshop) -> None:
 
 
 async def test_a_job_that_refuses_to_be_cancelled_does_not_delay_a_quit(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool leaves without it; its agent hands the run back once the process is gone."""
     monkeypatch.setattr(async_pool, "CANCEL_S", 0.05)

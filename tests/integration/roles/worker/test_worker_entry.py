@@ -24,7 +24,7 @@ from supervisor.roles.seat import Seat
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.turns import SessionLostError
 from tests.integration.roles.worker.forked import Forked, fork
-from tests.integration.roles.worker.worker_fixture import Workshop
+from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.servers import RealServer, Server, wait_until
 
 pytestmark = pytest.mark.server
@@ -37,12 +37,12 @@ def server(real_server: RealServer) -> Server:
 
 
 @pytest.fixture(params=[Kind.ASYNC, Kind.SYNC])
-def shop(request: pytest.FixtureRequest, server: Server, jobs: Registry) -> Workshop:
+def shop(request: pytest.FixtureRequest, server: Server, jobs: Registry) -> WorkerKit:
     """A workshop of either kind, whose jobs the whole process knows."""
-    return Workshop(server, jobs, request.param)
+    return WorkerKit(server, jobs, request.param)
 
 
-def either(shop: Workshop, name: str, body: Callable[[Context], object], **options: float) -> None:
+def either(shop: WorkerKit, name: str, body: Callable[[Context], object], **options: float) -> None:
     """Register ``body`` as a job of the shop's kind."""
     if shop.settings.workers["test"].kind.value == Kind.SYNC.value:
 
@@ -57,14 +57,14 @@ def either(shop: Workshop, name: str, body: Callable[[Context], object], **optio
             return body(context)
 
 
-def start(shop: Workshop) -> Forked:
+def start(shop: WorkerKit) -> Forked:
     """Start a worker process and wait until it is ready."""
     process = fork(shop, main=lambda: worker.main(shop.seat()))
     wait_until(lambda: shop.board.rows[0].child_state == ChildState.READY, what="the worker to be ready")
     return process
 
 
-def test_a_process_works_until_a_term_and_leaves_cleanly(shop: Workshop) -> None:
+def test_a_process_works_until_a_term_and_leaves_cleanly(shop: WorkerKit) -> None:
     """Its session ends with it, and it says DRAINING on the scoreboard first."""
     either(shop, "plain", lambda context: context.run_id)
     process = start(shop)
@@ -82,7 +82,7 @@ def test_a_process_works_until_a_term_and_leaves_cleanly(shop: Workshop) -> None
     "error", [SessionLostError("r/w/1"), StoreUnavailableError("Redis is away"), StoreRefusedError("no right")]
 )
 def test_a_process_that_leaves_because_of_redis_blames_no_run(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch, error: TenureError
+    shop: WorkerKit, monkeypatch: pytest.MonkeyPatch, error: TenureError
 ) -> None:
     """The board says so before it is gone; a fresh process takes its place at once."""
 
@@ -96,7 +96,7 @@ def test_a_process_that_leaves_because_of_redis_blames_no_run(
     assert (found.code, shop.board.rows[0].severed_generation) == (EXIT_RESTART, seat.generation)
 
 
-def test_jobs_enqueue_into_the_cluster_of_their_worker(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_enqueue_into_the_cluster_of_their_worker(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any address: ``supervisor.enqueue`` and the context go where the worker's runs come from."""
     monkeypatch.delenv("TENURE_REDIS__URL", raising=False)
     either(shop, "child", lambda context: context.run_id)
@@ -110,7 +110,7 @@ def test_jobs_enqueue_into_the_cluster_of_their_worker(shop: Workshop, monkeypat
     assert process.report().results["by-module"] == "by-module"
 
 
-def test_a_quit_hands_the_run_back_and_leaves(shop: Workshop) -> None:
+def test_a_quit_hands_the_run_back_and_leaves(shop: WorkerKit) -> None:
     """Whatever the job waits for, as long as it can be interrupted."""
     either(shop, "endless", lambda _context: "never")
     is_async = shop.settings.workers["test"].kind.value == Kind.ASYNC.value
@@ -134,7 +134,7 @@ def test_a_quit_hands_the_run_back_and_leaves(shop: Workshop) -> None:
     assert found.charges == {run_id: "0,0,1"}
 
 
-def test_an_idle_process_beats_and_says_when_redis_answered(shop: Workshop) -> None:
+def test_an_idle_process_beats_and_says_when_redis_answered(shop: WorkerKit) -> None:
     """The parent takes a still beat for a hang."""
     process = start(shop)
     row = shop.board.rows[0]
@@ -151,7 +151,7 @@ def test_an_idle_process_beats_and_says_when_redis_answered(shop: Workshop) -> N
     assert sorted(gaps)[2] < 5_000_000_000
 
 
-def test_a_condemned_process_asks_to_be_restarted(shop: Workshop) -> None:
+def test_a_condemned_process_asks_to_be_restarted(shop: WorkerKit) -> None:
     """Exit code 75: nobody's failure."""
     process = start(shop)
     wait_until(lambda: shop.store.run(shop.sessions.list()), what="the session")
@@ -163,7 +163,7 @@ def test_a_condemned_process_asks_to_be_restarted(shop: Workshop) -> None:
     assert process.report().code == EXIT_RESTART
 
 
-def test_a_near_hard_deadline_is_told_to_the_parent(shop: Workshop) -> None:
+def test_a_near_hard_deadline_is_told_to_the_parent(shop: WorkerKit) -> None:
     """The parent looks every half second; what is nearer it must be told. This test is the parent."""
     told = threading.Event()
     before = signal.signal(signal.SIGURG, lambda *_: told.set())
@@ -182,7 +182,7 @@ def test_a_near_hard_deadline_is_told_to_the_parent(shop: Workshop) -> None:
     assert 0 < remaining_s <= 0.4
 
 
-def test_a_job_that_ends_the_process_leaves_the_blame_on_the_scoreboard(shop: Workshop) -> None:
+def test_a_job_that_ends_the_process_leaves_the_blame_on_the_scoreboard(shop: WorkerKit) -> None:
     """Its session stays open and the run stays held, until the agent has given it back."""
     either(shop, "fatal", lambda _context: os._exit(7), timeout=100)
     process = start(shop)

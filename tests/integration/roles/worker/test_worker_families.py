@@ -10,23 +10,23 @@ from supervisor.core.model import Envelope, Kind
 from supervisor.core.registry import Registry
 from supervisor.store.tallies import Tallies, Tally
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server
 
 
-def tally(shop: Workshop, run_id: str) -> Tally:
+def tally(shop: WorkerKit, run_id: str) -> Tally:
     """Return what is counted below a run."""
     found = shop.store.run(Tallies(shop.server.keys).read(run_id))
     assert found is not None
     return found
 
 
-def notes(shop: Workshop) -> dict[str, str]:
+def notes(shop: WorkerKit) -> dict[str, str]:
     """Return what the history says of each run."""
     return {entry.run_id: entry.note for entry in shop.store.run(shop.queues.recent("default", 1000))}
 
 
-async def test_a_coroutine_planner_yields_runs_that_are_counted_and_followed(shop: Workshop) -> None:
+async def test_a_coroutine_planner_yields_runs_that_are_counted_and_followed(shop: WorkerKit) -> None:
     """The whole of it as a user writes it: plan, collect and count, and clean up when all of it is done."""
     seen: list[Any] = []
 
@@ -59,7 +59,7 @@ async def test_a_coroutine_planner_yields_runs_that_are_counted_and_followed(sho
     shop.assert_clean()
 
 
-async def test_a_planner_without_work_finishes_and_one_that_fails_half_way_plans_nothing(shop: Workshop) -> None:
+async def test_a_planner_without_work_finishes_and_one_that_fails_half_way_plans_nothing(shop: WorkerKit) -> None:
     """Nothing to do is no failure; half a plan is none."""
 
     @job("leaf")
@@ -88,7 +88,7 @@ async def test_a_planner_without_work_finishes_and_one_that_fails_half_way_plans
 
 def test_a_plain_planner_of_planners_is_summed_up_to_its_root(real_server: RealServer, jobs: Registry) -> None:
     """A thousand each is the limit of one run; a tree has none, and its root knows all of it."""
-    sync_shop = Workshop(Server(real_server), jobs, Kind.SYNC)
+    sync_shop = WorkerKit(Server(real_server), jobs, Kind.SYNC)
 
     @job("leaf", retry=Retry(attempts=1))
     def leaf(ctx: Context, number: int) -> None:

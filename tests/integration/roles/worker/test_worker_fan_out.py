@@ -16,7 +16,7 @@ from supervisor.core.model import Kind, Release
 from supervisor.core.registry import Registry
 from supervisor.roles.worker.sync_pool import SyncPool
 from tests.integration.roles.worker.forked import FaultySync, fork
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server
 
 CHILDREN = 1000
@@ -51,7 +51,7 @@ def nothing() -> None:
 
 
 @pytest.fixture
-def plant(real_server: RealServer, jobs: Registry) -> Workshop:
+def plant(real_server: RealServer, jobs: Registry) -> WorkerKit:
     """A workshop whose server outlives its workers, with a planner in it."""
 
     @job("part", queue="parts")
@@ -65,15 +65,15 @@ def plant(real_server: RealServer, jobs: Registry) -> Workshop:
                 die()
             context.spawn(part, {"number": number})
 
-    return Workshop(Server(real_server), jobs, Kind.SYNC)
+    return WorkerKit(Server(real_server), jobs, Kind.SYNC)
 
 
-def children(plant: Workshop) -> set[str]:
+def children(plant: WorkerKit) -> set[str]:
     """Return the ids of the children that exist."""
     return {name.decode() for name in plant.store.raw.hkeys(plant.server.keys.queue("parts").data)}
 
 
-def start(plant: Workshop, **around: Callable[[], None]) -> Any:
+def start(plant: WorkerKit, **around: Callable[[], None]) -> Any:
     """Fork a worker with a doom of its own."""
     doom = {"before": nothing, "after": nothing} | around
 
@@ -83,7 +83,7 @@ def start(plant: Workshop, **around: Callable[[], None]) -> Any:
     return fork(plant, main=run)
 
 
-def reclaim(plant: Workshop, run_id: str) -> None:
+def reclaim(plant: WorkerKit, run_id: str) -> None:
     """Do what an agent does about a dead worker."""
     session = plant.seat().session
     assert plant.store.run(plant.sessions.condemn(session, None))
@@ -91,7 +91,7 @@ def reclaim(plant: Workshop, run_id: str) -> None:
     plant.store.run(plant.sessions.bury(session))
 
 
-def finish(plant: Workshop, run_id: str) -> None:
+def finish(plant: WorkerKit, run_id: str) -> None:
     """Let a healthy worker take over, and hold that exactly the children there must be are there."""
     end_when = {"after": lambda: os.kill(os.getpid(), signal.SIGTERM)}
     if plant.state(run_id) != "finished":
@@ -104,7 +104,7 @@ def finish(plant: Workshop, run_id: str) -> None:
 
 
 @pytest.mark.parametrize("dies_at", [0, HALF, CHILDREN - 1])
-def test_a_planner_killed_while_it_spawns_leaves_no_child_and_then_all(plant: Workshop, dies_at: int) -> None:
+def test_a_planner_killed_while_it_spawns_leaves_no_child_and_then_all(plant: WorkerKit, dies_at: int) -> None:
     """Half of a fan-out is what everybody fears: which half, and who adds the rest?"""
     run_id = plant.enqueue("plan", dies_at=dies_at)
     assert start(plant).wait() == -signal.SIGKILL
@@ -114,7 +114,7 @@ def test_a_planner_killed_while_it_spawns_leaves_no_child_and_then_all(plant: Wo
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
-def test_a_planner_killed_around_its_acknowledgement_has_none_or_all(plant: Workshop, point: str) -> None:
+def test_a_planner_killed_around_its_acknowledgement_has_none_or_all(plant: WorkerKit, point: str) -> None:
     """Before it nothing happened; after it everything did, although the worker never learned."""
     run_id = plant.enqueue("plan")
     assert start(plant, **{point: die}).wait() == -signal.SIGKILL
@@ -124,7 +124,7 @@ def test_a_planner_killed_around_its_acknowledgement_has_none_or_all(plant: Work
 
 
 @pytest.mark.parametrize("seed", range(DURING))
-def test_a_planner_killed_during_its_acknowledgement_has_none_or_all(plant: Workshop, seed: int) -> None:
+def test_a_planner_killed_during_its_acknowledgement_has_none_or_all(plant: WorkerKit, seed: int) -> None:
     """The request may be half sent, sent, executed or answered: one script makes the children, or none."""
     clock, rng = SystemClock(), Random(seed)
     wait_ns = round(rng.uniform(0, 8) * 1e6)
@@ -144,7 +144,7 @@ def test_a_planner_killed_during_its_acknowledgement_has_none_or_all(plant: Work
     finish(plant, run_id)
 
 
-async def test_a_coroutine_job_spawns_without_await(shop: Workshop) -> None:
+async def test_a_coroutine_job_spawns_without_await(shop: WorkerKit) -> None:
     """Nothing is sent while it runs, so nothing can block its neighbours."""
 
     @job("leaf")
@@ -164,7 +164,7 @@ async def test_a_coroutine_job_spawns_without_await(shop: Workshop) -> None:
     shop.assert_clean()
 
 
-def test_a_job_that_gives_up_halfway_spawns_nothing(sync_shop: Workshop) -> None:
+def test_a_job_that_gives_up_halfway_spawns_nothing(sync_shop: WorkerKit) -> None:
     """An exception and a soft timeout alike: the attempt did not finish."""
 
     @job("leaf")

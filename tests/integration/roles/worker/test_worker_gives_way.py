@@ -15,25 +15,25 @@ from supervisor.core.board import UnwantedReason
 from supervisor.core.inflight import RunState, execution_hash
 from supervisor.store.codec import fence_parts
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import wait_until
 
 
-def ask(shop: Workshop, run_id: str) -> None:
+def ask(shop: WorkerKit, run_id: str) -> None:
     """Ask as the agent does."""
     with shop.server.raw() as raw:
         token = raw.hget(shop.server.keys.queue("default").run, run_id)
     ask_for(shop, execution_hash(("default", run_id), fence_parts(token or b"")[2]))
 
 
-def ask_for(shop: Workshop, execution: int) -> None:
+def ask_for(shop: WorkerKit, execution: int) -> None:
     """Ask for the end of an execution, by what stands for it on the board."""
     row = shop.board.rows[0]
     row.unwanted_hash = execution
     row.unwanted_number += 1
 
 
-async def test_a_coroutine_is_cancelled_and_ends_replaced(shop: Workshop) -> None:
+async def test_a_coroutine_is_cancelled_and_ends_replaced(shop: WorkerKit) -> None:
     """Its neighbour goes on; a request for a run that is not here does nothing."""
     cleaned = []
     go = asyncio.Event()
@@ -61,7 +61,7 @@ async def test_a_coroutine_is_cancelled_and_ends_replaced(shop: Workshop) -> Non
     shop.assert_clean()
 
 
-async def test_a_coroutine_that_a_person_cancels_ends_cancelled(shop: Workshop) -> None:
+async def test_a_coroutine_that_a_person_cancels_ends_cancelled(shop: WorkerKit) -> None:
     """Also one that was not begun yet when it was asked, and nothing of either is left to run again."""
     seen = []
 
@@ -84,7 +84,7 @@ async def test_a_coroutine_that_a_person_cancels_ends_cancelled(shop: Workshop) 
     shop.assert_clean()
 
 
-async def test_a_coroutine_that_is_unwanted_before_its_first_step_ends_too(shop: Workshop) -> None:
+async def test_a_coroutine_that_is_unwanted_before_its_first_step_ends_too(shop: WorkerKit) -> None:
     """Nothing of it is ever called, so its end must be noted by somebody else."""
 
     @job("never")
@@ -109,7 +109,7 @@ async def test_a_coroutine_that_is_unwanted_before_its_first_step_ends_too(shop:
     shop.assert_clean()
 
 
-async def test_a_coroutine_that_returns_all_the_same_has_finished(shop: Workshop) -> None:
+async def test_a_coroutine_that_returns_all_the_same_has_finished(shop: WorkerKit) -> None:
     """It was asked, not told; what it did counts."""
 
     @job("stubborn")
@@ -130,7 +130,7 @@ async def test_a_coroutine_that_returns_all_the_same_has_finished(shop: Workshop
 
 @pytest.mark.parametrize("reason", list(UnwantedReason))
 def test_a_plain_function_is_interrupted_and_ends_as_it_was_asked_to(
-    sync_shop: Workshop, reason: UnwantedReason
+    sync_shop: WorkerKit, reason: UnwantedReason
 ) -> None:
     """Out of whatever it waits for; a signal that was meant for another run leaves it alone."""
 

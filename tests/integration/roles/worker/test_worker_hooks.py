@@ -20,7 +20,7 @@ from supervisor.core.model import Kind, Release
 from supervisor.core.webhook_signature import HEADER
 from supervisor.settings.models import Settings, WorkerKind
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.unit.core.test_webhook_signature import is_genuine
 
 TLS = Path(__file__).parents[3] / "data/tls"
@@ -112,19 +112,19 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     del sys.modules["thooks_here"]
 
 
-def with_budget(shop: Workshop, trace: Path) -> None:
+def with_budget(shop: WorkerKit, trace: Path) -> None:
     """Let the runs of profile ``p`` pass the module's hook."""
     hooks = {"enabled": ["thooks_here:Budget"], "config": {"thooks_here:Budget": {"trace": str(trace)}}}
     _use(shop, {"profiles": {"p": {"hooks": hooks}}})
 
 
-def with_webhook(shop: Workshop, url: str, **webhook: Any) -> None:
+def with_webhook(shop: WorkerKit, url: str, **webhook: Any) -> None:
     """Let the runs of profile ``p`` pass a webhook."""
     settings = {"url": url, "timeout": "5s", "retries": 0, **webhook}
     _use(shop, {"profiles": {"p": {"hooks": {"enabled": ["audit"]}}}, "webhooks": {"audit": settings}})
 
 
-def _use(shop: Workshop, changed: dict[str, Any]) -> None:
+def _use(shop: WorkerKit, changed: dict[str, Any]) -> None:
     read = Settings.model_validate_json(json.dumps(changed))
     shop.settings = shop.settings.model_copy(update={"profiles": read.profiles, "webhooks": read.webhooks})
 
@@ -135,7 +135,7 @@ def words(trace: Path) -> list[str]:
 
 
 @pytest.fixture(params=list(Kind))
-def both(request: pytest.FixtureRequest, shop: Workshop, sync_shop: Workshop) -> Workshop:
+def both(request: pytest.FixtureRequest, shop: WorkerKit, sync_shop: WorkerKit) -> WorkerKit:
     """A workshop of either kind, with a job whose profile is ``p``."""
     if request.param is Kind.ASYNC:
 
@@ -152,7 +152,7 @@ def both(request: pytest.FixtureRequest, shop: Workshop, sync_shop: Workshop) ->
     return sync_shop
 
 
-async def execute(shop: Workshop, count: int) -> list[tuple[str, str, int]]:
+async def execute(shop: WorkerKit, count: int) -> list[tuple[str, str, int]]:
     """Let a worker of the shop's kind work until so many attempts have ended; return what ended, in order of the ids."""
     if shop.settings.workers["test"].kind is WorkerKind.SYNC:
         return sorted(fork(shop, ended=count).report().history)
@@ -162,7 +162,7 @@ async def execute(shop: Workshop, count: int) -> list[tuple[str, str, int]]:
     return sorted(shop.history())
 
 
-async def test_a_veto_ends_a_run_rejected_and_after_hears_of_every_end(both: Workshop, trace: Path) -> None:
+async def test_a_veto_ends_a_run_rejected_and_after_hears_of_every_end(both: WorkerKit, trace: Path) -> None:
     """Nothing failed, so it is not retried; what the other run reserved stays reserved."""
     with_budget(both, trace)
     refused, done = both.enqueue("work", number=13), both.enqueue("work", number=1)
@@ -172,7 +172,7 @@ async def test_a_veto_ends_a_run_rejected_and_after_hears_of_every_end(both: Wor
 
 
 async def test_the_history_and_the_log_say_which_hook_refused_a_run_and_why(
-    shop: Workshop, trace: Path, logs: list[Any]
+    shop: WorkerKit, trace: Path, logs: list[Any]
 ) -> None:
     """As ``tenure runs show`` tells it, and on a line of its own."""
     _coroutine_job()
@@ -186,7 +186,7 @@ async def test_the_history_and_the_log_say_which_hook_refused_a_run_and_why(
     assert (line["hook"], line["point"], line["reason"]) == ("thooks_here:Budget", "filter", "over budget")
 
 
-async def test_a_run_that_is_put_off_waits_uncharged(shop: Workshop, trace: Path, logs: list[Any]) -> None:
+async def test_a_run_that_is_put_off_waits_uncharged(shop: WorkerKit, trace: Path, logs: list[Any]) -> None:
     """It lies among the delayed ones, with no attempt on record; others go on."""
     _coroutine_job()
     with_budget(shop, trace)
@@ -205,7 +205,7 @@ async def test_a_run_that_is_put_off_waits_uncharged(shop: Workshop, trace: Path
     assert words(trace) == ["reserve 1", "ok"]
 
 
-async def test_what_a_killed_worker_reserved_is_undone_by_the_next_attempt(both: Workshop, trace: Path) -> None:
+async def test_what_a_killed_worker_reserved_is_undone_by_the_next_attempt(both: WorkerKit, trace: Path) -> None:
     """Before it reserves anew: the process that died could not."""
     with_budget(both, trace)
     run_id = both.enqueue("work", number=1)
@@ -215,7 +215,7 @@ async def test_what_a_killed_worker_reserved_is_undone_by_the_next_attempt(both:
     assert words(trace) == ["unreserve 2", "reserve 2", "ok"]
 
 
-def _crash(shop: Workshop, run_id: str) -> None:
+def _crash(shop: WorkerKit, run_id: str) -> None:
     """Let a worker have died in the middle of a run."""
     kind = Kind(shop.settings.workers["test"].kind.value)
     shop.store.run(shop.sessions.open("dead", {"pid": 1}))
@@ -224,7 +224,7 @@ def _crash(shop: Workshop, run_id: str) -> None:
     shop.store.run(shop.sessions.close("dead"))
 
 
-async def test_a_run_whose_profile_is_unknown_here_is_given_back(shop: Workshop, logs: list[Any]) -> None:
+async def test_a_run_whose_profile_is_unknown_here_is_given_back(shop: WorkerKit, logs: list[Any]) -> None:
     """In a rolling update another worker may know it; nobody guesses what its hooks would have said."""
     _coroutine_job()
     run_id = shop.enqueue("work")
@@ -240,7 +240,7 @@ def _coroutine_job() -> None:
         return number
 
 
-async def test_a_webhook_admits_refuses_and_hears_how_it_ended(both: Workshop, answers: Answers) -> None:
+async def test_a_webhook_admits_refuses_and_hears_how_it_ended(both: WorkerKit, answers: Answers) -> None:
     """It is told which run and job it is about, and no argument; its headers come along."""
     with_webhook(
         both, answers.url, verbs=["filter", "after"], headers={"X-Key": "abc"}, secret="a secret of a receiver"
@@ -260,7 +260,7 @@ async def test_a_webhook_admits_refuses_and_hears_how_it_ended(both: Workshop, a
     assert is_genuine("a secret of a receiver", sent[HEADER], answers.bodies[0], SystemClock().wall_ms() / 1000)
 
 
-async def test_a_webhook_may_answer_with_nothing_at_all(both: Workshop, answers: Answers) -> None:
+async def test_a_webhook_may_answer_with_nothing_at_all(both: WorkerKit, answers: Answers) -> None:
     """204 means: nothing against it."""
     with_webhook(both, answers.url)
     answers.replies = [(204, b"")]
@@ -269,7 +269,7 @@ async def test_a_webhook_may_answer_with_nothing_at_all(both: Workshop, answers:
     assert await execute(both, 1) == [(done, "ok", 1)]
 
 
-async def test_a_webhook_that_failed_once_is_asked_again_at_once(both: Workshop, answers: Answers) -> None:
+async def test_a_webhook_that_failed_once_is_asked_again_at_once(both: WorkerKit, answers: Answers) -> None:
     """``retries`` are within the question; the run does not notice."""
     with_webhook(both, answers.url, retries=2)
     done = both.enqueue("work")
@@ -291,7 +291,7 @@ FAILURES: list[tuple[Reply, str]] = [
 
 @pytest.mark.parametrize(("reply", "message"), FAILURES)
 async def test_garbage_from_a_webhook_puts_the_run_off(
-    shop: Workshop, answers: Answers, logs: list[Any], reply: Reply, message: str
+    shop: WorkerKit, answers: Answers, logs: list[Any], reply: Reply, message: str
 ) -> None:
     """Not ignorable: nobody knows what it meant. Neither the URL's query nor an answer's body is in a message."""
     _coroutine_job()
@@ -308,7 +308,7 @@ async def test_garbage_from_a_webhook_puts_the_run_off(
     assert "html" not in str(logs)
 
 
-async def test_a_slow_webhook_is_given_up_at_its_timeout(shop: Workshop, answers: Answers, logs: list[Any]) -> None:
+async def test_a_slow_webhook_is_given_up_at_its_timeout(shop: WorkerKit, answers: Answers, logs: list[Any]) -> None:
     """The run waits its turn again, others are not held up."""
     _coroutine_job()
     answers.is_slow = True
@@ -321,7 +321,7 @@ async def test_a_slow_webhook_is_given_up_at_its_timeout(shop: Workshop, answers
     assert "did not answer in time" in line["reason"]
 
 
-async def test_an_ignorable_webhook_that_is_down_keeps_nothing_back(both: Workshop, answers: Answers) -> None:
+async def test_an_ignorable_webhook_that_is_down_keeps_nothing_back(both: WorkerKit, answers: Answers) -> None:
     """The failure is counted; the run goes on."""
     with_webhook(both, answers.url, ignorable=True, verbs=["filter", "after"])
     answers.replies = [(500, b"")] * 2
@@ -330,7 +330,7 @@ async def test_an_ignorable_webhook_that_is_down_keeps_nothing_back(both: Worksh
     assert await execute(both, 1) == [(done, "ok", 1)]
 
 
-async def test_a_webhook_behind_tls_is_verified(shop: Workshop, logs: list[Any]) -> None:
+async def test_a_webhook_behind_tls_is_verified(shop: WorkerKit, logs: list[Any]) -> None:
     """By the authority that is configured, and by no other."""
     _coroutine_job()
     answers = Answers(is_tls=True)

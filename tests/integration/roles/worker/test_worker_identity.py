@@ -11,16 +11,16 @@ from supervisor import job
 from supervisor.core.model import Envelope
 from supervisor.roles.worker.executor import STILL_HERE_DELAY_MS
 from supervisor.store.queue_control import QueueControl
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 
-def named(shop: Workshop, job_name: str, run_id: str, queue: str = "default", **args: Any) -> Envelope:
+def named(shop: WorkerKit, job_name: str, run_id: str, queue: str = "default", **args: Any) -> Envelope:
     """Return a run of a registered job under an id of the caller's."""
     template = msgspec.structs.replace(shop.registry.get(job_name).template(args), queue=queue)
     return Envelope(id=run_id, template=template)
 
 
-async def test_one_id_in_two_queues_is_two_runs_of_one_worker(shop: Workshop) -> None:
+async def test_one_id_in_two_queues_is_two_runs_of_one_worker(shop: WorkerKit) -> None:
     """Each ends by itself, on its own record, and their neighbour goes on."""
     go = {"default": asyncio.Event(), "other": asyncio.Event()}
 
@@ -44,7 +44,7 @@ async def test_one_id_in_two_queues_is_two_runs_of_one_worker(shop: Workshop) ->
         assert [entry.outcome for entry in shop.store.run(shop.queues.recent(queue, 10))] == ["ok"]
 
 
-async def test_the_end_of_an_execution_that_redis_let_go_of_is_not_the_end_of_a_later_one(shop: Workshop) -> None:
+async def test_the_end_of_an_execution_that_redis_let_go_of_is_not_the_end_of_a_later_one(shop: WorkerKit) -> None:
     """A coroutine may swallow its cancellation; the next run of its id waits for it, and has an end of its own."""
     may_end, calls = asyncio.Event(), []
 

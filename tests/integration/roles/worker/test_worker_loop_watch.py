@@ -15,7 +15,7 @@ from supervisor.roles.worker.loop_watch import LoopWatch
 from supervisor.telemetry import metrics
 from supervisor.telemetry.run_context import enter_run
 from tests.integration.roles.worker.forked import in_async_worker
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 
 def blocked(job_name: str) -> float:
@@ -25,7 +25,7 @@ def blocked(job_name: str) -> float:
     return sum(sample.value for sample in ours if sample.name.endswith("_total"))
 
 
-def test_the_job_that_blocks_is_named_with_its_place_and_its_neighbours_are_not(shop: Workshop) -> None:
+def test_the_job_that_blocks_is_named_with_its_place_and_its_neighbours_are_not(shop: WorkerKit) -> None:
     """Also when it blocks in a task that it started; all of them run at the time."""
 
     @job("neighbour")

@@ -11,7 +11,7 @@ from typing import Any
 from supervisor import job
 from supervisor.core.model import Kind
 from supervisor.store.queues import Queues
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 COUNT = int(os.environ.get("TENURE_MUTATIONS", "200"))
 """How many envelopes a pool is given; ``make mutations`` gives more."""
@@ -41,7 +41,7 @@ def mutated(draw: random.Random, data: bytes) -> bytes:
     return data
 
 
-def put(shop: Workshop, draw: random.Random, count: int) -> None:
+def put(shop: WorkerKit, draw: random.Random, count: int) -> None:
     """Lay runs into the queue as something else than a producer would."""
     queue = shop.server.keys.queue("default")
     for number in range(count):
@@ -55,7 +55,7 @@ def put(shop: Workshop, draw: random.Random, count: int) -> None:
         shop.store.raw.rpush(queue.ready(Kind.ASYNC, draw.randrange(3)), run_id)
 
 
-async def test_a_pool_survives_any_envelope(shop: Workshop) -> None:
+async def test_a_pool_survives_any_envelope(shop: WorkerKit) -> None:
     """A run that stops each process which reads it stops every replica, since it is offered to all."""
     for name in ("mail.send", "reports.nightly", "reports.part", "pay", "plain"):
 

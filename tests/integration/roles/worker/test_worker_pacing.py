@@ -20,18 +20,18 @@ from supervisor.roles.worker.async_pool import AsyncPool
 from supervisor.roles.worker.workplace import furnish
 from supervisor.settings.models import PoolSettings, Settings, WorkerKind
 from tests.integration.roles.worker.forked import fork, in_async_worker
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.clock import ShiftedClock
 from tests.kit.servers import wait_until
 
 
-def setup_pool(shop: Workshop, kind: Kind, **options: Any) -> None:
+def setup_pool(shop: WorkerKit, kind: Kind, **options: Any) -> None:
     """Give the pool other settings."""
     pool = PoolSettings(kind=WorkerKind(kind.value), **options)
     shop.settings = Settings(cluster=shop.settings.cluster, workers={"test": pool})
 
 
-def waiting(shop: Workshop) -> list[str]:
+def waiting(shop: WorkerKit) -> list[str]:
     """Return which plain jobs' runs wait in the queue, its head first."""
     ready = shop.server.keys.queue("default").ready(Kind.SYNC, 1)
     return [key.decode() for key in shop.store.raw.lrange(ready, 0, -1)]
@@ -40,7 +40,7 @@ def waiting(shop: Workshop) -> list[str]:
 # Async -------------------------------------------------------------------------------------------
 
 
-async def test_a_turn_under_load_carries_many_runs(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_under_load_carries_many_runs(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most one journey for ten runs at twenty slots; later ones only answer the bells that are left over."""
     monkeypatch.setattr(async_pool, "FLUSH_S", 0.5)  # on a slow machine few runs end within its 2 ms
     setup_pool(shop, Kind.ASYNC, concurrency=20)
@@ -58,7 +58,7 @@ async def test_a_turn_under_load_carries_many_runs(shop: Workshop, monkeypatch: 
     shop.assert_clean()
 
 
-async def test_nothing_that_a_job_sets_reaches_the_next(shop: Workshop) -> None:
+async def test_nothing_that_a_job_sets_reaches_the_next(shop: WorkerKit) -> None:
     """A run is started in the middle of another one's end."""
     setup_pool(shop, Kind.ASYNC, concurrency=2)
     mark: ContextVar[str] = ContextVar("mark", default="")
@@ -77,7 +77,7 @@ async def test_nothing_that_a_job_sets_reaches_the_next(shop: Workshop) -> None:
     assert seen == [""] * 12
 
 
-async def test_a_queue_holds_its_share_of_the_slots_and_no_more(shop: Workshop) -> None:
+async def test_a_queue_holds_its_share_of_the_slots_and_no_more(shop: WorkerKit) -> None:
     """Long jobs of one queue must not keep those of another from running."""
     setup_pool(shop, Kind.ASYNC, concurrency=4, queues=("default", "other"), max_share={"default": 0.5})
     finish = asyncio.Event()
@@ -105,7 +105,7 @@ async def test_a_queue_holds_its_share_of_the_slots_and_no_more(shop: Workshop) 
 
 
 async def test_a_bell_that_a_full_worker_hears_is_rung_for_the_others(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was free when it began to listen. The token would be lost, and the run wait for the next look."""
     monkeypatch.setattr(async_pool, "RING_S", 600.0)
@@ -131,7 +131,7 @@ async def test_a_bell_that_a_full_worker_hears_is_rung_for_the_others(
     shop.assert_clean()
 
 
-async def test_a_worker_that_was_stopped_beyond_its_lease_starts_nothing_it_had_fetched(shop: Workshop) -> None:
+async def test_a_worker_that_was_stopped_beyond_its_lease_starts_nothing_it_had_fetched(shop: WorkerKit) -> None:
     """Others may have the runs by now. It gives them back in a turn, which also tells it whether its session lives."""
     called: list[str] = []
 
@@ -172,7 +172,7 @@ class Stopping:
         return runs
 
 
-async def test_a_worker_asks_to_be_replaced_and_goes_on(shop: Workshop) -> None:
+async def test_a_worker_asks_to_be_replaced_and_goes_on(shop: WorkerKit) -> None:
     """Until the parent tells it to leave, which it does when the successor is ready."""
     setup_pool(shop, Kind.ASYNC, recycle_runs=3)
 
@@ -195,7 +195,7 @@ async def test_a_worker_asks_to_be_replaced_and_goes_on(shop: Workshop) -> None:
 FAST = 12  # enough for the process to trust a job
 
 
-def test_a_run_of_a_job_that_is_not_known_to_be_fast_starts_with_nobody_behind_it(sync_shop: Workshop) -> None:
+def test_a_run_of_a_job_that_is_not_known_to_be_fast_starts_with_nobody_behind_it(sync_shop: WorkerKit) -> None:
     """What waits is given back before it starts, and what ended before it is acknowledged."""
 
     @job("fast")
@@ -216,7 +216,7 @@ def test_a_run_of_a_job_that_is_not_known_to_be_fast_starts_with_nobody_behind_i
     assert found.fsck == []
 
 
-def test_what_waits_behind_a_fast_job_that_turns_slow_goes_back_while_it_runs(sync_shop: Workshop) -> None:
+def test_what_waits_behind_a_fast_job_that_turns_slow_goes_back_while_it_runs(sync_shop: WorkerKit) -> None:
     """By a timer: nobody could know it before. What ended before it is acknowledged in the same turn."""
 
     @job("moody")
@@ -235,7 +235,7 @@ def test_what_waits_behind_a_fast_job_that_turns_slow_goes_back_while_it_runs(sy
 
 @pytest.mark.parametrize("fault", ["lose", "refuse"])
 def test_a_relief_whose_answer_never_came_is_repeated_and_executes_nothing_twice(
-    sync_shop: Workshop, fault: str
+    sync_shop: WorkerKit, fault: str
 ) -> None:
     """It is an open turn like any other: asked again as it was, when the job has ended."""
     calls: list[int] = []
@@ -268,7 +268,7 @@ def test_a_relief_whose_answer_never_came_is_repeated_and_executes_nothing_twice
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
-def test_what_was_fetched_ahead_goes_back_when_the_process_leaves(sync_shop: Workshop, number: signal.Signals) -> None:
+def test_what_was_fetched_ahead_goes_back_when_the_process_leaves(sync_shop: WorkerKit, number: signal.Signals) -> None:
     """To its place at the head, in order, with nothing charged."""
 
     @job("last")
@@ -287,7 +287,7 @@ def test_what_was_fetched_ahead_goes_back_when_the_process_leaves(sync_shop: Wor
     assert found.fsck == []
 
 
-def test_a_process_that_a_job_forked_does_not_go_on_as_a_second_worker(sync_shop: Workshop) -> None:
+def test_a_process_that_a_job_forked_does_not_go_on_as_a_second_worker(sync_shop: WorkerKit) -> None:
     """It has the worker's connection and runs: whatever it did would be done by both."""
 
     @job("forks")
@@ -304,7 +304,7 @@ def test_a_process_that_a_job_forked_does_not_go_on_as_a_second_worker(sync_shop
     assert found.results == dict.fromkeys(ids, 1)
 
 
-def test_a_copy_of_an_async_worker_ends_where_its_job_does(shop: Workshop) -> None:
+def test_a_copy_of_an_async_worker_ends_where_its_job_does(shop: WorkerKit) -> None:
     """Before it says anything on a connection that two processes hold now."""
 
     @job("forks")
@@ -321,7 +321,7 @@ def test_a_copy_of_an_async_worker_ends_where_its_job_does(shop: Workshop) -> No
     assert found.results == dict.fromkeys(ids, 1)
 
 
-def test_a_job_that_prints_what_is_no_text_harms_nobody(sync_shop: Workshop) -> None:
+def test_a_job_that_prints_what_is_no_text_harms_nobody(sync_shop: WorkerKit) -> None:
     """Its output is its own."""
 
     @job("binary")

@@ -19,14 +19,14 @@ from supervisor.store.producer import Producer
 from supervisor.store.steps import STEPS_MAX, StepCalls
 from supervisor.store.tallies import Tallies
 from tests.integration.roles.worker.forked import FaultySync, fork
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server
 
 STEP = b'{"status":"done","number":1,"attempt":1}'
 AT_ONCE = Retry(attempts=3, base_s=0.001, cap_s=0.001)
 
 
-def producer(shop: Workshop) -> Producer:
+def producer(shop: WorkerKit) -> Producer:
     """Return a worker's own way to Redis, as it gives it to its jobs."""
     return Producer(
         RedisSettings(),
@@ -36,13 +36,13 @@ def producer(shop: Workshop) -> Producer:
     )
 
 
-def recorded(shop: Workshop, run_id: str) -> dict[str, Any]:
+def recorded(shop: WorkerKit, run_id: str) -> dict[str, Any]:
     """Return the status of each step, in their order."""
     steps = shop.store.run(Tallies(shop.server.keys).steps(run_id))
     return {name: (step["status"], step.get("attempt"), step.get("result")) for name, step in steps.items()}
 
 
-async def test_a_later_attempt_goes_on_where_the_one_before_failed(shop: Workshop) -> None:
+async def test_a_later_attempt_goes_on_where_the_one_before_failed(shop: WorkerKit) -> None:
     """The charge of a credit card is not made again because the mail after it could not be sent."""
     called: list[str] = []
 
@@ -72,7 +72,7 @@ async def test_a_later_attempt_goes_on_where_the_one_before_failed(shop: Worksho
     assert 0 < shop.server.raw().pttl(shop.server.keys.steps(run_id)) <= 86_400_000
 
 
-async def test_a_failed_step_tells_why_and_may_be_left_out(shop: Workshop) -> None:
+async def test_a_failed_step_tells_why_and_may_be_left_out(shop: WorkerKit) -> None:
     """Stages that go on after a failure are a try around a step."""
 
     def fail() -> None:
@@ -98,7 +98,7 @@ async def test_a_failed_step_tells_why_and_may_be_left_out(shop: Workshop) -> No
 
 def test_a_step_that_was_noted_survives_the_death_of_its_process(real_server: RealServer, jobs: Registry) -> None:
     """Kill -9 in the second step: the first is not repeated, the second is."""
-    plant = Workshop(Server(real_server), jobs, Kind.SYNC)
+    plant = WorkerKit(Server(real_server), jobs, Kind.SYNC)
     raw = plant.server.raw()
 
     def note(name: str) -> str:
@@ -131,14 +131,14 @@ def test_a_step_that_was_noted_survives_the_death_of_its_process(real_server: Re
     plant.server.close()
 
 
-def calls(shop: Workshop, run_id: str, attempt: int = 1, born: str = "0") -> StepCalls:
+def calls(shop: WorkerKit, run_id: str, attempt: int = 1, born: str = "0") -> StepCalls:
     """Return the calls of an attempt of session ``s``, fetched when the run that is on record was."""
     token = shop.store.raw.hget(shop.server.keys.queue("default").run, run_id) or b""
     fence = f"s|{attempt}|{fence_parts(token)[2]}"
     return StepCalls(shop.server.keys, run_id=run_id, queue="default", fence=fence, born=born)
 
 
-def test_only_the_attempt_that_executes_the_run_notes_its_steps(shop: Workshop) -> None:
+def test_only_the_attempt_that_executes_the_run_notes_its_steps(shop: WorkerKit) -> None:
     """A process that was taken for dead goes on for a moment: what it did then is not the run's."""
 
     @job("noop")
@@ -159,7 +159,7 @@ def test_only_the_attempt_that_executes_the_run_notes_its_steps(shop: Workshop) 
     assert list(recorded(shop, run_id)) == ["b"]
 
 
-def test_steps_have_a_limit_in_number_and_size(shop: Workshop) -> None:
+def test_steps_have_a_limit_in_number_and_size(shop: WorkerKit) -> None:
     """What a run keeps of its steps has a size, whatever it does."""
 
     @job("noop")

@@ -17,7 +17,7 @@ from supervisor.settings.models import RedisSettings
 from supervisor.store.producer import Producer
 from supervisor.store.progress import Progresses
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import wait_until
 
 trace: list[str] = []
@@ -68,7 +68,7 @@ class BrokenClient(Resource):
         raise OSError("no route to host")
 
 
-async def test_one_resource_serves_all_runs_and_is_closed_when_the_worker_leaves(shop: Workshop) -> None:
+async def test_one_resource_serves_all_runs_and_is_closed_when_the_worker_leaves(shop: WorkerKit) -> None:
     """Opened by the first of them, after the fork."""
     seen = set()
 
@@ -88,7 +88,7 @@ async def test_one_resource_serves_all_runs_and_is_closed_when_the_worker_leaves
     shop.assert_clean()
 
 
-async def test_a_resource_that_is_away_fails_its_own_runs_only(shop: Workshop) -> None:
+async def test_a_resource_that_is_away_fails_its_own_runs_only(shop: WorkerKit) -> None:
     """By its name, with the retries of the job."""
 
     @job("needs", retry=Retry(attempts=2, base_s=0.01))
@@ -113,7 +113,7 @@ async def test_a_resource_that_is_away_fails_its_own_runs_only(shop: Workshop) -
     shop.assert_clean()
 
 
-def test_a_plain_job_has_the_same(sync_shop: Workshop) -> None:
+def test_a_plain_job_has_the_same(sync_shop: WorkerKit) -> None:
     """Resource, middleware and undoing in a process of their own; what it did is in its results."""
     Timing().install()
 
@@ -139,7 +139,7 @@ def test_a_plain_job_has_the_same(sync_shop: Workshop) -> None:
     assert (found.sessions, found.fsck) == ([], [])
 
 
-async def test_a_soft_timeout_undoes_before_the_run_ends(shop: Workshop) -> None:
+async def test_a_soft_timeout_undoes_before_the_run_ends(shop: WorkerKit) -> None:
     """With coroutines, although the job was cancelled; then the record says why."""
 
     async def undo(what: str) -> None:
@@ -161,7 +161,7 @@ async def test_a_soft_timeout_undoes_before_the_run_ends(shop: Workshop) -> None
     assert error["type"] == "SoftTimeout"
 
 
-def test_a_soft_timeout_of_a_plain_job_undoes_too(sync_shop: Workshop) -> None:
+def test_a_soft_timeout_of_a_plain_job_undoes_too(sync_shop: WorkerKit) -> None:
     """Its exception interrupts the job, not what is undone after it."""
     undone: list[str] = []
 
@@ -182,7 +182,7 @@ def test_a_soft_timeout_of_a_plain_job_undoes_too(sync_shop: Workshop) -> None:
     assert found.results == {tells_id: ["undone"]}
 
 
-async def test_a_stop_undoes_and_charges_nothing(shop: Workshop) -> None:
+async def test_a_stop_undoes_and_charges_nothing(shop: WorkerKit) -> None:
     """A deploy interrupts; what the next attempt finds is as if this one had not been."""
     started = asyncio.Event()
 
@@ -203,7 +203,7 @@ async def test_a_stop_undoes_and_charges_nothing(shop: Workshop) -> None:
     assert shop.store.run(shop.queues.show(run_id)).attempts == 0  # type: ignore[union-attr]
 
 
-def test_a_stop_of_a_plain_job_undoes_too(sync_shop: Workshop, tmp_path: Path) -> None:
+def test_a_stop_of_a_plain_job_undoes_too(sync_shop: WorkerKit, tmp_path: Path) -> None:
     """SIGQUIT leaves it two seconds; what is undone is in a file, because the process is gone."""
     begun, undone = tmp_path / "begun", tmp_path / "undone"
 
@@ -223,7 +223,7 @@ def test_a_stop_of_a_plain_job_undoes_too(sync_shop: Workshop, tmp_path: Path) -
     assert (found.code, found.history) == (0, [(run_id, "interrupted", 1)])
 
 
-async def test_progress_can_be_read_while_the_run_is_on_and_after_it(shop: Workshop) -> None:
+async def test_progress_can_be_read_while_the_run_is_on_and_after_it(shop: WorkerKit) -> None:
     """The first word at once, the last when the worker leaves at the latest."""
     go_on = asyncio.Event()
 
@@ -248,7 +248,7 @@ async def test_progress_can_be_read_while_the_run_is_on_and_after_it(shop: Works
     assert shop.store.raw.pttl(shop.server.keys.progress(run_id)) > 90_000
 
 
-async def test_a_middleware_that_breaks_is_contained(shop: Workshop) -> None:
+async def test_a_middleware_that_breaks_is_contained(shop: WorkerKit) -> None:
     """It fails runs, and no worker."""
 
     class Faulty(Middleware):

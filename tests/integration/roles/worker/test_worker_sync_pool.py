@@ -18,7 +18,7 @@ from supervisor.core.model import Envelope, Kind, Template
 from supervisor.roles.worker import sync_pool
 from supervisor.roles.worker.context import SoftTimeout
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.worker_fixture import Workshop
+from tests.integration.roles.worker.worker_fixture import WorkerKit
 
 
 def wait_for_ever() -> None:
@@ -26,7 +26,7 @@ def wait_for_ever() -> None:
     threading.Event().wait(600)
 
 
-def test_a_run_is_executed_once_and_leaves_only_its_result(sync_shop: Workshop) -> None:
+def test_a_run_is_executed_once_and_leaves_only_its_result(sync_shop: WorkerKit) -> None:
     """The plain case, down to the scoreboard."""
 
     @job("add")
@@ -41,7 +41,7 @@ def test_a_run_is_executed_once_and_leaves_only_its_result(sync_shop: Workshop) 
     assert sync_shop.board.rows[0].done == 1
 
 
-def test_a_failed_run_is_tried_again_until_it_succeeds(sync_shop: Workshop) -> None:
+def test_a_failed_run_is_tried_again_until_it_succeeds(sync_shop: WorkerKit) -> None:
     """Each attempt is charged and remembered."""
 
     @job("shaky", retry=Retry(attempts=3, base_s=0.01))
@@ -69,7 +69,7 @@ def test_a_failed_run_is_tried_again_until_it_succeeds(sync_shop: Workshop) -> N
     ids=["exit", "exit with a list", "interrupt", "base", "plain"],
 )
 def test_whatever_a_job_raises_ends_its_own_run_only(
-    sync_shop: Workshop, ending: Callable[[], Any], error: str
+    sync_shop: WorkerKit, ending: Callable[[], Any], error: str
 ) -> None:
     """The worker goes on with the next run."""
 
@@ -87,7 +87,7 @@ def test_whatever_a_job_raises_ends_its_own_run_only(
     assert found.errors[bad_id]["type"] == error
 
 
-def test_a_soft_timeout_interrupts_what_the_job_waits_for(sync_shop: Workshop) -> None:
+def test_a_soft_timeout_interrupts_what_the_job_waits_for(sync_shop: WorkerKit) -> None:
     """By an exception in the middle of a system call; the job cleans up, and the worker goes on."""
 
     @job("stuck", timeout=600, soft_timeout=0.05, retry=Retry(attempts=1))
@@ -108,7 +108,7 @@ def test_a_soft_timeout_interrupts_what_the_job_waits_for(sync_shop: Workshop) -
     assert "wait_for_ever" in found.errors[stuck_id]["traceback"]
 
 
-def test_a_library_that_retries_on_exceptions_cannot_swallow_a_soft_timeout(sync_shop: Workshop) -> None:
+def test_a_library_that_retries_on_exceptions_cannot_swallow_a_soft_timeout(sync_shop: WorkerKit) -> None:
     """``except Exception`` is everywhere; SoftTimeout is none."""
 
     @job("retrying", timeout=600, soft_timeout=0.05, retry=Retry(attempts=1))
@@ -125,7 +125,7 @@ def test_a_library_that_retries_on_exceptions_cannot_swallow_a_soft_timeout(sync
     assert found.errors[run_id]["type"] == "SoftTimeout"
 
 
-def test_a_job_that_returns_after_its_soft_timeout_has_finished(sync_shop: Workshop) -> None:
+def test_a_job_that_returns_after_its_soft_timeout_has_finished(sync_shop: WorkerKit) -> None:
     """What there is so far may be worth keeping; the job decides."""
 
     @job("partial", timeout=600, soft_timeout=0.05)
@@ -141,7 +141,7 @@ def test_a_job_that_returns_after_its_soft_timeout_has_finished(sync_shop: Works
     assert (found.history, found.results) == ([(run_id, "ok", 1)], {run_id: ["so far", True]})
 
 
-def test_a_job_that_takes_the_signals_away_takes_them_from_itself_only(sync_shop: Workshop) -> None:
+def test_a_job_that_takes_the_signals_away_takes_them_from_itself_only(sync_shop: WorkerKit) -> None:
     """Libraries install handlers; the next run's timeout must work all the same."""
 
     @job("thief", timeout=600)
@@ -161,7 +161,7 @@ def test_a_job_that_takes_the_signals_away_takes_them_from_itself_only(sync_shop
     assert found.errors[run_id]["type"] == "SoftTimeout"
 
 
-def test_an_awaitable_from_a_plain_function_is_a_failure_that_says_so(sync_shop: Workshop) -> None:
+def test_an_awaitable_from_a_plain_function_is_a_failure_that_says_so(sync_shop: WorkerKit) -> None:
     """Nobody would ever await it, and the run would look finished."""
 
     async def forgotten() -> None: ...
@@ -176,7 +176,7 @@ def test_an_awaitable_from_a_plain_function_is_a_failure_that_says_so(sync_shop:
     assert "async def" in found.errors[run_id]["message"]
 
 
-def test_runs_of_unknown_jobs_and_of_the_other_kind_do_not_stop_the_others(sync_shop: Workshop) -> None:
+def test_runs_of_unknown_jobs_and_of_the_other_kind_do_not_stop_the_others(sync_shop: WorkerKit) -> None:
     """One waits five seconds, one moves to the async pools, uncharged both."""
 
     @job("coroutine")
@@ -194,7 +194,7 @@ def test_runs_of_unknown_jobs_and_of_the_other_kind_do_not_stop_the_others(sync_
     assert found.charges == {}
 
 
-def test_lost_replies_execute_nothing_twice(sync_shop: Workshop) -> None:
+def test_lost_replies_execute_nothing_twice(sync_shop: WorkerKit) -> None:
     """Each turn's reply is lost once; Redis answers the repetition from memory."""
     seen: Counter[str] = Counter()
 
@@ -218,7 +218,7 @@ def test_lost_replies_execute_nothing_twice(sync_shop: Workshop) -> None:
     )
 
 
-def test_an_outage_in_the_middle_loses_nothing(sync_shop: Workshop) -> None:
+def test_an_outage_in_the_middle_loses_nothing(sync_shop: WorkerKit) -> None:
     """The end of the run is acknowledged when Redis is back."""
     refused = 0
 
@@ -236,7 +236,7 @@ def test_an_outage_in_the_middle_loses_nothing(sync_shop: Workshop) -> None:
     assert found.history == [(run_id, "ok", 1) for run_id in ids]
 
 
-def test_a_drain_finishes_what_runs_and_leaves_the_rest_in_the_queue(sync_shop: Workshop) -> None:
+def test_a_drain_finishes_what_runs_and_leaves_the_rest_in_the_queue(sync_shop: WorkerKit) -> None:
     """Here by the scoreboard alone: the signal may be late."""
 
     @job("last")
@@ -251,7 +251,7 @@ def test_a_drain_finishes_what_runs_and_leaves_the_rest_in_the_queue(sync_shop: 
     assert (found.charges, found.sessions) == ({}, [])
 
 
-def test_a_term_during_a_job_lets_it_finish(sync_shop: Workshop) -> None:
+def test_a_term_during_a_job_lets_it_finish(sync_shop: WorkerKit) -> None:
     """The handler only takes note."""
 
     @job("last")
@@ -266,7 +266,7 @@ def test_a_term_during_a_job_lets_it_finish(sync_shop: Workshop) -> None:
     assert found.states[second_id] == "queued"
 
 
-def test_a_quit_during_a_job_hands_it_back_uncharged(sync_shop: Workshop) -> None:
+def test_a_quit_during_a_job_hands_it_back_uncharged(sync_shop: WorkerKit) -> None:
     """To the head of the queue; the interruption is counted, the attempt is not."""
 
     @job("endless", retry=Retry(attempts=1))
@@ -281,7 +281,7 @@ def test_a_quit_during_a_job_hands_it_back_uncharged(sync_shop: Workshop) -> Non
     assert (found.charges, found.sessions) == ({run_id: "0,0,1"}, [])
 
 
-def test_a_quit_interrupts_an_outage(sync_shop: Workshop) -> None:
+def test_a_quit_interrupts_an_outage(sync_shop: WorkerKit) -> None:
     """The worker leaves at once although its last call is still unanswered."""
     calls = 0
 
@@ -297,7 +297,7 @@ def test_a_quit_interrupts_an_outage(sync_shop: Workshop) -> None:
     assert found.code == 0
 
 
-def test_an_idle_worker_leaves_at_once_when_told(sync_shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_worker_leaves_at_once_when_told(sync_shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would wait ten minutes for the bell; the signal interrupts that."""
     monkeypatch.setattr(sync_pool, "RING_S", 600.0)
     worker: list[threading.Timer] = []

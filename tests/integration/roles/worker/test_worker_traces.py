@@ -10,14 +10,14 @@ import structlog
 from supervisor import Context, job
 from supervisor.core.model import Envelope
 from supervisor.telemetry.run_context import current_run
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.unit.roles.worker.executor_stage import fetched
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GIVEN = f"00-{TRACE}-{SPAN}-01"
 
 
-async def test_without_tracing_a_trace_passes_through(shop: Workshop) -> None:
+async def test_without_tracing_a_trace_passes_through(shop: WorkerKit) -> None:
     """The job can hand it on, what it spawns and enqueues carries it, and its lines name it."""
     seen: list[Any] = []
 
@@ -41,7 +41,7 @@ async def test_without_tracing_a_trace_passes_through(shop: Workshop) -> None:
     assert seen == [GIVEN, TRACE, GIVEN, GIVEN]
 
 
-async def test_a_malformed_trace_is_dropped_and_the_run_goes_on(shop: Workshop) -> None:
+async def test_a_malformed_trace_is_dropped_and_the_run_goes_on(shop: WorkerKit) -> None:
     """By the producer, and by a worker that meets one all the same."""
     seen: list[Any] = []
 
@@ -59,7 +59,7 @@ async def test_a_malformed_trace_is_dropped_and_the_run_goes_on(shop: Workshop) 
     assert seen == [("", False)] * 2
 
 
-async def test_the_line_that_ends_a_run_names_its_trace(shop: Workshop, logs: list[Any]) -> None:
+async def test_the_line_that_ends_a_run_names_its_trace(shop: WorkerKit, logs: list[Any]) -> None:
     """And no other run's line does."""
 
     @job("run")
@@ -76,7 +76,7 @@ async def test_the_line_that_ends_a_run_names_its_trace(shop: Workshop, logs: li
     assert ends == {"traced": TRACE, "bare": None}
 
 
-def test_a_plain_job_pays_nothing_for_a_trace(shop: Workshop) -> None:
+def test_a_plain_job_pays_nothing_for_a_trace(shop: WorkerKit) -> None:
     """Neither a context nor anything around it is made because a run has one."""
 
     @job("run")

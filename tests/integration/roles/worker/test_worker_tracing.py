@@ -22,7 +22,7 @@ from supervisor.roles.worker import middleware
 from supervisor.roles.worker.tracing import Tracing
 from supervisor.telemetry.run_context import current_run
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.canary import CANARY
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -76,7 +76,7 @@ def parent_of(span: ReadableSpan) -> int | None:
 
 
 async def test_producer_run_and_child_are_one_trace(
-    shop: Workshop, spans: InMemorySpanExporter, provider: TracerProvider
+    shop: WorkerKit, spans: InMemorySpanExporter, provider: TracerProvider
 ) -> None:
     """The span that is current where a run is enqueued is the parent of its span, and that one of its child's."""
 
@@ -109,7 +109,7 @@ async def test_producer_run_and_child_are_one_trace(
     assert (of_child.attributes or {})["tenure.parent"] == run_id
 
 
-async def test_runs_at_the_same_time_keep_their_traces_apart(shop: Workshop, spans: InMemorySpanExporter) -> None:
+async def test_runs_at_the_same_time_keep_their_traces_apart(shop: WorkerKit, spans: InMemorySpanExporter) -> None:
     """Coroutines of one process: each belongs to its own, those that no trace came with begin one each."""
     together = asyncio.Barrier(3)
 
@@ -134,7 +134,7 @@ async def test_runs_at_the_same_time_keep_their_traces_apart(shop: Workshop, spa
     assert len({trace_id for _, trace_id in found.values()}) == 3
 
 
-async def test_retries_are_spans_of_their_own(shop: Workshop, spans: InMemorySpanExporter) -> None:
+async def test_retries_are_spans_of_their_own(shop: WorkerKit, spans: InMemorySpanExporter) -> None:
     """Each says how its attempt ended, all in the trace that the run belongs to."""
 
     @job("fails", retry=Retry(attempts=2, base_s=0.01))
@@ -182,7 +182,7 @@ async def test_no_secret_of_an_exception_reaches_a_span(spans: InMemorySpanExpor
     assert CANARY not in span.to_json()
 
 
-async def test_a_soft_timeout_is_a_stop_and_no_exception(shop: Workshop, spans: InMemorySpanExporter) -> None:
+async def test_a_soft_timeout_is_a_stop_and_no_exception(shop: WorkerKit, spans: InMemorySpanExporter) -> None:
     """The span of a run that was asked to end says so."""
 
     @job("slow", timeout=60, soft_timeout=0.02, retry=Retry(attempts=1))
@@ -198,7 +198,7 @@ async def test_a_soft_timeout_is_a_stop_and_no_exception(shop: Workshop, spans: 
     assert span.status.status_code is StatusCode.ERROR
 
 
-def test_plain_jobs_have_the_same(sync_shop: Workshop, tmp_path: Path) -> None:
+def test_plain_jobs_have_the_same(sync_shop: WorkerKit, tmp_path: Path) -> None:
     """A sync worker is a process of its own: its spans are there when it has left."""
     written = tmp_path / "spans"
     provider = TracerProvider()
@@ -227,7 +227,7 @@ def test_plain_jobs_have_the_same(sync_shop: Workshop, tmp_path: Path) -> None:
     assert [each[4]["tenure.outcome"] for each in (first, second, of_child)] == ["failed", "ok", "ok"]
 
 
-def test_spans_are_sent_before_the_worker_is_gone(sync_shop: Workshop, tmp_path: Path) -> None:
+def test_spans_are_sent_before_the_worker_is_gone(sync_shop: WorkerKit, tmp_path: Path) -> None:
     """They leave in batches, by a thread that the worker made itself: the last batch when it leaves."""
     written = tmp_path / "spans"
 
@@ -253,7 +253,7 @@ def test_spans_are_sent_before_the_worker_is_gone(sync_shop: Workshop, tmp_path:
 
 
 async def test_an_exporter_that_hangs_does_not_hold_the_worker(
-    shop: Workshop, provider: TracerProvider, logs: list[Any], monkeypatch: pytest.MonkeyPatch
+    shop: WorkerKit, provider: TracerProvider, logs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker leaves in its time, and says that spans were not sent."""
     released = threading.Event()
@@ -273,7 +273,7 @@ async def test_an_exporter_that_hangs_does_not_hold_the_worker(
 
 
 async def test_tracing_that_cannot_be_opened_fails_no_run(
-    shop: Workshop, logs: list[Any], monkeypatch: pytest.MonkeyPatch
+    shop: WorkerKit, logs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An environment that asks for an unknown exporter is told once, as an error."""
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "carrier-pigeon")

@@ -17,16 +17,16 @@ from supervisor.roles import worker
 from supervisor.roles.worker import entry, refusals
 from supervisor.store.codec import unpack
 from tests.integration.roles.worker.forked import fork
-from tests.integration.roles.worker.worker_fixture import Workshop, until
+from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server, wait_until
 
 RECORDED = Path(__file__).parents[3].joinpath("data", "envelopes-v1.txt").read_bytes().splitlines()
 
 
 @pytest.fixture
-def older(server: Server) -> Workshop:
+def older(server: Server) -> WorkerKit:
     """The workshop of the version that goes: it has no jobs but those that its test gives it."""
-    return Workshop(server, Registry(), Kind.ASYNC)
+    return WorkerKit(server, Registry(), Kind.ASYNC)
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "UNKNOWN_DELAY_MS", 20)
 
 
-async def test_a_job_of_the_new_version_waits_for_a_worker_of_it(shop: Workshop, older: Workshop) -> None:
+async def test_a_job_of_the_new_version_waits_for_a_worker_of_it(shop: WorkerKit, older: WorkerKit) -> None:
     """The old one hands it back uncharged, and says so in its log."""
 
     @job("brand_new")
@@ -57,7 +57,7 @@ async def test_a_job_of_the_new_version_waits_for_a_worker_of_it(shop: Workshop,
 
 
 @pytest.mark.parametrize("line", [line for line in RECORDED if b'"kind":"async"' in line])
-async def test_what_an_earlier_version_enqueued_is_executed(shop: Workshop, line: bytes) -> None:
+async def test_what_an_earlier_version_enqueued_is_executed(shop: WorkerKit, line: bytes) -> None:
     """Recorded envelopes, as they lay in a queue."""
     envelope = unpack(line)
     seen: list[object] = []
@@ -79,7 +79,7 @@ async def test_what_an_earlier_version_enqueued_is_executed(shop: Workshop, line
 @pytest.mark.server
 def test_two_processes_of_two_versions_share_the_work(real_server: RealServer, jobs: Registry) -> None:
     """The real thing: the old process never runs the new job, the new one runs both, and nothing is lost."""
-    shop = Workshop(Server(real_server), jobs, Kind.SYNC)
+    shop = WorkerKit(Server(real_server), jobs, Kind.SYNC)
 
     @job("known_to_both")
     def known_to_both(number: int) -> None: ...

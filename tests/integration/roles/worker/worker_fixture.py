@@ -89,7 +89,7 @@ class FaultySync(Faulty):
         self._store.close()
 
 
-class Workshop:
+class WorkerKit:
     """One pool's worth of everything, on one server."""
 
     def __init__(self, server: Server, registry: Registry, kind: Kind, *, concurrency: int = 5) -> None:

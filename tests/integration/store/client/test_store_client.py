@@ -23,7 +23,7 @@ from supervisor.store.queues import Queues
 from supervisor.store.schedule_definitions import Definitions
 from supervisor.store.scripts import script
 from supervisor.store.sessions import Sessions
-from tests.kit.builders import NONCE, World, envelope
+from tests.kit.builders import NONCE, StoreCalls, envelope
 from tests.kit.servers import RealServer, Server
 
 KEYS = Keys("client-test")
@@ -138,21 +138,21 @@ def test_the_handshake_is_small_and_names_the_client(proxy: Proxy) -> None:
     store.close()
 
 
-def test_a_script_unknown_to_the_server_is_sent_whole(world: World) -> None:
+def test_a_script_unknown_to_the_server_is_sent_whole(world: StoreCalls) -> None:
     """A restarted server knows no script; nobody should notice."""
     world.lead()
     world.raw.script_flush()
     assert world.run(world.leases.view()).holder == "a"
 
 
-def test_a_fence_is_told_from_every_other_error(world: World) -> None:
+def test_a_fence_is_told_from_every_other_error(world: StoreCalls) -> None:
     """With the operation and both epochs."""
     term = world.lead()
     with pytest.raises(FencedError, match=f"declare_remove refused: epoch {term.epoch + 1} .*{term.epoch}"):
         world.run(Definitions(world.keys).remove(epoch=term.epoch + 1, nonce=NONCE, ids=["s"]))
 
 
-def test_listening_returns_what_came_after_and_nothing_after_its_bound(world: World) -> None:
+def test_listening_returns_what_came_after_and_nothing_after_its_bound(world: StoreCalls) -> None:
     """Standbys block on the event stream."""
     assert world.store.listen(world.keys.events, "0-0", 0.05) == []
     term = world.lead()
@@ -160,7 +160,7 @@ def test_listening_returns_what_came_after_and_nothing_after_its_bound(world: Wo
     assert world.store.listen(world.keys.events, term.last_event, 0.05) == []
 
 
-def test_a_release_wakes_who_listens(world: World) -> None:
+def test_a_release_wakes_who_listens(world: StoreCalls) -> None:
     """The point of the stream: a hand-over takes a round trip, not a lease."""
     term = world.lead()
     heard: list[str] = []
@@ -174,7 +174,7 @@ def test_a_release_wakes_who_listens(world: World) -> None:
     assert heard == ["released"]
 
 
-def test_an_enqueue_wakes_who_rings(world: World) -> None:
+def test_an_enqueue_wakes_who_rings(world: StoreCalls) -> None:
     """An idle worker starts a run within a round trip."""
     bell = world.keys.queue("default").bell(Kind.ASYNC)
     heard: list[str | None] = []
@@ -266,7 +266,7 @@ def test_a_server_that_comes_back_is_found_again(short_dir: Path) -> None:
             again.stop()
 
 
-def test_every_script_is_known_by_the_digest_that_the_server_computes(world: World) -> None:
+def test_every_script_is_known_by_the_digest_that_the_server_computes(world: StoreCalls) -> None:
     """EVALSHA goes by it."""
     for name in ("turn", "fire", "lease_renew"):
         item = script(name)

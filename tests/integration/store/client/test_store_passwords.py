@@ -20,7 +20,7 @@ pytestmark = pytest.mark.server
 USER = "rotated"
 
 
-class World:
+class RotatedUser:
     """A user of the server, and the file with its password."""
 
     def __init__(self, server: RealServer, admin: redis.Redis, place: Path) -> None:
@@ -46,10 +46,10 @@ class World:
 
 
 @pytest.fixture
-def world(real_server: RealServer, tmp_path: Path) -> Iterator[World]:
+def world(real_server: RealServer, tmp_path: Path) -> Iterator[RotatedUser]:
     """A user with the password "first-s3cret"."""
     with redis.Redis(unix_socket_path=str(real_server.socket), protocol=2, driver_info=None) as admin:
-        yield World(real_server, admin, tmp_path)
+        yield RotatedUser(real_server, admin, tmp_path)
         admin.execute_command("ACL", "DELUSER", USER)
 
 
@@ -67,7 +67,7 @@ def reconnected(store: Any) -> None:
     works(store)
 
 
-def test_a_password_that_the_server_learns_first_is_followed(connect: Clients, world: World) -> None:
+def test_a_password_that_the_server_learns_first_is_followed(connect: Clients, world: RotatedUser) -> None:
     """The usual order: both are valid, the file changes, the old one goes."""
     store = connect(world.url, redis=world.settings)
     works(store)
@@ -79,7 +79,7 @@ def test_a_password_that_the_server_learns_first_is_followed(connect: Clients, w
     reconnected(store)
 
 
-def test_a_password_that_the_file_learns_first_is_followed(connect: Clients, world: World) -> None:
+def test_a_password_that_the_file_learns_first_is_followed(connect: Clients, world: RotatedUser) -> None:
     """A secret store may write the file before anybody tells the server: what served last still serves."""
     store = connect(world.url, redis=world.settings)
     works(store)
@@ -90,7 +90,7 @@ def test_a_password_that_the_file_learns_first_is_followed(connect: Clients, wor
 
 
 def test_a_password_that_was_replaced_too_early_is_refused_until_the_file_follows(
-    connect: Clients, world: World
+    connect: Clients, world: RotatedUser
 ) -> None:
     """Nothing restarts for it: the same client works again, and no message tells a password."""
     store = connect(world.url, redis=world.settings)
@@ -104,7 +104,7 @@ def test_a_password_that_was_replaced_too_early_is_refused_until_the_file_follow
     works(store)
 
 
-def test_a_rotated_file_is_no_change_of_the_configuration(world: World) -> None:
+def test_a_rotated_file_is_no_change_of_the_configuration(world: RotatedUser) -> None:
     """A reload would refuse it as one that needs a restart."""
     before = world.settings
     world.file.write_text("second-s3cret\n")

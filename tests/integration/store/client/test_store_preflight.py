@@ -16,7 +16,7 @@ from supervisor.store.client import Store
 from supervisor.store.preflight import acl_rules, check
 from supervisor.store.queue_control import QueueControl
 from supervisor.store.queue_fsck import Fsck
-from tests.kit.builders import World, envelope, schedule
+from tests.kit.builders import StoreCalls, envelope, schedule
 from tests.kit.servers import RealServer, Server
 
 S = "r.1/w-0/1"
@@ -26,7 +26,7 @@ def settings(world_or_cluster: str, **fields: object) -> Settings:
     return Settings(cluster=world_or_cluster, redis=RedisSettings(**fields))
 
 
-def take_control(world: World) -> None:
+def take_control(world: StoreCalls) -> None:
     """Do everything that people do to queues."""
     keys = type(world.keys)("small")
     control = QueueControl(keys)
@@ -109,7 +109,7 @@ def test_the_documented_rights_are_enough_for_every_call(real_server: RealServer
     """A user with these and no other goes through a whole life of a cluster."""
     with acl_user(real_server, *acl_rules("small")) as store:
         assert check(store, settings("small")) == []
-        world = World(Server(real_server))
+        world = StoreCalls(Server(real_server))
         world.raw.close()
         world.store.close()
         world.store = store

@@ -13,13 +13,13 @@ from supervisor.store.leases import LeaseCode
 from supervisor.store.queue_control import QueueControl
 from supervisor.store.queues import Ack
 from supervisor.store.scripts import Call, script, script_names
-from tests.kit.builders import World, envelope, schedule
+from tests.kit.builders import StoreCalls, envelope, schedule
 
 S = "r.1/w-0/1"
 PARTS = ["data", "run", "att", "later", "dead", "hist", "stat", "ready:a:1", "suspect:a", "bell:a"]
 
 
-def spoil(world: World, key: str) -> None:
+def spoil(world: StoreCalls, key: str) -> None:
     """Put a key of another type in place of ``key``."""
     world.raw.delete(key)
     if ":bell:" in key or ":ready:" in key or ":suspect:" in key:
@@ -28,7 +28,7 @@ def spoil(world: World, key: str) -> None:
         world.raw.rpush(key, "x")
 
 
-def refusal(world: World, call: Call[object]) -> str:
+def refusal(world: StoreCalls, call: Call[object]) -> str:
     """Return why ``call`` was refused; empty when it was not."""
     try:
         world.run(call)
@@ -37,7 +37,7 @@ def refusal(world: World, call: Call[object]) -> str:
     return ""
 
 
-def placed(world: World) -> set[str]:
+def placed(world: StoreCalls) -> set[str]:
     """Return every id that some place of the queue still knows."""
     keys, found = world.keys.queue("default"), set()
     readers: dict[str, Callable[[str], object]] = {
@@ -52,7 +52,7 @@ def placed(world: World) -> set[str]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_an_enqueue_that_meets_a_foreign_key_adds_nothing(world: World, part: str) -> None:
+def test_an_enqueue_that_meets_a_foreign_key_adds_nothing(world: StoreCalls, part: str) -> None:
     """Half an enqueue would be a run that never runs."""
     key = world.keys.queue("default").prefix + part
     spoil(world, key)
@@ -68,7 +68,7 @@ def test_an_enqueue_that_meets_a_foreign_key_adds_nothing(world: World, part: st
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_turn_that_meets_a_foreign_key_loses_no_run(world: World, part: str) -> None:
+def test_a_turn_that_meets_a_foreign_key_loses_no_run(world: StoreCalls, part: str) -> None:
     """Scripts are not rolled back, so their order of writes must be safe at every point."""
     world.open(S)
     world.enqueue(envelope("held"), envelope("free"))
@@ -88,7 +88,7 @@ def test_a_turn_that_meets_a_foreign_key_loses_no_run(world: World, part: str) -
 
 
 @pytest.mark.parametrize("part", [*PARTS, "err", "limits", "blocked", "woken", "stale", "cancel", "ready:a:0"])
-def test_a_foreign_key_in_one_queue_stops_nothing_in_another(world: World, part: str) -> None:
+def test_a_foreign_key_in_one_queue_stops_nothing_in_another(world: StoreCalls, part: str) -> None:
     """A turn that was refused half-way would be repeated for ever, and its worker fetch nothing any more."""
     world.open(S)
     world.enqueue(envelope("done"), envelope("next"))
@@ -104,7 +104,7 @@ def test_a_foreign_key_in_one_queue_stops_nothing_in_another(world: World, part:
 
 
 @pytest.mark.parametrize("part", ["run", "later", "dead", "data"])
-def test_a_release_that_meets_a_foreign_key_changes_nothing(world: World, part: str) -> None:
+def test_a_release_that_meets_a_foreign_key_changes_nothing(world: StoreCalls, part: str) -> None:
     """The reaper tries again once somebody has cleared the key away."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -117,7 +117,7 @@ def test_a_release_that_meets_a_foreign_key_changes_nothing(world: World, part: 
 
 
 @pytest.mark.parametrize("part", ["mark", "next", "live", "log", "def"])
-def test_a_fire_that_meets_a_foreign_key_is_refused(world: World, part: str) -> None:
+def test_a_fire_that_meets_a_foreign_key_is_refused(world: StoreCalls, part: str) -> None:
     """And is not taken for a fence or a duplicate."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s")))
@@ -131,7 +131,7 @@ def test_a_fire_that_meets_a_foreign_key_is_refused(world: World, part: str) -> 
 
 
 @pytest.mark.parametrize("name", script_names())
-def test_no_script_survives_garbage_with_an_effect_or_a_global(world: World, name: str) -> None:
+def test_no_script_survives_garbage_with_an_effect_or_a_global(world: StoreCalls, name: str) -> None:
     """Wrong arguments get an error or an empty answer; the fixture then checks the interpreter."""
     item, term = script(name), world.lead()
     keys = tuple(world.keys.prefix if key == "prefix" else f"{world.keys.prefix}{key}" for key in item.key_names)
@@ -146,7 +146,7 @@ def test_no_script_survives_garbage_with_an_effect_or_a_global(world: World, nam
     assert world.raw.exists(world.keys.schedule_mark) == 0
 
 
-def test_memory_that_is_full_lets_what_is_queued_run_but_nothing_be_added(world: World) -> None:
+def test_memory_that_is_full_lets_what_is_queued_run_but_nothing_be_added(world: StoreCalls) -> None:
     """Only runs that begin and end free memory, so both must go on; and nothing may be half done."""
     if not world.server.is_real:
         return  # fakeredis has no memory limit
@@ -168,7 +168,7 @@ def test_memory_that_is_full_lets_what_is_queued_run_but_nothing_be_added(world:
     assert world.fsck() == []
 
 
-def test_memory_that_is_full_keeps_no_worker_out_and_no_leader(world: World) -> None:
+def test_memory_that_is_full_keeps_no_worker_out_and_no_leader(world: StoreCalls) -> None:
     """Workers that restart then must be able to empty the queues: nobody else would ever free memory."""
     if not world.server.is_real:
         return  # fakeredis has no memory limit

@@ -7,19 +7,19 @@ import pytest
 from supervisor.core.errors import StoreRefusedError
 from supervisor.store import commands as module
 from supervisor.store.commands import Answer, Command, Commands, Word, WorkerReport
-from tests.kit.builders import World
+from tests.kit.builders import StoreCalls
 
 R = "web-1.abc"
 QUIET = Command(word=Word.QUIET, slot="worker-io-0", generation=3, by="me@host")
 
 
 @pytest.fixture
-def commands(world: World) -> Commands:
+def commands(world: StoreCalls) -> Commands:
     """Return the calls of one cluster."""
     return Commands(world.keys)
 
 
-def test_a_command_waits_until_it_is_answered(world: World, commands: Commands) -> None:
+def test_a_command_waits_until_it_is_answered(world: StoreCalls, commands: Commands) -> None:
     """An agent that dies between taking and answering leaves it to its successor."""
     assert world.run(commands.send(R, "c1", QUIET))
     assert world.run(commands.send("other.abc", "c2", QUIET))
@@ -36,7 +36,7 @@ def test_a_command_waits_until_it_is_answered(world: World, commands: Commands) 
 WORKER = WorkerReport(slot="worker-io-0", pool="io", state="running", generation=3, pid=7, busy=1, done=9)
 
 
-def test_a_command_sent_twice_is_one(world: World, commands: Commands) -> None:
+def test_a_command_sent_twice_is_one(world: StoreCalls, commands: Commands) -> None:
     """The reply to the first sending may have been lost; also when it was carried out meanwhile."""
     assert world.twice(commands.send(R, "c1", QUIET)) == (True, True)
     assert len(world.run(commands.take(R))) == 1
@@ -47,7 +47,7 @@ def test_a_command_sent_twice_is_one(world: World, commands: Commands) -> None:
 
 
 def test_a_command_that_nobody_takes_is_forgotten(
-    world: World, commands: Commands, monkeypatch: pytest.MonkeyPatch
+    world: StoreCalls, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replica that comes back tomorrow must not stop because of yesterday."""
     world.run(commands.send(R, "c1", QUIET))
@@ -60,14 +60,14 @@ def test_a_command_that_nobody_takes_is_forgotten(
     assert world.raw.hkeys(f"{world.keys.commands}{R}") == [b"c1"]
 
 
-def test_a_replica_that_takes_nothing_is_full_at_last(world: World, commands: Commands) -> None:
+def test_a_replica_that_takes_nothing_is_full_at_last(world: StoreCalls, commands: Commands) -> None:
     """Every queue has a limit."""
     sent = [world.run(commands.send(R, f"c{number}", QUIET)) for number in range(101)]
 
     assert sent == [True] * 100 + [False]
 
 
-def test_commands_are_taken_in_the_order_of_their_sending(world: World, commands: Commands) -> None:
+def test_commands_are_taken_in_the_order_of_their_sending(world: StoreCalls, commands: Commands) -> None:
     """Quiet and resume undo each other."""
     key = f"{world.keys.commands}{R}"
     far = 10**14
@@ -77,7 +77,7 @@ def test_commands_are_taken_in_the_order_of_their_sending(world: World, commands
     assert [name for name, _ in world.run(commands.take(R))] == ["c", "b", "a"]
 
 
-def test_nothing_is_left_behind_for_ever(world: World, commands: Commands) -> None:
+def test_nothing_is_left_behind_for_ever(world: StoreCalls, commands: Commands) -> None:
     """Replicas come and go under new ids."""
     world.run(commands.send(R, "c1", QUIET))
     world.run(commands.answer(R, "c2", Answer(is_done=False, reason="no")))
@@ -85,7 +85,7 @@ def test_nothing_is_left_behind_for_ever(world: World, commands: Commands) -> No
     assert all(world.raw.pttl(key) > 0 for key in world.raw.keys(f"{world.keys.prefix}*"))
 
 
-def test_a_command_without_a_name_is_refused(world: World, commands: Commands) -> None:
+def test_a_command_without_a_name_is_refused(world: StoreCalls, commands: Commands) -> None:
     """Before the first write."""
     with pytest.raises(StoreRefusedError):
         world.run(commands.send("", "c1", QUIET))

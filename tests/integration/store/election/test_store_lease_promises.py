@@ -7,18 +7,18 @@ import pytest
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.signing import Signer
 from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
-from tests.kit.builders import NONCE, World, schedule
+from tests.kit.builders import NONCE, StoreCalls, schedule
 
 OTHER, THIRD = "cd" * 16, "ef" * 16
 DAY_MS = 86_400_000
 
 
-def history(world: World) -> list[tuple[str, str]]:
+def history(world: StoreCalls) -> list[tuple[str, str]]:
     """Return kind and reason of every event, oldest first."""
     return [(event.kind, event.reason) for event in reversed(world.run(world.leases.history(100)))]
 
 
-def promotion(world: World, held: LeaseView, new_nonce: str = OTHER) -> LeaseView:
+def promotion(world: StoreCalls, held: LeaseView, new_nonce: str = OTHER) -> LeaseView:
     call = world.leases.promote(epoch=held.epoch, nonce=held.nonce, new_nonce=new_nonce, duration_ms=5000)
     return world.run(call)
 
@@ -26,7 +26,7 @@ def promotion(world: World, held: LeaseView, new_nonce: str = OTHER) -> LeaseVie
 # Promotion.
 
 
-def test_a_promotion_gives_the_holder_a_later_epoch_and_is_no_transition(world: World) -> None:
+def test_a_promotion_gives_the_holder_a_later_epoch_and_is_no_transition(world: StoreCalls) -> None:
     """The replica goes on; only its scheduler is another."""
     held = world.lead("a")
     promoted = promotion(world, held)
@@ -38,7 +38,7 @@ def test_a_promotion_gives_the_holder_a_later_epoch_and_is_no_transition(world: 
     assert history(world) == [("acquired", "vacant"), ("acquired", "promoted")]
 
 
-def test_what_the_dead_scheduler_sent_late_is_refused(world: World) -> None:
+def test_what_the_dead_scheduler_sent_late_is_refused(world: StoreCalls) -> None:
     """That is what a promotion is for."""
     held = world.lead("a")
     world.run(world.declare_call(held, schedule("tick")))
@@ -50,7 +50,7 @@ def test_what_the_dead_scheduler_sent_late_is_refused(world: World) -> None:
     assert world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=9)).code is LeaseCode.LOST
 
 
-def test_a_promotion_whose_answer_was_lost_is_the_same_when_asked_again(world: World) -> None:
+def test_a_promotion_whose_answer_was_lost_is_the_same_when_asked_again(world: StoreCalls) -> None:
     """It renews, so that trust may count from the second question, and grants nothing more."""
     held = world.lead("a")
     call = world.leases.promote(epoch=held.epoch, nonce=NONCE, new_nonce=OTHER, duration_ms=5000)
@@ -62,7 +62,7 @@ def test_a_promotion_whose_answer_was_lost_is_the_same_when_asked_again(world: W
     assert history(world)[1:] == [("acquired", "promoted")]
 
 
-def test_a_late_promotion_of_an_old_term_changes_nothing(world: World) -> None:
+def test_a_late_promotion_of_an_old_term_changes_nothing(world: StoreCalls) -> None:
     """After another promotion, another holder, or a release of the term."""
     held = world.lead("a")
     late = world.leases.promote(epoch=held.epoch, nonce=NONCE, new_nonce=OTHER, duration_ms=5000)
@@ -77,7 +77,7 @@ def test_a_late_promotion_of_an_old_term_changes_nothing(world: World) -> None:
     assert world.run(world.leases.view()).epoch == after.epoch
 
 
-def test_a_promotion_on_an_emptied_server_creates_nothing(world: World) -> None:
+def test_a_promotion_on_an_emptied_server_creates_nothing(world: StoreCalls) -> None:
     """A term must be won again there."""
     held = world.lead("a")
     world.raw.delete(world.keys.lease)
@@ -86,7 +86,7 @@ def test_a_promotion_on_an_emptied_server_creates_nothing(world: World) -> None:
     assert not world.raw.exists(world.keys.lease)
 
 
-def test_a_promotion_is_above_the_fence(world: World) -> None:
+def test_a_promotion_is_above_the_fence(world: StoreCalls) -> None:
     """An epoch that was granted once is never granted again, though the record forgot it."""
     held = world.lead("a")
     world.raw.set(world.keys.fence, held.epoch + 10**12)
@@ -95,7 +95,7 @@ def test_a_promotion_is_above_the_fence(world: World) -> None:
 
 
 @pytest.mark.parametrize("new_nonce", ["short", NONCE, "zz" * 16])
-def test_a_promotion_to_the_same_or_a_malformed_nonce_is_refused(world: World, new_nonce: str) -> None:
+def test_a_promotion_to_the_same_or_a_malformed_nonce_is_refused(world: StoreCalls, new_nonce: str) -> None:
     """The nonce tells the new incarnation from the old one."""
     held = world.lead("a")
     call = world.leases.promote(epoch=held.epoch, nonce=NONCE, new_nonce=OTHER, duration_ms=5000)
@@ -108,7 +108,7 @@ def test_a_promotion_to_the_same_or_a_malformed_nonce_is_refused(world: World, n
 # Requests to resign.
 
 
-def test_a_request_to_resign_reaches_the_named_term_with_its_next_renewal(world: World) -> None:
+def test_a_request_to_resign_reaches_the_named_term_with_its_next_renewal(world: StoreCalls) -> None:
     """Asked twice, it is one request and one event."""
     held = world.lead("a")
     first, second = world.twice(world.leases.request_resign(epoch=held.epoch, to="b", by="me"))
@@ -119,7 +119,7 @@ def test_a_request_to_resign_reaches_the_named_term_with_its_next_renewal(world:
     assert history(world)[1:] == [("resign_requested", "b")]
 
 
-def test_a_signed_request_takes_the_place_of_one_that_is_not(world: World) -> None:
+def test_a_signed_request_takes_the_place_of_one_that_is_not(world: StoreCalls) -> None:
     """Somebody without the key must not be able to keep an operator's request out by asking first."""
     held, signer = world.lead("a"), Signer("c1", "k" * 32)
     world.run(world.leases.request_resign(epoch=held.epoch, to="b", by="stranger"))
@@ -134,7 +134,7 @@ def test_a_signed_request_takes_the_place_of_one_that_is_not(world: World) -> No
     ]
 
 
-def test_a_request_names_one_term_and_dies_with_it(world: World) -> None:
+def test_a_request_names_one_term_and_dies_with_it(world: StoreCalls) -> None:
     """A request that arrives late must not depose a leader that nobody meant."""
     held = world.lead("a")
     world.run(world.leases.request_resign(epoch=held.epoch, to="", by="me"))
@@ -148,7 +148,7 @@ def test_a_request_names_one_term_and_dies_with_it(world: World) -> None:
     assert world.run(free).code is LeaseCode.LOST
 
 
-def test_a_release_says_who_should_be_next_and_which_list_of_candidates_counts(world: World) -> None:
+def test_a_release_says_who_should_be_next_and_which_list_of_candidates_counts(world: StoreCalls) -> None:
     """So that the others let it pass, and read the list only if it changed."""
     held = world.lead("a")
     world.run(world.campaign_call("b", OTHER))
@@ -165,7 +165,7 @@ def test_a_release_says_who_should_be_next_and_which_list_of_candidates_counts(w
 # Candidates.
 
 
-def test_whoever_only_registers_never_leads(world: World) -> None:
+def test_whoever_only_registers_never_leads(world: StoreCalls) -> None:
     """Not on an empty server, not on a free lease."""
     info = CandidateInfo(replica="w", participates=False)
     view = world.run(world.campaign_call("w", OTHER, mode="register", info=info))
@@ -177,7 +177,7 @@ def test_whoever_only_registers_never_leads(world: World) -> None:
     assert [one.participates for one in world.run(world.leases.candidates())] == [True, False]
 
 
-def test_candidates_that_vanished_a_day_ago_are_forgotten(world: World) -> None:
+def test_candidates_that_vanished_a_day_ago_are_forgotten(world: StoreCalls) -> None:
     """Each start of a tree is a new one; those that were killed never take themselves off the list."""
     held = world.lead("a")
     world.raw.hset(world.keys.candidates, "gone", f"{held.now_ms - DAY_MS - 1000} {{}}")
@@ -189,7 +189,7 @@ def test_candidates_that_vanished_a_day_ago_are_forgotten(world: World) -> None:
     assert [one.replica for one in world.run(world.leases.candidates())] == ["a", "away", "b"]
 
 
-def test_a_grant_says_how_long_nobody_held_the_lease(world: World) -> None:
+def test_a_grant_says_how_long_nobody_held_the_lease(world: StoreCalls) -> None:
     """From the release, or from the end of a lease that ran out, by the server's own clock."""
     first = world.lead("a")
     assert first.gap_ms == -1
@@ -205,7 +205,7 @@ def test_a_grant_says_how_long_nobody_held_the_lease(world: World) -> None:
 # Lost data.
 
 
-def test_a_leader_whose_later_term_was_forgotten_takes_its_own_record_over(world: World) -> None:
+def test_a_leader_whose_later_term_was_forgotten_takes_its_own_record_over(world: StoreCalls) -> None:
     """Redis went back to an earlier term of the same replica: nobody else renews that one."""
     held = world.lead("a")
     call = world.campaign_call("a", OTHER, mode="free", floor=held.epoch + 50)
@@ -219,7 +219,7 @@ def test_a_leader_whose_later_term_was_forgotten_takes_its_own_record_over(world
 
 
 @pytest.mark.parametrize(("is_emptied", "reason"), [(True, "emptied"), (False, "replaced")])
-def test_the_first_term_after_a_loss_of_data_says_so(world: World, reason: str, *, is_emptied: bool) -> None:
+def test_the_first_term_after_a_loss_of_data_says_so(world: StoreCalls, reason: str, *, is_emptied: bool) -> None:
     """Once, in the history that people look at first."""
     first = world.lead("a")
     world.raw.delete(world.keys.lease, world.keys.fence, world.keys.genesis, world.keys.events)
@@ -232,7 +232,7 @@ def test_the_first_term_after_a_loss_of_data_says_so(world: World, reason: str, 
     assert history(world) == [("data_loss", reason), ("acquired", "vacant")]
 
 
-def test_a_hold_outlives_terms_until_a_person_clears_it(world: World) -> None:
+def test_a_hold_outlives_terms_until_a_person_clears_it(world: StoreCalls) -> None:
     """Set with the grant or with a renewal, in the same step, so that no crash lets a fire slip in between."""
     first = world.lead("a", hold="data")
     assert first.hold == "data"
@@ -255,7 +255,7 @@ def test_a_hold_outlives_terms_until_a_person_clears_it(world: World) -> None:
 class Shown:
     """A subscriber of the channel of one term."""
 
-    def __init__(self, world: World, epoch: int) -> None:
+    def __init__(self, world: StoreCalls, epoch: int) -> None:
         self._pubsub = world.server.raw().pubsub()
         self._pubsub.subscribe(f"{world.keys.alive}{epoch}")
         assert self._pubsub.get_message(timeout=5)
@@ -264,7 +264,7 @@ class Shown:
         self._pubsub.close()
 
 
-def test_presence_counts_the_subscribers_of_one_term(world: World) -> None:
+def test_presence_counts_the_subscribers_of_one_term(world: StoreCalls) -> None:
     """Asked for only; otherwise it is unknown."""
     leases = Leases(world.keys, has_presence=True)
     assert world.run(leases.view(with_presence=True)).presence == -1
@@ -278,7 +278,7 @@ def test_presence_counts_the_subscribers_of_one_term(world: World) -> None:
     shown.end()
 
 
-def test_an_absent_holder_is_replaced_only_if_it_was_visible_when_it_renewed_last(world: World) -> None:
+def test_an_absent_holder_is_replaced_only_if_it_was_visible_when_it_renewed_last(world: StoreCalls) -> None:
     """Absent for a holder that a proxy hides means nothing; nor does it for one that renewed since."""
     leases = Leases(world.keys, has_presence=True)
     held = world.lead("a")

@@ -6,16 +6,16 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.store.leases import CandidateInfo, LeaseCode
-from tests.kit.builders import NONCE, World
+from tests.kit.builders import NONCE, StoreCalls
 
 OTHER = "cd" * 16
 
 
-def events(world: World) -> list[str]:
+def events(world: StoreCalls) -> list[str]:
     return [fields["kind"] for _, fields in world.store.listen(world.keys.events, "0-0", 0.01)]
 
 
-def test_the_first_to_ask_an_empty_server_leads(world: World) -> None:
+def test_the_first_to_ask_an_empty_server_leads(world: StoreCalls) -> None:
     """Nothing needs to be set up before the first replica starts."""
     view = world.run(world.campaign_call("a", floor=7))
 
@@ -26,7 +26,7 @@ def test_the_first_to_ask_an_empty_server_leads(world: World) -> None:
     assert (view.host, view.pid, view.version, view.transitions) == ("h", 7, "1", 1)
 
 
-def test_a_second_campaign_with_the_same_nonce_is_the_same_term(world: World) -> None:
+def test_a_second_campaign_with_the_same_nonce_is_the_same_term(world: StoreCalls) -> None:
     """The reply to the first may have been lost; a new epoch would orphan the term that was granted."""
     first, second = world.twice(world.campaign_call("a"))
 
@@ -35,7 +35,7 @@ def test_a_second_campaign_with_the_same_nonce_is_the_same_term(world: World) ->
     assert events(world) == ["acquired"]
 
 
-def test_a_held_lease_is_denied_and_the_denial_teaches_the_record(world: World) -> None:
+def test_a_held_lease_is_denied_and_the_denial_teaches_the_record(world: StoreCalls) -> None:
     """One round trip tells a follower all it needs to observe the holder."""
     held = world.lead("a")
     denied = world.run(world.campaign_call("b", OTHER))
@@ -47,7 +47,7 @@ def test_a_held_lease_is_denied_and_the_denial_teaches_the_record(world: World) 
 
 
 @pytest.mark.parametrize("mode", ["free", "expired"])
-def test_what_stands_still_for_the_caller_must_be_what_is_there(world: World, mode: str) -> None:
+def test_what_stands_still_for_the_caller_must_be_what_is_there(world: StoreCalls, mode: str) -> None:
     """A follower that watched another sequence number has not watched this holder."""
     held = world.lead("a")
     world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000))
@@ -56,7 +56,7 @@ def test_what_stands_still_for_the_caller_must_be_what_is_there(world: World, mo
     assert world.run(stale).code is LeaseCode.DENIED
 
 
-def test_a_holder_that_stood_still_is_replaced_with_a_higher_epoch(world: World) -> None:
+def test_a_holder_that_stood_still_is_replaced_with_a_higher_epoch(world: StoreCalls) -> None:
     """The server's time is not asked: a clock step of it replaces nobody and protects nobody."""
     held = world.lead("a", duration_ms=300_000)
     view = world.run(world.campaign_call("b", OTHER, mode="expired", observed_epoch=held.epoch, observed_seq=0))
@@ -67,7 +67,7 @@ def test_a_holder_that_stood_still_is_replaced_with_a_higher_epoch(world: World)
     assert events(world) == ["acquired", "lapsed", "acquired"]
 
 
-def test_a_cold_start_takes_a_lease_that_ran_out_by_the_servers_time_and_stands_still(world: World) -> None:
+def test_a_cold_start_takes_a_lease_that_ran_out_by_the_servers_time_and_stands_still(world: StoreCalls) -> None:
     """Either alone proves nothing: the server's clock may have stepped, and a moment's silence is none."""
     held = world.lead("a")
     watched = world.campaign_call("b", OTHER, mode="cold", observed_epoch=held.epoch, observed_seq=0)
@@ -78,7 +78,7 @@ def test_a_cold_start_takes_a_lease_that_ran_out_by_the_servers_time_and_stands_
     assert world.run(watched).code is LeaseCode.GRANTED
 
 
-def test_epochs_grow_although_the_lease_was_deleted_and_the_caller_remembers_more(world: World) -> None:
+def test_epochs_grow_although_the_lease_was_deleted_and_the_caller_remembers_more(world: StoreCalls) -> None:
     """The fence outlives the record, and a caller's memory outlives both."""
     first = world.lead("a")
     world.raw.delete(world.keys.lease)
@@ -91,7 +91,7 @@ def test_epochs_grow_although_the_lease_was_deleted_and_the_caller_remembers_mor
     assert third.genesis == NONCE
 
 
-def test_renewing_extends_only_the_callers_own_term(world: World) -> None:
+def test_renewing_extends_only_the_callers_own_term(world: StoreCalls) -> None:
     """A stale holder must not prolong its successor, nor bring its own term back."""
     held = world.lead("a")
     for epoch, nonce in ((held.epoch, OTHER), (held.epoch - 1, NONCE)):
@@ -102,7 +102,7 @@ def test_renewing_extends_only_the_callers_own_term(world: World) -> None:
     assert second.duration_ms == 7000
 
 
-def test_renewing_after_the_end_reclaims_a_term_that_nobody_took(world: World) -> None:
+def test_renewing_after_the_end_reclaims_a_term_that_nobody_took(world: StoreCalls) -> None:
     """A hiccup longer than the lease costs nothing when nobody else was there."""
     held = world.lead("a")
     world.raw.hset(world.keys.lease, "until", 1)
@@ -112,7 +112,7 @@ def test_renewing_after_the_end_reclaims_a_term_that_nobody_took(world: World) -
     assert events(world) == ["acquired", "reclaimed"]
 
 
-def test_renewing_on_an_emptied_server_creates_nothing(world: World) -> None:
+def test_renewing_on_an_emptied_server_creates_nothing(world: StoreCalls) -> None:
     """A leader that lost its lease must win an election, not bring the old term back."""
     held = world.lead("a")
     world.raw.delete(world.keys.lease)
@@ -121,7 +121,7 @@ def test_renewing_on_an_emptied_server_creates_nothing(world: World) -> None:
     assert not world.raw.exists(world.keys.lease)
 
 
-def test_a_release_frees_the_lease_wakes_standbys_and_may_be_repeated(world: World) -> None:
+def test_a_release_frees_the_lease_wakes_standbys_and_may_be_repeated(world: StoreCalls) -> None:
     """State and event are one step, so no standby can miss the hand-over."""
     held = world.lead("a")
     first, second = world.twice(world.leases.release(epoch=held.epoch, nonce=NONCE, reason="shutdown"))
@@ -139,7 +139,7 @@ def test_a_release_frees_the_lease_wakes_standbys_and_may_be_repeated(world: Wor
     assert world.run(world.campaign_call("b", OTHER, mode="free")).code is LeaseCode.GRANTED
 
 
-def test_a_late_release_does_not_touch_the_successor(world: World) -> None:
+def test_a_late_release_does_not_touch_the_successor(world: StoreCalls) -> None:
     """The release of a slow process arrives after another replica leads."""
     old = world.lead("a")
     new = world.lead("b", OTHER, mode="expired", observed_epoch=old.epoch)
@@ -150,7 +150,7 @@ def test_a_late_release_does_not_touch_the_successor(world: World) -> None:
     assert world.run(world.leases.view()).epoch == new.epoch
 
 
-def test_a_released_term_cannot_be_renewed(world: World) -> None:
+def test_a_released_term_cannot_be_renewed(world: StoreCalls) -> None:
     """The empty nonce of a free lease equals nobody's."""
     held = world.lead("a")
     world.run(world.leases.release(epoch=held.epoch, nonce=NONCE, reason="x"))
@@ -158,7 +158,7 @@ def test_a_released_term_cannot_be_renewed(world: World) -> None:
     assert world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000)).code is LeaseCode.LOST
 
 
-def test_viewing_writes_nothing(world: World) -> None:
+def test_viewing_writes_nothing(world: StoreCalls) -> None:
     """Status may be asked of a server that never saw this cluster."""
     view = world.run(world.leases.view())
 
@@ -166,7 +166,7 @@ def test_viewing_writes_nothing(world: World) -> None:
     assert world.raw.keys(f"{world.keys.prefix}*") == []
 
 
-def test_candidates_are_seen_when_they_campaign_or_renew(world: World) -> None:
+def test_candidates_are_seen_when_they_campaign_or_renew(world: StoreCalls) -> None:
     """Whoever may lead is known without another command."""
     held = world.lead("a", info=CandidateInfo(replica="a", schedules_digest="d9", draining=True))
     world.run(world.campaign_call("b", OTHER))
@@ -184,7 +184,7 @@ def test_candidates_are_seen_when_they_campaign_or_renew(world: World) -> None:
     assert [info.replica for info in world.run(world.leases.candidates())] == ["a", "c"]
 
 
-def test_a_candidate_and_redis_say_in_one_entry_what_time_they_have(world: World) -> None:
+def test_a_candidate_and_redis_say_in_one_entry_what_time_they_have(world: StoreCalls) -> None:
     """The difference is how far its clock is off; an entry that does not say its time says nothing of its clock."""
     now_ms = world.run(world.leases.view()).now_ms
     for nonce, name, wall_ms in ((NONCE, "ahead", now_ms + 3_600_000), (OTHER, "old", 0)):
@@ -196,7 +196,7 @@ def test_a_candidate_and_redis_say_in_one_entry_what_time_they_have(world: World
     assert old.skew_ms is None
 
 
-def test_a_malformed_call_writes_nothing(world: World) -> None:
+def test_a_malformed_call_writes_nothing(world: StoreCalls) -> None:
     """Arguments are judged before the first write."""
     call = world.campaign_call("a")
     bad = type(call)(call.script, call.keys, ("a", "short", *call.args[2:]), call.parse)

@@ -11,7 +11,7 @@ from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
 from supervisor.store.codec import pack
 from supervisor.store.queues import CHILDREN_MAX, Ack, Child
 from supervisor.store.scripts import Call
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"
 
@@ -22,7 +22,7 @@ def child(run_id: str, *, delay_ms: int = 0, **template: Any) -> Child:
     return Child(pack(Envelope(id=run_id, template=made, parent="p", cause="child")), delay_ms, made.job)
 
 
-def finish(world: World, *children: Child, outcome: Outcome = Outcome.OK, attempt: int = 1, **fields: Any) -> Any:
+def finish(world: StoreCalls, *children: Child, outcome: Outcome = Outcome.OK, attempt: int = 1, **fields: Any) -> Any:
     """Return the call that acknowledges ``p`` and carries ``children``."""
     ack = Ack(
         run_id="p", queue="default", attempt=attempt, outcome=outcome, history_note="done", children=children, **fields
@@ -30,19 +30,19 @@ def finish(world: World, *children: Child, outcome: Outcome = Outcome.OK, attemp
     return world.turn_call(S, acks=[ack])
 
 
-def begin(world: World) -> None:
+def begin(world: StoreCalls) -> None:
     """Let a worker hold the planner ``p``."""
     world.open(S)
     world.enqueue(envelope("p"))
     assert world.fetch(S) == ["p"]
 
 
-def ids(world: World, queue: str = "default") -> set[str]:
+def ids(world: StoreCalls, queue: str = "default") -> set[str]:
     """Return every run that exists in a queue."""
     return {name.decode() for name in world.raw.hkeys(world.keys.queue(queue).data)}
 
 
-def test_children_come_with_the_acknowledgement_and_go_where_they_belong(world: World) -> None:
+def test_children_come_with_the_acknowledgement_and_go_where_they_belong(world: StoreCalls) -> None:
     """Each into its own queue, list and delay; workers of both kinds are woken."""
     begin(world)
     world.run(
@@ -64,14 +64,14 @@ def test_children_come_with_the_acknowledgement_and_go_where_they_belong(world: 
     assert world.fsck() == world.fsck("shell") == []
 
 
-def test_children_may_be_fetched_by_the_very_turn_that_makes_them(world: World) -> None:
+def test_children_may_be_fetched_by_the_very_turn_that_makes_them(world: StoreCalls) -> None:
     """A planner's worker need not wait for the bell."""
     begin(world)
     ack = Ack(run_id="p", queue="default", attempt=1, outcome=Outcome.OK, children=(child("p/0"), child("p/1")))
     assert world.fetch(S, acks=[ack]) == ["p/0", "p/1"]
 
 
-def test_a_lost_reply_makes_no_second_set_of_children(world: World) -> None:
+def test_a_lost_reply_makes_no_second_set_of_children(world: StoreCalls) -> None:
     """The turn is sent again as it was, perhaps after some of them have ended."""
     begin(world)
     call = finish(world, *(child(f"p/{n}") for n in range(20)))
@@ -86,7 +86,7 @@ def test_a_lost_reply_makes_no_second_set_of_children(world: World) -> None:
     assert ids(world) == set()
 
 
-def test_children_of_an_acknowledgement_that_comes_too_late_never_exist(world: World) -> None:
+def test_children_of_an_acknowledgement_that_comes_too_late_never_exist(world: StoreCalls) -> None:
     """The worker was taken for dead: its run went to another, whose children are the ones that count."""
     begin(world)
     late = finish(world, child("p/0"), child("p/old"))
@@ -103,7 +103,7 @@ def test_children_of_an_acknowledgement_that_comes_too_late_never_exist(world: W
     assert ids(world) == {"p"}
 
 
-def test_a_child_that_exists_already_is_left_alone(world: World) -> None:
+def test_a_child_that_exists_already_is_left_alone(world: StoreCalls) -> None:
     """Its id names one run, whoever enqueued it first."""
     begin(world)
     world.enqueue(envelope("p/0", args={"first": True}))
@@ -114,14 +114,14 @@ def test_a_child_that_exists_already_is_left_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.RETRY, Outcome.DEAD, Outcome.GIVEBACK])
-def test_a_run_that_did_not_finish_has_no_children(world: World, outcome: Outcome) -> None:
+def test_a_run_that_did_not_finish_has_no_children(world: StoreCalls, outcome: Outcome) -> None:
     """Whatever a caller sends: an attempt that may be repeated has spawned nothing."""
     begin(world)
     world.run(finish(world, child("p/0"), outcome=outcome))
     assert ids(world) == {"p"}
 
 
-def test_the_children_of_several_runs_in_one_turn_go_to_the_right_parents(world: World) -> None:
+def test_the_children_of_several_runs_in_one_turn_go_to_the_right_parents(world: StoreCalls) -> None:
     """An async pool acknowledges many at once; a stale one among them takes nothing from the others."""
     world.open(S)
     world.enqueue(*(envelope(run) for run in ("a", "b", "c")))
@@ -135,7 +135,7 @@ def test_the_children_of_several_runs_in_one_turn_go_to_the_right_parents(world:
     assert ids(world) == {"b", "a/0", "a/1", "c/0"}
 
 
-def test_a_thousand_children_fit_and_one_more_is_refused_with_nothing_done(world: World) -> None:
+def test_a_thousand_children_fit_and_one_more_is_refused_with_nothing_done(world: StoreCalls) -> None:
     """What keeps Redis busy has a bound; the refusal comes before the first write."""
     begin(world)
     full = [child(f"p/{n}") for n in range(CHILDREN_MAX)]
@@ -154,7 +154,9 @@ def test_a_thousand_children_fit_and_one_more_is_refused_with_nothing_done(world
 
 
 @pytest.mark.parametrize("part", ["data", "later", "stat", "ready:a:1", "bell:a"])
-def test_a_foreign_key_in_the_childrens_queue_stops_the_acknowledgement_as_a_whole(world: World, part: str) -> None:
+def test_a_foreign_key_in_the_childrens_queue_stops_the_acknowledgement_as_a_whole(
+    world: StoreCalls, part: str
+) -> None:
     """Half of a fan-out is worse than a worker that has to ask again."""
     begin(world)
     key = f"{world.keys.queue('other').prefix}{part}"
@@ -169,7 +171,7 @@ def test_a_foreign_key_in_the_childrens_queue_stops_the_acknowledgement_as_a_who
     assert (ids(world), ids(world, "other")) == ({"p/0"}, {"p/1"})
 
 
-def test_full_memory_does_not_tear_a_fan_out_apart(world: World) -> None:
+def test_full_memory_does_not_tear_a_fan_out_apart(world: StoreCalls) -> None:
     """A worker that ends frees memory first, and then all its children are let in."""
     if not world.server.is_real:
         return  # fakeredis has no memory limit
@@ -184,7 +186,7 @@ def test_full_memory_does_not_tear_a_fan_out_apart(world: World) -> None:
 
 @pytest.mark.usefixtures("no_leaks")
 @pytest.mark.parametrize("outcome", [Outcome.EXPIRED, Outcome.REPLACED])
-def test_an_end_that_is_no_failure_leaves_history_and_frees_its_schedule(world: World, outcome: Outcome) -> None:
+def test_an_end_that_is_no_failure_leaves_history_and_frees_its_schedule(world: StoreCalls, outcome: Outcome) -> None:
     """Neither dead nor finished: a run that expired, or made room for a newer one, is gone and told of."""
     world.open(S)
     world.enqueue(envelope("s@5"))

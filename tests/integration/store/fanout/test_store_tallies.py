@@ -10,7 +10,7 @@ from supervisor.store.codec import pack
 from supervisor.store.queue_control import QueueControl
 from supervisor.store.queues import Ack, Child
 from supervisor.store.tallies import Tallies, Tally
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"
 
@@ -43,20 +43,20 @@ def end(run_id: str, outcome: Outcome = Outcome.OK, *children: Child, attempt: i
     )
 
 
-def tally(world: World, run_id: str = "p") -> Tally:
+def tally(world: StoreCalls, run_id: str = "p") -> Tally:
     """Return what is counted below a run."""
     found = world.run(Tallies(world.keys).read(run_id))
     assert found is not None
     return found
 
 
-def sums(world: World, run_id: str = "p") -> tuple[int, int, dict[str, int]]:
+def sums(world: StoreCalls, run_id: str = "p") -> tuple[int, int, dict[str, int]]:
     """Return how many there are, how many are left, and how the others ended."""
     found = tally(world, run_id)
     return found.total, found.left, found.outcomes
 
 
-def begin(world: World, *children: Child, **left: Any) -> None:
+def begin(world: StoreCalls, *children: Child, **left: Any) -> None:
     """Let the run ``p`` have ended, with children, and a worker have them."""
     world.open(S)
     world.enqueue(envelope("p"))
@@ -64,7 +64,7 @@ def begin(world: World, *children: Child, **left: Any) -> None:
     world.turn(S, acks=[end("p", Outcome.OK, *children, **left)])
 
 
-def test_each_end_of_a_child_is_counted_as_what_it_was(world: World) -> None:
+def test_each_end_of_a_child_is_counted_as_what_it_was(world: StoreCalls) -> None:
     """Whoever looks at a fan-out asks how many are left, and how many failed."""
     begin(world, *(child("p", key) for key in "abcdef"))
     assert sums(world) == (6, 6, {})
@@ -92,7 +92,7 @@ def test_each_end_of_a_child_is_counted_as_what_it_was(world: World) -> None:
     assert world.fsck() == []
 
 
-def test_a_child_counts_once_however_often_it_is_delivered(world: World) -> None:
+def test_a_child_counts_once_however_often_it_is_delivered(world: StoreCalls) -> None:
     """Its worker dies, a zombie reports, a turn is sent twice: there was one end."""
     begin(world, child("p", "a"))
     assert world.fetch(S) == ["p/a"]
@@ -108,7 +108,7 @@ def test_a_child_counts_once_however_often_it_is_delivered(world: World) -> None
     assert tally(world).counts == {"made": 1}
 
 
-def test_what_an_attempt_counted_that_failed_does_not_count(world: World) -> None:
+def test_what_an_attempt_counted_that_failed_does_not_count(world: StoreCalls) -> None:
     """The next attempt counts the same things again; errors of a run that was given up are told."""
     begin(world, child("p", "a"), child("p", "b"))
     world.fetch(S)
@@ -122,7 +122,7 @@ def test_what_an_attempt_counted_that_failed_does_not_count(world: World) -> Non
     assert found.first_errors == [{"run": "p/a", "code": "quota", "message": "no room"}]
 
 
-def test_a_dead_child_that_is_requeued_is_taken_back(world: World) -> None:
+def test_a_dead_child_that_is_requeued_is_taken_back(world: StoreCalls) -> None:
     """Dead is failed, until somebody gives it another life; then it is left, and ends once more."""
     begin(world, child("p", "a"), child("p", "b"), then=[follow("p/ok", "success")])
     world.fetch(S)
@@ -138,7 +138,7 @@ def test_a_dead_child_that_is_requeued_is_taken_back(world: World) -> None:
     assert world.state("p/ok") == "queued"
 
 
-def test_a_tree_is_summed_up_to_its_root_and_each_branch_by_itself(world: World) -> None:
+def test_a_tree_is_summed_up_to_its_root_and_each_branch_by_itself(world: StoreCalls) -> None:
     """A planner of planners: the root is complete when the last leaf of the last branch is."""
     begin(world, child("p", "x"), child("p", "y"), then=[follow("p/done")])
     world.fetch(S)
@@ -155,7 +155,7 @@ def test_a_tree_is_summed_up_to_its_root_and_each_branch_by_itself(world: World)
     assert world.fsck() == []
 
 
-def test_what_follows_a_branch_belongs_to_the_tree_above_it(world: World) -> None:
+def test_what_follows_a_branch_belongs_to_the_tree_above_it(world: StoreCalls) -> None:
     """A collector's clean-up is part of the collection: the root waits for it."""
     begin(world, child("p", "x"), then=[follow("p/then")])
     world.fetch(S)
@@ -171,7 +171,7 @@ def test_what_follows_a_branch_belongs_to_the_tree_above_it(world: World) -> Non
     assert sums(world) == (3, 0, {"ok": 3})
 
 
-def test_a_run_without_children_is_followed_at_once_and_only_if_it_finished(world: World) -> None:
+def test_a_run_without_children_is_followed_at_once_and_only_if_it_finished(world: StoreCalls) -> None:
     """One job after another is the smallest chain."""
     world.open(S)
     world.enqueue(envelope("p"))
@@ -185,7 +185,7 @@ def test_a_run_without_children_is_followed_at_once_and_only_if_it_finished(worl
     assert (sums(world), tally(world).waiting) == ((0, 0, {}), [])
 
 
-def test_a_child_refused_for_its_unique_key_is_counted_as_that(world: World) -> None:
+def test_a_child_refused_for_its_unique_key_is_counted_as_that(world: StoreCalls) -> None:
     """It ended before it began, and holds nothing up."""
     world.enqueue(envelope("other", unique="k"))
     begin(world, child("p", "a", unique="k"), child("p", "b"), then=[follow("p/s", "success")])
@@ -195,7 +195,7 @@ def test_a_child_refused_for_its_unique_key_is_counted_as_that(world: World) -> 
     assert world.state("p/s") == "queued"
 
 
-def test_only_the_first_hundred_errors_and_fifty_names_are_kept(world: World) -> None:
+def test_only_the_first_hundred_errors_and_fifty_names_are_kept(world: StoreCalls) -> None:
     """A tally has a size, whatever ten thousand children say."""
     begin(world, *(child("p", str(n)) for n in range(8)))
     world.fetch(S)
@@ -216,7 +216,7 @@ def test_only_the_first_hundred_errors_and_fifty_names_are_kept(world: World) ->
     assert (len(found.counts), sum(found.counts.values())) == (51, 80)
 
 
-def test_a_foreign_key_in_the_place_of_a_tally_does_not_stop_a_run(world: World) -> None:
+def test_a_foreign_key_in_the_place_of_a_tally_does_not_stop_a_run(world: StoreCalls) -> None:
     """Counting must never be the reason why work does not end."""
     world.raw.lpush(world.keys.tally("p"), "foreign")
     begin(world, child("p", "a"))
@@ -226,7 +226,7 @@ def test_a_foreign_key_in_the_place_of_a_tally_does_not_stop_a_run(world: World)
     assert world.fsck() == []
 
 
-def test_nothing_stays_when_the_tally_is_forgotten(world: World) -> None:
+def test_nothing_stays_when_the_tally_is_forgotten(world: StoreCalls) -> None:
     """What expires takes all with it; an end that comes later counts nowhere and fails nothing."""
     begin(world, child("p", "a"), child("p", "b"), then=[follow("p/then")])
     world.fetch(S)
@@ -237,7 +237,7 @@ def test_nothing_stays_when_the_tally_is_forgotten(world: World) -> None:
     assert not {name for name in names if name.startswith("tally:") or name.endswith(":limits")}
 
 
-def test_what_waits_for_success_is_kept_as_long_as_the_dead_can_be_requeued(world: World) -> None:
+def test_what_waits_for_success_is_kept_as_long_as_the_dead_can_be_requeued(world: StoreCalls) -> None:
     """Somebody mends the cause after a long weekend, and the clean-up is still owed."""
     begin(world, child("p", "a"), then=[follow("p/then", "success")])
     world.fetch(S)
@@ -251,7 +251,7 @@ def test_what_waits_for_success_is_kept_as_long_as_the_dead_can_be_requeued(worl
     assert 0 < world.raw.pttl(world.keys.tally("p")) <= 60_000
 
 
-def test_a_sum_that_no_server_can_hold_does_not_keep_the_end_back(world: World) -> None:
+def test_a_sum_that_no_server_can_hold_does_not_keep_the_end_back(world: StoreCalls) -> None:
     """What is counted may be bytes; the clean-up starts whatever they come to."""
     begin(world, child("p", "a"), child("p", "b"), then=[follow("p/then")])
     world.raw.hset(world.keys.tally("p"), "c:bytes", 2**63 - 1)
@@ -262,7 +262,7 @@ def test_a_sum_that_no_server_can_hold_does_not_keep_the_end_back(world: World) 
     assert world.fetch(S) == ["p/then"]
 
 
-def test_what_follows_and_is_refused_takes_no_history_away(world: World) -> None:
+def test_what_follows_and_is_refused_takes_no_history_away(world: StoreCalls) -> None:
     """A queue may be told to remember more than it does by itself."""
     world.enqueue(envelope("other", unique="k"))
     begin(world, child("p", "a"), then=[follow("p/then", unique="k")])

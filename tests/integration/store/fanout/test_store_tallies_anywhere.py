@@ -21,7 +21,7 @@ from supervisor.store.queue_fsck import Fsck
 from supervisor.store.queue_reads import PARTS
 from supervisor.store.queues import Ack, Child
 from supervisor.store.tallies import Tallies, Tally
-from tests.kit.builders import World
+from tests.kit.builders import StoreCalls
 from tests.kit.servers import leaks
 
 QUEUES = ("default", "other")
@@ -43,7 +43,7 @@ LIMITS: tuple[dict[str, Any], ...] = (
 class Forest:
     """Two queues, two workers, and who counts whom."""
 
-    world: World
+    world: StoreCalls
     draw: random.Random
     held: dict[str, dict[tuple[str, str], int]] = field(default_factory=lambda: {name: {} for name in SESSIONS})
     above: dict[str, str] = field(default_factory=dict)
@@ -210,7 +210,7 @@ class Forest:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_tally_is_exact_wherever_its_runs_go(world: World, seed: int) -> None:
+def test_a_tally_is_exact_wherever_its_runs_go(world: StoreCalls, seed: int) -> None:
     """Limits, moves and purges end runs too, and each end is counted once."""
     forest = Forest(world, random.Random(seed))
     often = [forest.plant, forest.plant, *[forest.turn] * 14, forest.move, forest.requeue, forest.hasten]

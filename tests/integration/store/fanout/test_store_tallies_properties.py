@@ -13,7 +13,7 @@ from supervisor.store.queue_control import CancelCode, QueueControl
 from supervisor.store.queues import Ack
 from supervisor.store.tallies import Tallies
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 SESSIONS = tuple(f"r.1/w-{n}/1" for n in range(3))
 ENDS = [Outcome.OK, Outcome.OK, Outcome.OK, Outcome.DEAD, Outcome.RETRY, Outcome.GIVEBACK]
@@ -25,7 +25,7 @@ DEPTH_MAX = 4
 class Forest:
     """Workers, the runs that they hold, and what must have been counted."""
 
-    world: World
+    world: StoreCalls
     draw: random.Random
     held: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in SESSIONS})
     born: set[str] = field(default_factory=set)
@@ -153,7 +153,7 @@ class Forest:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_happens_every_tally_is_exact_and_everything_follows_once(world: World, seed: int) -> None:
+def test_whatever_happens_every_tally_is_exact_and_everything_follows_once(world: StoreCalls, seed: int) -> None:
     """A count that is off by one is a fan-out that never completes, or completes too early."""
     forest = Forest(world, random.Random(seed))
     forest.plant()
@@ -178,7 +178,7 @@ def test_whatever_happens_every_tally_is_exact_and_everything_follows_once(world
     assert all(world.raw.pttl(f"{world.keys.prefix}{name}") > 0 for name in left if name.startswith("tally:"))
 
 
-def test_the_model_itself_goes_through_all_of_it(world: World) -> None:
+def test_the_model_itself_goes_through_all_of_it(world: StoreCalls) -> None:
     """A model that never loses, cancels or requeues would show nothing."""
     forest, seen = Forest(world, random.Random(2)), set()
     for _ in range(5):

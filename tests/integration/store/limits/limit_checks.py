@@ -8,7 +8,7 @@ from supervisor.core.limits import limits_of
 from supervisor.core.model import Envelope
 from supervisor.store.codec import unpack
 from supervisor.store.queues import Enqueued
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 
 def unique(run_id: str, key: str = "k", **template: Any) -> Envelope:
@@ -26,13 +26,13 @@ def rated(run_id: str, count: int = 1, per_ms: int = 60_000, key: str = "k", **t
     return envelope(run_id, rate=key, rate_count=count, rate_per_ms=per_ms, **template)
 
 
-def put(world: World, *envelopes: Envelope, nonce: str) -> list[Enqueued]:
+def put(world: StoreCalls, *envelopes: Envelope, nonce: str) -> list[Enqueued]:
     """Enqueue, and return all that the reply says."""
     reply: list[Enqueued] = world.run(world.queues.enqueue(nonce=nonce, envelopes=envelopes))
     return reply
 
 
-def limit_keys(world: World) -> set[str]:
+def limit_keys(world: StoreCalls) -> set[str]:
     """Return which keys there are because of limits, without their prefix."""
     prefix = world.keys.prefix
     names = {key.decode()[len(prefix) :] for key in world.raw.keys(f"{prefix}*")}
@@ -40,7 +40,7 @@ def limit_keys(world: World) -> set[str]:
     return {name for name in names if name.startswith("limit:") or ":wait:" in name or name.endswith(parts)}
 
 
-def broken_limits(world: World, queues: tuple[str, ...]) -> list[str]:
+def broken_limits(world: StoreCalls, queues: tuple[str, ...]) -> list[str]:
     """Return what does not hold of the limits: each holder runs, each that runs holds, none is above its limit."""
     wrong, holders = [], {}
     for queue in queues:

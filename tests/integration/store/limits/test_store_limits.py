@@ -11,18 +11,18 @@ from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.codec import pack
 from supervisor.store.queues import Ack, Child, Enqueued
 from tests.integration.store.limits.limit_checks import broken_limits, limit_keys, limited, put, rated, unique
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"
 
 
-def release(world: World, session: str, run_id: str, how: Release) -> int:
+def release(world: StoreCalls, session: str, run_id: str, how: Release) -> int:
     """Give a run back for a worker that is gone."""
     count: int = world.run(world.queues.release_runs(session=session, items=[("default", run_id, how)]))
     return count
 
 
-def outcomes(world: World, queue: str = "default") -> list[tuple[str, str, str]]:
+def outcomes(world: StoreCalls, queue: str = "default") -> list[tuple[str, str, str]]:
     """Return what a queue remembers, oldest first."""
     entries = world.run(world.queues.recent(queue))
     return [(entry.run_id, entry.outcome, entry.note) for entry in reversed(entries)]
@@ -31,7 +31,7 @@ def outcomes(world: World, queue: str = "default") -> list[tuple[str, str, str]]
 # Unique keys
 
 
-def test_a_second_run_with_a_unique_key_is_refused_by_the_name_of_the_first(world: World) -> None:
+def test_a_second_run_with_a_unique_key_is_refused_by_the_name_of_the_first(world: StoreCalls) -> None:
     """The caller learns which run stands for what it asked; a repeated call gets the same answer."""
     world.open(S)
     batch = [unique("a"), unique("b"), unique("c", "other"), envelope("d")]
@@ -51,7 +51,7 @@ def test_a_second_run_with_a_unique_key_is_refused_by_the_name_of_the_first(worl
 
 
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.EXPIRED, Outcome.REPLACED, Outcome.CANCELLED, Outcome.DEAD])
-def test_every_end_frees_a_unique_key(world: World, outcome: Outcome) -> None:
+def test_every_end_frees_a_unique_key(world: StoreCalls, outcome: Outcome) -> None:
     """A lock that outlives its run blocks a job for ever."""
     world.open(S)
     world.enqueue(unique("a"))
@@ -61,7 +61,7 @@ def test_every_end_frees_a_unique_key(world: World, outcome: Outcome) -> None:
     assert world.enqueue(unique("b")) == [True]
 
 
-def test_a_unique_key_is_held_until_the_last_attempt(world: World) -> None:
+def test_a_unique_key_is_held_until_the_last_attempt(world: StoreCalls) -> None:
     """Between two attempts the run is not over, whoever gave it back; a reclaim that gives it up is its end."""
     world.open(S, Z)
     world.enqueue(unique("a", max_crashes=1))
@@ -78,7 +78,7 @@ def test_a_unique_key_is_held_until_the_last_attempt(world: World) -> None:
     assert world.enqueue(unique("b")) == [True]
 
 
-def test_a_unique_key_whose_holder_is_gone_is_taken_over(world: World) -> None:
+def test_a_unique_key_whose_holder_is_gone_is_taken_over(world: StoreCalls) -> None:
     """Somebody deleted it, by hand or with its queue: the key alone must not stop its job."""
     world.enqueue(unique("a"), unique("x", "other"))
     world.cancel("a")
@@ -89,7 +89,7 @@ def test_a_unique_key_whose_holder_is_gone_is_taken_over(world: World) -> None:
     assert world.fetch(S) == ["c", "y"]
 
 
-def test_a_child_whose_unique_key_is_taken_ends_at_once(world: World) -> None:
+def test_a_child_whose_unique_key_is_taken_ends_at_once(world: StoreCalls) -> None:
     """The fan-out of its parent is not an error for it; the history names who holds the key."""
     world.open(S)
     world.enqueue(envelope("p"), unique("a", queue="other"))
@@ -104,7 +104,7 @@ def test_a_child_whose_unique_key_is_taken_ends_at_once(world: World) -> None:
 # Concurrency
 
 
-def test_as_many_as_may_run_and_the_next_when_one_ends(world: World) -> None:
+def test_as_many_as_may_run_and_the_next_when_one_ends(world: StoreCalls) -> None:
     """Those that wait keep their order, cost no slot of the worker, and hold up nobody behind them."""
     world.open(S, Z)
     world.enqueue(*(limited(f"a{i}", 2) for i in range(5)), envelope("free"))
@@ -120,7 +120,7 @@ def test_as_many_as_may_run_and_the_next_when_one_ends(world: World) -> None:
 @pytest.mark.parametrize(
     "outcome", [Outcome.OK, Outcome.RETRY, Outcome.DEAD, Outcome.GIVEBACK, Outcome.EXPIRED, Outcome.CANCELLED]
 )
-def test_every_end_of_an_attempt_frees_its_slot_and_wakes_who_waits(world: World, outcome: Outcome) -> None:
+def test_every_end_of_an_attempt_frees_its_slot_and_wakes_who_waits(world: StoreCalls, outcome: Outcome) -> None:
     """A worker that waits for the bell must hear it, in whatever queue the next run is, and of whatever kind."""
     world.open(S, Z)
     world.enqueue(limited("a"), limited("b", queue="other", kind=Kind.SYNC))
@@ -135,7 +135,7 @@ def test_every_end_of_an_attempt_frees_its_slot_and_wakes_who_waits(world: World
 
 
 @pytest.mark.parametrize("how", list(Release))
-def test_a_reclaimed_run_gives_its_slot_back(world: World, how: Release) -> None:
+def test_a_reclaimed_run_gives_its_slot_back(world: StoreCalls, how: Release) -> None:
     """Its worker cannot: and it must not hold the slot twice when it runs again elsewhere."""
     world.open(S, Z)
     world.enqueue(limited("a"), limited("b"))
@@ -149,7 +149,7 @@ def test_a_reclaimed_run_gives_its_slot_back(world: World, how: Release) -> None
     assert broken_limits(world, ("default",)) == []
 
 
-def test_a_slot_that_a_dead_key_still_holds_is_found_free(world: World) -> None:
+def test_a_slot_that_a_dead_key_still_holds_is_found_free(world: StoreCalls) -> None:
     """Whatever leaked it: the run that finds all slots taken looks whether their holders run."""
     world.open(S)
     held = f"{world.keys.prefix}limit:c:tests.noop:k"
@@ -159,14 +159,14 @@ def test_a_slot_that_a_dead_key_still_holds_is_found_free(world: World) -> None:
     assert world.raw.smembers(held) == {b"default a"}
 
 
-def test_each_run_is_judged_by_its_own_limit(world: World) -> None:
+def test_each_run_is_judged_by_its_own_limit(world: StoreCalls) -> None:
     """A deploy that changes the number reaches runs that are queued with the old one as they come."""
     world.open(S)
     world.enqueue(limited("a", 1), limited("b", 3), limited("c", 3), limited("d", 1), limited("e", 3))
     assert world.fetch(S) == ["a", "b", "c"]
 
 
-def test_cancelled_runs_among_those_that_wait_stop_nobody(world: World) -> None:
+def test_cancelled_runs_among_those_that_wait_stop_nobody(world: StoreCalls) -> None:
     """Their ids stay in the list and are skipped, also when one was just to start."""
     world.open(S, Z)
     world.enqueue(*(limited(f"a{i}") for i in range(60)))
@@ -181,7 +181,7 @@ def test_cancelled_runs_among_those_that_wait_stop_nobody(world: World) -> None:
     assert limit_keys(world) == set()
 
 
-def test_a_paused_queue_does_not_keep_others_from_a_shared_slot(world: World) -> None:
+def test_a_paused_queue_does_not_keep_others_from_a_shared_slot(world: StoreCalls) -> None:
     """Its own runs wait; the slot goes to whoever can use it, and comes back to it later."""
     world.open(S)
     runs = limited("a"), limited("p1", queue="paused"), limited("b", queue="other")
@@ -198,7 +198,7 @@ def test_a_paused_queue_does_not_keep_others_from_a_shared_slot(world: World) ->
     assert world.fetch(S, queues=queues) == ["p1"]
 
 
-def test_a_thousand_that_wait_are_put_aside_in_bounded_steps(world: World) -> None:
+def test_a_thousand_that_wait_are_put_aside_in_bounded_steps(world: StoreCalls) -> None:
     """One turn looks at some 200 ids; it rings for the next, so that what is behind them starts soon."""
     world.open(S, Z)
     world.enqueue(limited("a"))
@@ -216,7 +216,7 @@ def test_a_thousand_that_wait_are_put_aside_in_bounded_steps(world: World) -> No
     assert 3 <= turns <= 5
 
 
-def test_a_suspect_keeps_its_lane_while_its_slot_is_taken(world: World) -> None:
+def test_a_suspect_keeps_its_lane_while_its_slot_is_taken(world: StoreCalls) -> None:
     """It must run alone, whenever that is; others of the lane go first meanwhile."""
     world.open(S, Z)
     world.enqueue(limited("a"), limited("b", 2), envelope("c"))
@@ -233,7 +233,7 @@ def test_a_suspect_keeps_its_lane_while_its_slot_is_taken(world: World) -> None:
 # Rates
 
 
-def test_as_many_start_as_the_rate_allows_and_the_rest_come_one_after_another(world: World) -> None:
+def test_as_many_start_as_the_rate_allows_and_the_rest_come_one_after_another(world: StoreCalls) -> None:
     """Each early one gets a time of its own, so that a thousand do not come back at once."""
     world.open(S)
     world.enqueue(*(rated(f"a{i}", 2, 60_000) for i in range(5)), envelope("free"))
@@ -248,7 +248,7 @@ def test_as_many_start_as_the_rate_allows_and_the_rest_come_one_after_another(wo
     assert reply.next_due_ms == due[0][1]
 
 
-def test_an_early_run_comes_back_to_the_head_and_is_judged_again(world: World) -> None:
+def test_an_early_run_comes_back_to_the_head_and_is_judged_again(world: StoreCalls) -> None:
     """It is older than what waits; and time alone is no permission."""
     world.open(S)
     world.enqueue(rated("a"), rated("b"), envelope("c"), envelope("d"))
@@ -263,7 +263,7 @@ def test_an_early_run_comes_back_to_the_head_and_is_judged_again(world: World) -
     assert world.fetch(S, want=1) == ["b"]
 
 
-def test_a_rate_reaches_no_further_than_its_period_when_the_clock_is_set_back(world: World) -> None:
+def test_a_rate_reaches_no_further_than_its_period_when_the_clock_is_set_back(world: StoreCalls) -> None:
     """The bucket was written in what is now the future: runs wait one period, not the whole step."""
     world.open(S)
     world.raw.set(f"{world.keys.prefix}limit:r:tests.noop:k", "99999999999999999 0")
@@ -274,7 +274,7 @@ def test_a_rate_reaches_no_further_than_its_period_when_the_clock_is_set_back(wo
     assert reply.next_due_ms - reply.now_ms <= 60_001
 
 
-def test_a_bucket_expires(world: World) -> None:
+def test_a_bucket_expires(world: StoreCalls) -> None:
     """A rate by tenant must not leave a key for each tenant for ever."""
     world.open(S)
     world.enqueue(rated("a", 1, 5000))
@@ -285,7 +285,7 @@ def test_a_bucket_expires(world: World) -> None:
 # All of them
 
 
-def test_a_foreign_key_in_place_of_the_unique_keys_refuses_the_batch(world: World) -> None:
+def test_a_foreign_key_in_place_of_the_unique_keys_refuses_the_batch(world: StoreCalls) -> None:
     """Before the first write: nothing of it is there."""
     world.raw.lpush(f"{world.keys.prefix}limit:u", "x")
     with pytest.raises(StoreRefusedError, match="another type"):
@@ -294,7 +294,7 @@ def test_a_foreign_key_in_place_of_the_unique_keys_refuses_the_batch(world: Worl
 
 
 @pytest.mark.parametrize("part", ["limit:c:tests.noop:k", "limit:r:tests.noop:k", "limit:q:tests.noop:k"])
-def test_a_foreign_key_in_place_of_a_limit_loses_no_run(world: World, part: str) -> None:
+def test_a_foreign_key_in_place_of_a_limit_loses_no_run(world: StoreCalls, part: str) -> None:
     """Other queues go on, nothing is half done, and the runs start once it is gone."""
     world.open(S)
     key = f"{world.keys.prefix}{part}"
@@ -312,7 +312,7 @@ def test_a_foreign_key_in_place_of_a_limit_loses_no_run(world: World, part: str)
     assert broken_limits(world, ("default",)) == []
 
 
-def test_the_largest_turn_with_limits(world: World) -> None:
+def test_the_largest_turn_with_limits(world: StoreCalls) -> None:
     """200 acknowledgements and 200 runs, each with all limits, in one call."""
     world.open(S)
     template: dict[str, Any] = {"concurrency_max": 5, "rate_count": 5, "rate_per_ms": 1000}
@@ -329,7 +329,7 @@ def test_the_largest_turn_with_limits(world: World) -> None:
     assert {name for name in limit_keys(world) if not name.startswith("limit:r:")} == set()
 
 
-def test_memory_that_is_full_refuses_a_batch_with_limits_as_a_whole_and_no_turn(world: World) -> None:
+def test_memory_that_is_full_refuses_a_batch_with_limits_as_a_whole_and_no_turn(world: StoreCalls) -> None:
     """A key without its run would block a job; a turn that cannot put a blocked run aside would stop its queue."""
     if not world.server.is_real:
         return  # fakeredis has no memory limit

@@ -11,7 +11,7 @@ import pytest
 from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.queues import Ack
 from tests.integration.store.limits.limit_checks import broken_limits, limit_keys, limited
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 QUEUES = ("default", "other")
 OUTCOMES = [Outcome.OK, Outcome.OK, Outcome.RETRY, Outcome.DEAD, Outcome.GIVEBACK, Outcome.CANCELLED]
@@ -23,7 +23,7 @@ SESSIONS = {f"r.1/w-{n}/1": kind for n, kind in enumerate([Kind.ASYNC, Kind.SYNC
 class Shop:
     """Workers of both kinds, and what they hold."""
 
-    world: World
+    world: StoreCalls
     draw: random.Random
     held: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
     number: int = 0
@@ -102,7 +102,7 @@ class Shop:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_happens_slots_are_held_by_what_runs_and_everything_ends(world: World, seed: int) -> None:
+def test_whatever_happens_slots_are_held_by_what_runs_and_everything_ends(world: StoreCalls, seed: int) -> None:
     """A limit that leaks is a queue that stops for ever; one that does not hold is no limit."""
     shop = Shop(world, random.Random(seed))
     shop.open()

@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.model import Envelope, Outcome
 from supervisor.store.queue_control import QueueControl
 from supervisor.store.queues import Ack, UnwantedRun
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"
 POLICIES: dict[str, dict[str, Any]] = {
@@ -50,13 +50,13 @@ def ended(run_id: str, outcome: Outcome, attempt: int = 1) -> Ack:
     return Ack(run_id=run_id, queue="default", attempt=attempt, outcome=outcome, retry_delay_ms=delay_ms)
 
 
-def asked(world: World) -> list[UnwantedRun]:
+def asked(world: StoreCalls) -> list[UnwantedRun]:
     """Return what the agent of both sessions is told to end."""
     found: list[UnwantedRun] = world.run(world.queues.unwanted([S, Z]))
     return found
 
 
-def place(world: World, run_id: str) -> str:
+def place(world: StoreCalls, run_id: str) -> str:
     """Return where a run is, ``asked`` for one that is to give way."""
     if run_id in {each.run_id for each in asked(world)}:
         return "asked"
@@ -65,7 +65,7 @@ def place(world: World, run_id: str) -> str:
 
 
 @pytest.mark.parametrize(("policy", "moment"), list(WANTED))
-def test_a_newer_run_does_to_the_older_one_what_its_policy_says(world: World, policy: str, moment: str) -> None:
+def test_a_newer_run_does_to_the_older_one_what_its_policy_says(world: StoreCalls, policy: str, moment: str) -> None:
     """Allow, skip, queue, replace, by when the newer one comes: before, while, between attempts, after."""
     world.open(S)
     world.enqueue(run("old", policy))
@@ -81,7 +81,7 @@ def test_a_newer_run_does_to_the_older_one_what_its_policy_says(world: World, po
     assert world.fsck() == []
 
 
-def test_the_one_that_gave_way_has_ended_and_the_newer_one_runs(world: World) -> None:
+def test_the_one_that_gave_way_has_ended_and_the_newer_one_runs(world: StoreCalls) -> None:
     """It ends replaced, is not tried again, and its slot is the newer one's."""
     world.open(S)
     world.enqueue(run("old"))
@@ -95,7 +95,7 @@ def test_the_one_that_gave_way_has_ended_and_the_newer_one_runs(world: World) ->
     assert world.fsck() == []
 
 
-def test_one_that_does_not_give_way_is_let_go_of(world: World) -> None:
+def test_one_that_does_not_give_way_is_let_go_of(world: StoreCalls) -> None:
     """A job that swallows the request for half a minute loses its run, and its process if need be."""
     world.open(S)
     world.enqueue(run("old"))
@@ -113,7 +113,7 @@ def test_one_that_does_not_give_way_is_let_go_of(world: World) -> None:
     assert world.fsck() == []
 
 
-def test_of_several_that_wait_only_the_newest_begins(world: World) -> None:
+def test_of_several_that_wait_only_the_newest_begins(world: StoreCalls) -> None:
     """A burst of clicks starts one collection, the last."""
     world.open(S)
     world.enqueue(run("r0"))
@@ -128,7 +128,7 @@ def test_of_several_that_wait_only_the_newest_begins(world: World) -> None:
     assert world.fsck() == []
 
 
-def test_one_that_is_tried_again_replaces_nobody(world: World) -> None:
+def test_one_that_is_tried_again_replaces_nobody(world: StoreCalls) -> None:
     """It is the older one: it ends, and whoever came later goes on."""
     world.open(S)
     world.enqueue(run("old"))
@@ -143,7 +143,7 @@ def test_one_that_is_tried_again_replaces_nobody(world: World) -> None:
     assert world.fsck() == []
 
 
-def test_one_that_is_tried_again_after_the_newer_one_ended_runs(world: World) -> None:
+def test_one_that_is_tried_again_after_the_newer_one_ended_runs(world: StoreCalls) -> None:
     """Nobody took its place: nobody is newer any more."""
     world.open(S)
     world.enqueue(run("old"))
@@ -156,7 +156,7 @@ def test_one_that_is_tried_again_after_the_newer_one_ended_runs(world: World) ->
     assert world.fetch(S) == ["old"]
 
 
-def test_the_older_one_is_asked_although_no_worker_is_free_for_the_newer(world: World) -> None:
+def test_the_older_one_is_asked_although_no_worker_is_free_for_the_newer(world: StoreCalls) -> None:
     """Where one process is all there is, and the older run has it."""
     world.open(S)
     world.enqueue(run("old"))
@@ -169,7 +169,7 @@ def test_the_older_one_is_asked_although_no_worker_is_free_for_the_newer(world: 
     assert world.fsck() == []
 
 
-def test_a_newer_one_that_is_delayed_replaces_when_it_is_due(world: World) -> None:
+def test_a_newer_one_that_is_delayed_replaces_when_it_is_due(world: StoreCalls) -> None:
     """Not when it was asked for."""
     world.open(S)
     world.enqueue(run("old"))
@@ -181,7 +181,7 @@ def test_a_newer_one_that_is_delayed_replaces_when_it_is_due(world: World) -> No
     assert [each.run_id for each in asked(world)] == ["old"]
 
 
-def test_with_more_slots_the_oldest_gives_way(world: World) -> None:
+def test_with_more_slots_the_oldest_gives_way(world: StoreCalls) -> None:
     """Two at once, and a third comes: one of the two goes."""
     world.open(S)
     both = {"concurrency": "k", "concurrency_max": 2, "concurrency_replaces": True}
@@ -193,7 +193,7 @@ def test_with_more_slots_the_oldest_gives_way(world: World) -> None:
     assert [each.run_id for each in asked(world)] == ["a"]
 
 
-def test_a_persons_request_is_not_overwritten(world: World) -> None:
+def test_a_persons_request_is_not_overwritten(world: StoreCalls) -> None:
     """Whoever asked first is obeyed: the run ends cancelled, and the newer one begins."""
     world.open(S)
     world.enqueue(run("old"))
@@ -205,7 +205,7 @@ def test_a_persons_request_is_not_overwritten(world: World) -> None:
     assert world.fetch(S, acks=[ended("old", Outcome.CANCELLED)]) == ["new"]
 
 
-def test_the_newest_is_still_the_newest_in_another_queue_and_is_forgotten_with_its_end(world: World) -> None:
+def test_the_newest_is_still_the_newest_in_another_queue_and_is_forgotten_with_its_end(world: StoreCalls) -> None:
     """A move changes where a run waits, not which one is wanted; nothing of a key stays when its runs have ended."""
     world.open(S)
     world.enqueue(run("a"), run("b"))
@@ -218,7 +218,7 @@ def test_the_newest_is_still_the_newest_in_another_queue_and_is_forgotten_with_i
     assert not world.raw.exists(f"{world.keys.prefix}limit:n")
 
 
-def test_one_that_waited_for_its_rate_is_no_newer_when_it_comes_back(world: World) -> None:
+def test_one_that_waited_for_its_rate_is_no_newer_when_it_comes_back(world: StoreCalls) -> None:
     """The last of many requests is the one that must be carried out, however fast they came."""
     rate = {"rate": "k", "rate_count": 1, "rate_per_ms": 60_000}
     world.open(S)

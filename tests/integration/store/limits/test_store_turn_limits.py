@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from supervisor.core.model import Kind, Outcome
 from supervisor.store.queues import Ack
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S = "r.1/w-0/1"
 
 
-def test_a_paused_queue_hands_out_nothing_but_takes_acknowledgements(world: World) -> None:
+def test_a_paused_queue_hands_out_nothing_but_takes_acknowledgements(world: StoreCalls) -> None:
     """Pausing stops starts, not what runs."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"))
@@ -21,7 +21,7 @@ def test_a_paused_queue_hands_out_nothing_but_takes_acknowledgements(world: Worl
     assert world.run(world.queues.counts("default")).paused == "deploy"
 
 
-def test_a_fetch_of_nothing_leaves_only_its_number(world: World) -> None:
+def test_a_fetch_of_nothing_leaves_only_its_number(world: StoreCalls) -> None:
     """An idle cluster writes little: no run, no counter, no history."""
     world.open(S)
     before = {key: world.raw.dump(key) if world.server.is_real else world.raw.type(key) for key in world.raw.keys("*")}
@@ -32,7 +32,7 @@ def test_a_fetch_of_nothing_leaves_only_its_number(world: World) -> None:
     assert before == after
 
 
-def test_a_copy_of_a_turn_that_got_nothing_takes_nothing_later(world: World) -> None:
+def test_a_copy_of_a_turn_that_got_nothing_takes_nothing_later(world: StoreCalls) -> None:
     """Redis may work off the request of a dead connection after its caller was answered on another: who would run it?"""
     world.open(S)
     first = world.queues.turn(session=S, seq=1, kind=Kind.ASYNC, queues=["default"], want=5, want_suspect=False)
@@ -44,7 +44,7 @@ def test_a_copy_of_a_turn_that_got_nothing_takes_nothing_later(world: World) -> 
     assert [run.envelope.id for run in world.run(second).runs] == ["a"]
 
 
-def test_the_bell_wakes_idle_workers_of_the_right_kind(world: World) -> None:
+def test_the_bell_wakes_idle_workers_of_the_right_kind(world: StoreCalls) -> None:
     """And whoever leaves work behind rings for the next; tokens are bounded."""
     world.open(S)
     keys = world.keys.queue("default")
@@ -61,7 +61,7 @@ def test_the_bell_wakes_idle_workers_of_the_right_kind(world: World) -> None:
     assert world.raw.llen(bells[1]) == 16
 
 
-def test_a_fetch_does_not_ring_where_somebody_is_being_woken(world: World) -> None:
+def test_a_fetch_does_not_ring_where_somebody_is_being_woken(world: StoreCalls) -> None:
     """Each token costs an idle worker a turn."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"))
@@ -71,7 +71,7 @@ def test_a_fetch_does_not_ring_where_somebody_is_being_woken(world: World) -> No
     assert world.raw.llen(bell) == 2
 
 
-def test_history_is_capped_and_can_be_turned_off(world: World) -> None:
+def test_history_is_capped_and_can_be_turned_off(world: StoreCalls) -> None:
     """Nothing grows without a bound."""
     world.open(S)
     for i in range(400):
@@ -84,7 +84,7 @@ def test_history_is_capped_and_can_be_turned_off(world: World) -> None:
     assert world.run(world.queues.recent("default", 1))[0].run_id == "r398"
 
 
-def test_an_envelope_that_cannot_be_read_is_handed_out_as_broken(world: World) -> None:
+def test_an_envelope_that_cannot_be_read_is_handed_out_as_broken(world: StoreCalls) -> None:
     """Raising would crash every worker in turn, for ever; its worker acknowledges it as dead."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"))
@@ -97,7 +97,7 @@ def test_an_envelope_that_cannot_be_read_is_handed_out_as_broken(world: World) -
     assert world.run(world.queues.dead("default"))[0].envelope is None
 
 
-def test_a_full_turn_of_two_hundred_runs_of_the_largest_size(world: World) -> None:
+def test_a_full_turn_of_two_hundred_runs_of_the_largest_size(world: StoreCalls) -> None:
     """The bounds of one call, both at once."""
     world.open(S)
     big = [envelope(f"r{i}", args={"blob": "x" * 60_000}) for i in range(200)]
@@ -112,7 +112,7 @@ def test_a_full_turn_of_two_hundred_runs_of_the_largest_size(world: World) -> No
     assert world.run(world.queues.counts("default")).stats == {"in": 200, "ok": 200}
 
 
-def test_a_turn_takes_no_more_of_a_queue_than_it_is_told(world: World) -> None:
+def test_a_turn_takes_no_more_of_a_queue_than_it_is_told(world: StoreCalls) -> None:
     """One queue of long jobs must not hold every slot, so the share of each is capped; suspects count."""
     world.open(S)
     world.enqueue(*(envelope(f"a{i}") for i in range(5)), *(envelope(f"b{i}", queue="other") for i in range(5)))
@@ -121,7 +121,7 @@ def test_a_turn_takes_no_more_of_a_queue_than_it_is_told(world: World) -> None:
     assert world.turn(S, want=6, queues=[("default", 0)]).runs == []
 
 
-def test_a_run_that_a_person_cancelled_ends_so(world: World) -> None:
+def test_a_run_that_a_person_cancelled_ends_so(world: StoreCalls) -> None:
     """Its end is on record as what it was, and nothing of it stays."""
     world.open(S)
     world.enqueue(envelope("a"))

@@ -9,12 +9,12 @@ from supervisor.core.model import Outcome, Release
 from supervisor.store.queue_control import CancelCode, Cancelled
 from supervisor.store.queues import UnwantedRun
 from tests.integration.store.queues.control_calls import READY, cancel, control, outcomes, stat, wanted
-from tests.kit.builders import World, envelope, schedule
+from tests.kit.builders import StoreCalls, envelope, schedule
 
 S, Z = "r.1/worker-cpu-0/1", "r.2/worker-cpu-0/1"
 
 
-def test_a_run_that_waits_is_gone_at_once_and_leaves_a_line(world: World) -> None:
+def test_a_run_that_waits_is_gone_at_once_and_leaves_a_line(world: StoreCalls) -> None:
     """Nothing of it stays but history, with who asked and why."""
     world.enqueue(envelope("a"), envelope("b"))
 
@@ -31,7 +31,7 @@ def test_a_run_that_waits_is_gone_at_once_and_leaves_a_line(world: World) -> Non
     assert not world.raw.exists(f"{world.keys.queue('default').prefix}stale")
 
 
-def test_cancelling_twice_finds_it_done(world: World) -> None:
+def test_cancelling_twice_finds_it_done(world: StoreCalls) -> None:
     """A lost reply is asked again."""
     world.enqueue(envelope("a"))
     assert [cancel(world, "a")[0].code, cancel(world, "a")[0].code] == [CancelCode.CANCELLED, CancelCode.UNKNOWN]
@@ -39,7 +39,7 @@ def test_cancelling_twice_finds_it_done(world: World) -> None:
     assert len(outcomes(world)) == 1
 
 
-def test_a_cancel_that_is_sent_again_hits_no_run_that_came_since(world: World) -> None:
+def test_a_cancel_that_is_sent_again_hits_no_run_that_came_since(world: StoreCalls) -> None:
     """Its reply was lost, and a producer enqueued the same id anew: that is another run."""
     world.enqueue(envelope("a"))
     call = control(world).cancel([("", "a")])
@@ -50,7 +50,7 @@ def test_a_cancel_that_is_sent_again_hits_no_run_that_came_since(world: World) -
 
 
 @pytest.mark.parametrize("place", ["later", "retrying", "suspect"])
-def test_a_run_is_cancelled_wherever_it_waits(world: World, place: str) -> None:
+def test_a_run_is_cancelled_wherever_it_waits(world: StoreCalls, place: str) -> None:
     """Its charges and its last error go with it."""
     world.open(S, Z)
     world.enqueue(envelope("a"), delays_ms=[60_000 if place == "later" else 0])
@@ -69,7 +69,7 @@ def test_a_run_is_cancelled_wherever_it_waits(world: World, place: str) -> None:
     assert world.fsck() == []
 
 
-def test_a_cancelled_id_that_comes_again_runs_once(world: World) -> None:
+def test_a_cancelled_id_that_comes_again_runs_once(world: StoreCalls) -> None:
     """Its former entry is still in the list; two entries of one run would be two executions."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"))
@@ -82,7 +82,7 @@ def test_a_cancelled_id_that_comes_again_runs_once(world: World) -> None:
     assert not world.raw.exists(f"{world.keys.queue('default').prefix}stale")
 
 
-def test_a_running_run_is_asked_by_its_attempt(world: World) -> None:
+def test_a_running_run_is_asked_by_its_attempt(world: StoreCalls) -> None:
     """Its agent hears of it until it ends, and the request is recorded once."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -102,7 +102,7 @@ def test_a_running_run_is_asked_by_its_attempt(world: World) -> None:
     assert stat(world, "cancelled") == 1
 
 
-def test_a_request_does_not_hit_another_run_of_the_same_id(world: World) -> None:
+def test_a_request_does_not_hit_another_run_of_the_same_id(world: StoreCalls) -> None:
     """Whoever asked meant the one that ran then; it ended well before it heard of the request."""
     world.open(S, Z)
     world.enqueue(envelope("a"))
@@ -118,7 +118,7 @@ def test_a_request_does_not_hit_another_run_of_the_same_id(world: World) -> None
     assert world.state("a") == "later"
 
 
-def test_a_request_does_not_hit_a_later_attempt(world: World) -> None:
+def test_a_request_does_not_hit_a_later_attempt(world: StoreCalls) -> None:
     """One whose fence is another, because the run went on in a way that the request did not see."""
     world.open(S, Z)
     world.enqueue(envelope("a"))
@@ -136,7 +136,7 @@ def test_a_request_does_not_hit_a_later_attempt(world: World) -> None:
     assert cancel(world, "a")[0].attempt == 2
 
 
-def test_one_that_does_not_end_in_time_is_let_go_of(world: World) -> None:
+def test_one_that_does_not_end_in_time_is_let_go_of(world: StoreCalls) -> None:
     """From then on its worker's report is refused, and its process may be killed."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -156,14 +156,14 @@ def test_one_that_does_not_end_in_time_is_let_go_of(world: World) -> None:
     assert not world.raw.exists(f"{world.keys.queue('default').prefix}cancel")
 
 
-def _passed(world: World) -> str:
+def _passed(world: StoreCalls) -> str:
     """Return the request for ``a`` as it is when its time is over."""
     request = world.raw.hget(f"{world.keys.queue('default').prefix}cancel", "a").decode()
     assert request.startswith("force|")
     return f"{request.rpartition('|')[0]}|1"
 
 
-def test_a_dead_run_is_not_cancelled(world: World) -> None:
+def test_a_dead_run_is_not_cancelled(world: StoreCalls) -> None:
     """It waits for a decision of its own: requeue or drop."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -173,7 +173,7 @@ def test_a_dead_run_is_not_cancelled(world: World) -> None:
     assert world.state("a") == "dead"
 
 
-def test_the_next_run_of_a_schedule_may_start_when_the_one_before_is_cancelled(world: World) -> None:
+def test_the_next_run_of_a_schedule_may_start_when_the_one_before_is_cancelled(world: StoreCalls) -> None:
     """A cancelled run must not hold its schedule up."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s")))
@@ -185,7 +185,7 @@ def test_the_next_run_of_a_schedule_may_start_when_the_one_before_is_cancelled(w
     assert not world.raw.hexists(world.keys.schedule_live, "s")
 
 
-def test_wrong_arguments_and_foreign_keys_change_nothing(world: World) -> None:
+def test_wrong_arguments_and_foreign_keys_change_nothing(world: StoreCalls) -> None:
     """A script that failed half-way would lose the run."""
     world.enqueue(envelope("a"))
     with pytest.raises(ValueError, match="run id"):
@@ -198,7 +198,7 @@ def test_wrong_arguments_and_foreign_keys_change_nothing(world: World) -> None:
     assert world.state("a") == "queued"
 
 
-def test_cancelling_frees_what_the_run_held_of_limits(world: World) -> None:
+def test_cancelling_frees_what_the_run_held_of_limits(world: StoreCalls) -> None:
     """A unique key may be used again at once, and a run that waits for a slot leaves its place."""
     world.open(S)
     limited = {"concurrency": "k", "concurrency_max": 1}
@@ -220,7 +220,9 @@ def test_cancelling_frees_what_the_run_held_of_limits(world: World) -> None:
 
 @pytest.mark.parametrize("kill_ms", [0, 60_000])
 @pytest.mark.parametrize("how", ["giveback", "retry", "interrupted", "crashed"])
-def test_a_cancelled_run_that_comes_back_unfinished_does_not_wait_again(world: World, how: str, kill_ms: int) -> None:
+def test_a_cancelled_run_that_comes_back_unfinished_does_not_wait_again(
+    world: StoreCalls, how: str, kill_ms: int
+) -> None:
     """Its worker had not begun it, failed, stopped or died before it heard of the request."""
     world.open(S)
     world.enqueue(envelope("a"))

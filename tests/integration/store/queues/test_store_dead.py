@@ -7,12 +7,12 @@ import pytest
 from supervisor.core.model import Outcome
 from supervisor.store.queue_control import RequeueCode, Requeued
 from tests.integration.store.queues.control_calls import control, outcomes, stat
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S = "r.1/worker-io-0/1"
 
 
-def kill(world: World, *run_ids: str, **template: object) -> None:
+def kill(world: StoreCalls, *run_ids: str, **template: object) -> None:
     """Let runs be given up at their first attempt."""
     world.open(S)
     world.enqueue(*(envelope(run_id, **template) for run_id in run_ids))
@@ -21,13 +21,13 @@ def kill(world: World, *run_ids: str, **template: object) -> None:
         world.ack(S, run_id, Outcome.DEAD, error={"type": "ValueError", "message": run_id})
 
 
-def requeue(world: World, *run_ids: str, delay_ms: int = 0) -> list[Requeued]:
+def requeue(world: StoreCalls, *run_ids: str, delay_ms: int = 0) -> list[Requeued]:
     """Let them run again."""
     return world.run(control(world).requeue("default", run_ids, delay_ms=delay_ms, by="alice"))
 
 
 @pytest.mark.parametrize("is_newest_first", [True, False])
-def test_every_dead_run_comes_in_pages(world: World, *, is_newest_first: bool) -> None:
+def test_every_dead_run_comes_in_pages(world: StoreCalls, *, is_newest_first: bool) -> None:
     """However many there are."""
     ids = [f"r{n}" for n in range(25)]
     kill(world, *ids)
@@ -41,7 +41,7 @@ def test_every_dead_run_comes_in_pages(world: World, *, is_newest_first: bool) -
         assert pages == 3
 
 
-def test_a_dead_run_runs_again_from_the_tail_with_all_its_attempts(world: World) -> None:
+def test_a_dead_run_runs_again_from_the_tail_with_all_its_attempts(world: StoreCalls) -> None:
     """What it was charged counts as interruptions now, so that the fence that its code sees still grows."""
     kill(world, "a")
     world.enqueue(envelope("b"))
@@ -62,7 +62,7 @@ def test_a_dead_run_runs_again_from_the_tail_with_all_its_attempts(world: World)
     assert world.fsck() == []
 
 
-def test_a_dead_run_can_be_delayed(world: World) -> None:
+def test_a_dead_run_can_be_delayed(world: StoreCalls) -> None:
     """To wait for what it needs."""
     kill(world, "a")
     requeue(world, "a", delay_ms=60_000)
@@ -70,7 +70,7 @@ def test_a_dead_run_can_be_delayed(world: World) -> None:
     assert world.fsck() == []
 
 
-def test_a_dead_run_does_not_take_a_unique_key_from_its_holder(world: World) -> None:
+def test_a_dead_run_does_not_take_a_unique_key_from_its_holder(world: StoreCalls) -> None:
     """Being dead it had let go of it, and somebody else may have come."""
     kill(world, "a", unique="k")
     assert world.enqueue(envelope("b", unique="k")) == [True]
@@ -83,7 +83,7 @@ def test_a_dead_run_does_not_take_a_unique_key_from_its_holder(world: World) -> 
     assert world.fsck() == []
 
 
-def test_a_dead_run_without_data_cannot_run(world: World) -> None:
+def test_a_dead_run_without_data_cannot_run(world: StoreCalls) -> None:
     """It is told, not hidden."""
     kill(world, "a")
     world.raw.hdel(world.keys.queue("default").data, "a")
@@ -91,7 +91,7 @@ def test_a_dead_run_without_data_cannot_run(world: World) -> None:
     assert world.state("a") == "finished"
 
 
-def test_a_dropped_run_leaves_a_line(world: World) -> None:
+def test_a_dropped_run_leaves_a_line(world: StoreCalls) -> None:
     """And nothing else; doing it twice finds it done."""
     kill(world, "a", "b")
     call = control(world).drop("default", ["a", "none"], by="alice", reason="obsolete")

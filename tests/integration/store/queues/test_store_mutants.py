@@ -18,7 +18,7 @@ from tests.integration.store.limits import test_store_limits as limits
 from tests.integration.store.queues import test_store_cancel_script as cancelling
 from tests.integration.store.queues import test_store_release_script as releases
 from tests.integration.store.queues import test_store_turn_script as turns
-from tests.kit.builders import World
+from tests.kit.builders import StoreCalls
 from tests.kit.servers import Server
 from tests.simulation.mutants import Mutation, lua, python
 from tests.unit.store import test_one_wire_form as wire
@@ -28,14 +28,14 @@ class Break(NamedTuple):
     """One protection that is removed, and the test that must see it."""
 
     mutation: Mutation
-    seen_by: Callable[[World], object]
+    seen_by: Callable[[StoreCalls], object]
 
 
 def _head(template: Template, above: int = 0) -> bytes:
     return f"{KIND_LETTER[template.kind]}{template.priority}".encode()
 
 
-def _without_world(test: Callable[[], object]) -> Callable[[World], object]:
+def _without_world(test: Callable[[], object]) -> Callable[[StoreCalls], object]:
     return lambda _world: test()
 
 
@@ -123,7 +123,7 @@ def test_the_tests_of_queues_catch(name: str) -> None:
     server = Server(None)
     try:
         with mutation():
-            world = World(server)
+            world = StoreCalls(server)
             with pytest.raises((AssertionError, StoreRefusedError)):
                 seen_by(world)
             world.raw.close()

@@ -13,19 +13,19 @@ from supervisor.store.codec import fence_parts
 from supervisor.store.queues import Ack
 from tests.integration.store.limits.limit_checks import limited
 from tests.integration.store.queues.control_calls import READY, cancel, control, wanted
-from tests.kit.builders import World, envelope, schedule
+from tests.kit.builders import StoreCalls, envelope, schedule
 from tests.kit.servers import Server
 from tests.kit.waiting import wait_until
 
 
 @pytest.fixture
-def world(server: Server) -> World:
-    world = World(server)
+def world(server: Server) -> StoreCalls:
+    world = StoreCalls(server)
     world.open("s1", "s2")
     return world
 
 
-def cancel_suspect(world: World, run_id: str) -> None:
+def cancel_suspect(world: StoreCalls, run_id: str) -> None:
     """Leave an entry that no longer counts in the list of suspects."""
     world.enqueue(envelope(run_id))
     world.fetch("s1")
@@ -34,7 +34,7 @@ def cancel_suspect(world: World, run_id: str) -> None:
     cancel(world, run_id)
 
 
-def test_a_run_whose_namesake_was_a_cancelled_suspect_is_purged(world: World) -> None:
+def test_a_run_whose_namesake_was_a_cancelled_suspect_is_purged(world: StoreCalls) -> None:
     """The entry that the namesake left does not count; taken for the place, the run was dropped from its list and stayed."""
     cancel_suspect(world, "r1")
     world.enqueue(envelope("r1"))
@@ -42,7 +42,7 @@ def test_a_run_whose_namesake_was_a_cancelled_suspect_is_purged(world: World) ->
     assert (world.fsck(), world.state("r1")) == ([], "finished")
 
 
-def test_a_run_whose_namesake_was_a_cancelled_suspect_is_moved(world: World) -> None:
+def test_a_run_whose_namesake_was_a_cancelled_suspect_is_moved(world: StoreCalls) -> None:
     """As with a purge: it would be in neither queue."""
     cancel_suspect(world, "r1")
     world.enqueue(envelope("r1"))
@@ -50,7 +50,7 @@ def test_a_run_whose_namesake_was_a_cancelled_suspect_is_moved(world: World) -> 
     assert world.fetch("s2", queues=["other"]) == ["r1"]
 
 
-def test_a_run_whose_namesake_was_a_cancelled_suspect_is_cancelled_where_it_is(world: World) -> None:
+def test_a_run_whose_namesake_was_a_cancelled_suspect_is_cancelled_where_it_is(world: StoreCalls) -> None:
     """Else its own entry goes on counting, and the next run of this id is given to two workers at once."""
     cancel_suspect(world, "r1")
     world.enqueue(envelope("r1"))
@@ -60,7 +60,7 @@ def test_a_run_whose_namesake_was_a_cancelled_suspect_is_cancelled_where_it_is(w
     assert world.fetch("s2") == ["r1"]
 
 
-def test_a_run_that_is_too_early_leaves_its_slot_to_those_behind_it(world: World) -> None:
+def test_a_run_that_is_too_early_leaves_its_slot_to_those_behind_it(world: StoreCalls) -> None:
     """It was brought back for a slot, and its rate sends it away: nobody else would ever hear of that slot."""
     slow: dict[str, Any] = {"rate": "{tenant}", "rate_count": 1, "rate_per_ms": 60_000}
     world.enqueue(
@@ -76,7 +76,7 @@ def test_a_run_that_is_too_early_leaves_its_slot_to_those_behind_it(world: World
     assert world.fetch("s1") == ["waiting"]
 
 
-def test_a_run_that_is_moved_away_leaves_its_slot_to_those_that_stay(world: World) -> None:
+def test_a_run_that_is_moved_away_leaves_its_slot_to_those_that_stay(world: StoreCalls) -> None:
     """It was brought back for a slot, and nobody may take it where it is now."""
     world.enqueue(*(limited(run_id, kind=Kind.SYNC) for run_id in ("holder", "moved", "waiting")))
     assert world.fetch("s2", kind=Kind.SYNC) == ["holder"]
@@ -86,7 +86,7 @@ def test_a_run_that_is_moved_away_leaves_its_slot_to_those_that_stay(world: Worl
     assert world.fetch("s2", kind=Kind.SYNC) == ["waiting"]
 
 
-def test_the_end_of_a_pause_wakes_somebody_for_those_whose_slot_came_free(world: World) -> None:
+def test_the_end_of_a_pause_wakes_somebody_for_those_whose_slot_came_free(world: StoreCalls) -> None:
     """They are in no list, so that a count of the lists says nobody waits."""
     world.enqueue(limited("holder"), limited("waiting"))
     world.fetch("s1")
@@ -98,7 +98,7 @@ def test_the_end_of_a_pause_wakes_somebody_for_those_whose_slot_came_free(world:
     assert world.raw.llen(bell) == 1
 
 
-def test_a_run_that_gave_way_and_is_enqueued_again_is_given_once(world: World) -> None:
+def test_a_run_that_gave_way_and_is_enqueued_again_is_given_once(world: StoreCalls) -> None:
     """Its entry in the list must not count beside the new one: both lead to the data of the new run."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s", overlap="terminate_other")))
@@ -110,7 +110,7 @@ def test_a_run_that_gave_way_and_is_enqueued_again_is_given_once(world: World) -
     assert world.fetch("s1").count(first.run.run_id) == 1
 
 
-def test_a_delayed_run_that_gave_way_is_nowhere(world: World) -> None:
+def test_a_delayed_run_that_gave_way_is_nowhere(world: StoreCalls) -> None:
     """What is left of it would start the next run of this id before its time."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s", overlap="terminate_other")))
@@ -122,7 +122,7 @@ def test_a_delayed_run_that_gave_way_is_nowhere(world: World) -> None:
     assert world.raw.zcard(world.keys.queue("default").later) == 0
 
 
-def test_a_foreign_key_in_one_list_puts_no_run_twice_into_another(world: World) -> None:
+def test_a_foreign_key_in_one_list_puts_no_run_twice_into_another(world: StoreCalls) -> None:
     """Two retries are due, and one cannot be put into its list: then both wait, at each attempt."""
     queue = world.keys.queue("default")
     world.enqueue(*(envelope(f"r{n}", priority=n) for n in range(3)))
@@ -141,7 +141,7 @@ def test_a_foreign_key_in_one_list_puts_no_run_twice_into_another(world: World) 
         assert [world.raw.exists(queue.ready(Kind.ASYNC, other)) for other in range(3)] == [0, 0, 0]
 
 
-def test_a_crashed_run_that_is_hastened_goes_on_alone(world: World) -> None:
+def test_a_crashed_run_that_is_hastened_goes_on_alone(world: StoreCalls) -> None:
     """It takes no neighbours with it, as when its time comes by itself."""
     world.enqueue(envelope("r1"))
     world.fetch("s1")
@@ -152,7 +152,7 @@ def test_a_crashed_run_that_is_hastened_goes_on_alone(world: World) -> None:
     assert world.fetch("s2", want_suspect=True) == ["r1"]
 
 
-def test_a_request_to_kill_hits_no_later_run_of_the_same_id(world: World) -> None:
+def test_a_request_to_kill_hits_no_later_run_of_the_same_id(world: StoreCalls) -> None:
     """The request stands for a minute after Redis let go of the run; the id may be used again, by the same process."""
     world.enqueue(envelope("r1"))
     world.fetch("s1")
@@ -166,7 +166,7 @@ def test_a_request_to_kill_hits_no_later_run_of_the_same_id(world: World) -> Non
     assert all(run.fetched_ms != fence_parts(token)[2] for run in wanted(world, "s1"))
 
 
-def test_what_ended_a_process_may_be_said_in_any_language(world: World) -> None:
+def test_what_ended_a_process_may_be_said_in_any_language(world: StoreCalls) -> None:
     """It is cut to so many bytes; half of a character would make the whole list of dead runs unreadable."""
     world.enqueue(envelope("r1", max_crashes=1))
     world.fetch("s1")
@@ -176,7 +176,7 @@ def test_what_ended_a_process_may_be_said_in_any_language(world: World) -> None:
     assert world.run(world.queues.dead("default"))[0].error["detail"] == "x" + "é" * 99
 
 
-def test_an_envelope_that_is_no_text_comes_as_broken_beside_the_others(world: World) -> None:
+def test_an_envelope_that_is_no_text_comes_as_broken_beside_the_others(world: StoreCalls) -> None:
     """The caller must be able to give it up; an error here would end the worker process, and the next one."""
     world.enqueue(envelope("r1"), envelope("r2"))
     world.raw.hset(world.keys.queue("default").data, "r1", b'a1{"id":"r1","template":{"job":"\xff"}}')
@@ -185,7 +185,7 @@ def test_an_envelope_that_is_no_text_comes_as_broken_beside_the_others(world: Wo
 
 
 @pytest.mark.parametrize("part", ["dead", "suspect:a", "stale", "cancel"])
-def test_a_foreign_key_where_a_run_gives_way_leaves_no_run_without_a_place(world: World, part: str) -> None:
+def test_a_foreign_key_where_a_run_gives_way_leaves_no_run_without_a_place(world: StoreCalls, part: str) -> None:
     """One schedule's run was made and another's cannot be looked for: then neither is made."""
     term = world.lead()
     world.run(world.declare_call(term, *(schedule(each, overlap="terminate_other") for each in ("s", "t"))))

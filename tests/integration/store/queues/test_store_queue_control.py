@@ -12,23 +12,23 @@ from supervisor.store.queue_control import Moved, Placed, Purged
 from supervisor.store.queue_reads import PARTS
 from supervisor.store.scripts import Call
 from tests.integration.store.queues.control_calls import READY, cancel, control, outcomes, stat
-from tests.kit.builders import World, envelope, schedule
+from tests.kit.builders import StoreCalls, envelope, schedule
 
 S = "r.1/worker-io-0/1"
 LIMITED = {"concurrency": "k", "concurrency_max": 1}
 
 
-def purge(world: World, part: str = READY, **options: Any) -> Purged:
+def purge(world: StoreCalls, part: str = READY, **options: Any) -> Purged:
     """Purge one page."""
     return world.run(control(world).purge("default", part, **{"by": "alice"} | options))
 
 
-def move(world: World, part: str = READY, **options: Any) -> Moved:
+def move(world: StoreCalls, part: str = READY, **options: Any) -> Moved:
     """Move one page to the queue ``other``."""
     return world.run(control(world).move("default", "other", part, **options))
 
 
-def everywhere(world: World) -> None:
+def everywhere(world: StoreCalls) -> None:
     """Put a run into each place: ready high, normal and low, sync, later, retrying, suspect, blocked, running, dead."""
     world.open(S)
     world.enqueue(*(envelope(name) for name in ("retrying", "suspect", "dead")))
@@ -42,7 +42,7 @@ def everywhere(world: World) -> None:
     world.enqueue(envelope("sync", kind=Kind.SYNC))
 
 
-def parts(world: World, queue: str = "default") -> list[str]:
+def parts(world: StoreCalls, queue: str = "default") -> list[str]:
     """Return every place in which runs wait."""
     waiting = world.run(world.queues.blocked(queue)).items
     return [*PARTS, *sorted({f"wait:{key}" for _, key in waiting})]
@@ -51,7 +51,7 @@ def parts(world: World, queue: str = "default") -> list[str]:
 # Pause ------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_fetched_from_a_paused_queue(world: World) -> None:
+def test_nothing_is_fetched_from_a_paused_queue(world: StoreCalls) -> None:
     """Reason and name are shown; what is put in waits."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -68,7 +68,7 @@ def test_nothing_is_fetched_from_a_paused_queue(world: World) -> None:
     assert world.fetch(S) == ["a"]
 
 
-def test_a_queue_can_be_paused_before_its_first_run(world: World) -> None:
+def test_a_queue_can_be_paused_before_its_first_run(world: StoreCalls) -> None:
     """So it is listed from then on."""
     world.run(control(world).pause("fresh"))
     assert world.run(world.queues.names()) == ["fresh"]
@@ -78,7 +78,7 @@ def test_a_queue_can_be_paused_before_its_first_run(world: World) -> None:
 # Purge ------------------------------------------------------------------------------------------
 
 
-def test_a_purge_ends_all_that_waits_and_nothing_else(world: World) -> None:
+def test_a_purge_ends_all_that_waits_and_nothing_else(world: StoreCalls) -> None:
     """Each run leaves a line; what runs and what is dead stays."""
     everywhere(world)
     before = len(outcomes(world))
@@ -100,7 +100,7 @@ def test_a_purge_ends_all_that_waits_and_nothing_else(world: World) -> None:
 
 
 @pytest.mark.parametrize("part", [READY, "later", "suspect:a", "wait:tests.noop:k"])
-def test_a_purge_of_one_job_takes_its_runs_only(world: World, part: str) -> None:
+def test_a_purge_of_one_job_takes_its_runs_only(world: StoreCalls, part: str) -> None:
     """In pages, from wherever they stand among others."""
     world.open(S)
     limits = LIMITED if part.startswith("wait") else {}
@@ -125,7 +125,7 @@ def test_a_purge_of_one_job_takes_its_runs_only(world: World, part: str) -> None
     assert world.fsck() == []
 
 
-def test_a_purge_passes_over_what_is_stale(world: World) -> None:
+def test_a_purge_passes_over_what_is_stale(world: StoreCalls) -> None:
     """A cancelled run, and one that is somewhere else by now."""
     world.enqueue(envelope("a"), envelope("b"), envelope("c"))
     cancel(world, "a")
@@ -140,7 +140,7 @@ def test_a_purge_passes_over_what_is_stale(world: World) -> None:
 # Move -------------------------------------------------------------------------------------------
 
 
-def test_a_move_carries_everything_in_its_order(world: World) -> None:
+def test_a_move_carries_everything_in_its_order(world: StoreCalls) -> None:
     """Priorities, charges, delays and limits go with each run; what runs and what is dead stays."""
     everywhere(world)
     world.enqueue(*(envelope(f"m{n}", unique=f"u{n}") for n in range(5)))
@@ -163,7 +163,7 @@ def test_a_move_carries_everything_in_its_order(world: World) -> None:
     assert world.fsck("other") == []
 
 
-def test_the_schedule_knows_where_its_run_is_after_a_move(world: World) -> None:
+def test_the_schedule_knows_where_its_run_is_after_a_move(world: StoreCalls) -> None:
     """Else its next run would not wait for it."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s")))
@@ -176,7 +176,7 @@ def test_the_schedule_knows_where_its_run_is_after_a_move(world: World) -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [0, 60_000])
-def test_a_run_whose_id_the_target_has_stays(world: World, delay_ms: int) -> None:
+def test_a_run_whose_id_the_target_has_stays(world: StoreCalls, delay_ms: int) -> None:
     """An id names one run in a queue."""
     world.enqueue(envelope("a"), envelope("b"), delays_ms=[delay_ms, delay_ms])
     world.enqueue(envelope("a", queue="other"))
@@ -191,7 +191,7 @@ def test_a_run_whose_id_the_target_has_stays(world: World, delay_ms: int) -> Non
 # One run ----------------------------------------------------------------------------------------
 
 
-def test_a_delayed_run_starts_now(world: World) -> None:
+def test_a_delayed_run_starts_now(world: StoreCalls) -> None:
     """A retry goes to the head, as when its time had come."""
     everywhere(world)
     ids = ["later", "retrying", "running", "dead", "blocked", "suspect", "ready1", "none"]
@@ -203,7 +203,7 @@ def test_a_delayed_run_starts_now(world: World) -> None:
     assert again == [Placed("default", "running")]
 
 
-def test_a_priority_is_changed_back_and_forth_and_the_run_runs_once(world: World) -> None:
+def test_a_priority_is_changed_back_and_forth_and_the_run_runs_once(world: StoreCalls) -> None:
     """Each change leaves a stale entry behind; none may be taken for the run."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"))
@@ -218,7 +218,7 @@ def test_a_priority_is_changed_back_and_forth_and_the_run_runs_once(world: World
     assert world.fsck() == []
 
 
-def test_a_priority_holds_from_the_next_time_the_run_is_ready(world: World) -> None:
+def test_a_priority_holds_from_the_next_time_the_run_is_ready(world: StoreCalls) -> None:
     """It may be delayed, run, wait for a slot, or be dead."""
     everywhere(world)
     ids = ["later", "retrying", "running", "blocked", "dead", "suspect"]
@@ -248,7 +248,7 @@ def test_a_priority_holds_from_the_next_time_the_run_is_ready(world: World) -> N
         ("queue_fsck_shared", ["none", "", "0", "0"]),
     ],
 )
-def test_wrong_arguments_change_nothing(world: World, script: str, wrong: list[str]) -> None:
+def test_wrong_arguments_change_nothing(world: StoreCalls, script: str, wrong: list[str]) -> None:
     """They are refused before the first write."""
     world.enqueue(envelope("a"))
     before = {key: world.raw.dump(key) for key in world.raw.keys("*q:default*")}

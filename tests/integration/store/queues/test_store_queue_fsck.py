@@ -12,7 +12,7 @@ from supervisor.store import queue_fsck
 from supervisor.store.queue_fsck import Fault, Fsck
 from supervisor.store.scripts import Call
 from tests.integration.store.queues.control_calls import READY, cancel
-from tests.kit.builders import World, envelope, schedule
+from tests.kit.builders import StoreCalls, envelope, schedule
 
 S = "r.1/worker-io-0/1"
 LIMITED = {"concurrency": "k", "concurrency_max": 1}
@@ -22,7 +22,7 @@ KEY = "tests.noop:k"
 class Queue:
     """One queue with a run in each place, and a hand in it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: StoreCalls) -> None:
         self.world = world
         self.keys = world.keys.queue("default")
         self.raw = world.raw
@@ -49,7 +49,7 @@ class Queue:
 
 
 @pytest.fixture
-def queue(world: World) -> Queue:
+def queue(world: StoreCalls) -> Queue:
     """A queue in which nothing is wrong."""
     queue = Queue(world)
     assert queue.check() == []
@@ -272,7 +272,7 @@ def test_what_must_not_run_twice_is_given_up_when_it_was_lost(queue: Queue) -> N
 
 @pytest.mark.parametrize("is_long", [False, True])
 def test_what_comes_and_goes_while_the_pages_are_read_is_no_fault(
-    world: World, monkeypatch: pytest.MonkeyPatch, *, is_long: bool
+    world: StoreCalls, monkeypatch: pytest.MonkeyPatch, *, is_long: bool
 ) -> None:
     """Between any two pages runs are fetched, end, fail, come and are cancelled. Long lists are read more than once."""
     monkeypatch.setattr(queue_fsck, "PAGE", 5)
@@ -318,7 +318,7 @@ def test_a_long_list_is_compared_within_bounds(queue: Queue, monkeypatch: pytest
     assert max(sizes) == 1
 
 
-def test_a_schedule_that_waits_for_a_living_run_is_left_alone(world: World) -> None:
+def test_a_schedule_that_waits_for_a_living_run_is_left_alone(world: StoreCalls) -> None:
     """The list of unfinished runs is what overlap goes by."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s")))
@@ -328,7 +328,7 @@ def test_a_schedule_that_waits_for_a_living_run_is_left_alone(world: World) -> N
     assert world.raw.hexists(world.keys.schedule_live, "s")
 
 
-def test_an_argument_that_is_called_at_most_once_loses_no_run(world: World) -> None:
+def test_an_argument_that_is_called_at_most_once_loses_no_run(world: StoreCalls) -> None:
     """Only its job says whether a run that was in no place may run again."""
     world.enqueue(envelope("a", args={"at_most_once": True}), envelope("b", at_most_once=True))
     world.raw.delete(world.keys.queue("default").ready(Kind.ASYNC, 1))

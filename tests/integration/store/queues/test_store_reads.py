@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Kind, Outcome, Release
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"
 
 
-def test_counts_show_every_place_a_run_can_be_in(world: World) -> None:
+def test_counts_show_every_place_a_run_can_be_in(world: StoreCalls) -> None:
     """The one view that queue list, metrics and the dashboard share."""
     world.open(S)
     world.enqueue(*(envelope(f"r{i}") for i in range(4)))
@@ -29,7 +29,7 @@ def test_counts_show_every_place_a_run_can_be_in(world: World) -> None:
     assert (counts.stats["retry"], counts.stats["dead"], counts.stats["reclaim_suspect"]) == (1, 1, 1)
 
 
-def test_the_oldest_ready_run_tells_how_long_work_waits(world: World) -> None:
+def test_the_oldest_ready_run_tells_how_long_work_waits(world: StoreCalls) -> None:
     """By its producer's clock, over all lists."""
     new, old = envelope("new"), envelope("old", priority=2)
     stamp = lambda one, at: type(one)(id=one.id, template=one.template, enqueued_ms=at)  # noqa: E731
@@ -37,7 +37,7 @@ def test_the_oldest_ready_run_tells_how_long_work_waits(world: World) -> None:
     assert world.run(world.queues.counts("default")).oldest_ready_ms == 1000
 
 
-def test_one_run_is_shown_wherever_it_is(world: World) -> None:
+def test_one_run_is_shown_wherever_it_is(world: StoreCalls) -> None:
     """By its id alone, in whatever queue."""
     world.open(S)
     world.enqueue(envelope("a", queue="qa"), envelope("b", queue="qb"))
@@ -58,7 +58,7 @@ def test_one_run_is_shown_wherever_it_is(world: World) -> None:
     assert world.run(world.queues.running("qb")).items == []
 
 
-def test_running_runs_name_session_attempt_and_job(world: World) -> None:
+def test_running_runs_name_session_attempt_and_job(world: StoreCalls) -> None:
     """Who works on what, and since when."""
     world.open(S)
     world.enqueue(envelope("a", job="slow"))
@@ -81,7 +81,7 @@ def test_running_runs_name_session_attempt_and_job(world: World) -> None:
         (lambda w, q: w.raw.hset(q.att, "a", "x"), "a: its charges cannot be read"),
     ],
 )
-def test_each_broken_invariant_is_named(world: World, break_it: object, words: str) -> None:
+def test_each_broken_invariant_is_named(world: StoreCalls, break_it: object, words: str) -> None:
     """A check that cannot fail proves nothing."""
     world.open(S)
     world.enqueue(envelope("b"), envelope("a"))
@@ -92,7 +92,7 @@ def test_each_broken_invariant_is_named(world: World, break_it: object, words: s
     assert any(words in line for line in world.fsck()), world.fsck()
 
 
-def test_trimming_drops_the_oldest_of_history_and_dead(world: World) -> None:
+def test_trimming_drops_the_oldest_of_history_and_dead(world: StoreCalls) -> None:
     """By number and by age; what is dropped leaves nothing behind."""
     world.open(S)
     world.enqueue(*(envelope(f"r{i}") for i in range(6)))
@@ -110,13 +110,13 @@ def test_trimming_drops_the_oldest_of_history_and_dead(world: World) -> None:
     assert world.twice(world.queues.trim("default", history=4, dead_cap=1)) == (0, 0)
 
 
-def test_foreign_lines_in_a_history_are_left_out(world: World) -> None:
+def test_foreign_lines_in_a_history_are_left_out(world: StoreCalls) -> None:
     """Another version may write more fields; what cannot be read is not shown as something else."""
     world.raw.rpush(world.keys.queue("default").hist, "only|three|parts", "id|ok|x|s|1|2|j|n")
     assert world.run(world.queues.recent("default")) == []
 
 
-def test_queues_that_no_open_session_serves_are_found_by_kind(world: World) -> None:
+def test_queues_that_no_open_session_serves_are_found_by_kind(world: StoreCalls) -> None:
     """A run there would lie for ever and nobody would know; one that a worker takes sooner or later is no news."""
     world.enqueue(envelope("a", queue="gpu"), envelope("b"))
     world.run(world.sessions.open("r.1/w-0/1", {"kind": "async", "queues": "default,mail"}))
@@ -134,7 +134,7 @@ def test_queues_that_no_open_session_serves_are_found_by_kind(world: World) -> N
     ]
 
 
-def test_a_foreign_key_in_a_queue_hides_no_other_queue_that_nobody_serves(world: World) -> None:
+def test_a_foreign_key_in_a_queue_hides_no_other_queue_that_nobody_serves(world: StoreCalls) -> None:
     """What cannot be counted counts as empty."""
     world.enqueue(envelope("b"))
     world.raw.sadd(world.keys.queues, "broken")

@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Outcome, Release
-from tests.kit.builders import World, envelope, schedule
+from tests.kit.builders import StoreCalls, envelope, schedule
 
 S, Z = "r.1/w-0/1", "r.2/w-0/1"
 
 
-def release(world: World, *items: tuple[str, Release], session: str = S, queue: str = "default") -> int:
+def release(world: StoreCalls, *items: tuple[str, Release], session: str = S, queue: str = "default") -> int:
     return world.run(world.queues.release_runs(session=session, items=[(queue, run, how) for run, how in items]))
 
 
-def held(world: World, session: str = S) -> list[tuple[str, int]]:
+def held(world: StoreCalls, session: str = S) -> list[tuple[str, int]]:
     page = world.run(world.queues.held(session=session, queue="default"))
     assert [at for _, _, at in page.items] == [world.fetched_ms(run_id) for run_id, _, _ in page.items]
     return sorted((run_id, attempt) for run_id, attempt, _ in page.items)
 
 
-def test_a_dead_workers_runs_go_back_and_run_elsewhere(world: World) -> None:
+def test_a_dead_workers_runs_go_back_and_run_elsewhere(world: StoreCalls) -> None:
     """Condemn, read what it held, give back, bury: the way every agent does it."""
     world.open(S, Z)
     world.enqueue(*(envelope(f"r{i}") for i in range(3)))
@@ -36,7 +36,7 @@ def test_a_dead_workers_runs_go_back_and_run_elsewhere(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", list(Release))
-def test_two_reapers_give_back_once(world: World, how: Release) -> None:
+def test_two_reapers_give_back_once(world: StoreCalls, how: Release) -> None:
     """Agents of two replicas may reap the same session, and each may repeat a call."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"))
@@ -50,7 +50,7 @@ def test_two_reapers_give_back_once(world: World, how: Release) -> None:
     assert counts.ready_total + counts.later + sum(counts.suspects.values()) == 2
 
 
-def test_a_release_after_somebody_else_took_the_run_does_nothing(world: World) -> None:
+def test_a_release_after_somebody_else_took_the_run_does_nothing(world: StoreCalls) -> None:
     """The second reaper is late: the run already runs elsewhere."""
     world.open(S, Z)
     world.enqueue(envelope("a"))
@@ -62,7 +62,7 @@ def test_a_release_after_somebody_else_took_the_run_does_nothing(world: World) -
     assert world.ack(Z, "a").stale == []
 
 
-def test_a_session_whose_name_begins_like_anothers_is_another(world: World) -> None:
+def test_a_session_whose_name_begins_like_anothers_is_another(world: StoreCalls) -> None:
     """w-1 must not give back what w-10 holds."""
     world.open("w-1", "w-10")
     world.enqueue(envelope("a"))
@@ -72,7 +72,7 @@ def test_a_session_whose_name_begins_like_anothers_is_another(world: World) -> N
     assert held(world, "w-1") == []
 
 
-def test_an_interruption_charges_no_attempt(world: World) -> None:
+def test_an_interruption_charges_no_attempt(world: StoreCalls) -> None:
     """A deploy must not use up a run's retries."""
     world.open(S, Z)
     world.enqueue(envelope("a"))
@@ -84,7 +84,7 @@ def test_an_interruption_charges_no_attempt(world: World) -> None:
     assert world.run(world.queues.recent("default"))[0].outcome == "interrupted"
 
 
-def test_crashes_are_charged_delayed_and_end_dead(world: World) -> None:
+def test_crashes_are_charged_delayed_and_end_dead(world: StoreCalls) -> None:
     """A poisonous run takes down at most max_crashes workers, ever more rarely; one that a machine cut off begins at once."""
     world.open(S)
     world.enqueue(envelope("a", max_crashes=4, job="bad"))
@@ -107,7 +107,7 @@ def test_crashes_are_charged_delayed_and_end_dead(world: World) -> None:
 
 
 @pytest.mark.parametrize("most", [b"9007199254740992", b"1e999", b"NaN", b"[1]"])
-def test_no_envelope_lets_a_run_take_processes_down_for_ever(world: World, most: bytes) -> None:
+def test_no_envelope_lets_a_run_take_processes_down_for_ever(world: StoreCalls, most: bytes) -> None:
     """Whoever may write to Redis wrote the bound on crashes, too."""
     world.open(S)
     world.enqueue(envelope("a", max_crashes=4))
@@ -119,7 +119,7 @@ def test_no_envelope_lets_a_run_take_processes_down_for_ever(world: World, most:
     assert world.raw.zrange(keys.dead, 0, -1) == [b"a"]
 
 
-def test_a_suspect_runs_alone_and_only_for_a_worker_that_is_idle(world: World) -> None:
+def test_a_suspect_runs_alone_and_only_for_a_worker_that_is_idle(world: StoreCalls) -> None:
     """The one that killed its process must not take neighbours with it again."""
     world.open(S, Z)
     world.enqueue(envelope("a"), envelope("b"), envelope("c"))
@@ -140,7 +140,9 @@ BEGAN = {Release.INTERRUPTED, Release.CRASHED, Release.SUSPECT}
 
 
 @pytest.mark.parametrize(("how", "state"), [(how, "dead" if how in BEGAN else "queued") for how in Release])
-def test_a_run_that_must_not_run_twice_is_dead_unless_it_never_began(world: World, how: Release, state: str) -> None:
+def test_a_run_that_must_not_run_twice_is_dead_unless_it_never_began(
+    world: StoreCalls, how: Release, state: str
+) -> None:
     """at_most_once: lost is reported as lost, never tried again."""
     world.open(S)
     world.enqueue(envelope("a", at_most_once=True))
@@ -152,7 +154,7 @@ def test_a_run_that_must_not_run_twice_is_dead_unless_it_never_began(world: Worl
         assert world.run(world.queues.dead("default"))[0].error["reason"] == "lost"
 
 
-def test_a_cancelled_run_is_not_given_back(world: World) -> None:
+def test_a_cancelled_run_is_not_given_back(world: StoreCalls) -> None:
     """Its data is gone; only its traces are left to clear."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -164,7 +166,7 @@ def test_a_cancelled_run_is_not_given_back(world: World) -> None:
     assert world.fsck() == []
 
 
-def test_an_unreadable_envelope_is_given_back_by_the_defaults(world: World) -> None:
+def test_an_unreadable_envelope_is_given_back_by_the_defaults(world: StoreCalls) -> None:
     """A reaper must not stumble over what another version wrote."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -175,7 +177,7 @@ def test_an_unreadable_envelope_is_given_back_by_the_defaults(world: World) -> N
     assert world.state("a") == "queued"
 
 
-def test_a_dead_run_of_a_schedule_frees_it(world: World) -> None:
+def test_a_dead_run_of_a_schedule_frees_it(world: StoreCalls) -> None:
     """A schedule must not wait for ever for a run that was given up by a reaper."""
     world.open(S)
     term = world.lead()
@@ -193,7 +195,7 @@ def test_a_dead_run_of_a_schedule_frees_it(world: World) -> None:
     assert not world.raw.exists(world.keys.schedule_live)
 
 
-def test_orphans_are_found_and_given_back(world: World) -> None:
+def test_orphans_are_found_and_given_back(world: StoreCalls) -> None:
     """A session that was buried too early must not keep a run for ever."""
     world.open(S, Z)
     world.enqueue(envelope("a"), envelope("b"))
@@ -207,7 +209,7 @@ def test_orphans_are_found_and_given_back(world: World) -> None:
     assert world.fsck() == []
 
 
-def test_what_a_session_holds_is_read_to_the_end(world: World) -> None:
+def test_what_a_session_holds_is_read_to_the_end(world: StoreCalls) -> None:
     """A reaper that stops at the first page leaves runs behind for ever."""
     world.open(S, Z)
     for i in range(0, 1200, 200):
@@ -222,7 +224,7 @@ def test_what_a_session_holds_is_read_to_the_end(world: World) -> None:
     assert len(seen) == 1000
 
 
-def test_a_late_acknowledgement_after_a_release_is_lost_or_stale(world: World) -> None:
+def test_a_late_acknowledgement_after_a_release_is_lost_or_stale(world: StoreCalls) -> None:
     """The worker was only frozen: its report must not complete the run that is another's now."""
     world.open(S, Z)
     world.enqueue(envelope("a"))

@@ -9,7 +9,7 @@ from supervisor.roles.agent.retention import Retention
 from supervisor.settings.queue_settings import QueueSettings
 from supervisor.store.queues import Ack
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import leaks
 
 S = "r.1/w-0/1"
@@ -22,7 +22,7 @@ def line(run_id: str, ended_ms: int) -> str:
     return f"{run_id}|ok|1|{S}|{ended_ms}|{ended_ms}|tests.noop|"
 
 
-def remember(world: World, queue: str, ages_ms: list[int]) -> int:
+def remember(world: StoreCalls, queue: str, ages_ms: list[int]) -> int:
     """Let runs have ended so long ago, the oldest first, and died so too; return the server's time."""
     now_ms = int(world.run(world.leases.view()).now_ms)
     keys = world.keys.queue(queue)
@@ -35,7 +35,7 @@ def remember(world: World, queue: str, ages_ms: list[int]) -> int:
 
 
 @pytest.mark.parametrize("queue", ["default", "other"])
-def test_what_is_older_than_its_age_goes_and_the_rest_stays(world: World, queue: str) -> None:
+def test_what_is_older_than_its_age_goes_and_the_rest_stays(world: StoreCalls, queue: str) -> None:
     """Sixty days of jobs and ninety of failures, however many there are."""
     remember(world, queue, [3 * DAY_MS, 2 * DAY_MS, DAY_MS // 2, 0])
     keys = world.keys.queue(queue)
@@ -47,14 +47,14 @@ def test_what_is_older_than_its_age_goes_and_the_rest_stays(world: World, queue:
     assert world.run(world.queues.trim(queue, **trim)) == 0
 
 
-def test_one_call_drops_a_bounded_number(world: World) -> None:
+def test_one_call_drops_a_bounded_number(world: StoreCalls) -> None:
     """A store that nobody ever trimmed is brought down without holding the server up."""
     remember(world, "default", [3 * DAY_MS] * (2 * PAGE + 1))
     trim = world.queues.trim("default", history_age_ms=DAY_MS, dead_age_ms=DAY_MS)
     assert [world.run(trim) for _ in range(4)] == [2 * PAGE, 2 * PAGE, 2, 0]
 
 
-def test_the_agent_looks_where_an_age_is_set(world: World) -> None:
+def test_the_agent_looks_where_an_age_is_set(world: StoreCalls) -> None:
     """Without one it asks nothing; with one, every queue, once for each look."""
     remember(world, "default", [3 * DAY_MS, 0])
     remember(world, "other", [3 * DAY_MS, 0])
@@ -67,7 +67,7 @@ def test_the_agent_looks_where_an_age_is_set(world: World) -> None:
         assert world.raw.zcard(world.keys.queue(queue).dead) == 2
 
 
-def test_trees_of_runs_leave_nothing_that_does_not_expire(world: World) -> None:
+def test_trees_of_runs_leave_nothing_that_does_not_expire(world: StoreCalls) -> None:
     """Tallies, what follows, headers of children: all of it goes, or says when."""
     world.open(S)
     for number in range(20):
@@ -87,7 +87,7 @@ def test_trees_of_runs_leave_nothing_that_does_not_expire(world: World) -> None:
     assert all(0 < world.raw.pttl(key) <= DAY_MS for key in tallies)
 
 
-def test_an_empty_queue_that_nobody_serves_is_forgotten_after_a_day(world: World) -> None:
+def test_an_empty_queue_that_nobody_serves_is_forgotten_after_a_day(world: StoreCalls) -> None:
     """One queue for each tenant that ever was: each would be asked about for ever."""
     session = "r.1/w-0/1"
     world.open(session)
@@ -104,7 +104,7 @@ def test_an_empty_queue_that_nobody_serves_is_forgotten_after_a_day(world: World
     assert world.raw.keys(f"{world.keys.prefix}q:*") == []
 
 
-def test_a_queue_that_is_served_paused_or_holds_a_run_is_kept(world: World) -> None:
+def test_a_queue_that_is_served_paused_or_holds_a_run_is_kept(world: StoreCalls) -> None:
     """Forgetting must cost nobody anything."""
     world.run(world.sessions.open("r.1/w-0/1", {"kind": "async", "queues": "served"}))
     world.raw.sadd(world.keys.queues, "served", "paused", "empty", "broken")
@@ -116,7 +116,7 @@ def test_a_queue_that_is_served_paused_or_holds_a_run_is_kept(world: World) -> N
     assert world.run(world.queues.names()) == ["broken", "default", "paused", "served"]
 
 
-def test_a_job_that_nobody_publishes_for_a_week_is_forgotten(world: World) -> None:
+def test_a_job_that_nobody_publishes_for_a_week_is_forgotten(world: StoreCalls) -> None:
     """Names of releases long gone; one that an older version publishes is noted when it is first met."""
     world.raw.hset(world.keys.jobs, "old", "{}")
     world.run(world.sessions.publish_jobs({"new": "{}"}))
@@ -130,7 +130,7 @@ def test_a_job_that_nobody_publishes_for_a_week_is_forgotten(world: World) -> No
     assert set(world.run(world.sessions.read_jobs())) == {"new"}
 
 
-def test_a_burst_of_removed_schedules_is_forgotten_although_none_is_removed_after_it(world: World) -> None:
+def test_a_burst_of_removed_schedules_is_forgotten_although_none_is_removed_after_it(world: StoreCalls) -> None:
     """Purging only with the next removal keeps the last burst for ever."""
     day_ms = 86_400_000
     now_ms = world.run(world.leases.view()).now_ms

@@ -8,12 +8,12 @@ from supervisor.core.errors import PayloadTooLargeError, StoreRefusedError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind
 from supervisor.store.codec import pack
 from supervisor.store.queues import ENQUEUE_MAX, Enqueued
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S = "r.1/w-0/1"
 
 
-def test_a_session_lives_from_open_to_close(world: World) -> None:
+def test_a_session_lives_from_open_to_close(world: StoreCalls) -> None:
     """Opening twice, as after a lost reply, does not reset its beats."""
     assert world.run(world.sessions.open(S, {"pid": 7, "host": "h"}))
     assert world.run(world.sessions.beat([S])) == []
@@ -27,7 +27,7 @@ def test_a_session_lives_from_open_to_close(world: World) -> None:
     assert world.raw.keys(f"{world.keys.prefix}*") == []
 
 
-def test_a_beat_tells_which_sessions_are_gone(world: World) -> None:
+def test_a_beat_tells_which_sessions_are_gone(world: StoreCalls) -> None:
     """An agent that was cut off learns that its workers were reaped."""
     world.open(S, "other")
     world.run(world.sessions.condemn(S, None))
@@ -37,7 +37,7 @@ def test_a_beat_tells_which_sessions_are_gone(world: World) -> None:
     assert world.run(world.sessions.beat([])) == []
 
 
-def test_a_session_that_beat_meanwhile_is_not_condemned(world: World) -> None:
+def test_a_session_that_beat_meanwhile_is_not_condemned(world: StoreCalls) -> None:
     """The reaper saw the counter stand still; the script looks once more."""
     world.open(S)
     world.run(world.sessions.beat([S]))
@@ -48,7 +48,7 @@ def test_a_session_that_beat_meanwhile_is_not_condemned(world: World) -> None:
     assert not world.run(world.sessions.condemn("unknown", 3))
 
 
-def test_a_condemned_session_cannot_open_until_it_is_buried(world: World) -> None:
+def test_a_condemned_session_cannot_open_until_it_is_buried(world: StoreCalls) -> None:
     """The open of a killed process may still be on its way when its agent condemns it."""
     assert world.run(world.sessions.condemn(S, None))
     assert not world.run(world.sessions.open(S, {"pid": 1}))
@@ -59,14 +59,14 @@ def test_a_condemned_session_cannot_open_until_it_is_buried(world: World) -> Non
     assert world.run(world.sessions.open(S, {"pid": 1}))
 
 
-def test_published_jobs_are_read_back(world: World) -> None:
+def test_published_jobs_are_read_back(world: StoreCalls) -> None:
     """A producer that cannot import a job routes by what the agents published."""
     world.twice(world.sessions.publish_jobs({"b": '{"k":1}', "a": b"{}"}))
     world.run(world.sessions.publish_jobs({"b": "{}"}))
     assert world.run(world.sessions.read_jobs()) == {"a": b"{}", "b": b"{}"}
 
 
-def test_an_id_is_enqueued_once(world: World) -> None:
+def test_an_id_is_enqueued_once(world: StoreCalls) -> None:
     """The same id names the same run, from whatever producer."""
     assert world.enqueue(envelope("a"), envelope("b"), envelope("a")) == [True, True, False]
     assert world.enqueue(envelope("b"), envelope("c")) == [False, True]
@@ -75,7 +75,7 @@ def test_an_id_is_enqueued_once(world: World) -> None:
     assert world.fsck() == []
 
 
-def test_a_repeated_batch_is_remembered_although_its_runs_ended(world: World) -> None:
+def test_a_repeated_batch_is_remembered_although_its_runs_ended(world: StoreCalls) -> None:
     """The id alone would not do: the run is finished, its record gone, and the retry would run it again."""
     world.open(S)
     call = world.queues.enqueue(nonce="n1", envelopes=[envelope("a"), envelope("b")], delays_ms=[0, 60_000])
@@ -89,7 +89,7 @@ def test_a_repeated_batch_is_remembered_although_its_runs_ended(world: World) ->
     assert 0 < world.raw.pttl(f"{world.keys.enqueues}n1") <= 600_000
 
 
-def test_delayed_runs_wait_and_an_earlier_one_wakes_who_waits_longer(world: World) -> None:
+def test_delayed_runs_wait_and_an_earlier_one_wakes_who_waits_longer(world: StoreCalls) -> None:
     """A worker that blocks until the former first due time must learn of an earlier one."""
     bell = world.keys.queue("default").bell(Kind.ASYNC)
     world.enqueue(envelope("late"), delays_ms=[60_000])
@@ -101,7 +101,7 @@ def test_delayed_runs_wait_and_an_earlier_one_wakes_who_waits_longer(world: Worl
     assert world.run(world.queues.counts("default")).later == 3
 
 
-def test_the_largest_batch_and_the_largest_envelope(world: World) -> None:
+def test_the_largest_batch_and_the_largest_envelope(world: StoreCalls) -> None:
     """Both limits are reached, and neither is passed."""
     assert all(world.enqueue(*(envelope(f"r{i}") for i in range(ENQUEUE_MAX))))
     assert world.fsck() == []
@@ -114,7 +114,7 @@ def test_the_largest_batch_and_the_largest_envelope(world: World) -> None:
 @pytest.mark.parametrize("bad", [("nonce",), ("nonce", "id", "default"), ("nonce", "0", "id", "default", "-1", "a1{}"),
                                  ("nonce", "0", "id", "default", "0", "z1{}"), ("", "0", "id", "default", "0", "a1{}"),
                                  ("nonce", "soon", "id", "default", "0", "a1{}")])  # fmt: skip
-def test_a_malformed_batch_writes_nothing(world: World, bad: tuple[str, ...]) -> None:
+def test_a_malformed_batch_writes_nothing(world: StoreCalls, bad: tuple[str, ...]) -> None:
     """Arguments are judged before the first write."""
     call = world.queues.enqueue(nonce="n", envelopes=[envelope("a")])
     with pytest.raises(StoreRefusedError, match="BADARG"):
@@ -122,7 +122,7 @@ def test_a_malformed_batch_writes_nothing(world: World, bad: tuple[str, ...]) ->
     assert world.raw.keys(f"{world.keys.prefix}*") == []
 
 
-def test_an_unknown_queue_is_an_empty_one(world: World) -> None:
+def test_an_unknown_queue_is_an_empty_one(world: StoreCalls) -> None:
     """Reading, fetching from and checking what never was is no error and leaves nothing."""
     world.open(S)
     assert world.fetch(S, queues=["nowhere"]) == []

@@ -7,12 +7,12 @@ import pytest
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, Outcome
 from supervisor.store.queues import Ack
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"
 
 
-def test_a_run_goes_through_queue_worker_and_history(world: World) -> None:
+def test_a_run_goes_through_queue_worker_and_history(world: StoreCalls) -> None:
     """The whole life of a run, as the reads show it at each step."""
     world.open(S)
     world.enqueue(envelope("x", job="j", args={"n": 1}))
@@ -38,7 +38,7 @@ def test_a_run_goes_through_queue_worker_and_history(world: World) -> None:
 
 
 @pytest.mark.usefixtures("no_leaks")
-def test_finished_runs_leave_nothing_but_history_and_counters(world: World) -> None:
+def test_finished_runs_leave_nothing_but_history_and_counters(world: StoreCalls) -> None:
     """Memory must not grow with the number of runs that ever ran."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"), envelope("c"))
@@ -52,7 +52,7 @@ def test_finished_runs_leave_nothing_but_history_and_counters(world: World) -> N
     world.run(world.sessions.close(S))
 
 
-def test_a_repeated_turn_gets_its_runs_again_and_acknowledges_once(world: World) -> None:
+def test_a_repeated_turn_gets_its_runs_again_and_acknowledges_once(world: StoreCalls) -> None:
     """The reply may have been lost: a fetch must not lose runs, and an acknowledgement must not count twice."""
     world.open(S)
     world.enqueue(*(envelope(f"r{i}") for i in range(4)))
@@ -71,7 +71,7 @@ def test_a_repeated_turn_gets_its_runs_again_and_acknowledges_once(world: World)
     assert world.fsck() == []
 
 
-def test_a_turn_older_than_the_last_is_refused(world: World) -> None:
+def test_a_turn_older_than_the_last_is_refused(world: StoreCalls) -> None:
     """A request that was delayed on the way must not take runs for a reader that is gone."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"))
@@ -82,7 +82,7 @@ def test_a_turn_older_than_the_last_is_refused(world: World) -> None:
     assert world.run(world.queues.counts("default")).ready_total == 1
 
 
-def test_a_session_that_is_not_open_gets_and_changes_nothing(world: World) -> None:
+def test_a_session_that_is_not_open_gets_and_changes_nothing(world: StoreCalls) -> None:
     """A zombie learns that it lost, whatever it asks."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"))
@@ -95,7 +95,7 @@ def test_a_session_that_is_not_open_gets_and_changes_nothing(world: World) -> No
     assert world.state("b") == "queued"
 
 
-def test_two_sessions_never_hold_one_run(world: World) -> None:
+def test_two_sessions_never_hold_one_run(world: StoreCalls) -> None:
     """And neither can acknowledge what the other holds."""
     world.open(S, Z)
     world.enqueue(*(envelope(f"r{i}") for i in range(6)))
@@ -106,7 +106,7 @@ def test_two_sessions_never_hold_one_run(world: World) -> None:
     assert world.state("r0") == "running"
 
 
-def test_an_acknowledgement_of_another_attempt_is_stale(world: World) -> None:
+def test_an_acknowledgement_of_another_attempt_is_stale(world: StoreCalls) -> None:
     """The same session may hold the same run again after a retry; the old report is not about it."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -118,7 +118,7 @@ def test_an_acknowledgement_of_another_attempt_is_stale(world: World) -> None:
     assert world.ack(S, "a", attempt=2).stale == []
 
 
-def test_an_acknowledgement_of_an_earlier_execution_of_the_same_attempt_is_stale(world: World) -> None:
+def test_an_acknowledgement_of_an_earlier_execution_of_the_same_attempt_is_stale(world: StoreCalls) -> None:
     """What was given back uncharged comes again under its number: only when it was fetched tells the two apart."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -130,7 +130,7 @@ def test_an_acknowledgement_of_an_earlier_execution_of_the_same_attempt_is_stale
     assert world.ack(S, "a").stale == []
 
 
-def test_one_run_acknowledged_twice_in_a_turn_counts_once(world: World) -> None:
+def test_one_run_acknowledged_twice_in_a_turn_counts_once(world: StoreCalls) -> None:
     """A caller's mistake must not write history twice."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -141,7 +141,7 @@ def test_one_run_acknowledged_twice_in_a_turn_counts_once(world: World) -> None:
     assert len(world.run(world.queues.recent("default"))) == 1
 
 
-def test_a_retry_waits_is_charged_and_comes_before_younger_runs(world: World) -> None:
+def test_a_retry_waits_is_charged_and_comes_before_younger_runs(world: StoreCalls) -> None:
     """Who failed once is older than what waits."""
     world.open(S)
     world.enqueue(envelope("old"))
@@ -157,7 +157,7 @@ def test_a_retry_waits_is_charged_and_comes_before_younger_runs(world: World) ->
     assert world.run(world.queues.show("old")).error == {"type": "E"}
 
 
-def test_a_dead_run_is_kept_with_its_error_and_the_oldest_make_room(world: World) -> None:
+def test_a_dead_run_is_kept_with_its_error_and_the_oldest_make_room(world: StoreCalls) -> None:
     """Whoever looks must see why, and a storm of failures must stay bounded."""
     world.open(S)
     world.enqueue(*(envelope(f"r{i}") for i in range(4)))
@@ -177,7 +177,7 @@ def test_a_dead_run_is_kept_with_its_error_and_the_oldest_make_room(world: World
     assert world.fsck() == []
 
 
-def test_what_is_given_back_goes_to_the_head_in_its_order_uncharged(world: World) -> None:
+def test_what_is_given_back_goes_to_the_head_in_its_order_uncharged(world: StoreCalls) -> None:
     """A draining worker returns what it had not started, as if it had never taken it."""
     world.open(S, Z)
     world.enqueue(*(envelope(f"r{i}") for i in range(4)))
@@ -190,7 +190,7 @@ def test_what_is_given_back_goes_to_the_head_in_its_order_uncharged(world: World
     assert world.run(world.queues.recent("default")) == []
 
 
-def test_giving_back_with_a_kind_corrects_it(world: World) -> None:
+def test_giving_back_with_a_kind_corrects_it(world: StoreCalls) -> None:
     """A producer that guessed wrong must not send a run to the wrong pool for ever."""
     world.open(S, Z)
     world.enqueue(envelope("a", kind=Kind.ASYNC))
@@ -203,7 +203,7 @@ def test_giving_back_with_a_kind_corrects_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_a_run_cancelled_while_it_ran_does_not_come_back(world: World, outcome: Outcome) -> None:
+def test_a_run_cancelled_while_it_ran_does_not_come_back(world: StoreCalls, outcome: Outcome) -> None:
     """Whatever its worker reports: the data is gone, so there is nothing to run again or to keep."""
     world.open(S)
     world.enqueue(envelope("a"))
@@ -217,7 +217,7 @@ def test_a_run_cancelled_while_it_ran_does_not_come_back(world: World, outcome: 
     assert world.fsck() == []
 
 
-def test_cancelled_runs_in_a_list_are_dropped_and_not_counted(world: World) -> None:
+def test_cancelled_runs_in_a_list_are_dropped_and_not_counted(world: StoreCalls) -> None:
     """Cancelling is one deletion; whoever meets the id in the list drops it and goes on."""
     world.open(S)
     world.enqueue(*(envelope(f"r{i}") for i in range(30)))
@@ -229,7 +229,7 @@ def test_cancelled_runs_in_a_list_are_dropped_and_not_counted(world: World) -> N
 
 
 @pytest.mark.usefixtures("no_leaks")
-def test_a_charged_run_that_was_cancelled_leaves_nothing(world: World) -> None:
+def test_a_charged_run_that_was_cancelled_leaves_nothing(world: StoreCalls) -> None:
     """Its counters and its last error go when its id is met, wherever it waited."""
     world.open(S)
     world.enqueue(envelope("ready"), envelope("later"))
@@ -246,7 +246,7 @@ def test_a_charged_run_that_was_cancelled_leaves_nothing(world: World) -> None:
     world.run(world.sessions.close(S))
 
 
-def test_a_delayed_run_without_data_is_dropped_when_due(world: World) -> None:
+def test_a_delayed_run_without_data_is_dropped_when_due(world: StoreCalls) -> None:
     """A cancelled retry leaves its id behind; promotion clears it away."""
     world.open(S)
     world.enqueue(envelope("a"), envelope("b"), delays_ms=[60_000, 60_000])
@@ -258,7 +258,7 @@ def test_a_delayed_run_without_data_is_dropped_when_due(world: World) -> None:
     assert world.run(world.queues.counts("default")).later == 0
 
 
-def test_promotion_is_bounded_and_says_that_more_is_due(world: World) -> None:
+def test_promotion_is_bounded_and_says_that_more_is_due(world: StoreCalls) -> None:
     """A thousand due runs must not hold the server in one call."""
     world.open(S)
     world.enqueue(*(envelope(f"r{i:03}") for i in range(100)), delays_ms=[60_000] * 100)
@@ -273,7 +273,7 @@ def test_promotion_is_bounded_and_says_that_more_is_due(world: World) -> None:
 
 
 @pytest.mark.parametrize("want", [1, 3, 10, 20])
-def test_high_normal_and_low_have_six_three_and_one_of_ten_slots(world: World, want: int) -> None:
+def test_high_normal_and_low_have_six_three_and_one_of_ten_slots(world: StoreCalls, want: int) -> None:
     """A steady stream above cannot starve what is below, however many slots a turn has; and none of ten lack any."""
     world.open(S)
     world.enqueue(*(envelope(f"{name}{i}", priority=p) for p, name in enumerate("hnl") for i in range(60)))
@@ -283,7 +283,7 @@ def test_high_normal_and_low_have_six_three_and_one_of_ten_slots(world: World, w
         assert all(taken[i : i + 10].count("l") == 1 for i in range(50))
 
 
-def test_what_a_class_cannot_use_goes_to_the_others_highest_first(world: World) -> None:
+def test_what_a_class_cannot_use_goes_to_the_others_highest_first(world: StoreCalls) -> None:
     """A share is a guarantee, not a fence: no slot stays empty while anything waits."""
     world.open(S)
     world.enqueue(*(envelope(f"{name}{i}", priority=p) for p, name in enumerate("hnl") for i in (0, 1)))
@@ -292,7 +292,7 @@ def test_what_a_class_cannot_use_goes_to_the_others_highest_first(world: World) 
     assert world.fetch(S, want=10) == [*(f"m{i}" for i in range(9)), "l1"]
 
 
-def test_no_queue_is_always_first(world: World) -> None:
+def test_no_queue_is_always_first(world: StoreCalls) -> None:
     """One busy queue must not shut out another of the same pool; whose turn it is goes by the server's clock."""
     world.open(S)
     for queue in ("qa", "qb"):
@@ -303,7 +303,7 @@ def test_no_queue_is_always_first(world: World) -> None:
     assert world.run(world.queues.names()) == ["qa", "qb"]
 
 
-def test_a_pool_gets_only_its_kind_and_its_queues(world: World) -> None:
+def test_a_pool_gets_only_its_kind_and_its_queues(world: StoreCalls) -> None:
     """A plain function must not land in an event loop."""
     world.open(S)
     world.enqueue(envelope("a", kind=Kind.ASYNC), envelope("s", kind=Kind.SYNC), envelope("o", queue="other"))

@@ -6,13 +6,13 @@ import pytest
 
 from supervisor.core.model import Release
 from supervisor.store.queues import UnwantedRun
-from tests.kit.builders import World, envelope
+from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/worker-cpu-0/1", "r.2/worker-cpu-0/1"
 
 
 @pytest.fixture
-def busy(world: World) -> World:
+def busy(world: StoreCalls) -> StoreCalls:
     """Two sessions of two replicas that hold a run each."""
     world.open(S, Z)
     world.enqueue(envelope("a"), envelope("b"))
@@ -21,7 +21,7 @@ def busy(world: World) -> World:
     return world
 
 
-def ask(world: World, how: str, run_id: str, *, ago_ms: int = 0) -> None:
+def ask(world: StoreCalls, how: str, run_id: str, *, ago_ms: int = 0) -> None:
     """Ask for the end of a run, as the fire script does."""
     queue = world.keys.queue("default")
     token = world.raw.hget(queue.run, run_id).decode()
@@ -29,12 +29,12 @@ def ask(world: World, how: str, run_id: str, *, ago_ms: int = 0) -> None:
     world.raw.hset(f"{queue.prefix}cancel", run_id, f"{how}|{token}|{at_ms}")
 
 
-def pending(world: World) -> set[bytes]:
+def pending(world: StoreCalls) -> set[bytes]:
     """Return the runs that are asked to end."""
     return set(world.raw.hkeys(f"{world.keys.queue('default').prefix}cancel"))
 
 
-def test_an_agent_hears_of_its_own_runs_until_they_end(busy: World) -> None:
+def test_an_agent_hears_of_its_own_runs_until_they_end(busy: StoreCalls) -> None:
     """The request stands, so that one that was lost on the way comes again."""
     ask(busy, "stop", "a")
     ask(busy, "kill", "b")
@@ -52,7 +52,7 @@ def test_an_agent_hears_of_its_own_runs_until_they_end(busy: World) -> None:
     assert pending(busy) == {b"a", b"b"}
 
 
-def test_a_request_to_stop_is_forgotten_once_its_attempt_is_over(busy: World) -> None:
+def test_a_request_to_stop_is_forgotten_once_its_attempt_is_over(busy: StoreCalls) -> None:
     """The next attempt of the run was not meant."""
     ask(busy, "stop", "a")
     busy.run(busy.queues.release_runs(session=S, items=[("default", "a", Release.INTERRUPTED)]))
@@ -63,7 +63,7 @@ def test_a_request_to_stop_is_forgotten_once_its_attempt_is_over(busy: World) ->
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_request_to_kill_is_forgotten_when_nobody_is_left_to_kill(busy: World, *, is_gone: bool) -> None:
+def test_a_request_to_kill_is_forgotten_when_nobody_is_left_to_kill(busy: StoreCalls, *, is_gone: bool) -> None:
     """Its session is gone, or had a minute."""
     ask(busy, "kill", "a", ago_ms=0 if is_gone else 61_000)
     if is_gone:
@@ -73,7 +73,7 @@ def test_a_request_to_kill_is_forgotten_when_nobody_is_left_to_kill(busy: World,
     assert pending(busy) == set()
 
 
-def test_many_requests_are_let_go_of_page_by_page(world: World) -> None:
+def test_many_requests_are_let_go_of_page_by_page(world: StoreCalls) -> None:
     """One call that ends ten thousand runs would hold the server up for everybody."""
     world.open(S)
     runs = [f"r{n:03}" for n in range(350)]
@@ -93,7 +93,7 @@ def test_many_requests_are_let_go_of_page_by_page(world: World) -> None:
     assert 4 <= calls < 20
 
 
-def test_a_queue_with_a_foreign_key_hides_no_request_of_another(busy: World) -> None:
+def test_a_queue_with_a_foreign_key_hides_no_request_of_another(busy: StoreCalls) -> None:
     """Its requests cannot be read; those of the other queues are."""
     busy.raw.sadd(busy.keys.queues, "broken")
     busy.raw.set(f"{busy.keys.queue('broken').prefix}cancel", "another program's")

@@ -9,7 +9,7 @@ from supervisor.store import backfills as calls
 from supervisor.store.backfills import AddCode, Backfill, BackfillState, Request
 from supervisor.store.leases import LeaseView
 from supervisor.store.schedule_definitions import Change, Definitions
-from tests.kit.builders import World, schedule
+from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import Stepper, term_of
 
 OTHER = "cd" * 16
@@ -18,10 +18,10 @@ START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 MARK_MS = START_MS + 1000 * MINUTE_MS
 
 
-class Desk:
+class BackfilledSchedule:
     """A schedule ``m``, due each minute, whose watermark is 1000 minutes into 2026."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: StoreCalls) -> None:
         self.world = world
         self.stepper = Stepper(world)
         self.calls = calls.Backfills(world.keys)

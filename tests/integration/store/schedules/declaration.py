@@ -8,17 +8,17 @@ from supervisor.core.model import ScheduleDef
 from supervisor.roles.scheduler.declaring import Declaring
 from supervisor.store.leases import LeaseView
 from supervisor.store.schedule_definitions import Change, DefineCode, Definitions
-from tests.kit.builders import World
+from tests.kit.builders import StoreCalls
 from tests.kit.stepper import Stepper, term_of
 
 OTHER = "cd" * 16
 HOUR_MS = 3_600_000
 
 
-class Desk:
+class Declaration:
     """One replica's declaration, driven to its end."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: StoreCalls) -> None:
         self.world = world
         self.stepper = Stepper(world)
 

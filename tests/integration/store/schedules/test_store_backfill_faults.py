@@ -7,18 +7,18 @@ import pytest
 from supervisor.core.errors import FencedError
 from supervisor.roles.scheduler.backfill import HELD_NS
 from supervisor.store.backfills import BackfillState, CancelCode
-from tests.integration.store.schedules.backfill_fixture import OTHER, Desk, nominal
-from tests.kit.builders import World
+from tests.integration.store.schedules.backfill_fixture import OTHER, BackfilledSchedule, nominal
+from tests.kit.builders import StoreCalls
 from tests.kit.stepper import term_of
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
-    return Desk(world)
+def desk(world: StoreCalls) -> BackfilledSchedule:
+    return BackfilledSchedule(world)
 
 
 @pytest.mark.parametrize("lost", range(1, 10))
-def test_a_lost_reply_neither_doubles_nor_loses_a_run(desk: Desk, lost: int) -> None:
+def test_a_lost_reply_neither_doubles_nor_loses_a_run(desk: BackfilledSchedule, lost: int) -> None:
     """The cursor says whether the step was done."""
     desk.add(250)
     desk.stepper.lose_reply = lambda number: number == lost
@@ -29,7 +29,7 @@ def test_a_lost_reply_neither_doubles_nor_loses_a_run(desk: Desk, lost: int) -> 
 
 
 @pytest.mark.parametrize("stops_after", range(1, 8))
-def test_after_a_crash_the_next_leader_goes_on_at_the_cursor(desk: Desk, stops_after: int) -> None:
+def test_after_a_crash_the_next_leader_goes_on_at_the_cursor(desk: BackfilledSchedule, stops_after: int) -> None:
     """Whatever the old one had asked, and also when it goes on asking."""
     first = desk.world.lead("a")
     desk.add(250)
@@ -44,7 +44,7 @@ def test_after_a_crash_the_next_leader_goes_on_at_the_cursor(desk: Desk, stops_a
     assert done.enqueued == 250
 
 
-def test_a_step_of_an_old_term_is_refused(desk: Desk) -> None:
+def test_a_step_of_an_old_term_is_refused(desk: BackfilledSchedule) -> None:
     """It wakes up between its look and its step."""
     first = desk.world.lead("a")
     desk.add(10)
@@ -57,7 +57,7 @@ def test_a_step_of_an_old_term_is_refused(desk: Desk) -> None:
     assert desk.ready() == []
 
 
-def test_a_cancelled_backfill_stops_where_it_is(desk: Desk) -> None:
+def test_a_cancelled_backfill_stops_where_it_is(desk: BackfilledSchedule) -> None:
     """What was enqueued stays; the leader's next step is refused."""
     role, term = desk.role(), term_of(desk.world.lead())
     desk.add(250)
@@ -75,7 +75,7 @@ def test_a_cancelled_backfill_stops_where_it_is(desk: Desk) -> None:
     assert desk.world.run(desk.calls.cancel("b2"))[0] is CancelCode.OVER
 
 
-def test_it_keeps_to_its_rate(desk: Desk) -> None:
+def test_it_keeps_to_its_rate(desk: BackfilledSchedule) -> None:
     """So that what becomes due meanwhile is not behind a flood."""
     role, term = desk.role(rate_per_s=200), term_of(desk.world.lead())
     desk.add(100)

@@ -9,17 +9,17 @@ from supervisor.roles.scheduler.backfill import HELD_NS, LOOK_NS
 from supervisor.store import backfills as calls
 from supervisor.store.backfills import AddCode, BackfillState, Request
 from supervisor.store.schedule_definitions import Definitions
-from tests.integration.store.schedules.backfill_fixture import MARK_MS, MINUTE_MS, Desk, nominal, stretch
-from tests.kit.builders import World
+from tests.integration.store.schedules.backfill_fixture import MARK_MS, MINUTE_MS, BackfilledSchedule, nominal, stretch
+from tests.kit.builders import StoreCalls
 from tests.kit.stepper import term_of
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
-    return Desk(world)
+def desk(world: StoreCalls) -> BackfilledSchedule:
+    return BackfilledSchedule(world)
 
 
-def test_a_backfill_enqueues_each_nominal_time_once_in_order_with_both_ends(desk: Desk) -> None:
+def test_a_backfill_enqueues_each_nominal_time_once_in_order_with_both_ends(desk: BackfilledSchedule) -> None:
     """Under the ids that the plan would have given them."""
     assert desk.add(250) is AddCode.ADDED
     done = desk.finish(desk.world.lead())
@@ -29,13 +29,13 @@ def test_a_backfill_enqueues_each_nominal_time_once_in_order_with_both_ends(desk
     assert desk.stepper.events("backfill_ended")[0]["enqueued"] == 250
 
 
-def test_asking_twice_is_one_request(desk: Desk) -> None:
+def test_asking_twice_is_one_request(desk: BackfilledSchedule) -> None:
     """The reply to the first may have been lost."""
     assert (desk.add(5), desk.add(5)) == (AddCode.ADDED, AddCode.ADDED)
     assert len(desk.world.run(desk.calls.all())) == 1
 
 
-def test_a_second_backfill_of_the_same_time_enqueues_nothing(desk: Desk) -> None:
+def test_a_second_backfill_of_the_same_time_enqueues_nothing(desk: BackfilledSchedule) -> None:
     """Also when the runs of the first have ended: they are remembered for a week."""
     term = desk.world.lead()
     desk.add(5)
@@ -51,7 +51,7 @@ def test_a_second_backfill_of_the_same_time_enqueues_nothing(desk: Desk) -> None
     assert 0 < desk.world.raw.pttl(desk.world.keys.ran(f"m@{nominal(1)}")) <= calls.MEMORY_MS
 
 
-def test_what_the_schedule_itself_enqueued_is_left_out(desk: Desk) -> None:
+def test_what_the_schedule_itself_enqueued_is_left_out(desk: BackfilledSchedule) -> None:
     """Known from its decisions: fired, and started from the buffer; what was skipped or missed is run."""
     lines = [stretch("U", 9, 9), stretch("S", 8, 8), stretch("F", 3, 7), stretch("Mp", 1, 2)]
     desk.state("6 1 2 0 0 0 0 0 0 0 0 1\n" + "\n".join(lines))
@@ -62,7 +62,7 @@ def test_what_the_schedule_itself_enqueued_is_left_out(desk: Desk) -> None:
     assert (done.enqueued, done.skipped) == (4, 6)
 
 
-def test_what_waits_in_the_buffer_is_left_out(desk: Desk) -> None:
+def test_what_waits_in_the_buffer_is_left_out(desk: BackfilledSchedule) -> None:
     """It will run by itself."""
     desk.world.raw.rpush(desk.world.keys.schedule_buffer("m"), nominal(2))
     desk.add(3)
@@ -71,7 +71,7 @@ def test_what_waits_in_the_buffer_is_left_out(desk: Desk) -> None:
     assert desk.ready() == [f"m@{nominal(1)}", f"m@{nominal(3)}"]
 
 
-def test_what_was_started_from_the_buffer_after_the_leader_looked_is_left_out(desk: Desk) -> None:
+def test_what_was_started_from_the_buffer_after_the_leader_looked_is_left_out(desk: BackfilledSchedule) -> None:
     """The only part of the past that can still change, so the script looks once more."""
     role, term = desk.role(), desk.world.lead()
     desk.add(3)
@@ -87,7 +87,7 @@ def test_what_was_started_from_the_buffer_after_the_leader_looked_is_left_out(de
     assert (done.enqueued, done.skipped) == (2, 1)
 
 
-def test_older_than_what_is_remembered_is_left_out_unless_forced(desk: Desk) -> None:
+def test_older_than_what_is_remembered_is_left_out_unless_forced(desk: BackfilledSchedule) -> None:
     """A full memory has forgotten something; a forced run gets an id of its own, so that it cannot take the old one's."""
     lines = [stretch("FS"[minute % 2], minute, minute) for minute in range(30, 10, -1)]
     desk.state("0 0 0 0 0 0 0 0 0 0 0 1\n" + "\n".join(lines))
@@ -103,7 +103,7 @@ def test_older_than_what_is_remembered_is_left_out_unless_forced(desk: Desk) -> 
     assert desk.ready()[1:] == [f"m@{nominal(minute)}#{forced.number}" for minute in range(1, 13)]
 
 
-def test_a_forced_backfill_that_is_repeated_runs_again_under_new_ids(desk: Desk) -> None:
+def test_a_forced_backfill_that_is_repeated_runs_again_under_new_ids(desk: BackfilledSchedule) -> None:
     """That is what force means; each request is done once."""
     desk.state("0 0 0 0 0 0 0 0 0 0 0 1\n" + stretch("F", 1, 3))
     term = desk.world.lead()
@@ -114,7 +114,7 @@ def test_a_forced_backfill_that_is_repeated_runs_again_under_new_ids(desk: Desk)
     assert len(set(desk.ready())) == 6
 
 
-def test_a_forced_backfill_repeats_what_an_earlier_one_enqueued(desk: Desk) -> None:
+def test_a_forced_backfill_repeats_what_an_earlier_one_enqueued(desk: BackfilledSchedule) -> None:
     """No decision names these: only the memory of backfills does. What never ran keeps its own id."""
     term = desk.world.lead()
     desk.add(3)
@@ -127,7 +127,7 @@ def test_a_forced_backfill_repeats_what_an_earlier_one_enqueued(desk: Desk) -> N
     assert (forced.enqueued, forced.skipped) == (5, 0)
 
 
-def test_an_edit_that_left_the_times_alone_does_not_hide_what_ran(desk: Desk) -> None:
+def test_an_edit_that_left_the_times_alone_does_not_hide_what_ran(desk: BackfilledSchedule) -> None:
     """Decided under revision 1, asked under revision 2: as many times as then, so they are the same ones."""
     desk.state("0 0 0 0 0 0 0 0 0 0 0 1\n" + stretch("F", 1, 50))
     desk.define(description="x")
@@ -138,7 +138,7 @@ def test_an_edit_that_left_the_times_alone_does_not_hide_what_ran(desk: Desk) ->
     assert done.skipped == 50
 
 
-def test_what_was_decided_under_another_timing_is_not_guessed_at(desk: Desk) -> None:
+def test_what_was_decided_under_another_timing_is_not_guessed_at(desk: BackfilledSchedule) -> None:
     """Only its ends are known for sure."""
     desk.state("0 0 0 0 0 0 0 0 0 0 0 1\n" + stretch("F", 10, 20))
     desk.define(every_ms=MINUTE_MS // 2)
@@ -150,7 +150,7 @@ def test_what_was_decided_under_another_timing_is_not_guessed_at(desk: Desk) -> 
     assert f"m@{nominal(20) + MINUTE_MS // 2}" in desk.ready()
 
 
-def test_nothing_after_the_watermark_is_backfilled(desk: Desk) -> None:
+def test_nothing_after_the_watermark_is_backfilled(desk: BackfilledSchedule) -> None:
     """The schedule still decides that itself; both would run it."""
     desk.add(5, first=998)
     done = desk.finish(desk.world.lead())
@@ -159,7 +159,7 @@ def test_nothing_after_the_watermark_is_backfilled(desk: Desk) -> None:
     assert done.state is BackfillState.DONE
 
 
-def test_nothing_before_start_at_is_backfilled(desk: Desk) -> None:
+def test_nothing_before_start_at_is_backfilled(desk: BackfilledSchedule) -> None:
     """There are no nominal times before it."""
     desk.define(start_at_ms=nominal(4))
     desk.add(5)
@@ -168,7 +168,7 @@ def test_nothing_before_start_at_is_backfilled(desk: Desk) -> None:
     assert desk.ready() == [f"m@{nominal(4)}", f"m@{nominal(5)}"]
 
 
-def test_the_limit_ends_it(desk: Desk) -> None:
+def test_the_limit_ends_it(desk: BackfilledSchedule) -> None:
     """The oldest come first."""
     desk.add(500, limit=120)
     done = desk.finish(desk.world.lead())
@@ -176,7 +176,7 @@ def test_the_limit_ends_it(desk: Desk) -> None:
     assert (done.state, done.enqueued, len(desk.ready())) == (BackfillState.DONE, 120, 120)
 
 
-def test_one_at_a_time_waits_for_each_run_to_end(desk: Desk) -> None:
+def test_one_at_a_time_waits_for_each_run_to_end(desk: BackfilledSchedule) -> None:
     """``overlap: buffer_all``: a backfill of a job that must not run twice at once."""
     role, term = desk.role(), term_of(desk.world.lead())
     desk.add(3, overlap="buffer_all")
@@ -192,7 +192,7 @@ def test_one_at_a_time_waits_for_each_run_to_end(desk: Desk) -> None:
     assert desk.find().enqueued == 3
 
 
-def test_one_at_a_time_lets_what_waits_in_the_schedules_own_buffer_go_first(desk: Desk) -> None:
+def test_one_at_a_time_lets_what_waits_in_the_schedules_own_buffer_go_first(desk: BackfilledSchedule) -> None:
     """Else a long backfill would take each free slot, and starve the schedule. A pause holds the buffer, not the backfill."""
     role, term = desk.role(), term_of(desk.world.lead())
     desk.state("0 0 0 1 0 0 0 1 0 0 0 0")
@@ -208,7 +208,7 @@ def test_one_at_a_time_lets_what_waits_in_the_schedules_own_buffer_go_first(desk
     assert desk.ready() == [f"m@{nominal(1)}"]
 
 
-def test_skip_leaves_out_what_an_unfinished_run_holds_up(desk: Desk) -> None:
+def test_skip_leaves_out_what_an_unfinished_run_holds_up(desk: BackfilledSchedule) -> None:
     """``overlap: skip``: the first runs, the others are counted."""
     desk.add(5, overlap="skip")
     done = desk.finish(desk.world.lead())
@@ -217,7 +217,7 @@ def test_skip_leaves_out_what_an_unfinished_run_holds_up(desk: Desk) -> None:
     assert (done.enqueued, done.skipped) == (1, 4)
 
 
-def test_a_backfill_of_a_deleted_schedule_fails_and_says_so(desk: Desk) -> None:
+def test_a_backfill_of_a_deleted_schedule_fails_and_says_so(desk: BackfilledSchedule) -> None:
     """It is not left hanging."""
     desk.add(5)
     desk.world.run(Definitions(desk.world.keys).delete([("m", None)]))
@@ -226,7 +226,7 @@ def test_a_backfill_of_a_deleted_schedule_fails_and_says_so(desk: Desk) -> None:
     assert (done.state, done.note) == (BackfillState.FAILED, "its schedule is gone")
 
 
-def test_an_edit_in_between_is_used_from_the_next_chunk(desk: Desk) -> None:
+def test_an_edit_in_between_is_used_from_the_next_chunk(desk: BackfilledSchedule) -> None:
     """The current definition counts; a chunk made from an old one is made anew."""
     role, term = desk.role(), term_of(desk.world.lead())
     desk.add(150)
@@ -240,7 +240,7 @@ def test_an_edit_in_between_is_used_from_the_next_chunk(desk: Desk) -> None:
     assert desk.ready() == [f"m@{nominal(minute)}" for minute in range(1, 151)]
 
 
-def test_requests_are_bounded(desk: Desk) -> None:
+def test_requests_are_bounded(desk: BackfilledSchedule) -> None:
     """In number, and in how many runs of one schedule are remembered."""
     assert desk.add(900, limit=6000) is AddCode.ADDED
     assert desk.add(900, name="b2", limit=6000) is AddCode.CAPPED
@@ -253,7 +253,7 @@ def test_requests_are_bounded(desk: Desk) -> None:
     assert desk.world.run(desk.calls.add("y", "nobody", request, limit=1, is_forced=False)) is AddCode.UNKNOWN
 
 
-def test_those_that_ended_are_forgotten_after_a_week(desk: Desk) -> None:
+def test_those_that_ended_are_forgotten_after_a_week(desk: BackfilledSchedule) -> None:
     """With the runs that they enqueued."""
     desk.add(1)
     desk.world.run(desk.calls.cancel("b1"))
@@ -265,7 +265,7 @@ def test_those_that_ended_are_forgotten_after_a_week(desk: Desk) -> None:
     assert [each.id for each in desk.world.run(desk.calls.all())] == ["b2"]
 
 
-def test_without_requests_it_asks_every_five_seconds_only(desk: Desk) -> None:
+def test_without_requests_it_asks_every_five_seconds_only(desk: BackfilledSchedule) -> None:
     """An idle cluster costs next to nothing; the listener wakes it for what matters."""
     role, term = desk.role(), term_of(desk.world.lead())
     for _ in range(100):

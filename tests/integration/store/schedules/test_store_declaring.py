@@ -13,17 +13,17 @@ from supervisor.roles.scheduler.declaring import REFUSED_NS
 from supervisor.settings.complete import schedules_digest
 from supervisor.store.leases import CandidateInfo
 from supervisor.store.schedule_definitions import Definitions
-from tests.integration.store.schedules.declaration import HOUR_MS, OTHER, Desk
-from tests.kit.builders import World, schedule
+from tests.integration.store.schedules.declaration import HOUR_MS, OTHER, Declaration
+from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import term_of
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
-    return Desk(world)
+def desk(world: StoreCalls) -> Declaration:
+    return Declaration(world)
 
 
-def test_a_set_that_is_in_place_costs_one_question_and_changes_nothing(desk: Desk) -> None:
+def test_a_set_that_is_in_place_costs_one_question_and_changes_nothing(desk: Declaration) -> None:
     """Each new term declares; unchanged means byte for byte the same record, revision and watermark."""
     term = desk.world.lead()
     assert desk.declare(term, schedule("a"), schedule("b"))["added"] == ["a", "b"]
@@ -36,7 +36,7 @@ def test_a_set_that_is_in_place_costs_one_question_and_changes_nothing(desk: Des
     assert desk.dump() == before
 
 
-def test_added_schedules_start_at_the_servers_now(desk: Desk) -> None:
+def test_added_schedules_start_at_the_servers_now(desk: Declaration) -> None:
     """No catch-up before first sight, by whatever clock the leader has."""
     term = desk.world.lead()
     before_ms = desk.world.run(desk.world.leases.view()).now_ms
@@ -46,7 +46,7 @@ def test_added_schedules_start_at_the_servers_now(desk: Desk) -> None:
     assert desk.world.raw.zscore(desk.world.keys.schedule_next, "a") <= 0
 
 
-def test_an_edit_touches_only_what_was_edited(desk: Desk) -> None:
+def test_an_edit_touches_only_what_was_edited(desk: Declaration) -> None:
     """Of a thousand schedules one line changed: the records of the others are not even written anew."""
     term = desk.world.lead()
     many = [schedule(f"s{number:03}") for number in range(1000)]
@@ -66,7 +66,7 @@ def test_an_edit_touches_only_what_was_edited(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "timing", [{"every_ms": 2000}, {"phase_ms": 7}, {"cron": "* * * * *", "every_ms": None}, {"timezone": "Asia/Tokyo"}]
 )
-def test_an_edit_of_the_timing_is_never_retroactive(desk: Desk, timing: dict[str, Any]) -> None:
+def test_an_edit_of_the_timing_is_never_retroactive(desk: Declaration, timing: dict[str, Any]) -> None:
     """The new due times count from now, and never from before a watermark that is ahead."""
     term = desk.world.lead()
     desk.declare(term, schedule("a"), schedule("b"))
@@ -79,7 +79,7 @@ def test_an_edit_of_the_timing_is_never_retroactive(desk: Desk, timing: dict[str
     assert desk.mark("b") == now_ms + HOUR_MS
 
 
-def test_an_edit_between_a_due_time_and_its_jittered_fire_loses_nothing(desk: Desk) -> None:
+def test_an_edit_between_a_due_time_and_its_jittered_fire_loses_nothing(desk: Declaration) -> None:
     """Temporal #4866: the due time is in both timings, so it still fires once."""
     term = desk.world.lead()
     now_ms = desk.world.run(desk.world.leases.view()).now_ms
@@ -92,7 +92,7 @@ def test_an_edit_between_a_due_time_and_its_jittered_fire_loses_nothing(desk: De
     assert nominal - HOUR_MS <= desk.mark(definition.id) < nominal
 
 
-def test_removed_schedules_are_remembered_and_come_back_with_their_counters(desk: Desk) -> None:
+def test_removed_schedules_are_remembered_and_come_back_with_their_counters(desk: Declaration) -> None:
     """A roll-back of a mistaken deploy within a day restores pause and counters, and runs nothing of the time between."""
     term = desk.world.lead()
     desk.declare(term, schedule("a"), schedule("b"))
@@ -108,7 +108,7 @@ def test_removed_schedules_are_remembered_and_come_back_with_their_counters(desk
     assert desk.world.stored()["b"].revision == 2
 
 
-def test_a_renamed_schedule_takes_its_progress_along(desk: Desk) -> None:
+def test_a_renamed_schedule_takes_its_progress_along(desk: Declaration) -> None:
     """Nothing is missed by a rename, and the old one is not removed twice."""
     term = desk.world.lead()
     desk.declare(term, schedule("old"), schedule("z"))
@@ -119,7 +119,7 @@ def test_a_renamed_schedule_takes_its_progress_along(desk: Desk) -> None:
     assert (sorted(desk.world.stored()), desk.mark("new")) == (["new", "z"], 5)
 
 
-def test_a_clash_with_a_dynamic_schedule_refuses_the_whole_set(desk: Desk) -> None:
+def test_a_clash_with_a_dynamic_schedule_refuses_the_whole_set(desk: Declaration) -> None:
     """Nothing changed: what was declared before keeps running, and somebody is told."""
     term = desk.world.lead()
     desk.declare(term, schedule("a"), schedule("b"))
@@ -133,7 +133,7 @@ def test_a_clash_with_a_dynamic_schedule_refuses_the_whole_set(desk: Desk) -> No
     desk.upsert(schedule("free"))
 
 
-def test_after_a_clash_was_cleared_the_set_is_brought_in_within_a_minute(desk: Desk) -> None:
+def test_after_a_clash_was_cleared_the_set_is_brought_in_within_a_minute(desk: Declaration) -> None:
     """No restart is needed; while it lasts it is told once."""
     view = desk.world.lead()
     desk.upsert(schedule("mine"))
@@ -151,7 +151,7 @@ def test_after_a_clash_was_cleared_the_set_is_brought_in_within_a_minute(desk: D
     assert [told["is_refused"] for told in desk.stepper.events("schedules_declared")] == [True, False]
 
 
-def test_an_older_set_changes_nothing_while_a_newer_one_is_held(desk: Desk) -> None:
+def test_an_older_set_changes_nothing_while_a_newer_one_is_held(desk: Declaration) -> None:
     """During a rolling update an old replica that leads must not undo what a new one declared."""
     older, newer = [schedule("a")], [schedule("b")]
     term = desk.world.lead("old", info=CandidateInfo(replica="old", schedules_digest=schedules_digest(older)))
@@ -168,7 +168,7 @@ def test_an_older_set_changes_nothing_while_a_newer_one_is_held(desk: Desk) -> N
     assert desk.declare(term, *older)["removed"] == ["b"]
 
 
-def test_an_empty_configuration_removes_nothing_unless_that_is_allowed(desk: Desk) -> None:
+def test_an_empty_configuration_removes_nothing_unless_that_is_allowed(desk: Declaration) -> None:
     """A pod with an empty file won an election once, and silenced everything (tuist #10679)."""
     term = desk.world.lead()
     desk.declare(term, schedule("a"))
@@ -178,7 +178,7 @@ def test_an_empty_configuration_removes_nothing_unless_that_is_allowed(desk: Des
     assert desk.declare(term, allow_empty=True)["removed"] == ["a"]
 
 
-def test_dynamic_schedules_are_left_alone(desk: Desk) -> None:
+def test_dynamic_schedules_are_left_alone(desk: Declaration) -> None:
     """A configuration owns what it named, and nothing else."""
     term = desk.world.lead()
     desk.upsert(schedule("mine"))
@@ -188,7 +188,7 @@ def test_dynamic_schedules_are_left_alone(desk: Desk) -> None:
     assert sorted(desk.world.stored()) == ["b", "mine"]
 
 
-def test_the_memory_of_sets_does_not_grow_for_ever(desk: Desk) -> None:
+def test_the_memory_of_sets_does_not_grow_for_ever(desk: Declaration) -> None:
     """Each deploy adds one; only those of live replicas matter."""
     term = desk.world.lead()
     for number in range(300):
@@ -199,7 +199,7 @@ def test_the_memory_of_sets_does_not_grow_for_ever(desk: Desk) -> None:
     assert desk.world.raw.hlen(desk.world.keys.schedule_sets) < 80
 
 
-def test_candidates_of_other_formats_do_not_stop_a_declaration(desk: Desk) -> None:
+def test_candidates_of_other_formats_do_not_stop_a_declaration(desk: Declaration) -> None:
     """What cannot be read holds no set."""
     term = desk.world.lead()
     desk.world.raw.hset(

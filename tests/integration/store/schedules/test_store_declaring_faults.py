@@ -6,17 +6,17 @@ import pytest
 
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.store.schedule_definitions import DefineCode
-from tests.integration.store.schedules.declaration import OTHER, Desk
-from tests.kit.builders import World, schedule
+from tests.integration.store.schedules.declaration import OTHER, Declaration
+from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import term_of
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
-    return Desk(world)
+def desk(world: StoreCalls) -> Declaration:
+    return Declaration(world)
 
 
-def test_a_dynamic_schedule_cannot_slip_in_while_a_set_is_compared(desk: Desk) -> None:
+def test_a_dynamic_schedule_cannot_slip_in_while_a_set_is_compared(desk: Declaration) -> None:
     """It would take an id of the set after the check; it is told to try again, and may once the set is in."""
     view = desk.world.lead()
     declaring, term = desk.declaring(schedule("a"), schedule("late")), term_of(view)
@@ -28,7 +28,7 @@ def test_a_dynamic_schedule_cannot_slip_in_while_a_set_is_compared(desk: Desk) -
     assert desk.upsert(schedule("late"), schedule("other")) == [DefineCode.CLASH, DefineCode.CREATED]
 
 
-def test_a_leader_that_ended_half_way_keeps_nobody_out(desk: Desk) -> None:
+def test_a_leader_that_ended_half_way_keeps_nobody_out(desk: Declaration) -> None:
     """Its mark counts only while its term does."""
     old = desk.world.lead("a")
     desk.stepper.once(desk.declaring(schedule("a")), term_of(old))
@@ -38,7 +38,7 @@ def test_a_leader_that_ended_half_way_keeps_nobody_out(desk: Desk) -> None:
     assert desk.upsert(schedule("d")) == [DefineCode.CREATED]
 
 
-def test_a_leader_that_died_half_way_keeps_nobody_out_after_its_lease(desk: Desk) -> None:
+def test_a_leader_that_died_half_way_keeps_nobody_out_after_its_lease(desk: Declaration) -> None:
     """Also when nobody follows it. Should it go on, paused for long, it meets the clash and refuses its set."""
     view = desk.world.lead("a")
     declaring, term = desk.declaring(schedule("a"), schedule("d")), term_of(view)
@@ -54,7 +54,7 @@ def test_a_leader_that_died_half_way_keeps_nobody_out_after_its_lease(desk: Desk
 
 
 @pytest.mark.parametrize("stops_after", range(1, 9))
-def test_a_crash_between_any_two_steps_is_completed_by_the_next_leader(desk: Desk, stops_after: int) -> None:
+def test_a_crash_between_any_two_steps_is_completed_by_the_next_leader(desk: Declaration, stops_after: int) -> None:
     """All or nothing, as the applied digest sees it: until it is in, every term compares anew."""
     first = desk.world.lead("a")
     before = [schedule(f"s{number:03}") for number in range(300)]
@@ -73,7 +73,7 @@ def test_a_crash_between_any_two_steps_is_completed_by_the_next_leader(desk: Des
 
 
 @pytest.mark.parametrize("lost", range(1, 7))
-def test_a_lost_reply_changes_nothing_about_the_outcome(desk: Desk, lost: int) -> None:
+def test_a_lost_reply_changes_nothing_about_the_outcome(desk: Declaration, lost: int) -> None:
     """Every question can be asked again."""
     term = desk.world.lead()
     desk.declare(term, schedule("gone"), schedule("kept"))
@@ -87,7 +87,7 @@ def test_a_lost_reply_changes_nothing_about_the_outcome(desk: Desk, lost: int) -
     assert desk.stepper.events("declaring_unanswered")
 
 
-def test_an_old_term_declares_nothing(desk: Desk) -> None:
+def test_an_old_term_declares_nothing(desk: Declaration) -> None:
     """A stale leader's configuration must not overwrite its successor's, at whatever step it was overtaken."""
     epoch = 0
     for steps in range(4):
@@ -102,7 +102,7 @@ def test_an_old_term_declares_nothing(desk: Desk) -> None:
         assert desk.dump() == before
 
 
-def test_while_redis_is_away_it_waits_a_second_between_questions(desk: Desk) -> None:
+def test_while_redis_is_away_it_waits_a_second_between_questions(desk: Declaration) -> None:
     """No flood of questions at a server that is coming back."""
     view = desk.world.lead()
     declaring, term = desk.declaring(schedule("a")), term_of(view)

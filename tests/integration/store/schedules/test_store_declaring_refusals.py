@@ -10,14 +10,14 @@ from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.roles.scheduler.declaring import REFUSED_NS, Declaring
 from supervisor.store.scripts import Call
-from tests.integration.store.schedules.declaration import Desk
-from tests.kit.builders import World, schedule
+from tests.integration.store.schedules.declaration import Declaration
+from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import term_of
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
-    return Desk(world)
+def desk(world: StoreCalls) -> Declaration:
+    return Declaration(world)
 
 
 def starting(name: str, queue: str, every_ms: int) -> ScheduleDef:
@@ -26,18 +26,18 @@ def starting(name: str, queue: str, every_ms: int) -> ScheduleDef:
     return schedule(name, template=template, every_ms=every_ms, on_change="run_now")
 
 
-def finish(desk: Desk, declaring: Declaring) -> None:
+def finish(desk: Declaration, declaring: Declaring) -> None:
     """Bring a set in, as far as it can be."""
     term = term_of(desk.world.lead())
     desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
 
 
-def stored(desk: Desk) -> dict[str, int | None]:
+def stored(desk: Declaration) -> dict[str, int | None]:
     """Return how often each schedule is due."""
     return {name: each.definition.every_ms for name, each in desk.world.stored().items()}
 
 
-def test_a_schedule_that_is_refused_keeps_no_other_of_its_page_out(desk: Desk) -> None:
+def test_a_schedule_that_is_refused_keeps_no_other_of_its_page_out(desk: Declaration) -> None:
     """A foreign key in one queue: the former definition stays, and the rest of the set is in place."""
     before = [starting(f"s{n:02}", f"q{n}", 1000) for n in range(20)]
     after = [starting(f"s{n:02}", f"q{n}", 2000) for n in range(19)]
@@ -61,7 +61,9 @@ def test_a_schedule_that_is_refused_keeps_no_other_of_its_page_out(desk: Desk) -
     assert len(desk.stepper.events("schedules_put_off")) == 1
 
 
-def test_a_schedule_whose_removal_is_refused_keeps_no_other_in(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_whose_removal_is_refused_keeps_no_other_in(
+    desk: Declaration, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The removals are asked about one by one, in the end."""
     desk.declare(desk.world.lead(), *(schedule(f"s{n}") for n in range(9)))
     run = desk.world.run

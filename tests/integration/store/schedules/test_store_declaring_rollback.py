@@ -7,19 +7,19 @@ import pytest
 from supervisor.core.model import ScheduleDef
 from supervisor.settings.complete import schedules_digest
 from supervisor.store.leases import CandidateInfo
-from tests.integration.store.schedules.declaration import OTHER, Desk
-from tests.kit.builders import World, schedule
+from tests.integration.store.schedules.declaration import OTHER, Declaration
+from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import term_of
 
 MINUTE_NS = 60_000_000_000
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
-    return Desk(world)
+def desk(world: StoreCalls) -> Declaration:
+    return Declaration(world)
 
 
-def holder(desk: Desk, replica: str, definitions: list[ScheduleDef]) -> None:
+def holder(desk: Declaration, replica: str, definitions: list[ScheduleDef]) -> None:
     """Let a standby be seen that holds ``definitions``."""
     info = CandidateInfo(replica=replica, schedules_digest=schedules_digest(definitions))
     desk.world.run(desk.world.campaign_call(replica, OTHER, info=info))
@@ -27,7 +27,7 @@ def holder(desk: Desk, replica: str, definitions: list[ScheduleDef]) -> None:
 
 @pytest.mark.parametrize("stops_after", range(1, 7))
 def test_a_deploy_that_died_half_way_is_undone_by_the_set_that_was_in_place_before(
-    desk: Desk, stops_after: int
+    desk: Declaration, stops_after: int
 ) -> None:
     """What was applied last is not in place any more once another set has begun."""
     former = [schedule(f"s{number:03}") for number in range(300)]
@@ -44,7 +44,7 @@ def test_a_deploy_that_died_half_way_is_undone_by_the_set_that_was_in_place_befo
     assert {name: found.definition for name, found in desk.world.stored().items()} == {each.id: each for each in former}
 
 
-def test_an_older_set_rules_again_in_the_same_term_once_the_newer_one_is_gone(desk: Desk) -> None:
+def test_an_older_set_rules_again_in_the_same_term_once_the_newer_one_is_gone(desk: Declaration) -> None:
     """Whoever leads while the deploy is rolled back elsewhere is not elected again for it."""
     older, newer = [schedule("a")], [schedule("b")]
     view = desk.world.lead("old", info=CandidateInfo(replica="old", schedules_digest=schedules_digest(older)))
@@ -61,7 +61,7 @@ def test_an_older_set_rules_again_in_the_same_term_once_the_newer_one_is_gone(de
     assert sorted(desk.world.stored()) == ["a"]
 
 
-def test_an_older_set_that_waits_asks_once_a_minute_and_says_so_once(desk: Desk) -> None:
+def test_an_older_set_that_waits_asks_once_a_minute_and_says_so_once(desk: Declaration) -> None:
     """A rolling deploy may take long."""
     older, newer = [schedule("a")], [schedule("b")]
     view = desk.world.lead("old")

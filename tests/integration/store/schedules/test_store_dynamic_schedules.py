@@ -11,7 +11,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.store.schedule_control import Control
 from supervisor.store.schedule_definitions import Change, DefineCode, Definitions, DeleteCode
 from supervisor.store.schedule_views import Inspection, Views
-from tests.kit.builders import World, schedule
+from tests.kit.builders import StoreCalls, schedule
 
 STATE = "3 1 0 0 0 0 2 0 0 0 0 1\nF 1 2 3"
 DAY_MS = 86_400_000
@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 class Plan:
     """The calls on dynamic schedules, and what is stored."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: StoreCalls) -> None:
         self.world = world
         self.definitions = Definitions(world.keys)
         self.control = Control(world.keys)
@@ -62,7 +62,7 @@ class Plan:
 
 
 @pytest.fixture
-def plan(world: World) -> Plan:
+def plan(world: StoreCalls) -> Plan:
     return Plan(world)
 
 

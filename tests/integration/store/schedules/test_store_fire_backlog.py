@@ -7,14 +7,14 @@ import pytest
 from supervisor.core.model import Outcome
 from supervisor.store.schedule_items import FireCode, What
 from supervisor.store.schedule_state import ScheduleState
-from tests.kit.builders import World, schedule
+from tests.kit.builders import StoreCalls, schedule
 
 S = "r.1/w-0/1"
 BACKLOG = [f"s@{number}" for number in range(1, 2001)]
 
 
 @pytest.mark.parametrize("overlap", ["cancel_other", "terminate_other"])
-def test_a_newer_run_that_need_not_wait_takes_the_place_of_what_waits(world: World, overlap: str) -> None:
+def test_a_newer_run_that_need_not_wait_takes_the_place_of_what_waits(world: StoreCalls, overlap: str) -> None:
     """Else the older one would wait on, and in the end have the newer one stopped by force."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s", overlap=overlap, cancel_grace_ms=1)))
@@ -37,7 +37,7 @@ def test_a_newer_run_that_need_not_wait_takes_the_place_of_what_waits(world: Wor
     assert (counters.fired, counters.replaced, counters.waiting, counters.force_ms) == (2, 1, 0, 0)
 
 
-def test_failures_of_runs_that_may_overlap_are_counted_without_a_list_of_them(world: World) -> None:
+def test_failures_of_runs_that_may_overlap_are_counted_without_a_list_of_them(world: StoreCalls) -> None:
     """However many are unfinished, a fire and the end of a run cost the same; a success begins the count anew."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s", overlap="allow", pause_after_failures=2)))
@@ -58,7 +58,7 @@ def test_failures_of_runs_that_may_overlap_are_counted_without_a_list_of_them(wo
     assert failed == [1, 0, 1, 2]
 
 
-def test_a_backlog_of_runs_that_may_overlap_is_neither_checked_nor_kept_whole(world: World) -> None:
+def test_a_backlog_of_runs_that_may_overlap_is_neither_checked_nor_kept_whole(world: StoreCalls) -> None:
     """The latest hundred are enough to know when the last one ended; what nobody ends leaves the list in time."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s", overlap="allow")))

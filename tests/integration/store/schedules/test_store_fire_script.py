@@ -12,14 +12,14 @@ from supervisor.store.codec import pack
 from supervisor.store.leases import LeaseView
 from supervisor.store.schedule_items import What
 from supervisor.store.schedules import FireCode
-from tests.kit.builders import NONCE, World, envelope, schedule
+from tests.kit.builders import NONCE, StoreCalls, envelope, schedule
 
 OTHER = "cd" * 16
 S = "r.1/w-0/1"
 
 
 @pytest.fixture
-def term(world: World) -> LeaseView:
+def term(world: StoreCalls) -> LeaseView:
     """The current term, with one schedule ``s``."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("s"), schedule("free", overlap="allow")))
@@ -31,7 +31,7 @@ def code(reply: object) -> FireCode:
     return reply.results[0].code  # type: ignore[attr-defined]
 
 
-def test_a_fire_enqueues_and_moves_the_watermark_in_one_step(world: World, term: LeaseView) -> None:
+def test_a_fire_enqueues_and_moves_the_watermark_in_one_step(world: StoreCalls, term: LeaseView) -> None:
     """Either both happened or neither did."""
     item = world.item("s", missed=3)
     reply = world.run(world.fire_call(term, item))
@@ -54,7 +54,7 @@ def test_a_fire_enqueues_and_moves_the_watermark_in_one_step(world: World, term:
     )
 
 
-def test_a_repeated_fire_is_a_duplicate_that_names_its_own_watermark(world: World, term: LeaseView) -> None:
+def test_a_repeated_fire_is_a_duplicate_that_names_its_own_watermark(world: StoreCalls, term: LeaseView) -> None:
     """The planner tells its own lost reply from a stranger's advance by the watermark."""
     item = world.item("s")
     first, second = world.twice(world.fire_call(term, item))
@@ -66,7 +66,7 @@ def test_a_repeated_fire_is_a_duplicate_that_names_its_own_watermark(world: Worl
 
 
 @pytest.mark.parametrize("change", ["old epoch", "higher epoch", "other nonce", "released", "gone"])
-def test_only_the_current_term_fires(world: World, term: LeaseView, change: str) -> None:
+def test_only_the_current_term_fires(world: StoreCalls, term: LeaseView, change: str) -> None:
     """Epoch and nonce must both be equal; a refused batch writes nothing."""
     item = world.item("s")
     epoch, nonce = term.epoch, term.nonce
@@ -89,20 +89,20 @@ def test_only_the_current_term_fires(world: World, term: LeaseView, change: str)
     assert world.run(world.queues.names()) == []
 
 
-def test_the_empty_nonce_of_a_free_lease_opens_nothing(world: World, term: LeaseView) -> None:
+def test_the_empty_nonce_of_a_free_lease_opens_nothing(world: StoreCalls, term: LeaseView) -> None:
     """After a release the record's nonce is empty; so must nobody's be."""
     world.run(world.leases.release(epoch=term.epoch, nonce=term.nonce, reason="x"))
     with pytest.raises(FencedError):
         world.run(world.schedules.fire(epoch=term.epoch, nonce="", items=[world.item("s")]))
 
 
-def test_a_term_that_ran_out_and_that_nobody_took_still_fires(world: World, term: LeaseView) -> None:
+def test_a_term_that_ran_out_and_that_nobody_took_still_fires(world: StoreCalls, term: LeaseView) -> None:
     """An unreplaced term cannot conflict, so the server's clock has no say."""
     world.raw.hset(world.keys.lease, "until", 1)
     assert code(world.run(world.fire_call(term, world.item("s")))) is FireCode.FIRED
 
 
-def test_a_due_time_ahead_of_the_servers_clock_is_not_fired(world: World, term: LeaseView) -> None:
+def test_a_due_time_ahead_of_the_servers_clock_is_not_fired(world: StoreCalls, term: LeaseView) -> None:
     """A wall clock that jumped ahead must not push a watermark into the future."""
     item = world.item("s", ahead_ms=60_000)
     assert code(world.run(world.fire_call(term, item))) is FireCode.SKEWED
@@ -120,7 +120,7 @@ def test_a_due_time_ahead_of_the_servers_clock_is_not_fired(world: World, term: 
 
 
 @pytest.mark.parametrize("what", [What.MISSED, What.DROP, What.FORCE, What.INITIAL])
-def test_what_a_clock_that_is_ahead_judged_is_not_written(world: World, term: LeaseView, what: What) -> None:
+def test_what_a_clock_that_is_ahead_judged_is_not_written(world: StoreCalls, term: LeaseView, what: What) -> None:
     """That a due time is too old, or a grace over, is a fact by the server's time only."""
     now_ms = world.run(world.leases.view()).now_ms
     missed = {"missed": 1, "why": "w"} if what is What.MISSED else {}
@@ -131,7 +131,7 @@ def test_what_a_clock_that_is_ahead_judged_is_not_written(world: World, term: Le
     assert code(world.run(world.fire_call(term, item, at_ms=now_ms))) is not FireCode.SKEWED
 
 
-def test_a_plan_that_saw_another_watermark_is_a_duplicate(world: World, term: LeaseView) -> None:
+def test_a_plan_that_saw_another_watermark_is_a_duplicate(world: StoreCalls, term: LeaseView) -> None:
     """Whoever advanced it has decided the due times in between."""
     item = world.item("s")
     world.raw.hset(world.keys.schedule_mark, "s", item.mark_ms - 1)
@@ -141,7 +141,7 @@ def test_a_plan_that_saw_another_watermark_is_a_duplicate(world: World, term: Le
     assert world.run(world.queues.names()) == []
 
 
-def test_a_watermark_never_moves_back(world: World, term: LeaseView) -> None:
+def test_a_watermark_never_moves_back(world: StoreCalls, term: LeaseView) -> None:
     """A nominal time at or before it was decided already."""
     stored = world.stored()["s"]
     item = world.item("s", nominal_ms=stored.mark_ms, new_mark_ms=stored.mark_ms)
@@ -149,7 +149,7 @@ def test_a_watermark_never_moves_back(world: World, term: LeaseView) -> None:
 
 
 @pytest.mark.parametrize("change", ["changed", "removed"])
-def test_a_plan_for_a_changed_or_removed_schedule_is_stale(world: World, term: LeaseView, change: str) -> None:
+def test_a_plan_for_a_changed_or_removed_schedule_is_stale(world: StoreCalls, term: LeaseView, change: str) -> None:
     """A stale plan can neither resurrect a schedule nor fire its old definition."""
     item = world.item("s")
     edited = world.declare_call(term, schedule("s", description="new"), digest="d2")
@@ -159,7 +159,7 @@ def test_a_plan_for_a_changed_or_removed_schedule_is_stale(world: World, term: L
     assert world.run(world.queues.names()) == []
 
 
-def test_an_unfinished_run_skips_the_next_and_frees_it_when_it_ends(world: World, term: LeaseView) -> None:
+def test_an_unfinished_run_skips_the_next_and_frees_it_when_it_ends(world: StoreCalls, term: LeaseView) -> None:
     """overlap: skip. The skipped due time counts as decided."""
     world.open(S)
     first = world.item("s")
@@ -180,7 +180,7 @@ def test_an_unfinished_run_skips_the_next_and_frees_it_when_it_ends(world: World
 
 
 @pytest.mark.parametrize("how", ["cancelled", "dead"])
-def test_a_run_that_is_gone_or_dead_holds_no_schedule_up(world: World, term: LeaseView, how: str) -> None:
+def test_a_run_that_is_gone_or_dead_holds_no_schedule_up(world: StoreCalls, term: LeaseView, how: str) -> None:
     """Liveness is checked against the run's record: no lock can be left behind."""
     item = world.item("s")
     world.run(world.fire_call(term, item))
@@ -193,14 +193,14 @@ def test_a_run_that_is_gone_or_dead_holds_no_schedule_up(world: World, term: Lea
     assert len(world.raw.hget(world.keys.schedule_live, "s").split(b"\n")) == 1
 
 
-def test_overlap_may_be_allowed_or_counted(world: World, term: LeaseView) -> None:
+def test_overlap_may_be_allowed_or_counted(world: StoreCalls, term: LeaseView) -> None:
     """Allow enqueues always; max_running lets that many be unfinished."""
     assert [code(world.run(world.fire_call(term, world.item("free")))) for _ in range(3)] == [FireCode.FIRED] * 3
     pair = [code(world.run(world.fire_call(term, world.item("s", max_running=2)))) for _ in range(3)]
     assert pair == [FireCode.FIRED, FireCode.FIRED, FireCode.SKIPPED]
 
 
-def test_a_batch_decides_each_item_by_itself(world: World, term: LeaseView) -> None:
+def test_a_batch_decides_each_item_by_itself(world: StoreCalls, term: LeaseView) -> None:
     """One bad item must not hold up the others."""
     good, gone = world.item("s"), world.item("free", schedule="unknown")
     late = world.item("free", ahead_ms=60_000)
@@ -214,7 +214,7 @@ def test_a_batch_decides_each_item_by_itself(world: World, term: LeaseView) -> N
     ]
 
 
-def test_a_full_batch_fires(world: World) -> None:
+def test_a_full_batch_fires(world: StoreCalls) -> None:
     """250 items in one call, each to its own schedule."""
     term = world.lead()
     many = [schedule(f"s{i:03}", overlap="skip" if i % 2 else "allow") for i in range(FIRE_BATCH_MAX)]
@@ -241,7 +241,7 @@ def test_a_full_batch_fires(world: World) -> None:
     assert world.fsck() == []
 
 
-def test_a_run_that_is_already_queued_is_not_queued_again(world: World, term: LeaseView) -> None:
+def test_a_run_that_is_already_queued_is_not_queued_again(world: StoreCalls, term: LeaseView) -> None:
     """After a roll-back of the watermark the run's own id is the second guard."""
     item = world.item("s")
     world.run(world.fire_call(term, item))
@@ -253,14 +253,14 @@ def test_a_run_that_is_already_queued_is_not_queued_again(world: World, term: Le
     assert world.fsck() == []
 
 
-def test_an_envelope_over_its_cap_never_leaves_the_process(world: World, term: LeaseView) -> None:
+def test_an_envelope_over_its_cap_never_leaves_the_process(world: StoreCalls, term: LeaseView) -> None:
     """The cap is one for producers and schedules."""
     big = envelope("s@1", args={"blob": "x" * 70_000})
     with pytest.raises(PayloadTooLargeError, match="65536"):
         world.item("s", envelope=big)
 
 
-def test_the_log_is_capped(world: World, term: LeaseView) -> None:
+def test_the_log_is_capped(world: StoreCalls, term: LeaseView) -> None:
     """A schedule that fires each 100 ms must not fill the server."""
     for _ in range(300):
         world.run(world.fire_call(term, world.item("free", ahead_ms=0), log_cap=50, skew_limit_ms=10_000))
@@ -268,7 +268,7 @@ def test_the_log_is_capped(world: World, term: LeaseView) -> None:
     assert term.nonce == NONCE
 
 
-def test_a_batch_lies_in_the_log_line_by_line(world: World, term: LeaseView) -> None:
+def test_a_batch_lies_in_the_log_line_by_line(world: StoreCalls, term: LeaseView) -> None:
     """Some lines share an entry; a reader sees each decision for itself, the newest first."""
     items = [world.item("free", ahead_ms=0)]
     for _ in range(24):
@@ -283,7 +283,7 @@ def test_a_batch_lies_in_the_log_line_by_line(world: World, term: LeaseView) -> 
     assert world.raw.xlen(world.keys.schedule_log) == 3
 
 
-def test_a_run_gives_way_to_one_of_the_same_batch(world: World, term: LeaseView) -> None:
+def test_a_run_gives_way_to_one_of_the_same_batch(world: StoreCalls, term: LeaseView) -> None:
     """Runs are written together at the end, but one that nobody has fetched yet can be ended all the same."""
     world.run(world.declare_call(term, schedule("s", overlap="terminate_other")))
     world.planned()
@@ -299,7 +299,7 @@ def test_a_run_gives_way_to_one_of_the_same_batch(world: World, term: LeaseView)
     assert world.fsck() == []
 
 
-def test_a_run_that_is_there_already_is_not_added_again(world: World, term: LeaseView) -> None:
+def test_a_run_that_is_there_already_is_not_added_again(world: StoreCalls, term: LeaseView) -> None:
     """Its id names one run: a watermark that was lost does not double it."""
     item = world.item("free")
     world.run(world.fire_call(term, item))
@@ -311,7 +311,7 @@ def test_a_run_that_is_there_already_is_not_added_again(world: World, term: Leas
     assert (counts.ready_total, counts.stats["in"]) == (1, 1)
 
 
-def test_a_healthy_schedule_has_one_stretch_and_a_change_begins_another(world: World, term: LeaseView) -> None:
+def test_a_healthy_schedule_has_one_stretch_and_a_change_begins_another(world: StoreCalls, term: LeaseView) -> None:
     """However often it fires, what is remembered of it stays short."""
     for _ in range(3):
         world.run(world.fire_call(term, world.item("free")))
@@ -325,7 +325,7 @@ def test_a_healthy_schedule_has_one_stretch_and_a_change_begins_another(world: W
 
 
 @pytest.mark.parametrize("line", ["due 1 0 5 5 x 0 s s@5", "due 1 0 5 5 - 0 s", "noon 1 0 5 5 - 0 s s@5", ""])
-def test_a_batch_that_cannot_be_read_writes_nothing(world: World, term: LeaseView, line: str) -> None:
+def test_a_batch_that_cannot_be_read_writes_nothing(world: StoreCalls, term: LeaseView, line: str) -> None:
     """Everything is held to its form before the first write."""
     call = world.fire_call(term, world.item("free"), world.item("s"))
     broken = replace(call, args=(*call.args[:-3], line, *call.args[-2:]))

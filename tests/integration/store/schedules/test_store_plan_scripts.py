@@ -10,14 +10,14 @@ from supervisor.store.schedule_definitions import Definitions
 from supervisor.store.schedule_items import FireCode, PlanCode, PlanItem, Seen, What
 from supervisor.store.schedule_state import Counters, ScheduleState
 from supervisor.store.schedules import Seed
-from tests.kit.builders import World, schedule
+from tests.kit.builders import StoreCalls, schedule
 
 OTHER = "cd" * 16
 S = "r.1/w-0/1"
 
 
 @pytest.fixture
-def term(world: World) -> LeaseView:
+def term(world: StoreCalls) -> LeaseView:
     """The current term, with three schedules that were never looked at."""
     term = world.lead()
     names = ("a", "b", "c")
@@ -25,20 +25,20 @@ def term(world: World) -> LeaseView:
     return term
 
 
-def see(world: World, *ids: str) -> list[Seen]:
+def see(world: StoreCalls, *ids: str) -> list[Seen]:
     call = world.schedules.due(after_ms=0, until_ms=0, late_ms=0, limit=0, ids=ids)
     return list(world.run(call).seen)
 
 
-def plan(world: World, term: LeaseView, *items: PlanItem) -> list[PlanCode]:
+def plan(world: StoreCalls, term: LeaseView, *items: PlanItem) -> list[PlanCode]:
     return list(world.run(world.schedules.plan(epoch=term.epoch, nonce=term.nonce, items=items)))
 
 
-def score(world: World, name: str) -> float | None:
+def score(world: StoreCalls, name: str) -> float | None:
     return world.raw.zscore(world.keys.schedule_next, name)
 
 
-def test_what_is_on_time_comes_first_then_requests_then_late_ones(world: World, term: LeaseView) -> None:
+def test_what_is_on_time_comes_first_then_requests_then_late_ones(world: StoreCalls, term: LeaseView) -> None:
     """Late ones oldest first; what is due later tells when to look again."""
     world.raw.zadd(world.keys.schedule_next, {"a": 0, "b": 500, "c": 5000, "old": 400, "far": 90_000})
     reply = world.run(world.schedules.due(after_ms=1000, until_ms=6000, late_ms=1000, asked=9, late=9, overdue_ms=450))
@@ -51,7 +51,7 @@ def test_what_is_on_time_comes_first_then_requests_then_late_ones(world: World, 
 
 
 def test_neither_a_pause_nor_a_schedule_ends_before_its_time_by_the_servers_clock(
-    world: World, term: LeaseView
+    world: StoreCalls, term: LeaseView
 ) -> None:
     """The caller's may be hours ahead."""
     now_ms = world.run(world.leases.view()).now_ms
@@ -68,7 +68,7 @@ def test_neither_a_pause_nor_a_schedule_ends_before_its_time_by_the_servers_cloc
     assert set(world.stored()) == {"a", "b"}
 
 
-def test_pages_of_one_instant_neither_repeat_nor_leave_out(world: World, term: LeaseView) -> None:
+def test_pages_of_one_instant_neither_repeat_nor_leave_out(world: StoreCalls, term: LeaseView) -> None:
     """Ten thousand may be due at the same millisecond."""
     names = [f"n{i:02}" for i in range(25)]
     world.raw.zadd(world.keys.schedule_next, dict.fromkeys(names, 7000) | {"later": 7001})
@@ -87,7 +87,7 @@ def test_pages_of_one_instant_neither_repeat_nor_leave_out(world: World, term: L
     assert term.nonce
 
 
-def test_a_page_goes_on_although_its_last_schedule_has_moved(world: World, term: LeaseView) -> None:
+def test_a_page_goes_on_although_its_last_schedule_has_moved(world: StoreCalls, term: LeaseView) -> None:
     """It was fired meanwhile; the others at its time are read again rather than left out."""
     world.raw.zadd(world.keys.schedule_next, {"x": 7000, "y": 7000, "z": 9000})
     reply = world.run(world.schedules.due(after_ms=7000, after_id="gone", until_ms=9000, late_ms=0))
@@ -96,7 +96,7 @@ def test_a_page_goes_on_although_its_last_schedule_has_moved(world: World, term:
     assert term.nonce
 
 
-def test_a_plan_is_written_where_nothing_changed(world: World, term: LeaseView) -> None:
+def test_a_plan_is_written_where_nothing_changed(world: StoreCalls, term: LeaseView) -> None:
     """Twice is as good as once: the second finds what the first wrote."""
     (seen,) = see(world, "a")
     item = PlanItem(seen, 99_000, wait="f2")
@@ -112,7 +112,7 @@ def test_a_plan_is_written_where_nothing_changed(world: World, term: LeaseView) 
     [("request", "MOVED"), ("mark", "DUP"), ("pause", "STALE"), ("edit", "STALE"), ("delete", "GONE")],
 )
 def test_a_plan_made_from_what_has_changed_writes_nothing(
-    world: World, term: LeaseView, change: str, code: str
+    world: StoreCalls, term: LeaseView, change: str, code: str
 ) -> None:
     """Whoever changed it asked to look again, and that request must stay."""
     (seen,) = see(world, "a")
@@ -132,7 +132,7 @@ def test_a_plan_made_from_what_has_changed_writes_nothing(
     assert score(world, "a") == (None if change == "delete" else before)
 
 
-def test_only_the_current_term_plans_and_seeds(world: World, term: LeaseView) -> None:
+def test_only_the_current_term_plans_and_seeds(world: StoreCalls, term: LeaseView) -> None:
     """A stale leader's plan must not undo its successor's."""
     (seen,) = see(world, "a")
     world.lead("b", OTHER, mode="expired", observed_epoch=term.epoch)
@@ -144,7 +144,7 @@ def test_only_the_current_term_plans_and_seeds(world: World, term: LeaseView) ->
     assert see(world, "a") == [seen]
 
 
-def test_a_watermark_is_never_planned_into_the_future(world: World, term: LeaseView) -> None:
+def test_a_watermark_is_never_planned_into_the_future(world: StoreCalls, term: LeaseView) -> None:
     """The caller's clock may be ahead; the server's decides."""
     (seen,) = see(world, "a")
     plan(world, term, PlanItem(seen, 1, new_mark_ms=seen.mark_ms + 10**9))
@@ -152,7 +152,7 @@ def test_a_watermark_is_never_planned_into_the_future(world: World, term: LeaseV
     assert see(world, "a")[0].mark_ms < seen.mark_ms + 10**6
 
 
-def test_nothing_is_seeded_once_a_leader_has_declared_schedules(world: World, term: LeaseView) -> None:
+def test_nothing_is_seeded_once_a_leader_has_declared_schedules(world: StoreCalls, term: LeaseView) -> None:
     """What has no watermark then is new, and owes nothing for the time before."""
     world.run(Definitions(world.keys).begin(epoch=term.epoch, nonce=term.nonce, digest="other", lease_ms=5000))
     seeded = world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=[Seed("new", 7, 2)]))
@@ -161,7 +161,7 @@ def test_nothing_is_seeded_once_a_leader_has_declared_schedules(world: World, te
     assert world.raw.hget(world.keys.schedule_mark, "new") is None
 
 
-def test_seeds_are_written_only_where_there_is_nothing(world: World, term: LeaseView) -> None:
+def test_seeds_are_written_only_where_there_is_nothing(world: StoreCalls, term: LeaseView) -> None:
     """After a partial roll-back the server's watermark decides."""
     (seen,) = see(world, "a")
     seeds = [Seed("a", 5, 3), Seed("new", 7, 2), Seed("ahead", 10**14, 0)]
@@ -175,7 +175,7 @@ def test_seeds_are_written_only_where_there_is_nothing(world: World, term: Lease
     assert (lost.schedule, lost.nominal_ms, lost.missed) == ("new", 7, 2)
 
 
-def test_schedules_in_no_plan_are_found(world: World, term: LeaseView) -> None:
+def test_schedules_in_no_plan_are_found(world: StoreCalls, term: LeaseView) -> None:
     """Unless they are paused or completed."""
     world.raw.delete(world.keys.schedule_next)
     world.raw.hset(world.keys.schedule_paused, "b", "{}")
@@ -185,7 +185,7 @@ def test_schedules_in_no_plan_are_found(world: World, term: LeaseView) -> None:
     assert term.nonce
 
 
-def test_the_end_of_a_run_asks_to_look_where_something_waits(world: World, term: LeaseView) -> None:
+def test_the_end_of_a_run_asks_to_look_where_something_waits(world: StoreCalls, term: LeaseView) -> None:
     """And tells the listener; a fire in between does not silence it."""
     world.open(S)
     first, second = world.item("a"), None
@@ -208,7 +208,7 @@ def test_the_end_of_a_run_asks_to_look_where_something_waits(world: World, term:
     assert world.fsck() == []
 
 
-def test_decisions_are_kept_as_stretches(world: World, term: LeaseView) -> None:
+def test_decisions_are_kept_as_stretches(world: StoreCalls, term: LeaseView) -> None:
     """Like ones become one; only what is different costs a line, and twenty are kept."""
     for _ in range(3):
         world.run(world.fire_call(term, world.item("a", overlap="allow")))
@@ -231,7 +231,7 @@ def test_decisions_are_kept_as_stretches(world: World, term: LeaseView) -> None:
 
 @pytest.mark.parametrize("what", ["unfinished", "waiting"])
 def test_a_completed_schedule_is_not_deleted_while_a_run_of_it_is_left(
-    world: World, term: LeaseView, what: str
+    world: StoreCalls, term: LeaseView, what: str
 ) -> None:
     """However long that takes: what waits would be lost, and its overlap forgotten. Its revisions go on afterwards."""
     if what == "waiting":
@@ -259,7 +259,7 @@ def test_a_state_that_cannot_be_read_is_no_state(packed: str) -> None:
     assert ScheduleState.parse(packed) == ScheduleState(Counters(), ())
 
 
-def test_a_paused_schedule_is_not_fired(world: World, term: LeaseView) -> None:
+def test_a_paused_schedule_is_not_fired(world: StoreCalls, term: LeaseView) -> None:
     """However its due time came into the window."""
     item = world.item("a")
     world.raw.hset(world.keys.schedule_paused, "a", "{}")
@@ -268,7 +268,7 @@ def test_a_paused_schedule_is_not_fired(world: World, term: LeaseView) -> None:
     assert see(world, "a")[0].mark_ms == item.mark_ms
 
 
-def test_a_schedule_with_all_its_runs_is_completed_and_leaves_the_plan(world: World, term: LeaseView) -> None:
+def test_a_schedule_with_all_its_runs_is_completed_and_leaves_the_plan(world: StoreCalls, term: LeaseView) -> None:
     """With the last of them, in the same step."""
     world.raw.zadd(world.keys.schedule_next, {"a": 5000})
     world.run(world.fire_call(term, world.item("a", max_runs=1)))

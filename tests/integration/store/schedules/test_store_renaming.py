@@ -9,13 +9,13 @@ from supervisor.store.leases import LeaseView
 from supervisor.store.schedule_control import Control
 from supervisor.store.schedule_items import FireCode
 from supervisor.store.schedule_views import Inspection, Views
-from tests.kit.builders import World, schedule
+from tests.kit.builders import StoreCalls, schedule
 
 S = "r.1/w-0/1"
 
 
 @pytest.fixture
-def term(world: World) -> LeaseView:
+def term(world: StoreCalls) -> LeaseView:
     """The current term, with a schedule whose run is being executed."""
     term = world.lead()
     world.run(world.declare_call(term, schedule("old", overlap="buffer_one")))
@@ -25,27 +25,27 @@ def term(world: World) -> LeaseView:
     return term
 
 
-def rename(world: World, term: LeaseView, old: str, new: str, **fields: object) -> None:
+def rename(world: StoreCalls, term: LeaseView, old: str, new: str, **fields: object) -> None:
     world.run(world.declare_call(term, schedule(new, overlap="buffer_one", renamed_from=old, **fields)))
 
 
-def inspect(world: World, name: str) -> Inspection:
+def inspect(world: StoreCalls, name: str) -> Inspection:
     [found] = world.run(Views(world.keys).inspect([name]))
     assert isinstance(found, Inspection)
     return found
 
 
-def running(world: World) -> str:
+def running(world: StoreCalls) -> str:
     [run] = world.raw.hkeys(world.keys.queue("default").run)
     return str(run, "ascii") if isinstance(run, bytes) else run
 
 
-def live(world: World, name: str) -> int:
+def live(world: StoreCalls, name: str) -> int:
     call = world.schedules.due(after_ms=0, until_ms=0, late_ms=0, limit=0, ids=[name])
     return int(world.run(call).seen[0].live)
 
 
-def is_asked(world: World, name: str) -> bool:
+def is_asked(world: StoreCalls, name: str) -> bool:
     score = world.raw.zscore(world.keys.schedule_next, name)
     return score is not None and score <= 0
 
@@ -53,7 +53,7 @@ def is_asked(world: World, name: str) -> bool:
 @pytest.mark.parametrize("names", [["new"], ["mid", "new"], ["mid", "old"]])
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.DEAD])
 def test_a_run_of_the_old_name_frees_the_slot_of_the_new_one(
-    world: World, term: LeaseView, names: list[str], outcome: Outcome
+    world: StoreCalls, term: LeaseView, names: list[str], outcome: Outcome
 ) -> None:
     """What waits for it starts at its end, also after several renames, and back again."""
     former = "old"
@@ -69,7 +69,7 @@ def test_a_run_of_the_old_name_frees_the_slot_of_the_new_one(
     assert not world.raw.exists(world.keys.schedule_live)
 
 
-def test_a_run_of_the_old_name_that_crashes_for_good_frees_the_slot_too(world: World, term: LeaseView) -> None:
+def test_a_run_of_the_old_name_that_crashes_for_good_frees_the_slot_too(world: StoreCalls, term: LeaseView) -> None:
     """Then nothing but its id tells which schedule it was of."""
     rename(world, term, "old", "new")
     world.run(world.fire_call(term, world.item("new")))
@@ -86,7 +86,7 @@ def test_a_run_of_the_old_name_that_crashes_for_good_frees_the_slot_too(world: W
     assert live(world, "new") == 0
 
 
-def test_a_run_that_is_gone_holds_nothing_up(world: World, term: LeaseView) -> None:
+def test_a_run_that_is_gone_holds_nothing_up(world: StoreCalls, term: LeaseView) -> None:
     """A cadence that counts from the end of the last run would otherwise wait for ever."""
     assert live(world, "old") == 1
     world.raw.hset(world.keys.schedule_live, "old", "default gone@1\ndefault gone@2")
@@ -95,7 +95,7 @@ def test_a_run_that_is_gone_holds_nothing_up(world: World, term: LeaseView) -> N
     assert term.nonce
 
 
-def test_the_old_name_shows_nothing_of_what_it_became(world: World, term: LeaseView) -> None:
+def test_the_old_name_shows_nothing_of_what_it_became(world: StoreCalls, term: LeaseView) -> None:
     """Not even that its runs count elsewhere."""
     rename(world, term, "old", "new")
 
@@ -103,7 +103,7 @@ def test_the_old_name_shows_nothing_of_what_it_became(world: World, term: LeaseV
     assert [queue for queue, _ in inspect(world, "new").live] == ["default"]
 
 
-def test_revisions_of_a_name_go_on_after_it_was_given_up(world: World, term: LeaseView) -> None:
+def test_revisions_of_a_name_go_on_after_it_was_given_up(world: StoreCalls, term: LeaseView) -> None:
     """A leader that holds the old definition in its memory must not take a new one for it."""
     before = world.stored()["old"].revision
     rename(world, term, "old", "new")
@@ -114,7 +114,7 @@ def test_revisions_of_a_name_go_on_after_it_was_given_up(world: World, term: Lea
     assert {b"kind": b"remove", b"schedule": b"old"} in told
 
 
-def test_a_name_that_was_used_before_goes_on_from_the_higher_revision(world: World, term: LeaseView) -> None:
+def test_a_name_that_was_used_before_goes_on_from_the_higher_revision(world: StoreCalls, term: LeaseView) -> None:
     """Of its own former life and of the schedule that it was called before."""
     for period in (2000, 3000, 4000):
         world.run(world.declare_call(term, schedule("new", every_ms=period)))
@@ -124,7 +124,7 @@ def test_a_name_that_was_used_before_goes_on_from_the_higher_revision(world: Wor
     assert world.stored()["new"].revision == 4
 
 
-def test_a_rename_that_is_rolled_back_keeps_the_pause(world: World, term: LeaseView) -> None:
+def test_a_rename_that_is_rolled_back_keeps_the_pause(world: StoreCalls, term: LeaseView) -> None:
     """What somebody stopped must not start because a deploy went forth and back."""
     world.run(Control(world.keys).pause(["old"], reason="bad data", by="kim"))
     rename(world, term, "old", "new")
@@ -137,7 +137,7 @@ def test_a_rename_that_is_rolled_back_keeps_the_pause(world: World, term: LeaseV
     assert record.pause.reason == "bad data"
 
 
-def test_what_a_name_leaves_behind_is_forgotten_with_it(world: World, term: LeaseView) -> None:
+def test_what_a_name_leaves_behind_is_forgotten_with_it(world: StoreCalls, term: LeaseView) -> None:
     """Its runs were cancelled, so that nobody said that they ended: a day later nothing is left of it."""
     rename(world, term, "old", "new")
     world.cancel(running(world))

@@ -12,13 +12,13 @@ from supervisor.core.model import Outcome
 from supervisor.store.schedule_control import Control, ResumeCode, TriggerCode
 from supervisor.store.schedule_definitions import Change, Definitions
 from supervisor.store.schedule_views import Inspection, Pause, Views
-from tests.kit.builders import World, schedule
+from tests.kit.builders import StoreCalls, schedule
 
 
-class Desk:
+class ControlledSchedule:
     """One dynamic schedule ``a``, and what people do to it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: StoreCalls) -> None:
         self.world = world
         self.control = Control(world.keys)
 
@@ -59,13 +59,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(world: World) -> Desk:
-    desk = Desk(world)
+def desk(world: StoreCalls) -> ControlledSchedule:
+    desk = ControlledSchedule(world)
     desk.define()
     return desk
 
 
-def test_a_paused_schedule_is_out_of_the_plan_until_somebody_resumes_it(desk: Desk) -> None:
+def test_a_paused_schedule_is_out_of_the_plan_until_somebody_resumes_it(desk: ControlledSchedule) -> None:
     """Who, why and when are kept for whoever asks later."""
     paused = desk.pause(reason='say "no"\nlater', by="kim")
 
@@ -76,7 +76,7 @@ def test_a_paused_schedule_is_out_of_the_plan_until_somebody_resumes_it(desk: De
 
 
 @pytest.mark.parametrize("form", ["until_ms", "for_ms"])
-def test_a_pause_may_end_by_itself(desk: Desk, form: str) -> None:
+def test_a_pause_may_end_by_itself(desk: ControlledSchedule, form: str) -> None:
     """The leader looks again at that time, by Redis' clock."""
     now_ms = desk.show().now_ms
     paused = desk.pause(**{form: now_ms + 60_000 if form == "until_ms" else 60_000})
@@ -86,14 +86,14 @@ def test_a_pause_may_end_by_itself(desk: Desk, form: str) -> None:
     assert desk.score == paused.until_ms
 
 
-def test_a_pause_that_is_over_already_is_refused(desk: Desk) -> None:
+def test_a_pause_that_is_over_already_is_refused(desk: ControlledSchedule) -> None:
     """It would look as if it had been set."""
     with pytest.raises(StoreRefusedError, match="until_ms is over"):
         desk.world.run(desk.control.pause(["a"], until_ms=1000))
     assert desk.score == 10**13
 
 
-def test_pausing_again_replaces_the_reason(desk: Desk) -> None:
+def test_pausing_again_replaces_the_reason(desk: ControlledSchedule) -> None:
     """And a repeated call, whose reply was lost, does nothing more."""
     desk.pause(reason="one", for_ms=60_000)
     first, second = desk.world.twice(desk.control.pause(["a"], reason="two"))
@@ -105,7 +105,7 @@ def test_pausing_again_replaces_the_reason(desk: Desk) -> None:
     assert (record.pause.reason, record.pause.until_ms) == ("two", None)
 
 
-def test_a_pause_that_is_sent_again_is_no_longer_and_does_not_come_back(desk: Desk) -> None:
+def test_a_pause_that_is_sent_again_is_no_longer_and_does_not_come_back(desk: ControlledSchedule) -> None:
     """Its reply was lost. Whoever ended it meanwhile meant it."""
     call = desk.control.pause(["a"], for_ms=60_000)
     first = desk.world.run(call)
@@ -117,7 +117,7 @@ def test_a_pause_that_is_sent_again_is_no_longer_and_does_not_come_back(desk: De
     assert record.pause is None
 
 
-def test_unknown_schedules_are_named(desk: Desk) -> None:
+def test_unknown_schedules_are_named(desk: ControlledSchedule) -> None:
     """The others are paused all the same."""
     assert desk.world.run(desk.control.pause(["nobody", "a"])).known == [False, True]
     results = desk.world.run(desk.control.resume(["nobody", "a"])).results
@@ -125,7 +125,7 @@ def test_unknown_schedules_are_named(desk: Desk) -> None:
     assert desk.world.raw.hlen(desk.world.keys.schedule_paused) == 0
 
 
-def test_the_time_of_a_pause_does_not_count_as_missed(desk: Desk) -> None:
+def test_the_time_of_a_pause_does_not_count_as_missed(desk: ControlledSchedule) -> None:
     """Resuming sets the watermark to Redis' now; once, however often it is asked for."""
     desk.pause()
     now_ms = desk.show().now_ms
@@ -138,7 +138,7 @@ def test_the_time_of_a_pause_does_not_count_as_missed(desk: Desk) -> None:
     assert desk.mark == 5
 
 
-def test_on_resume_catchup_treats_a_pause_as_an_outage(desk: Desk) -> None:
+def test_on_resume_catchup_treats_a_pause_as_an_outage(desk: ControlledSchedule) -> None:
     """The watermark stays; only the field of the definition itself counts, not an argument of that name."""
     desk.define(on_resume="catchup")
     desk.pause()
@@ -152,7 +152,7 @@ def test_on_resume_catchup_treats_a_pause_as_an_outage(desk: Desk) -> None:
     assert desk.mark > 5
 
 
-def test_a_pause_that_ended_by_itself_ended_then_however_late_it_is_resumed(desk: Desk) -> None:
+def test_a_pause_that_ended_by_itself_ended_then_however_late_it_is_resumed(desk: ControlledSchedule) -> None:
     """What became due after its end is owed."""
     desk.pause(for_ms=60_000)
     over = b'{"reason":"","by":"","at_ms":1,"until_ms":4000}'
@@ -162,7 +162,7 @@ def test_a_pause_that_ended_by_itself_ended_then_however_late_it_is_resumed(desk
     assert desk.mark == 4000
 
 
-def test_what_waits_in_a_buffer_can_be_dropped(desk: Desk) -> None:
+def test_what_waits_in_a_buffer_can_be_dropped(desk: ControlledSchedule) -> None:
     """It counts as dropped; the leader looks at the schedule anew. A repeated call drops nothing more."""
     desk.world.raw.rpush(desk.world.keys.schedule_buffer("a"), 7, 8)
     desk.world.raw.hset(desk.world.keys.schedule_state, "a", "3 0 0 2 1 0 0 2 9 0 0 1\nB7 1 2 0 1")
@@ -174,7 +174,7 @@ def test_what_waits_in_a_buffer_can_be_dropped(desk: Desk) -> None:
     assert desk.score <= 0
 
 
-def test_a_trigger_runs_now_and_moves_nothing_of_the_plan(desk: Desk) -> None:
+def test_a_trigger_runs_now_and_moves_nothing_of_the_plan(desk: ControlledSchedule) -> None:
     """Watermark, next time, counters and pause stay."""
     desk.pause()
     assert desk.trigger("k1") is TriggerCode.TRIGGERED
@@ -184,7 +184,7 @@ def test_a_trigger_runs_now_and_moves_nothing_of_the_plan(desk: Desk) -> None:
     assert desk.show().record.pause is not None  # type: ignore[union-attr]  # it is there
 
 
-def test_the_same_key_is_the_same_run_for_a_day(desk: Desk) -> None:
+def test_the_same_key_is_the_same_run_for_a_day(desk: ControlledSchedule) -> None:
     """Also when the run has ended since, and also when the definition changed since."""
     first, second = desk.world.twice(desk.trigger_call("k1"))
     assert (first, second) == (TriggerCode.TRIGGERED, TriggerCode.DUPLICATE)
@@ -199,7 +199,7 @@ def test_the_same_key_is_the_same_run_for_a_day(desk: Desk) -> None:
     assert desk.trigger("k2", revision=2) is TriggerCode.TRIGGERED
 
 
-def test_a_key_whose_run_is_dead_or_unfinished_stays_the_same_run(desk: Desk) -> None:
+def test_a_key_whose_run_is_dead_or_unfinished_stays_the_same_run(desk: ControlledSchedule) -> None:
     """Longer than it is remembered: nothing could be enqueued beside it, and saying so would be a lie."""
     assert desk.trigger("k1") is TriggerCode.TRIGGERED
     desk.world.raw.delete(desk.world.keys.ran("a!manual!k1"))
@@ -212,7 +212,7 @@ def test_a_key_whose_run_is_dead_or_unfinished_stays_the_same_run(desk: Desk) ->
     assert desk.show().live == []
 
 
-def test_a_run_made_from_an_old_definition_is_not_enqueued(desk: Desk) -> None:
+def test_a_run_made_from_an_old_definition_is_not_enqueued(desk: ControlledSchedule) -> None:
     """The caller reads again, and asks again."""
     desk.define(description="x")
 
@@ -220,7 +220,7 @@ def test_a_run_made_from_an_old_definition_is_not_enqueued(desk: Desk) -> None:
     assert desk.trigger("k1", revision=2) is TriggerCode.TRIGGERED
 
 
-def test_a_trigger_heeds_overlap_only_when_asked(desk: Desk) -> None:
+def test_a_trigger_heeds_overlap_only_when_asked(desk: ControlledSchedule) -> None:
     """With it, the run counts as unfinished too, so two triggers do not run together."""
     assert desk.trigger("k1", heeds_overlap=True) is TriggerCode.TRIGGERED
     assert desk.show().live == [("default", "a!manual!k1")]
@@ -229,7 +229,9 @@ def test_a_trigger_heeds_overlap_only_when_asked(desk: Desk) -> None:
     assert desk.trigger("k4") is TriggerCode.TRIGGERED
 
 
-def test_keys_of_triggers_are_capped_for_each_schedule(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_triggers_are_capped_for_each_schedule(
+    desk: ControlledSchedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each is remembered for a day, and a client in a loop makes them without end."""
     monkeypatch.setattr("supervisor.store.schedule_control.KEYED_MAX", 2)
     codes = [desk.trigger(key) for key in ("k1", "k1", "k2", "k3", "k1")]
@@ -246,9 +248,9 @@ def test_keys_of_triggers_are_capped_for_each_schedule(desk: Desk, monkeypatch: 
     assert desk.trigger("k3") is TriggerCode.TRIGGERED
 
 
-def test_a_trigger_of_nobody_is_unknown(world: World) -> None:
+def test_a_trigger_of_nobody_is_unknown(world: StoreCalls) -> None:
     """A deleted schedule cannot be run."""
-    assert Desk(world).trigger("k1") is TriggerCode.UNKNOWN
+    assert ControlledSchedule(world).trigger("k1") is TriggerCode.UNKNOWN
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a|b", "a,b", "x" * 41, "é", "a#1", "a@1"])

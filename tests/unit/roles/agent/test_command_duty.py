@@ -21,7 +21,7 @@ KEY = "k" * 32
 NAMES = ("agent", "scheduler", "web", "worker-io-0", "worker-io-1")
 
 
-class World:
+class CommandedReplica:
     """A board, a parent that answers when told, and a Redis that holds commands."""
 
     def __init__(self, signer: Signer | None = None) -> None:
@@ -83,12 +83,12 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> CommandedReplica:
     """Return one replica."""
-    return World()
+    return CommandedReplica()
 
 
-def test_a_command_becomes_a_request_and_its_answer_comes_back(world: World) -> None:
+def test_a_command_becomes_a_request_and_its_answer_comes_back(world: CommandedReplica) -> None:
     """The parent alone acts; the person learns what it said."""
     world.send("c1", word=Word.RECYCLE, slot="worker-io-0", by="me")
     world.look()
@@ -102,7 +102,7 @@ def test_a_command_becomes_a_request_and_its_answer_comes_back(world: World) -> 
     assert world.told == [("command_taken", {"word": "recycle", "slot": "worker-io-0", "by": "me", "refused": ""})]
 
 
-def test_a_session_names_one_process_and_no_other(world: World) -> None:
+def test_a_session_names_one_process_and_no_other(world: CommandedReplica) -> None:
     """Sent again by the next agent it finds that process gone, and replaces no second one."""
     world.send("c1", word=Word.RECYCLE, slot="worker-io-0", generation=3)
     world.look()
@@ -115,7 +115,7 @@ def test_a_session_names_one_process_and_no_other(world: World) -> None:
 
 
 @pytest.mark.parametrize("slot", ["worker-io-7", "web", "agent"])
-def test_only_workers_can_be_named(world: World, slot: str) -> None:
+def test_only_workers_can_be_named(world: CommandedReplica, slot: str) -> None:
     """The web process and the agent are the parent's alone."""
     world.send("c1", word=Word.QUIET, slot=slot)
     world.look()
@@ -124,7 +124,7 @@ def test_only_workers_can_be_named(world: World, slot: str) -> None:
     assert world.row.request_number == 0
 
 
-def test_all_workers_at_once(world: World) -> None:
+def test_all_workers_at_once(world: CommandedReplica) -> None:
     """Quiet before maintenance."""
     world.send("c1", word=Word.QUIET)
     world.look()
@@ -132,7 +132,7 @@ def test_all_workers_at_once(world: World) -> None:
     assert world.request == (Verb.QUIET, EVERY_SLOT, 0, 1)
 
 
-def test_one_command_at_a_time(world: World) -> None:
+def test_one_command_at_a_time(world: CommandedReplica) -> None:
     """There is one set of request words, and each answer belongs to one request."""
     world.send("c1", word=Word.QUIET)
     world.send("c2", word=Word.RESUME)
@@ -146,7 +146,7 @@ def test_one_command_at_a_time(world: World) -> None:
     assert world.request[0] == Verb.RESUME
 
 
-def test_a_request_of_somebody_else_is_not_overwritten(world: World) -> None:
+def test_a_request_of_somebody_else_is_not_overwritten(world: CommandedReplica) -> None:
     """The agent also asks for kills, by the same words."""
     world.row.request_number = 5
     world.send("c1", word=Word.QUIET)
@@ -156,7 +156,7 @@ def test_a_request_of_somebody_else_is_not_overwritten(world: World) -> None:
     assert "try again" in world.answers["c1"].reason
 
 
-def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(world: World) -> None:
+def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(world: CommandedReplica) -> None:
     """Else no later command would be taken."""
     world.send("c1", word=Word.QUIET)
     world.look()
@@ -167,7 +167,7 @@ def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(world: World) -> 
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-def test_a_reload_is_answered_once_it_ended(world: World, *, is_refused: bool) -> None:
+def test_a_reload_is_answered_once_it_ended(world: CommandedReplica, *, is_refused: bool) -> None:
     """That the parent took it says nothing yet."""
     world.send("c1", word=Word.RELOAD)
     world.look()
@@ -181,7 +181,7 @@ def test_a_reload_is_answered_once_it_ended(world: World, *, is_refused: bool) -
     assert world.answers["c1"].is_done is not is_refused
 
 
-def test_a_reload_that_never_ends_is_said_so(world: World) -> None:
+def test_a_reload_that_never_ends_is_said_so(world: CommandedReplica) -> None:
     """The log of the replica knows more."""
     world.send("c1", word=Word.RELOAD)
     world.look()
@@ -191,7 +191,7 @@ def test_a_reload_that_never_ends_is_said_so(world: World) -> None:
     assert "the log of that replica" in world.answers["c1"].reason
 
 
-def test_a_stop_is_answered_before_it_begins(world: World) -> None:
+def test_a_stop_is_answered_before_it_begins(world: CommandedReplica) -> None:
     """Nobody may be left to answer afterwards."""
     world.send("c1", word=Word.STOP)
     world.look()
@@ -201,7 +201,7 @@ def test_a_stop_is_answered_before_it_begins(world: World) -> None:
     assert world.wakes == 1
 
 
-def test_a_report_shows_the_rows_that_mean_something(world: World) -> None:
+def test_a_report_shows_the_rows_that_mean_something(world: CommandedReplica) -> None:
     """A pool has more rows than processes."""
     world.board.rows[4].is_quiet = 1
     world.send("c1", word=Word.REPORT)
@@ -215,7 +215,7 @@ def test_a_report_shows_the_rows_that_mean_something(world: World) -> None:
     assert world.row.request_number == 0
 
 
-def test_a_command_of_a_newer_version_is_refused_not_repeated(world: World) -> None:
+def test_a_command_of_a_newer_version_is_refused_not_repeated(world: CommandedReplica) -> None:
     """During a rolling update, the command line may be newer than this replica."""
     world.waiting["c1"] = b'{"word": "juggle"}'
     world.look()
@@ -225,7 +225,7 @@ def test_a_command_of_a_newer_version_is_refused_not_repeated(world: World) -> N
 
 def test_a_command_is_told_with_no_more_words_than_a_line_shows() -> None:
     """Whoever writes to Redis knows no limit, and each word is masked before it is logged."""
-    world = World()
+    world = CommandedReplica()
     world.waiting["c"] = msgspec.json.encode({"word": "stacks", "slot": "x" * 9000, "by": "a." * 6000})
     world.duty.look(0)
 
@@ -242,7 +242,7 @@ def signed(command_id: str, *, key: str = KEY, replica: str = "r.1", at_ms: int 
 
 def test_with_a_key_only_signed_commands_are_carried() -> None:
     """Who may write to Redis, and has no key, stops no replica; reports change nothing, and need none."""
-    world = World(signer=Signer("c1", KEY))
+    world = CommandedReplica(signer=Signer("c1", KEY))
     good = msgspec.json.decode(signed("other", word=Word.STOP))
     for command_id, body in {
         "unsigned": msgspec.json.encode(Command(word=Word.STOP)),
@@ -269,7 +269,7 @@ def test_with_a_key_only_signed_commands_are_carried() -> None:
 
 def test_a_signed_command_is_obeyed_once() -> None:
     """Somebody who reads Redis and may write to it sends it again: it is of no use."""
-    world = World(signer=Signer("c1", KEY))
+    world = CommandedReplica(signer=Signer("c1", KEY))
     body = signed("c", word=Word.QUIET)
     world.waiting = {"c": body}
     world.look()
@@ -287,7 +287,7 @@ def test_a_signed_command_is_obeyed_once() -> None:
 
 def test_without_a_key_a_signature_is_no_matter() -> None:
     """In a rolling update some replicas have the key already."""
-    world = World()
+    world = CommandedReplica()
     world.waiting = {"c": signed("c", word=Word.STOP)}
     world.look()
 

@@ -25,7 +25,7 @@ SOON = ScheduleDef(id="tick", template=TICK.template, every_ms=10_000, phase_ms=
 Stored = tuple[ScheduleDef, int]  # definition and watermark
 
 
-class Bench:
+class SchedulerStepper:
     """The generator on a fake clock, under a term that the test publishes."""
 
     def __init__(self, *definitions: ScheduleDef, term: Term = TERM) -> None:
@@ -113,9 +113,9 @@ class Bench:
         return [event for event, _ in self.told]
 
 
-def serving(*items: Stored) -> Bench:
+def serving(*items: Stored) -> SchedulerStepper:
     """Return a scheduler that has read ``items``."""
-    bench = Bench()
+    bench = SchedulerStepper()
     bench.found(*items)
     if items:
         bench.defined(*items)

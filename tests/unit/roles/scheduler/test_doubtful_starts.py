@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.roles.scheduler.questioned import SOON, START_MS, Bench
 
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.roles.scheduler.catalogue import Known
 from supervisor.roles.scheduler.deciding import Moment, starts
 from supervisor.store.schedule_items import FireCode, Seen, What
+from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, SchedulerStepper
 
 NOW_MS = 1_767_225_600_000
 TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
@@ -72,7 +72,7 @@ def test_what_is_fired_again_is_counted_also_when_the_answer_was_lost(
     code: FireCode, mark_ms: int, counts: list[int]
 ) -> None:
     """Asked again, Redis shows the watermark that the first attempt left; another one is of somebody else."""
-    bench = Bench()
+    bench = SchedulerStepper()
     bench.board.header.doubtful_until_ms = START_MS + 1000
     soon = (SOON, START_MS - 9000)
     for _ in range(2):  # before and after the loss is noticed

@@ -11,12 +11,12 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.steps import Ask, Sleep, Watch
 from supervisor.store.codec import pack_definition
 from supervisor.store.schedule_items import FireCode, PlanCode
-from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, TICK, Bench, S, serving
+from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, TICK, S, SchedulerStepper, serving
 
 
 def test_without_a_trusted_term_nothing_is_sent() -> None:
     """It looks at the board twice a second, and whenever it is woken."""
-    bench = Bench(TICK, term=NO_TERM)
+    bench = SchedulerStepper(TICK, term=NO_TERM)
     for _ in range(3):
         bench.pass_ms(500)
     bench.board.publish_term(TERM)
@@ -27,7 +27,7 @@ def test_without_a_trusted_term_nothing_is_sent() -> None:
 
 def test_while_the_term_is_held_nothing_is_sent() -> None:
     """After a loss of data a person may have to say that scheduling goes on."""
-    bench = Bench(TICK, term=NO_TERM)
+    bench = SchedulerStepper(TICK, term=NO_TERM)
     bench.board.header.is_held = 1
     bench.board.publish_term(TERM)
     bench.answer()
@@ -40,7 +40,7 @@ def test_while_the_term_is_held_nothing_is_sent() -> None:
 
 def test_a_replica_without_schedules_declares_nothing() -> None:
     """An empty configuration must not silence the others'."""
-    bench = Bench()
+    bench = SchedulerStepper()
     bench.found()
 
     assert isinstance(bench.step, Watch)
@@ -70,7 +70,7 @@ def test_an_early_timer_fires_nothing() -> None:
 
 def test_a_request_to_look_is_answered_by_a_place_in_the_plan() -> None:
     """A changed schedule has the score 0; when it is due is worked out from its watermark."""
-    bench = Bench()
+    bench = SchedulerStepper()
     bench.found((SOON, START_MS - 9000), score=0)
     bench.defined((SOON, START_MS - 9000))
     assert bench.script == "schedule_plan"
@@ -85,7 +85,7 @@ def test_a_request_to_look_is_answered_by_a_place_in_the_plan() -> None:
 @pytest.mark.parametrize("code", [PlanCode.MOVED, PlanCode.STALE, PlanCode.DUP])
 def test_a_plan_that_came_too_late_is_made_again(code: PlanCode) -> None:
     """Somebody changed the schedule between the two questions."""
-    bench = Bench()
+    bench = SchedulerStepper()
     bench.found((TICK, START_MS - 5000), score=0)
     bench.defined((TICK, START_MS - 5000))
     bench.planned(code)
@@ -264,7 +264,7 @@ def test_a_stop_ends_it_after_the_batch_in_flight() -> None:
 )
 def test_a_definition_that_cannot_be_used_does_not_stop_the_others(broken: ScheduleDef) -> None:
     """A newer version may have stored it; it is reported once, left alone for a minute, and never given up."""
-    bench = Bench()
+    bench = SchedulerStepper()
     bad = (broken, START_MS - 1000)
     bench.found(bad, (TICK, START_MS - 10_000))
     if broken.template.args:
@@ -286,7 +286,7 @@ def test_many_due_at_once_go_in_bounded_batches() -> None:
         (ScheduleDef(id=f"s{i:03}", template=TICK.template, every_ms=10_000, phase_ms=1000), START_MS - 9000)
         for i in range(600)
     ]
-    bench = Bench()
+    bench = SchedulerStepper()
     for start in range(0, 600, 250):
         page = many[start : start + 250]
         bench.found(*page, is_full=start < 500)

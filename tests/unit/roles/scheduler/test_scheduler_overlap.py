@@ -9,19 +9,19 @@ from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
 from supervisor.core.term import Term
 from supervisor.roles.steps import Ask, Sleep
 from supervisor.store.schedule_items import FireCode
-from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TERM, TICK, Bench, S
+from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TERM, TICK, S, SchedulerStepper
 
 COUNT = 2 * FIRE_BATCH_MAX + 100
 DUE_MS = START_MS + 1000
 
 
-def bursting() -> Bench:
+def bursting() -> SchedulerStepper:
     """Return a scheduler whose first of three batches is in flight, and which did what it can meanwhile."""
     many = [
         (ScheduleDef(id=f"s{i:03}", template=TICK.template, every_ms=10_000, phase_ms=1000), DUE_MS - 10_000)
         for i in range(COUNT)
     ]
-    bench = Bench()
+    bench = SchedulerStepper()
     for start in range(0, COUNT, FIRE_BATCH_MAX):
         page = many[start : start + FIRE_BATCH_MAX]
         bench.found(*page, is_full=start + FIRE_BATCH_MAX < COUNT)
@@ -31,25 +31,25 @@ def bursting() -> Bench:
     return bench
 
 
-def meanwhile(bench: Bench) -> None:
+def meanwhile(bench: SchedulerStepper) -> None:
     """Do what is to be done while the answer is on its way, as the driver does."""
     assert isinstance(bench.step, Ask)
     if bench.step.meanwhile is not None:
         bench.step.meanwhile()
 
 
-def names(bench: Bench) -> list[str]:
+def names(bench: SchedulerStepper) -> list[str]:
     return [name for name, _, _ in bench.items()]
 
 
-def answer(bench: Bench, code: FireCode = FireCode.FIRED, mark_ms: int = DUE_MS) -> list[str]:
+def answer(bench: SchedulerStepper, code: FireCode = FireCode.FIRED, mark_ms: int = DUE_MS) -> list[str]:
     """Answer a batch; return its schedules."""
     sent = names(bench)
     bench.fired(*[(code, mark_ms)] * len(sent))
     return sent
 
 
-def told(bench: Bench) -> list[str]:
+def told(bench: SchedulerStepper) -> list[str]:
     """Return the schedules whose decisions were reported, in order."""
     return [decided.item.schedule for event, fields in bench.told if event == "fires" for decided in fields["decided"]]
 

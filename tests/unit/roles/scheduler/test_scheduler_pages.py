@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisor.core.model import ScheduleDef
 from supervisor.roles.scheduler.reading import AHEAD_MS, FIRST_PAGE, PAGE
-from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, Bench, Stored
+from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, SchedulerStepper, Stored
 
 
 def _many(count: int, *, mark_ms: int, phase_ms: int) -> list[Stored]:
@@ -20,7 +20,7 @@ def _many(count: int, *, mark_ms: int, phase_ms: int) -> list[Stored]:
 def test_a_full_page_is_followed_by_the_next() -> None:
     """Ten thousand at one instant are read in pages, each where the one before ended, and between them what is due fires."""
     many = _many(FIRST_PAGE + PAGE, mark_ms=START_MS - 9000, phase_ms=1000)
-    bench = Bench()
+    bench = SchedulerStepper()
     bench.found(*many[:FIRST_PAGE], is_full=True)
     bench.defined(*many[:FIRST_PAGE])
     assert bench.step.call.args[:4] == (START_MS + 1000, "s049", START_MS + AHEAD_MS, PAGE)  # type: ignore[union-attr]
@@ -34,7 +34,7 @@ def test_a_full_page_is_followed_by_the_next() -> None:
 def test_what_is_due_when_a_term_begins_is_fired_before_the_rest_is_read() -> None:
     """Reading hundreds ahead takes ten milliseconds, and nothing was fired since the former leader died."""
     due = _many(FIRST_PAGE, mark_ms=START_MS - 10_000, phase_ms=0)
-    bench = Bench()
+    bench = SchedulerStepper()
     assert bench.step.call.args[3:7:3] == (FIRST_PAGE, FIRST_PAGE)  # type: ignore[union-attr]  # soon, late
     bench.found(*due, is_full=True)
     bench.defined(*due)

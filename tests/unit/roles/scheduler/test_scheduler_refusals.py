@@ -9,7 +9,7 @@ from supervisor.roles.scheduler.asking import VAIN_NS
 from supervisor.roles.scheduler.splitting import REFUSED_MAX, REFUSED_MS, PutOff
 from supervisor.roles.steps import Ask, Sleep, Watch
 from supervisor.store.schedule_items import FireCode
-from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, Bench, serving
+from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, SchedulerStepper, serving
 
 FOREIGN = StoreRefusedError("a key of this cluster holds another type")
 Stored = tuple[ScheduleDef, int]
@@ -21,7 +21,7 @@ def due(name: str, queue: str = "default") -> Stored:
     return ScheduleDef(id=name, template=template, every_ms=10_000, overlap="allow"), START_MS - 10_000
 
 
-def answer_fires(bench: Bench, bad: set[str]) -> list[list[str]]:
+def answer_fires(bench: SchedulerStepper, bad: set[str]) -> list[list[str]]:
     """Answer fires as a server does that refuses whatever concerns ``bad``; return what each was about."""
     asked = []
     while isinstance(bench.step, Ask) and bench.script == "fire":
@@ -34,7 +34,7 @@ def answer_fires(bench: Bench, bad: set[str]) -> list[list[str]]:
     return asked
 
 
-def put_off(bench: Bench) -> list[tuple[list[str], int]]:
+def put_off(bench: SchedulerStepper) -> list[tuple[list[str], int]]:
     return [(fields["schedules"], fields["count"]) for event, fields in bench.told if event == "schedules_put_off"]
 
 

@@ -30,7 +30,7 @@ def line(name: str, *limits: str) -> str:
 def desk(tmp_path: Path) -> Any:
     """A file with the token OPS, a clock, and the guard over both."""
 
-    class Desk:
+    class TokenFile:
         clock: Any = FakeClock(elapsed_ns=0, wall_ms=0)
         file = tmp_path / "tokens"
 
@@ -41,7 +41,7 @@ def desk(tmp_path: Path) -> Any:
         def code(self, token: str | None, scope: Scope = Scope.OPERATE) -> int:
             return code_of(self.guard, asked(token=token), scope)
 
-    made = Desk()
+    made = TokenFile()
     made.file.write_text(line("ops"))
     made.guard = Guard(WebSettings(tokens_file=str(made.file)), made.clock)  # type: ignore[attr-defined]
     return made
