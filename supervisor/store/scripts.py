@@ -14,8 +14,8 @@ Keys are named, not spelled: ``keys.ready(queue, kind, priority)`` becomes the c
 ``parts`` in place of ``keys`` is what stands behind the prefix of the queue.
 
 A script may say ``-- Includes  name``: ``lua/lib/name.lua`` is put in front of it, so that what
-two scripts must do alike is written once. Keys that a library names in its header are those of
-the script that includes it.
+two scripts must do alike is written once. A library may say so too. Keys that a library names in
+its header are those of the script that includes it.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def script(name: str) -> Script:
     rest = names.pop()[:-3] if names and names[-1].endswith("...") else None
     assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
     keys = sections["KEYS"]
-    libraries = [_library(library, keys) for library in sections["Includes"]]
+    libraries = [_library(library, keys) for library in _with_theirs(sections["Includes"])]
     body = "\n".join([*libraries, _prelude(keys, names, rest) + _with_keys(source)])
     assert "KEYS[1] .." not in body or keys[0] == "prefix", f"script {name}: keys are named, so its first key is prefix"
     digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
@@ -118,6 +118,15 @@ def read_hash(prefix: str, key: str, parse: Callable[[Any], T]) -> Call[T]:
 def script_names() -> list[str]:
     """Return the name of every script there is."""
     return sorted(name for name in _files() if "/" not in name)
+
+
+def _with_theirs(libraries: Sequence[str]) -> list[str]:
+    """Return libraries in their order, each once and behind those that it includes itself."""
+    found: dict[str, None] = {}
+    for library in libraries:
+        theirs = _sections(library, _read(f"lib/{library}"))["Includes"]
+        found |= dict.fromkeys([*_with_theirs(theirs), library])
+    return list(found)
 
 
 def _library(name: str, keys: Sequence[str]) -> str:

@@ -10,10 +10,7 @@
 --       memory         at most so many runs of one schedule are remembered
 --       json           the request
 --
--- Includes  clock
---           queue
---           limits
---           control
+-- Includes  control
 --           backfill
 --
 -- Returns  code, now_ms

@@ -15,10 +15,7 @@
 --       skipped_before how many nominal times in between are known to have run
 --       items...       nominal_ms, run, queue, data, at most 100 times, oldest first
 --
--- Includes  clock
---           term
---           queue
---           limits
+-- Includes  term
 --           control
 --           backfill
 --

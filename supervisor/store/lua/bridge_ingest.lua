@@ -12,9 +12,7 @@
 --       aside_between  as between, of the run that stands for a message set aside; its value is the reason
 --       aside_after    as after
 --
--- Includes  clock
---           queue
---           limits
+-- Includes  limits
 --
 -- Returns  how many were moved, how many of them were set aside, how many are left
 local ASIDE_MAX, ASIDE_MS = 100, 604800000 -- seven days: it may hold secrets

@@ -4,8 +4,7 @@
 --       candidates     hash: who could lead
 -- ARGV  replicas...    whose entries go, at most 100
 --
--- Includes  clock
---           number
+-- Includes  number
 --
 -- Returns  how many were there
 local gone = redis.call('HDEL', candidates, unpack(ARGV))

@@ -6,11 +6,7 @@
 --       digest         of the whole set
 --       items...       a definition of ten arguments, see lib/define.lua, at most 250 times
 --
--- Includes  clock
---           term
---           queue
---           limits
---           control
+-- Includes  term
 --           define
 --
 -- Returns  now_ms, then code and revision for each: CREATED CHANGED UNCHANGED CLASH (a dynamic one has the id)

@@ -5,10 +5,7 @@
 --       nonce          of the caller's term
 --       ids...         at most 250
 --
--- Includes  clock
---           term
---           queue
---           limits
+-- Includes  term
 --           control
 --
 -- Returns  one digit for each: 1 removed, 0 it was not there, or is dynamic

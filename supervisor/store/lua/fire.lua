@@ -20,12 +20,7 @@
 --                      keep_ms  for how long a completed schedule is kept
 --                      id, queue  of the run; - for missed and drop
 --
--- Includes  clock
---           term
---           queue
---           limits
---           stale
---           lists
+-- Includes  term
 --           place
 --           state
 --

@@ -20,9 +20,7 @@
 --       hold           the new leader must not fire until a person clears this reason; empty: it may
 --       alive          prefix of the channels by which a holder shows that it lives; empty: not used
 --
--- Includes  clock
---           room
---           number
+-- Includes  room
 --           lease
 --
 -- Returns  code, then the lease as it now is

@@ -5,9 +5,7 @@
 --       events         stream: hold_cleared goes in
 -- ARGV  by             who decided, for people
 --
--- Includes  clock
---           number
---           lease
+-- Includes  lease
 --
 -- Returns  code, then the lease as it now is
 --          CLEARED  the leader goes on with its next renewal

@@ -9,9 +9,7 @@
 --       new_nonce      32 hex digits, drawn for this promotion and kept for its retries
 --       duration_ms    how long the new term lasts unless renewed
 --
--- Includes  clock
---           room
---           number
+-- Includes  room
 --           lease
 --
 -- Returns  code, then the lease as it now is

@@ -8,9 +8,7 @@
 --       reason         one word, for people
 --       prefer         who should lead next; empty: any. The others let it pass for a moment
 --
--- Includes  clock
---           room
---           number
+-- Includes  room
 --           lease
 --
 -- Returns  code, then the lease as it now is

@@ -12,9 +12,7 @@
 --       replica        identity of the caller; empty: as the record says
 --       info           JSON of the caller as a candidate, as it is now: a reload may have changed it. Empty: as it was
 --
--- Includes  clock
---           room
---           number
+-- Includes  room
 --           lease
 --
 -- Returns  code, then the lease as it now is

@@ -7,9 +7,7 @@
 --       to             who should lead next; empty: any
 --       by             who asks, for people; a proof may stand behind it (core/signing.py)
 --
--- Includes  clock
---           room
---           number
+-- Includes  room
 --           lease
 --
 -- Returns  code, then the lease as it now is

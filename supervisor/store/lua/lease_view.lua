@@ -5,9 +5,7 @@
 --       events         stream: its last id is in the reply, so that a listener misses nothing after it
 -- ARGV  alive          prefix of the channels by which a holder shows that it lives; empty: do not count
 --
--- Includes  clock
---           number
---           lease
+-- Includes  lease
 --
 -- Returns  VIEW, then the lease
 local presence = -1

@@ -8,12 +8,7 @@
 --       nonce          of this call: sent again, it gets the same reply for ten minutes and hits nothing that came since
 --       runs...        queue (empty: where it is found) and id, at most 100 times
 --
--- Includes  clock
---           room
---           queue
---           limits
---           stale
---           lists
+-- Includes  room
 --           place
 --           memory
 --

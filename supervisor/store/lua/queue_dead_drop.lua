@@ -6,12 +6,7 @@
 --       note           who asks and why, for the history
 --       ids...         at most 100
 --
--- Includes  clock
---           room
---           queue
---           limits
---           stale
---           lists
+-- Includes  room
 --           place
 --
 -- Returns  for each run: 1 it went, 0 it is not dead

@@ -7,12 +7,7 @@
 --       note           who asks and why, for the history
 --       ids...         at most 100
 --
--- Includes  clock
---           queue
---           limits
---           stale
---           lists
---           place
+-- Includes  place
 --
 -- Returns  for each run: REQUEUED, ABSENT (it is not dead), BROKEN (nothing is left of it) or DUPLICATE, then the holder
 --          of its unique key, else empty

@@ -7,12 +7,7 @@
 --       how            all, or limits: what they hold of these alone, for which no list is searched
 --       ids...         at most 100
 --
--- Includes  clock
---           queue
---           limits
---           stale
---           lists
---           place
+-- Includes  place
 --
 -- Returns  id, what is wrong, what was done about it (or empty): for each fault
 --

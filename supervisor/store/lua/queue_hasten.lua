@@ -3,12 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  runs...        queue (empty: where it is found) and id, at most 100 times
 --
--- Includes  clock
---           queue
---           limits
---           stale
---           lists
---           place
+-- Includes  place
 --
 -- Returns  for each run: queue (empty: unknown), and where it was: later (now it is ready), or where it still is
 --

@@ -7,12 +7,7 @@
 --       count          at most so many, 1 to 100
 --       offset         of `later`: so many stayed so far
 --
--- Includes  clock
---           queue
---           limits
---           stale
---           lists
---           place
+-- Includes  place
 --
 -- Returns  how many entries were looked at, how many runs moved, how many stay because the target has one of their id
 --

@@ -5,9 +5,7 @@
 --       reason         for people
 --       by             who asks
 --
--- Includes  clock
---           queue
---           limits
+-- Includes  limits
 --
 -- Returns  1 it is paused now
 --          0 it was: reason and name are those of the latest request

@@ -4,12 +4,7 @@
 -- ARGV  priority       0 high, 1 normal, 2 low
 --       runs...        queue (empty: where it is found) and id, at most 100 times
 --
--- Includes  clock
---           queue
---           limits
---           stale
---           lists
---           place
+-- Includes  place
 --
 -- Returns  for each run: queue (empty: unknown), where it is, its former priority
 --

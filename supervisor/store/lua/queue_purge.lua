@@ -9,12 +9,7 @@
 --       history        how many ended attempts the queue remembers
 --       note           who asks and why, for the history
 --
--- Includes  clock
---           room
---           queue
---           limits
---           stale
---           lists
+-- Includes  room
 --           place
 --
 -- Returns  the next position, or empty at the end; how many entries were looked at; how many runs ended

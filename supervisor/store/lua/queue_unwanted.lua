@@ -7,12 +7,7 @@
 --       last_cursor    in that queue; 0 at first
 --       sessions...    of the caller's replica
 --
--- Includes  clock
---           room
---           queue
---           limits
---           stale
---           lists
+-- Includes  room
 --           place
 --
 -- Returns  queue and cursor, where the next page begins (an empty queue at the end), then

@@ -6,10 +6,7 @@
 --       idle_ms        a queue is kept for so long after the last attempt on record
 --       jobs_ms        a job is kept for so long after it was last seen published
 --
--- Includes  clock
---           room
---           queue
---           limits
+-- Includes  room
 --           control
 --           lists
 --

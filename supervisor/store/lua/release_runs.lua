@@ -9,9 +9,7 @@
 --                      with `pre` in front if it never began; behind it ` <attempt>|<fetched_ms>` where only that execution
 --                      is meant, and not any of the session's
 --
--- Includes  clock
---           room
---           queue
+-- Includes  room
 --           limits
 --
 -- Returns  how many were given back. One that the session does not hold is left alone, so that two callers, or one

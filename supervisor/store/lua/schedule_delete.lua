@@ -3,10 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  items...       id and expected revision (or empty), at most 250 times
 --
--- Includes  clock
---           queue
---           limits
---           control
+-- Includes  control
 --
 -- Returns  now_ms, then code and revision for each
 --          DELETED   it is gone

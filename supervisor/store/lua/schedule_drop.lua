@@ -3,10 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  ids...         at most 250
 --
--- Includes  clock
---           queue
---           limits
---           control
+-- Includes  control
 --
 -- Returns  how many were dropped, for each
 if #ARGV == 0 then

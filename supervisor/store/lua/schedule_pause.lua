@@ -8,10 +8,7 @@
 --       nonce          of this call: sent again, it gets the same reply for ten minutes and moves no end
 --       ids...         at most 250
 --
--- Includes  clock
---           queue
---           limits
---           control
+-- Includes  control
 --           memory
 --
 -- Returns  now_ms, until_ms (or empty), then PAUSED or UNKNOWN for each

@@ -15,10 +15,7 @@
 --                                   of it is unfinished or waits
 --                      invalid      why the definition cannot be used; empty: it can
 --
--- Includes  clock
---           term
---           queue
---           limits
+-- Includes  term
 --           control
 --
 -- Returns  now_ms, then for each item

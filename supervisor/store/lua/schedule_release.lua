@@ -4,10 +4,7 @@
 -- ARGV  by             who suspended them
 --       ids...         at most 250
 --
--- Includes  clock
---           queue
---           limits
---           control
+-- Includes  control
 --
 -- Returns  now_ms, then code for each
 --          RELEASED   the suspension is over; due times in it are dropped, unless on_resume is catchup

@@ -6,10 +6,7 @@
 --       for_ms         how long, from this server's now
 --       ids...         at most 250
 --
--- Includes  clock
---           queue
---           limits
---           control
+-- Includes  control
 --
 -- Returns  now_ms, until_ms, then code for each
 --          SUSPENDED  it starts nothing until then, or until it is released

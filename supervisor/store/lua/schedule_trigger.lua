@@ -11,10 +11,7 @@
 --       cap            at most so many runs of one schedule are remembered for a day; 0: this one is not counted
 --       data           the run
 --
--- Includes  clock
---           queue
---           limits
---           control
+-- Includes  control
 --
 -- Returns  code and now_ms
 --          TRIGGERED  enqueued; or it ended at once, recorded as a duplicate: another run holds its unique key

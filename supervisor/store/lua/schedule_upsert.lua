@@ -3,11 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  items...       a definition of ten arguments, see lib/define.lua, at most 250 times
 --
--- Includes  clock
---           queue
---           limits
---           control
---           define
+-- Includes  define
 --
 -- Returns  now_ms, then code and revision for each
 --          CREATED    it is new, or was deleted before

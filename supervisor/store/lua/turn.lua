@@ -17,11 +17,7 @@
 --                      leaves behind: keep, counts, errors, then, steps (adr/0030); then the children of all of them, in
 --                      the same order: id, queue, delay_ms, data
 --
--- Includes  clock
---           queue
---           limits
---           stale
---           fetch
+-- Includes  fetch
 --
 -- Returns  LOST, now_ms: the session is not open. Nothing was done, and the caller must stop what it runs
 --          TURN, now_ms, next_due_ms (or empty), stale ids, runs as id, data, `<queue>[ <charges>][ s][ @<fetched_ms>]`;

@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.model import Kind
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.preflight import SCRIPT_COMMANDS, acl_rules
-from supervisor.store.scripts import _read, _sections, script, script_names
+from supervisor.store.scripts import _read, _sections, _with_theirs, script, script_names
 from supervisor.store.sessions import check_session
 
 VARIABLES = re.compile(
@@ -42,7 +42,10 @@ def variables(line: str) -> set[str]:
 
 def texts(name: str) -> list[str]:
     """Return the texts of a script's libraries, and its own at the end, as they are written."""
-    return [*(_read(f"lib/{library}") for library in _sections(name, _read(name))["Includes"]), _read(name)]
+    return [
+        *(_read(f"lib/{library}") for library in _with_theirs(_sections(name, _read(name))["Includes"])),
+        _read(name),
+    ]
 
 
 @pytest.mark.parametrize("name", script_names())

@@ -3,6 +3,8 @@
 -- seen revision and the lowest watermark that a change of timing may set (`revision:mark`, or empty), `p` and a reason
 -- when it starts paused (else empty), queue, data of the extra run that a change of its timing causes (or empty),
 -- definition, runs that may be unfinished without being listed (`queue id` lines, oldest first; or empty).
+--
+-- Includes  control
 local DEFINITION_FIELDS = 10
 
 -- Return what is wrong with the definition at ARGV[i], before the first write.

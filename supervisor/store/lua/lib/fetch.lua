@@ -1,7 +1,10 @@
--- Library of the turn: what is due becomes ready, and what is ready is given to a worker. Include it after `stale`.
+-- Library of the turn: what is due becomes ready, and what is ready is given to a worker.
 --
 -- High, normal and low have 6, 3 and 1 of 10 slots while all have work; what one cannot use goes to the others, highest
 -- first. The wheel below is smooth: the slots of one class are as far apart as can be, and no ten in a row lack any.
+--
+-- Includes  limits
+--           stale
 local PROMOTE_MAX, LOOK_MAX, KEYS_MAX, STEP_MIN, WOKEN_MAX = 64, 200, 40, 20, 8
 local GHOSTS_MAX, AGAIN_MIN_US, AGAIN_EACH_US, LINE_MS = 2000, 300000000, 100000, 86400000
 local WHEEL = { 0, 1, 0, 0, 1, 0, 2, 0, 1, 0 }

@@ -4,6 +4,9 @@
 -- KEYS  lease
 --       genesis
 --       events
+--
+-- Includes  clock
+--           number
 local EVENTS_MAX = 1000
 local EPOCH_MAX = 1e14 -- no clock in ms comes near it: nothing is counted on from a number above
 

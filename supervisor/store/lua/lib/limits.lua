@@ -1,4 +1,4 @@
--- Library: limits, and with them how a run comes into being and how it goes. Include it after `queue`.
+-- Library: limits, and with them how a run comes into being and how it goes.
 --
 -- A run's limits stand in front of its envelope, `<kind><priority>[<limits>]<json>`, parted by semicolons (core/limits.py):
 -- `u<key>` unique, `c<max>:<key>` concurrency, `r<count>/<per_ms>:<key>` rate. Every run is judged by its own numbers.
@@ -26,6 +26,8 @@
 --
 -- A slot is given with `run` and taken with it, in one script, so it cannot leak; where one leaked all the same (a key
 -- deleted by hand), whoever finds all slots taken checks some holders, and frees those that do not run.
+--
+-- Includes  queue
 local HEALED_MAX, SAMPLE = 4, 8
 
 local parsed = {} -- many runs of one script share theirs; nobody changes what is in here

@@ -1,4 +1,6 @@
 -- Library: numbers of the lease record, in which anybody who may write to this server may have written something else.
+--
+-- Includes  clock
 local DIGITS_MAX = 15 -- below 2^53
 
 -- The number that a text is; nil for what is none.

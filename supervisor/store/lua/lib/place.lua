@@ -1,5 +1,9 @@
--- Library: where a run is, and how it leaves there without having run. Include after `queue`, `limits`,
--- `stale` and `lists`.
+-- Library: where a run is, and how it leaves there without having run.
+--
+-- Includes  limits
+--           stale
+--           lists
+
 -- Raise, before the first write, if a key of the queue holds another type.
 local function check_queue(queue)
   for _, hash in ipairs({ keys.data(queue), keys.run(queue), keys.att(queue), keys.err(queue), keys.stale(queue),

@@ -1,4 +1,6 @@
 -- Library: what every script does alike to a queue.
+--
+-- Includes  clock
 local BELL_MAX = 16
 
 -- The list that a run waits in, by the two characters in front of its data.

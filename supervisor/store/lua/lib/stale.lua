@@ -1,7 +1,9 @@
 -- Library: entries of a list that no longer stand for a run: it was cancelled, or waits in another list now. To take
 -- one out of the middle of a long list would hold the server up, so it is counted in the queue's `stale` hash, by list
 -- and id, and skipped when it comes to the head. An id has as many entries in a list as are counted here, and one more
--- if that list is its place; which of them is skipped does not matter. Include it after `queue`.
+-- if that list is its place; which of them is skipped does not matter.
+--
+-- Includes  queue
 local function stale_field(queue, list, id)
   return string.sub(list, #keys.queue(queue) + 1) .. ' ' .. id
 end
