@@ -183,7 +183,7 @@ class Keys:
         return self._of("result", run_id)
 
     def tally(self, run_id: str) -> str:
-        """Hash, expires. What became of the runs below a run; its fields are in lua/lib/limits.lua."""
+        """Hash, expires. What became of the runs below a run; its fields are in lua/lib/fanout.lua."""
         return self._of("tally", run_id)
 
     def steps(self, run_id: str) -> str:

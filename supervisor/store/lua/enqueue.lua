@@ -5,7 +5,7 @@
 --       memory_ms      how long their queue knows the ids after this, because a caller chose them; 0: while the runs exist
 --       runs...        id, queue, delay_ms, data, once for each run
 --
--- Includes  limits
+-- Includes  replace
 --
 -- Returns  one digit for each run: 1 new, 0 its id was there or is remembered, 2 refused, because another unfinished run holds its unique
 --          key; then, each on a line of its own, the ids of those holders. A repeated nonce gets the first reply again,

@@ -5,7 +5,7 @@
 --       reason         for people
 --       by             who asks
 --
--- Includes  limits
+-- Includes  clock
 --
 -- Returns  1 it is paused now
 --          0 it was: reason and name are those of the latest request

@@ -3,7 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
 --
--- Includes  limits
+-- Includes  queue
 --
 -- Returns  1 it was paused
 --          0 it was not

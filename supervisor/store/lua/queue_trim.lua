@@ -8,7 +8,7 @@
 --       dead_age_ms    and those that died longer ago; 0: none
 --       history_age_ms attempts that ended longer ago go too; 0: none
 --
--- Includes  limits
+-- Includes  clock
 --
 -- Returns  how many entries went; at most 500 of each by their age in one call, so call again while it returns as many
 local PAGE = 500

@@ -3,7 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  cursor         0 at first, then the one of the previous page
 --
--- Includes  queue
+-- Includes  clock
 --
 -- Returns  cursor (0 at the end), then queue, kind (a or s) and how many runs wait there: for each. One may come twice.
 local PAGE = 500

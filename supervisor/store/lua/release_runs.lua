@@ -10,7 +10,7 @@
 --                      is meant, and not any of the session's
 --
 -- Includes  room
---           limits
+--           run
 --
 -- Returns  how many were given back. One that the session does not hold is left alone, so that two callers, or one
 --          that repeats itself, do no harm.

@@ -4,7 +4,7 @@
 -- ARGV  cursor         0 at first, then the one of the previous page
 --       count          roughly how many are examined
 --
--- Includes  limits
+-- Includes  queue
 --
 -- Returns  cursor (0 at the end), then the ids. There are none unless something is wrong.
 local page = redis.call('HSCAN', keys.schedule_mark, cursor, 'COUNT', count)

@@ -2,7 +2,7 @@
 -- A change writes its data, then asks the leader to look (`evaluate` in lib/queue.lua). Only the leader computes when a
 -- schedule is due next.
 --
--- Includes  limits
+-- Includes  replace
 local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 
 -- Raise, before the first write, if a key that a change writes holds another type.

@@ -1,7 +1,5 @@
 -- Library: a call that is sent again because its reply was lost gets the first reply, and does nothing: what it found then may
 -- be another run or another pause by now. Strings only.
---
--- Includes  clock
 local MEMORY_MS = 600000
 
 local function memory_of(nonce)

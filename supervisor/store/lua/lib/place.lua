@@ -1,6 +1,6 @@
 -- Library: where a run is, and how it leaves there without having run.
 --
--- Includes  limits
+-- Includes  run
 --           stale
 --           lists
 

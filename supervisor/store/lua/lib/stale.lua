@@ -2,8 +2,6 @@
 -- one out of the middle of a long list would hold the server up, so it is counted in the queue's `stale` hash, by list
 -- and id, and skipped when it comes to the head. An id has as many entries in a list as are counted here, and one more
 -- if that list is its place; which of them is skipped does not matter.
---
--- Includes  queue
 local function stale_field(queue, list, id)
   return string.sub(list, #keys.queue(queue) + 1) .. ' ' .. id
 end

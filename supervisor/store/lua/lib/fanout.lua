@@ -1,0 +1,201 @@
+-- Library: what became of the runs below a run, counted, and the runs that wait for the end of all of them (adr/0030).
+--
+--   tally:<id>            hash    expires: what became of the runs below a run, those that it spawned and those that they
+--                                 did. total and left; how many ended ok, dead, cancelled …; c:<name> what they counted;
+--                                 errors, and the first of them e:<n>; then:<n> what starts when nothing is left, as
+--                                 `<when> <delay_ms> <queue> <id> <data>`; up, the length of the id of the run above;
+--                                 keep, for how many ms it is kept when nothing is left
+--
+-- Includes  replace
+
+-- What changes in the tallies of this script's runs: collected, then written for each tally at once. A run's own end and
+-- the children that it leaves must be written together, so a turn holds this back until it has seen all ends.
+local tallies = { is_held = false, changes = {}, by_length = {}, longest = 0, above = {} }
+local TALLY_UNFINISHED_MS, TALLY_ERRORS_MAX, TALLY_NAMES_MAX = 7776000000, 100, 50
+
+local function tally_of(id)
+  local of = tallies.changes[id]
+  if not of then
+    of = { id = id, add = {}, errors = {} }
+    tallies.changes[id] = of
+    tallies.by_length[#id] = tallies.by_length[#id] or {}
+    table.insert(tallies.by_length[#id], of)
+    tallies.longest = math.max(tallies.longest, #id)
+  end
+  return of
+end
+
+local function tally_add(id, field, n)
+  local add = tally_of(id).add
+  add[field] = (add[field] or 0) + n
+end
+
+local function tally_error(id, run, code, message)
+  local errors = tally_of(id).errors
+  tally_add(id, 'errors', 1)
+  if #errors < TALLY_ERRORS_MAX then
+    errors[#errors + 1] = cjson.encode({ run = run, code = code, message = message })
+  end
+end
+
+-- Start what waits for the end of all runs below a run. One that cannot be started stays where it is, and the tally with
+-- it as long as one of the dead can be requeued.
+local FOLLOW_HISTORY = 1000000 -- no queue remembers more; its own turns trim to what it does
+local function tally_follow(key, count, above)
+  local sums, is_waiting = redis.call('HMGET', key, 'total', 'ok', 'duplicate', 'dead'), false
+  local is_success = tonumber(sums[1]) == (tonumber(sums[2] or 0) or 0) + (tonumber(sums[3] or 0) or 0)
+  for n = 1, count do
+    local line = redis.call('HGET', key, 'then:' .. whole(n))
+    local when, wait, queue, id, data = string.match(line or '', '^(%l+) (%d+) (%S+) (%S+) (.*)$')
+    is_waiting = is_waiting or data and when ~= 'complete' and not is_success
+    if data and (when == 'complete' or is_success) then
+      if above then -- it is counted where the run that it follows is
+        data = string.sub(data, 1, 2) .. '[p' .. whole(#above) .. (string.byte(data, 3) == 91
+          and ';' .. string.sub(data, 4) or ']' .. string.sub(data, 3))
+      end
+      check_types(queue, string.sub(data, 1, 3))
+      redis.call('HDEL', key, 'then:' .. whole(n))
+      local is_new, holder = create(queue, id, data)
+      if is_new then
+        redis.call('SADD', keys.queues, queue)
+        if wait ~= '0' then
+          delay(queue, id, data, now_ms() + tonumber(wait))
+        else
+          replace_older(queue, id, data)
+          redis.call('RPUSH', ready(queue, data), id)
+          ring(queue, string.sub(data, 1, 1), 1)
+        end
+        count_add(queue, 'in', 1)
+      elseif holder then
+        refuse_twin(queue, id, data, holder, FOLLOW_HISTORY, now_ms())
+      end
+      if above and (is_new or holder) then
+        tally_add(above, 'total', 1)
+        tally_add(above, is_new and 'left' or 'duplicate', 1)
+      end
+    end
+  end
+  if is_waiting and (tonumber(sums[4] or 0) or 0) > 0 then
+    redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
+  end
+end
+
+local function tally_write(of)
+  local key = keys.tally(of.id)
+  local known = redis.call('HMGET', key, 'total', 'left', 'up', 'keep', 'thens')
+  local left, above = tonumber(known[2] or 0) or 0, known[3] and string.sub(of.id, 1, tonumber(known[3])) or nil
+  if not known[1] then
+    return nil -- it expired, or was made by nobody: nothing is counted
+  end
+  for field, n in pairs(of.add) do
+    local name = field
+    if string.sub(field, 1, 2) == 'c:' and redis.call('HEXISTS', key, field) == 0
+      and redis.call('HINCRBY', key, 'names', 1) > TALLY_NAMES_MAX then
+      name = 'c:other'
+    end
+    if n ~= 0 then
+      redis.pcall('HINCRBY', key, name, whole(n)) -- a sum over 2^63 stays as it is, and must not keep the rest back
+    end
+  end
+  local told = tonumber(redis.call('HGET', key, 'told') or 0) or 0
+  for n = 1, math.min(#of.errors, TALLY_ERRORS_MAX - told) do
+    redis.call('HSET', key, 'e:' .. whole(told + n), of.errors[n], 'told', whole(told + n))
+  end
+  local now_left = left + (of.add.left or 0)
+  if now_left <= 0 then
+    redis.call('PEXPIRE', key, known[4] or '86400000')
+  elseif left <= 0 then
+    redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
+  end
+  return above, now_left <= 0 and known[5] and { key, tonumber(known[5]) or 0, above } or nil
+end
+
+-- Write what was collected: the longest ids first, since each adds to the one above it. Nothing here stops the end of a
+-- run: what a foreign key makes impossible is left out.
+local function tally_settle()
+  local length = tallies.longest
+  while length > 0 do
+    for _, of in ipairs(tallies.by_length[length] or {}) do
+      local is_done, above, follow = pcall(tally_write, of)
+      if is_done and above then
+        for field, n in pairs(of.add) do
+          tally_add(above, field, n)
+        end
+        local errors = tally_of(above).errors
+        for n = 1, math.min(#of.errors, TALLY_ERRORS_MAX - #errors) do
+          errors[#errors + 1] = of.errors[n]
+        end
+      end
+      if is_done and follow then
+        pcall(tally_follow, follow[1], follow[2], follow[3])
+      end
+    end
+    length = length - 1
+  end
+  tallies.changes, tallies.by_length, tallies.longest = {}, {}, 0
+end
+
+-- A run that another counts is over. `err`: the JSON of why, of one that was given up.
+local function tally_end(id, above, outcome, err)
+  local parent = string.sub(id, 1, above)
+  tallies.above[id] = above
+  tally_add(parent, 'left', -1)
+  tally_add(parent, outcome, 1)
+  if err and err ~= '' then
+    local is_json, error = pcall(cjson.decode, err)
+    error = is_json and type(error) == 'table' and error or {}
+    tally_error(parent, id, string.sub(tostring(error['type'] or error['reason'] or outcome), 1, 64),
+      string.sub(tostring(error['message'] or error['detail'] or ''), 1, 300))
+  end
+end
+
+-- A run ended, and leaves runs that are counted from now on, counts, errors, and runs that wait for the end of all:
+-- `left_behind` as its worker sent it. A run that leaves no other has no tally where another one counts it.
+local function tally_open(id, has_children, left_behind)
+  local key, above, keep = keys.tally(id), tallies.above[id], tonumber(left_behind.keep) or 86400000
+  local counter, follow = id, left_behind['then'] or {}
+  if left_behind.steps then
+    redis.call('PEXPIRE', keys.steps(id), whole(keep))
+  end
+  if above and not has_children and #follow == 0 then
+    counter = string.sub(id, 1, above)
+  else
+    if redis.call('HGET', key, 'left') == '0' then
+      redis.call('DEL', key) -- of an earlier run of this id
+    end
+    redis.call('HSETNX', key, 'total', '0')
+    redis.call('HSETNX', key, 'left', '0')
+    redis.call('HSET', key, 'keep', whole(keep))
+    if above then
+      redis.call('HSET', key, 'up', above)
+    end
+    redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
+    tally_add(id, 'left', 0) -- it may be complete at once
+    local last = #follow > 0 and redis.call('HINCRBY', key, 'thens', #follow)
+    for n, line in ipairs(follow) do
+      redis.call('HSET', key, 'then:' .. whole(last - #follow + n), line)
+    end
+  end
+  for name, n in pairs(left_behind.counts or {}) do
+    tally_add(counter, 'c:' .. name, tonumber(n) or 0)
+  end
+  for _, told in ipairs(left_behind.errors or {}) do
+    tally_error(counter, id, told[1], told[2])
+  end
+  if left_behind.errors_more then
+    tally_add(counter, 'errors', left_behind.errors_more)
+  end
+end
+
+-- A run that was given up runs again: whoever counts it takes its death back.
+local function tally_revive(id, data)
+  local header = header_of(data)
+  local above = header and limits_in(header).above
+  if above then
+    local parent = string.sub(id, 1, above)
+    local is_known = (tonumber(redis.pcall('HGET', keys.tally(parent), 'dead') or 0) or 0) > 0
+    tally_add(parent, is_known and 'dead' or 'total', is_known and -1 or 1)
+    tally_add(parent, 'left', 1)
+    tally_settle()
+  end
+end
