@@ -21,6 +21,7 @@ from aiohttp import web
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.roles.web.hosts import Hosts
+from supervisor.roles.web.places import address_of
 from supervisor.roles.web.refusals import REFILL_S, Refusals
 from supervisor.settings.token_file import Scope, Token, TokenFileError, find_token, read_tokens
 from supervisor.settings.web_settings import Reads, WebSettings
@@ -166,7 +167,7 @@ class Guard:
 
     def _ask(self, request: web.Request) -> tuple[Token | None, bool]:
         """Return the token of ``request``, and whether its address must wait before another one is looked at."""
-        presented, address = _presented(request), request.remote or ""
+        presented, address = _presented(request), address_of(request.remote or "")
         if not presented:
             return None, False
         token = self._find(presented)

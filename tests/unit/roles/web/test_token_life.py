@@ -99,6 +99,18 @@ def test_wrong_tokens_are_slowed_down_and_those_in_use_are_not(desk: Any) -> Non
     assert [desk.code("LATE"), desk.code("guess"), desk.code("guess")] == [200, 401, 429]
 
 
+def test_a_whole_network_of_ipv6_is_one_address_that_guesses(desk: Any) -> None:
+    """A single client has 2^64 addresses; with a budget for each, guessing would cost nothing."""
+
+    def code(host: str, token: str) -> int:
+        return code_of(desk.guard, asked(token=token).clone(remote=host), Scope.OPERATE)
+
+    codes = [code(f"2001:db8:1:2::{number:x}", f"guess{number}") for number in range(BURST + 5)]
+
+    assert codes == [401] * BURST + [429] * 5
+    assert code("2001:db8:1:3::1", "OPS") == 200
+
+
 def test_the_reason_of_a_failed_check_is_no_way_around(desk: Any) -> None:
     """Whether health shows its reasons tells a right token from a wrong one."""
     for number in range(BURST):
