@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import os
 import re
 import ssl
 from collections.abc import Container, Mapping, Sequence
@@ -30,6 +31,7 @@ from yarl import URL
 from jobs.destinations import Client, failure_reason
 from jobs.references import resolve
 from supervisor import Context, job
+from supervisor.trust import open_regular
 
 RESPONSE_BYTES_MAX = 1024 * 1024
 BODY_TAIL_BYTES = 4096
@@ -168,6 +170,8 @@ async def request(
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
     """Return a context that verifies, against ``ca_file`` or what the system trusts."""
     try:
+        if ca_file is not None:
+            os.close(open_regular(ca_file, follows=True))  # of a pipe the library would wait for the other end
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise RequestRefusedError(f"ca_file {ca_file!r} cannot be used: {error.strerror or error}") from None

@@ -9,6 +9,7 @@ Guarantees
 from __future__ import annotations
 
 import http.client
+import os
 import ssl
 import urllib.error
 import urllib.request
@@ -21,9 +22,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from jobs.destinations import connect
+from jobs.http import tls_context
 from jobs.identity.models import ID_CHARS, NAME_CHARS, SOURCE_CHARS, TENANT_CHARS, URL_CHARS
 from jobs.identity.pages import PAGES_MAX, PageError, Paging, next_address, origin, paging_of
 from supervisor.core.json_values import read_json
+from supervisor.trust import open_regular
 
 SOURCE_BYTES_MAX = 32 * 1024 * 1024
 DOMAINS_MAX = 100_000
@@ -224,7 +227,7 @@ def _is_url(source: str) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path, follows=True), "rb") as file:
             return file.read(SOURCE_BYTES_MAX + 1)
     except OSError as error:
         raise SourceRefusedError(f"source {path} cannot be read: {error.strerror}") from None
@@ -299,7 +302,7 @@ def _opener(ca_file: str | None) -> urllib.request.OpenerDirector:
     opener = urllib.request.OpenerDirector()
     for handler in (
         _Plain(),
-        _Secure(ssl.create_default_context(cafile=ca_file)),
+        _Secure(tls_context(ca_file)),
         _Redirects(),
         urllib.request.UnknownHandler(),
         urllib.request.HTTPErrorProcessor(),

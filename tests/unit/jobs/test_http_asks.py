@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from yarl import URL
 
 from jobs.http import Ask, RequestFailedError, RequestRefusedError, request
+from jobs.identity.source import SourceRefusedError, load
 from supervisor import Context
 from supervisor.core.registry import registry
 
@@ -116,3 +119,22 @@ async def test_what_cannot_be_a_request_is_refused(arguments: dict[str, Any], me
     """With the argument's name and the value seen, before anything is sent."""
     with pytest.raises(RequestRefusedError, match=message):
         await request(CTX, **arguments)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+async def test_a_pipe_or_device_in_place_of_authorities_is_refused(kind: str, tmp_path: Path) -> None:
+    """The event loop, and every other run in it, would wait for its other end."""
+    path = Path("/dev/zero") if kind == "device" else tmp_path / "pipe"
+    if kind == "pipe":
+        os.mkfifo(path)
+
+    with pytest.raises(RequestRefusedError, match="cannot be used: no regular file"):
+        await request(CTX, url="https://api.example/", ca_file=str(path))
+
+
+def test_a_pipe_in_place_of_a_list_of_domains_is_refused(tmp_path: Path) -> None:
+    """The worker would wait for its other end, up to the timeout of the run."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(SourceRefusedError, match="cannot be read: no regular file"):
+        load(str(tmp_path / "pipe"), token=None, ca_file=None, allow_empty=True)
