@@ -19,7 +19,8 @@ from jobs.shell.guard import Ending, Guard
 from jobs.shell.tail import Tail
 from supervisor import Context, Retry, job
 from supervisor.core.confinement import current_confinement
-from supervisor.process.guarded import AT_CWD, AT_EXEC
+from supervisor.process.confining import confined, home_of
+from supervisor.process.guarded import AT_CWD, AT_EXEC, PLACES
 from supervisor.process.launch import CommandRefusedError, Launch, inherited_environment, prepare
 
 OUTPUT_TAIL_MAX = 32 * 1024
@@ -76,8 +77,10 @@ def command(
     """
     if not 0 <= output_tail <= OUTPUT_TAIL_MAX:
         raise CommandRefusedError(f"output_tail must be 0 to {OUTPUT_TAIL_MAX} bytes, got {output_tail}")
-    environment = {**inherited_environment(os.environ, current_confinement().env), **_run_variables(ctx), **(env or {})}
-    launch = prepare(command=command, shell=shell, env=environment, cwd=cwd, stdin=stdin)
+    confinement = current_confinement()
+    inherited = inherited_environment(os.environ, confinement.env) | home_of(confinement)
+    environment = {**inherited, **_run_variables(ctx), **(env or {})}
+    launch = confined(prepare(command=command, shell=shell, env=environment, cwd=cwd, stdin=stdin), confinement)
     tail = Tail(output_tail)
     started_ns = ctx.clock.elapsed_ns()
     ending = _run(ctx, launch, tail, is_told=output_in_error)
@@ -142,6 +145,8 @@ def _refusal(launch: Launch, where: bytes, number: int) -> str:
         return f"cannot run {launch.name} in cwd {launch.cwd!r}: {reason}"
     if where == AT_EXEC:
         return f"cannot run {launch.name!r}: {reason}{_remedy(launch, number)}"
+    if where in PLACES:
+        return f"cannot run {launch.name} with {PLACES[where]} of the configuration: {reason}"
     return f"cannot start a guard for {launch.name}: {reason}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from supervisor.app.confinement_check import confinement_problems
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.model import ScheduleDef
 from supervisor.core.registry import registry
@@ -21,7 +22,8 @@ def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_impor
     Raises:
         ConfigError: with every problem of jobs and schedules.
     """
-    problems = [*import_jobs(loaded.settings.jobs, loaded.origins, on_import=on_import), *web_problems(loaded)]
+    problems = import_jobs(loaded.settings.jobs, loaded.origins, on_import=on_import)
+    problems += web_problems(loaded)
     if problems:
         raise ConfigError(problems)
     plugins.prepare(loaded.settings, loaded.origins)
@@ -34,8 +36,11 @@ def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_im
     """Do what ``prepare_jobs`` does, for a process that forks others.
 
     Raises:
-        ConfigError: also when threads run, which whatever was imported must have started.
+        ConfigError: also when programs cannot be started here as the configuration wants, and when threads run,
+            which whatever was imported must have started.
     """
+    if problems := confinement_problems(loaded):
+        raise ConfigError(problems)
     definitions = prepare_jobs(loaded, on_import)
     if (count := thread_count() - 1) > 0:
         # Python may not know one that a library or _thread started; a fork copies its locks all the same.

@@ -1,4 +1,4 @@
-"""What a command or a plugin's program is given of the tree that starts it."""
+"""What a command or a plugin's program is given of the tree that starts it, and what it is kept from."""
 
 from __future__ import annotations
 
@@ -8,12 +8,39 @@ from dataclasses import dataclass
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR")
 """Variables that a command has of the tree's environment unless the configuration lists others, by name or pattern."""
 
+SYSTEM_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt")
+"""What a program whose files are listed may read and execute where nothing else is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What ``shell.command`` starts its commands with."""
+    """How programs are started."""
 
     env: Sequence[str] = INHERITED
+    user: str | None = None
+    """Name or number; None: the tree's."""
+
+    group: str | None = None
+    """Name or number; None: the first of ``user``."""
+
+    cgroup: str | None = None
+    """Directory of a control group; None: the tree's."""
+
+    read_paths: Sequence[str] = ()
+    """What may be read and executed, with all below; with ``write_paths`` empty: everything."""
+
+    write_paths: Sequence[str] = ()
+    """What may be changed besides."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether programs run as the tree itself does."""
+        return (self.user, self.group, self.cgroup) == (None, None, None) and not self.has_paths
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether files are listed, by Landlock."""
+        return bool(self.read_paths or self.write_paths)
 
 
 _current = Confinement()

@@ -8,12 +8,9 @@ Guarantees
 
 from __future__ import annotations
 
-import os
-import resource
 import traceback
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
@@ -21,6 +18,7 @@ import msgspec
 from supervisor.clock import Clock
 from supervisor.core.json_values import read_json
 from supervisor.plugins.contract import Plugin, PluginError, PluginUnusableError, callable_methods
+from supervisor.plugins.launching import launch_of
 from supervisor.plugins.program import Program, ProgramEndedError, ProgramTimeoutError
 from supervisor.plugins.registry import Registered
 from supervisor.plugins.secrecy import Masker
@@ -36,14 +34,12 @@ from supervisor.plugins.wire import (
     request,
     shown,
 )
-from supervisor.process.launch import CommandRefusedError, Launch, prepare
+from supervisor.process.launch import CommandRefusedError
 from supervisor.roles.worker.context import Interrupted, SoftTimeout
 from supervisor.settings.plugin_settings import PluginSettings
 
 FOREVER_NS = 1 << 62
 OURS = (GeneratorExit, SoftTimeout, Interrupted)  # how a worker ends a call
-INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
-_MIB = 1024 * 1024
 
 Results = Generator[Any, None, None]
 
@@ -325,26 +321,3 @@ def check_metadata(found: Any) -> dict[str, Any]:
     if not isinstance(found, Mapping):
         raise TypeError(f"init must return a mapping, got {type(found).__name__}")
     return read_json(msgspec.json.encode(dict(found)), dict[str, Any])
-
-
-def launch_of(settings: PluginSettings) -> Launch:
-    """Return how the program is started: with an environment of its own, and its limits.
-
-    Raises:
-        CommandRefusedError: it cannot be.
-    """
-    environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    launch = prepare(  # noqa: S604 - a list is executed without a shell
-        command=list(settings.command),
-        shell="/bin/sh",
-        env={**environment, **{name: value.get_secret_value() for name, value in settings.env.items()}},
-        cwd=settings.cwd,
-        stdin=None,
-    )
-    wanted: list[tuple[int, int | None]] = [
-        (resource.RLIMIT_AS, None if settings.memory_mib_max is None else settings.memory_mib_max * _MIB),
-        (resource.RLIMIT_CPU, None if settings.cpu_max_s is None else round(settings.cpu_max_s)),
-        (resource.RLIMIT_NOFILE, settings.open_files_max),
-        (resource.RLIMIT_CORE, 0),
-    ]
-    return replace(launch, limits=tuple((number, most) for number, most in wanted if most is not None))

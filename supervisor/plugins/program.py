@@ -23,7 +23,7 @@ from supervisor.core.errors import TenureError
 from supervisor.plugins.secrecy import Masker
 from supervisor.plugins.wire import HELD_CHARS_MAX, ProtocolError, shown
 from supervisor.process.guard import WAIT_MS_MAX, Ending, Guard, signals_held
-from supervisor.process.guarded import AT_CWD, AT_EXEC, AT_LIMIT
+from supervisor.process.guarded import AT_CWD, AT_EXEC, AT_LIMIT, PLACES
 from supervisor.process.launch import Launch
 
 CHUNK_BYTES = 64 * 1024
@@ -259,7 +259,7 @@ def describe(ending: Ending) -> str:
     """Return how a program ended, for people."""
     if ending.failed_at is not None:
         where, number = ending.failed_at
-        reasons = {AT_CWD: "its cwd", AT_EXEC: "its command", AT_LIMIT: "one of its limits"}
+        reasons = {AT_CWD: "its cwd", AT_EXEC: "its command", AT_LIMIT: "one of its limits", **PLACES}
         return f"could not be started: {reasons.get(where, 'its guard')}: {os.strerror(number)}"
     if ending.wait_status is None:
         return "was killed with its guard"

@@ -30,12 +30,17 @@ import signal
 import struct
 from typing import NoReturn
 
-from supervisor.process.launch import Launch
+from supervisor.process import landlock
+from supervisor.process.launch import Identity, Launch
 
 RECORD = struct.Struct("=cci")
 ENDED = b"E"  # then b"-" and the wait status
 FAILED = b"F"  # then where it failed and errno
 AT_GUARD, AT_CWD, AT_EXEC, AT_LIMIT = b"g", b"c", b"x", b"l"
+AT_CGROUP, AT_PATHS, AT_USER = b"o", b"p", b"u"
+
+PLACES = {AT_CGROUP: "the cgroup", AT_PATHS: "the paths", AT_USER: "the user or group"}
+"""What of a confinement failed, for people."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
@@ -103,9 +108,19 @@ def _run_command(launch: Launch, guard: int) -> NoReturn:
     where = AT_GUARD
     try:
         _die_with(guard, signal.SIGKILL)
+        where = AT_CGROUP
+        if launch.cgroup is not None:
+            _enter(launch.cgroup)
+        where = AT_USER
+        if launch.identity is not None:
+            _become(launch.identity)
+            _die_with(guard, signal.SIGKILL)  # a change of the user cleared it
         where = AT_CWD
         if launch.cwd is not None:
             os.chdir(launch.cwd)
+        where = AT_PATHS
+        if launch.paths is not None:
+            landlock.restrict(*launch.paths)
         where = AT_LIMIT
         for number, most in launch.limits:
             resource.setrlimit(number, (most, most))
@@ -118,6 +133,20 @@ def _run_command(launch: Launch, guard: int) -> NoReturn:
         _report(FAILED, where, errno.EINVAL)  # a limit above the one that the tree itself has
     finally:
         os._exit(_EXIT_NOT_STARTED)
+
+
+def _enter(cgroup: str) -> None:
+    place = os.open(f"{cgroup}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+    os.write(place, b"0")  # this process
+    os.close(place)
+
+
+def _become(identity: Identity) -> None:
+    """Change groups and user for good; the order matters, since the right to do so goes with the user."""
+    if os.geteuid() == 0:
+        os.setgroups(identity.groups)
+    os.setresgid(identity.group, identity.group, identity.group)
+    os.setresuid(identity.user, identity.user, identity.user)
 
 
 def _execute(launch: Launch) -> None:

@@ -22,6 +22,15 @@ class CommandRefusedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """As whom a command runs."""
+
+    user: int
+    group: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """A command ready to be executed."""
 
@@ -32,6 +41,9 @@ class Launch:
     cwd: str | None
     stdin: bytes | None
     limits: tuple[tuple[int, int], ...] = ()  # of its resources: which (setrlimit(2)), and how much
+    identity: Identity | None = None  # None: the tree's
+    cgroup: str | None = None
+    paths: tuple[Sequence[str], Sequence[str]] | None = None  # to read, and to change; None: no limit
 
 
 def prepare(

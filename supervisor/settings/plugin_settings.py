@@ -13,18 +13,22 @@ from pydantic import Field, SecretStr, StringConstraints
 
 from supervisor.settings.durations import Seconds
 from supervisor.settings.masking import MASK
-from supervisor.settings.section import NAME, QueueName, Section
+from supervisor.settings.section import NAME, QueueName
+from supervisor.settings.shell_settings import ConfinedSettings
 from supervisor.settings.violation import Violation
 
 PLUGINS_MAX = 200
 SECRETS_MAX = 100
+OF_PROGRAMS = ("cwd", "env", "memory_mib_max", "cpu_max_s", "open_files_max", *ConfinedSettings.model_fields)
+"""Settings that a class of this program cannot have."""
+
 REFERENCE = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
 
 PluginName = Annotated[str, StringConstraints(pattern=NAME)]
 Attribute = Annotated[str, StringConstraints(pattern=REFERENCE)]
 
 
-class PluginSettings(Section):
+class PluginSettings(ConfinedSettings):
     """One plugin."""
 
     module: Attribute | None = None
@@ -110,7 +114,7 @@ def broken_rules(plugins: Mapping[str, PluginSettings]) -> Iterator[Violation]:
             yield Violation(paths, "cannot stand beside module", "a plugin is a class or a program; remove one")
         if plugin.command and not plugin.command[0].strip():
             yield Violation(((*path, "command"),), "names no program", "write [program, argument, …]")
-        for key in ("cwd", "env", "memory_mib_max", "cpu_max_s", "open_files_max"):
+        for key in OF_PROGRAMS:
             if getattr(plugin, key) and not plugin.command:
                 where = (*path, key.removesuffix("_s"))
                 yield Violation((where,), "is for plugins with a command", "add one, or remove this")

@@ -1,0 +1,22 @@
+"""Whether this machine can start programs as the configuration wants them: asked before anything starts."""
+
+from __future__ import annotations
+
+from supervisor.core.confinement import Confinement
+from supervisor.core.errors import Problem
+from supervisor.process.confining import faults
+from supervisor.settings.loader import Loaded
+from supervisor.settings.nodes import format_path
+
+
+def confinement_problems(loaded: Loaded) -> list[Problem]:
+    """Return every setting of a command's or a plugin's confinement that cannot be carried out here."""
+    settings = loaded.settings
+    wanted: list[tuple[tuple[str, ...], Confinement]] = [(("shell",), settings.shell.confinement)]
+    wanted += [(("plugins", name), plugin.confinement_of()) for name, plugin in settings.plugins.items()]
+    found = []
+    for place, confinement in wanted:
+        for fault in faults(confinement):
+            path = (*place, fault.setting)
+            found.append(Problem(loaded.origin(*path), format_path(path), fault.message, fault.remedy))
+    return found
