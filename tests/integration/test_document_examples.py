@@ -46,7 +46,7 @@ def test_examples_of_code_parse(text: str) -> None:
 @pytest.mark.parametrize("text", blocks("yaml", is_configuration))
 def test_examples_of_configuration_load(text: str, tmp_path: Path) -> None:
     """Every name and value is checked as at a start; that their jobs exist is not."""
-    (secret := tmp_path / "secret").write_text("not-a-secret")
+    (secret := tmp_path / "secret").write_text("a secret of more than 32 characters, for every use")
     (file := tmp_path / "tenure.yaml").write_text(re.sub(r"\$\{file:[^}]*\}", f"${{file:{secret}}}", text))
 
     assert load(files=[file], environ={}, flags={}).files == (file,)
