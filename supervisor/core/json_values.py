@@ -25,7 +25,7 @@ _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _UNREADABLE = (RecursionError, UnicodeDecodeError)  # what msgspec raises beside its own
 T = TypeVar("T")
-_Place = tuple[Any, str]  # of a value: the place of what it is in (or None), and its name in there
+Place = tuple[Any, str]  # of a value: the place of what it is in (or None), and its name in there
 
 
 def json_reader(kind: type[T]) -> Callable[[bytes | str | memoryview], T]:
@@ -127,18 +127,18 @@ def check_arguments(job: str, args: Mapping[str, Any], body: bytes, *, around: i
 
 
 def _first_misfit(value: Any) -> str:
-    waiting: list[tuple[Any, _Place | None, int]] = [(value, None, 0)]
+    waiting: list[tuple[Any, Place | None, int]] = [(value, None, 0)]
     while waiting:
         item, place, depth = waiting.pop()
         if isinstance(item, float):
             if not math.isfinite(item):
-                return f"{_path(place)} is {item}, which JSON does not have; send null or a text in its place"
+                return f"{path_of(place)} is {item}, which JSON does not have; send null or a text in its place"
             continue
         if not isinstance(item, dict | list | tuple):
             continue
         if depth > JSON_DEPTH_MAX:
             return (
-                f"{_path(place)} is nested deeper than {JSON_DEPTH_MAX} levels; "
+                f"{path_of(place)} is nested deeper than {JSON_DEPTH_MAX} levels; "
                 f"flatten it, or store it elsewhere and pass a reference"
             )
         inside = item.items() if isinstance(item, dict) else enumerate(item)
@@ -146,7 +146,8 @@ def _first_misfit(value: Any) -> str:
     return ""
 
 
-def _path(place: _Place | None) -> str:
+def path_of(place: Place | None) -> str:
+    """Return the way to a value, in at most 81 characters."""
     names: list[str] = []
     while place is not None:
         place, name = place

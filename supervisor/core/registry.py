@@ -21,6 +21,7 @@ from supervisor.core.policies import Given, Policies, given_of, profile_field, u
 from supervisor.core.resource import Resource
 from supervisor.core.retry import Retry
 from supervisor.core.signatures import Signature, in_words, kind_of, signature_of
+from supervisor.core.untyped import check_untyped
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 
@@ -126,6 +127,7 @@ class JobSpec:
             ArgumentsError: the arguments do not fit the signature.
         """
         self.read(args)
+        check_untyped(self.name, self.arguments, args)
         return _instantiate(self.base, args, overrides)
 
     def card(self) -> JobCard:

@@ -7,6 +7,7 @@ checked, is refused when its module is imported, not when its first run is due.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import msgspec
 
 from supervisor.core.model import Kind
 from supervisor.core.resource import Resource, check_resource
+
+_UNSUPPORTED = re.compile(r"type (?:<class ')?([^'>]+)(?:'>)? is not supported")
 
 
 def kind_of(job_name: str, function: Callable[..., Any]) -> Kind:
@@ -112,7 +115,13 @@ def _arguments(what: str, fields: list[Any]) -> type[msgspec.Struct]:
         msgspec.json.Decoder(arguments)  # finds at import what would otherwise fail at the first run
         msgspec.json.schema(arguments)  # refuses types that no JSON value converts to
     except TypeError as error:
-        raise ValueError(f"{what}: {error}") from None
+        unsupported = _UNSUPPORTED.search(str(error))
+        if unsupported is None:
+            raise ValueError(f"{what}: {error}") from None
+        raise ValueError(
+            f"{what}: no JSON value converts to the type {unsupported[1]}; "
+            f"annotate with Any, or with the type that the values have"
+        ) from None
     return arguments
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -16,6 +17,7 @@ from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, Unknown
 from supervisor.core.json_values import check_arguments, read_json
 from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
 from supervisor.core.registry import JobCard, JobSpec
+from supervisor.core.untyped import check_untyped
 from supervisor.store.codec import head_of
 from supervisor.store.enqueueing import Args, JobRef
 from supervisor.store.keys import check_name
@@ -102,6 +104,11 @@ class Stencil:
         return head_of(msgspec.structs.replace(self.template, args=dict(given))) + body
 
 
+def _admit(spec: JobSpec, args: Args) -> None:
+    spec.read(args)
+    check_untyped(spec.name, spec.arguments, args)
+
+
 class Stencils:
     """The jobs that a producer can enqueue: those of this program, and those that the workers' replicas published."""
 
@@ -139,7 +146,7 @@ class Stencils:
         if priority is not None and priority not in PRIORITIES:
             raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
         base = source.base if isinstance(source, JobSpec) else source.template
-        check = source.read if isinstance(source, JobSpec) else source.check
+        check = partial(_admit, source) if isinstance(source, JobSpec) else source.check
         route = {"queue": queue, "priority": PRIORITIES[priority] if priority else None}
         given = {name: value for name, value in route.items() if value is not None}
         stencil = Stencil(source, msgspec.structs.replace(base, **given), check)
