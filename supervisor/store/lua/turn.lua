@@ -19,7 +19,8 @@
 --
 -- Includes  fetch
 --
--- Returns  LOST, now_ms: the session is not open. Nothing was done, and the caller must stop what it runs
+-- Returns  LOST, now_ms: the session is not open, or a turn before this one is not known here: Redis went back, and what
+--          the caller has finished since is in its hands again. Nothing was done, and the caller must stop what it runs
 --          TURN, now_ms, next_due_ms (or empty), stale ids, runs as id, data, `<queue>[ <charges>][ s][ @<fetched_ms>]`;
 --          s: a suspect; fetched_ms: where it is not now_ms
 --          error OLDSEQ: a later turn was answered
@@ -154,6 +155,9 @@ local last_seq, wheel = string.match(last or '', '^(%d+) ?(%d*)')
 last_seq, wheel = tonumber(last_seq), tonumber(wheel) or now % 10
 if last_seq and seq < last_seq then
   return redis.error_reply('OLDSEQ ' .. whole(last_seq))
+end
+if last_seq and seq > last_seq + 1 then
+  return { 'LOST', at }
 end
 if last_seq == seq then
   for what, queue, ids in string.gmatch(last, '\n(%a) (%S+) ([^\n]+)') do
@@ -412,24 +416,22 @@ if failed and #runs == 0 and acks == 0 then
   return redis.error_reply(failed)
 end
 
--- What a repeated turn needs. One that wanted runs leaves its number also when it got none: a copy of it that comes after
--- its caller went on would fetch runs that nobody asks for again.
-if #runs > 0 or acks > 0 or want > 0 then
-  local record = { whole(seq) .. ' ' .. whole((wheel + #given) % 10) }
-  if #stale > 0 then
-    record[2] = 'x - ' .. table.concat(stale, ' ')
-  end
-  local n = 1
-  while n <= #given do
-    local what, ids = given[n], {}
-    repeat
-      ids[#ids + 1] = runs[3 * n - 2]
-      n = n + 1
-    until given[n] ~= what
-    record[#record + 1] = (string.find(what, ' ', 1, true) and what or 'r ' .. what) .. ' ' .. table.concat(ids, ' ')
-  end
-  redis.call('HSET', keys.turns, session, table.concat(record, '\n'))
+-- What a repeated turn needs. Each leaves its number, also one that got nothing: a copy of it that comes after its caller
+-- went on would fetch runs that nobody asks for again, and a number that is missing shows that Redis went back.
+local record = { whole(seq) .. ' ' .. whole((wheel + #given) % 10) }
+if #stale > 0 then
+  record[2] = 'x - ' .. table.concat(stale, ' ')
 end
+local n = 1
+while n <= #given do
+  local what, ids = given[n], {}
+  repeat
+    ids[#ids + 1] = runs[3 * n - 2]
+    n = n + 1
+  until given[n] ~= what
+  record[#record + 1] = (string.find(what, ' ', 1, true) and what or 'r ' .. what) .. ' ' .. table.concat(ids, ' ')
+end
+redis.call('HSET', keys.turns, session, table.concat(record, '\n'))
 for queue, names in pairs(stats) do
   for name, n in pairs(names) do
     count_add(queue, name, n)

@@ -82,6 +82,22 @@ def test_a_turn_older_than_the_last_is_refused(world: StoreCalls) -> None:
     assert world.run(world.queues.counts("default")).ready_total == 1
 
 
+def test_a_worker_whose_last_turn_redis_forgot_is_lost(world: StoreCalls) -> None:
+    """Redis went back: what the worker has finished since is in its hands again, and nobody else would ever give it back."""
+    world.open(S)
+    world.enqueue(envelope("a"), envelope("b"))
+    assert world.fetch(S, want=1, seq=1) == ["a"]
+    copied = {key: world.raw.dump(key) for key in world.raw.scan_iter()}
+    world.turn(S, seq=2, want=0, acks=[Ack(run_id="a", queue="default", attempt=1, outcome=Outcome.OK)])
+    world.turn(S, seq=3, want=0)
+    for key, value in copied.items():
+        world.raw.restore(key, 0, value, replace=True)
+
+    assert world.state("a") == "running"
+    assert world.turn(S, seq=4, want=1).lost
+    assert (world.state("a"), world.state("b")) == ("running", "queued")
+
+
 def test_a_session_that_is_not_open_gets_and_changes_nothing(world: StoreCalls) -> None:
     """A zombie learns that it lost, whatever it asks."""
     world.open(S)
