@@ -28,10 +28,9 @@ from supervisor.core.errors import TenureError
 from supervisor.settings.models import RedisSettings
 from supervisor.store.client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
 from supervisor.store.sessions import Sessions
-from tests.e2e.chaos_target import CONFIG, HOST, JOBS, Replica, alive
-from tests.e2e.chaos_verdict import CLUSTER, PERIODS_MS, QUEUES, dead, history_of, judge, say
+from tests.e2e.chaos_target import CONFIG, HOST, JOBS, Replica, alive, is_in, signal_family
+from tests.e2e.chaos_verdict import CLUSTER, PERIODS_MS, QUEUES, dead, fires, history_of, judge, say
 from tests.e2e.history import History
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
@@ -40,11 +39,12 @@ from tests.kit.waiting import wait_until
 
 REPLICAS = ("one", "two", "three")
 FAULTS = {"kill_role": 8, "kill_parent": 3, "suspend": 4, "terminate": 3}
-FAULTS_OF_ALL = {"kill_server": 2, "reset": 4, "hang_names": 2}
+FAULTS_OF_ALL = {"kill_server": 2, "reset": 4, "hang_names": 2, "roll_back": 3}
 SECONDS_MAX = 1800  # 3.1 decisions a second: the log of 10,000 holds them all
 GONE_S = 10  # after the death of its parent, for a whole family
 STOP_S = 60  # grace, its margin, a pause, and two busy cores
 DRAIN_S = 120
+KNOWN_S = 5  # without another fault before and after the data goes back: whoever fires again knows of it
 
 
 class Chaos:
@@ -60,6 +60,8 @@ class Chaos:
         self.owed: list[tuple[float, Callable[[], None]]] = []  # what puts things right again, and when
         self.families: list[tuple[float, str, list[psutil.Process]]] = []  # what must be gone, and when
         self.replicas: list[Replica] = []
+        self.struck_s = 0.0  # when something was last broken or put right
+        self.losses: list[tuple[int, int]] = []  # wall clock of each copy, and of the return to it
         self.server = Server(directory)
         self.network = Proxy(self.server.socket)
         self.is_server_up = True
@@ -92,6 +94,7 @@ class Chaos:
         self.owed = [each for each in self.owed if each[0] > now_s]
         for _, action in sorted(due, key=lambda each: each[0]):
             action()
+            self.struck_s = now_s
         for until_s, what, family in self.families:
             assert now_s < until_s or not (left := alive(family)), f"{what} outlived its parent by {GONE_S} s: {left}"
         self.families = [each for each in self.families if each[0] > now_s]
@@ -125,6 +128,7 @@ class Chaos:
             getattr(self, fault)()
         elif standing:
             getattr(self, fault)(self.rng.choice(standing))
+        self.struck_s = self.now_s()
 
     def kill_role(self, replica: Replica) -> None:
         """Kill -9 one process of a tree, also of one that stands still or stops."""
@@ -149,26 +153,17 @@ class Chaos:
         self.later(self.rng.uniform(0, 3), replica.start)
         self.faults["kill parent"] += 1
 
-    def signal_family(self, tree: Tree, *, is_pause: bool) -> None:
-        """Stop a tree or let it go on; the parent first, so that it starts nothing behind our back."""
-        with suppress(psutil.NoSuchProcess):
-            parent = psutil.Process(tree.pid)
-            (parent.suspend if is_pause else parent.resume)()
-        for process in tree.descendants():
-            with suppress(psutil.NoSuchProcess):
-                (process.suspend if is_pause else process.resume)()
-
     def suspend(self, replica: Replica) -> None:
         """SIGSTOP a whole tree for longer or shorter than its leases."""
         if replica.state == "up":
             tree, replica.state = replica.tree, "paused"
-            self.signal_family(tree, is_pause=True)
+            signal_family(tree, is_pause=True)
             self.later(self.rng.uniform(1, 6), lambda: self.resume(replica, tree))
             self.faults["pause"] += 1
 
     def resume(self, replica: Replica, tree: Tree) -> None:
         """SIGCONT what is left of it."""
-        self.signal_family(tree, is_pause=False)
+        signal_family(tree, is_pause=False)
         if replica.tree is tree and replica.state == "paused":
             replica.state = "up"
 
@@ -205,6 +200,36 @@ class Chaos:
         self.later(self.rng.uniform(1, 8), lambda: flag.unlink(missing_ok=True))
         self.faults["hang names"] += 1
 
+    def roll_back(self) -> None:
+        """Let everything settle; copy the data, and start the server on the copy a little later."""
+        self.settle()
+        self.server.copy()
+        copied_ms = self.clock.wall_ms()
+        self.wait(self.rng.uniform(1, 3))
+        self.losses.append((copied_ms, self.clock.wall_ms()))
+        self.server.go_back()
+        for replica in self.replicas:
+            replica.is_disturbed = True
+        self.wait(KNOWN_S)
+        self.faults["roll back"] += 1
+
+    def settle(self) -> None:
+        """Wait until every replica stands and nothing was broken for a while."""
+
+        def is_settled() -> bool:
+            self.tend()
+            is_whole = not self.owed and all(each.state == "up" and each.is_ready for each in self.replicas)
+            return is_whole and self.now_s() >= self.struck_s + KNOWN_S
+
+        wait_until(is_settled, what="every replica to stand again", bound_s=DRAIN_S)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass without another fault."""
+        until_s = self.now_s() + seconds
+        while self.now_s() < until_s:
+            self.tend()
+            self.pause.wait(0.05)
+
     def start_server(self) -> None:
         """Start it on the data it has."""
         self.server.start()
@@ -217,10 +242,7 @@ class Chaos:
         fired = "the server is down"
         if self.is_server_up:
             with suppress(TenureError):
-                view = self.store.run(Leases(Keys(CLUSTER)).view())
-                histories = {name: history_of(self.store, name) for name in PERIODS_MS}
-                counts = (f"{name} {len(each.fired)}-{len(each.unfinished())}" for name, each in histories.items())
-                fired = f"epoch {view.epoch} of {view.holder or 'nobody'}; fired-unfinished {', '.join(counts)}"
+                fired = fires(self.store)
         say(f"{elapsed_s:5.0f} s  {states}  {fired}  [{faults}]")
 
     def run(self, seconds: float) -> None:
@@ -229,7 +251,9 @@ class Chaos:
         self.calm()
         self.progress(self.now_s() - begin_s)
         self.stop()
-        judge(self.store, self.directory, self.killed_sessions)
+        trees = [tree for replica in self.replicas for tree in replica.trees]
+        counted = sum(int(str(told["count"])) for tree in trees for told in tree.events("fires_doubtful"))
+        judge(self.store, self.directory, self.killed_sessions, self.losses, counted)
 
     def harm(self, seconds: float, *, first_s: float, between_s: tuple[float, float]) -> float:
         """Strike again and again for so long, the first time after ``first_s``; return when it began."""
@@ -248,12 +272,7 @@ class Chaos:
 
     def calm(self) -> None:
         """Put everything right, and wait until all that was owed by then is done."""
-
-        def is_whole() -> bool:
-            self.tend()
-            return not self.owed and all(each.state == "up" and each.is_ready for each in self.replicas)
-
-        wait_until(is_whole, what="every replica to stand again", bound_s=DRAIN_S)
+        self.settle()
         before = {name: history_of(self.store, name) for name in PERIODS_MS}
         for name, history in before.items():
             self.drain(name, history)
@@ -282,19 +301,12 @@ class Chaos:
         left = [
             process
             for process in alive(list(psutil.process_iter()))
-            if process.pid not in ours and self.is_here(process)
+            if process.pid not in ours and is_in(process, self.directory)
         ]
         assert not left, f"left behind: {left}"
         crashed = [each for replica in self.replicas for tree in replica.trees for each in tree.events("child_crashed")]
         assert not crashed, f"ended by an error of their own: {crashed}"
         assert not self.store.run(Sessions(Keys(CLUSTER)).list()), "a session is open and nobody is left"
-
-    def is_here(self, process: psutil.Process) -> bool:
-        """Return whether a process was started by this run."""
-        try:
-            return process.cwd() == str(self.directory)
-        except psutil.Error:
-            return False
 
     def close(self) -> None:
         """Leave no process behind, whatever happened."""

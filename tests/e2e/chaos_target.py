@@ -90,6 +90,24 @@ def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
     return found
 
 
+def is_in(process: psutil.Process, directory: Path) -> bool:
+    """Return whether a process was started by the run in ``directory``."""
+    try:
+        return process.cwd() == str(directory)
+    except psutil.Error:
+        return False
+
+
+def signal_family(tree: Tree, *, is_pause: bool) -> None:
+    """Stop a tree or let it go on; the parent first, so that it starts nothing behind our back."""
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(tree.pid)
+        (parent.suspend if is_pause else parent.resume)()
+    for process in tree.descendants():
+        with suppress(psutil.NoSuchProcess):
+            (process.suspend if is_pause else process.resume)()
+
+
 class Replica:
     """One place in the cluster: a tree, and the trees that were there before."""
 

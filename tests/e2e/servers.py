@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 from contextlib import suppress
@@ -48,6 +49,18 @@ class Server:
             answer = asked.recv(64)
             return bool(answer) and not answer.startswith(b"-LOADING")
         return False
+
+    def copy(self) -> None:
+        """Copy its data while it works, as a backup does."""
+        shutil.rmtree(self.directory / "copy", ignore_errors=True)
+        shutil.copytree(self.directory / "appendonlydir", self.directory / "copy")
+
+    def go_back(self) -> None:
+        """End it, and start it on the copy of its data."""
+        self.kill()
+        shutil.rmtree(self.directory / "appendonlydir")
+        shutil.move(self.directory / "copy", self.directory / "appendonlydir")
+        self.start()
 
     def kill(self) -> None:
         """End it without a warning."""
