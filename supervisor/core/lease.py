@@ -146,10 +146,17 @@ class Observation:
 
     @classmethod
     def of(cls, *, epoch: int, seq: int, remaining_ms: int, duration_ms: int, now_ns: int) -> Observation:
-        """Build from a reply received at ``now_ns``.
+        """Return what a reply showed.
 
-        The record's remaining time is a hint by Redis' clock: outside (0, duration] that
-        clock stepped or the term is overdue, and then only a full duration of silence counts.
+        The record's remaining time is a hint by Redis' clock: outside (0, duration] that clock stepped or the term is
+        overdue, and then only a full duration of silence counts.
+
+        Args:
+            epoch: of the term.
+            seq: counts its renewals.
+            remaining_ms: until the record ends, by Redis' clock; any number.
+            duration_ms: of the lease, as the record says, above 0.
+            now_ns: elapsed time of this machine when the reply arrived.
         """
         wait_ms = remaining_ms if 0 < remaining_ms <= duration_ms else duration_ms
         return cls(epoch, seq, now_ns + wait_ms * MILLISECOND_NS + SLACK_NS)

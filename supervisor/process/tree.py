@@ -186,9 +186,8 @@ class Tree:
         if change.slot.state is SlotState.FATAL:
             wait_s = round((change.slot.deadline_ns - now_ns) / SECOND_NS)
             after = f"tried again in {wait_s} s" if change.slot.deadline_ns else "the tree ends"
-            self.log(
-                "slot_given_up", level="error", slot=live.spec.name, last=describe_status(ended.status), next=after
-            )
+            last, held = describe_status(ended.status), len(list(live.inflight.entries())) if is_runs_fault else 0
+            self.log("slot_given_up", level="error", slot=live.spec.name, last=last, next=after, in_flight=held)
         if not self.is_stopping and not is_runs_fault and is_failure(before, ended.status):
             self._judge(live, ended.status)
 
