@@ -147,7 +147,7 @@ MUTANTS: dict[str, Mutation] = {
         "if false then",
     ),
     "fire lets any clock push the watermark": lua(
-        "fire.lua", "local now, limit = now_ms(), tonumber(skew_limit_ms)", "local now, limit = now_ms(), 1e9"
+        "fire.lua", "now, limit = now_ms(), tonumber(skew_ms)", "now, limit = now_ms(), 1e9"
     ),
     "fire takes a plan of an older definition": lua(
         "fire.lua", "string.match(defs[n], '^%d+') ~= item.revision", "false"

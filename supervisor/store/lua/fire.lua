@@ -44,16 +44,7 @@
 -- Does not ask whether the lease has run out: a term that nobody replaced cannot conflict.
 -- Reads everything first, decides, and writes at the end with as few commands as possible: 250 items in a few ms.
 -- A request to look at the schedule (a score of 0 or less in the plan) is never overwritten here.
-local FIELDS, HISTORY, LINES = 3, 10000, 10 -- LINES decisions in one entry of the log
-local LATEST = 100 -- unfinished runs known of a schedule that waits for none
 local WHAT = { due = true, missed = true, start = true, force = true, drop = true, initial = true }
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
-if not_whole(skew_limit_ms, log_cap, at_ms) or #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
-  return refuse('items of 3 fields')
-end
 local names, place, shapes, kinds, items, groups = {}, {}, {}, {}, {}, {}
 local function shape_of(text)
   local overlap, running, buffer, grace, runs, wait, keep, queue =
@@ -86,16 +77,17 @@ end
 
 local LINE = '^(%l+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(%l*) (%S+) (%S+)$'
 local ENDING = '^(%l+) (%d+) (%d+) (%d+) (%d+) (%-) (%d+)(%l*) (%S+) (%S+)$'
-for i = FIRST, #ARGV, FIELDS do
-  local line, data = ARGV[i], ARGV[i + 2]
+
+-- Take an item in: its line, its shape and its data; false if it cannot be read.
+local function add_item(line, shape, data)
   local what, revision, mark, nominal, new_mark, next, missed, why, name, id = string.match(line, LINE)
   if not what then
     what, revision, mark, nominal, new_mark, next, missed, why, name, id = string.match(line, ENDING)
   end
-  local policy, has_run = shapes[ARGV[i + 1]] or shape_of(ARGV[i + 1]), what ~= 'missed' and what ~= 'drop'
+  local policy, has_run = shapes[shape] or shape_of(shape), what ~= 'missed' and what ~= 'drop'
     and not (what == 'initial' and missed ~= '0')
   if not WHAT[what] or not policy or (has_run and not is_head(data)) then
-    return refuse('item ' .. line)
+    return false
   end
   local group = has_run and group_of(policy.queue, data)
   if group then
@@ -109,22 +101,15 @@ for i = FIRST, #ARGV, FIELDS do
   items[#items + 1] = { what = what, revision = revision, mark = mark, nominal = nominal, new_mark = new_mark,
     next = next ~= '-' and next or '', missed = missed, why = why, name = name, id = id, n = n, policy = policy,
     group = group, data = data }
+  return true
 end
 
--- These raise, before the first write, if a key is not ours.
-redis.call('XLEN', keys.schedule_log)
-redis.call('HLEN', keys.schedule_wait)
-redis.call('HLEN', keys.schedule_invalid)
-local marks = redis.call('HMGET', keys.schedule_mark, unpack(names))
-local defs = redis.call('HMGET', keys.schedule_def, unpack(names))
-local lives = redis.call('HMGET', keys.schedule_live, unpack(names))
-local states = redis.call('HMGET', keys.schedule_state, unpack(names))
-local pauses = redis.call('HLEN', keys.schedule_paused) > 0 and redis.call('HMGET', keys.schedule_paused, unpack(names)) or {}
-local scores = redis.call('ZMSCORE', keys.schedule_next, unpack(names))
-local now, limit = now_ms(), tonumber(skew_limit_ms)
-local is_ahead = tonumber(at_ms) > now + limit -- the caller's clock is: what it judged by the time is no fact
+local LATEST = 100 -- unfinished runs known of a schedule that waits for none
+local marks, defs, lives, states, pauses, scores -- by place, as Redis has them
 local running, packed, extended, wanted = {}, {}, {}, {} -- by place: live runs, state, and score once they are touched
-local log, at, twins = {}, whole(now), {}
+local log, twins = {}, {}
+local now, at, limit, term, is_ahead
+
 local verified = {}
 local function verify(queue)
   if not verified[queue] then
@@ -132,15 +117,31 @@ local function verify(queue)
     check_queue(queue)
   end
 end
-for _, item in ipairs(items) do -- what may have to give way lies in these
-  for queue in string.gmatch(item.policy.overlap ~= 'allow' and lives[item.n] or '', '(%S+) [^\n]+') do
-    verify(queue)
+
+-- Read what is known of the schedules and runs of all items. Raises, before the first write, if a key is not ours.
+local function read_schedules(current, skew_ms, asked_ms)
+  redis.call('XLEN', keys.schedule_log)
+  redis.call('HLEN', keys.schedule_wait)
+  redis.call('HLEN', keys.schedule_invalid)
+  marks = redis.call('HMGET', keys.schedule_mark, unpack(names))
+  defs = redis.call('HMGET', keys.schedule_def, unpack(names))
+  lives = redis.call('HMGET', keys.schedule_live, unpack(names))
+  states = redis.call('HMGET', keys.schedule_state, unpack(names))
+  pauses = redis.call('HLEN', keys.schedule_paused) > 0 and redis.call('HMGET', keys.schedule_paused, unpack(names)) or {}
+  scores = redis.call('ZMSCORE', keys.schedule_next, unpack(names))
+  now, limit = now_ms(), tonumber(skew_ms)
+  is_ahead = tonumber(asked_ms) > now + limit -- the caller's clock is: what it judged by the time is no fact
+  at, term = whole(now), current
+  for _, item in ipairs(items) do -- what may have to give way lies in these
+    for queue in string.gmatch(item.policy.overlap ~= 'allow' and lives[item.n] or '', '(%S+) [^\n]+') do
+      verify(queue)
+    end
   end
-end
-for _, group in ipairs(groups) do
-  verify(group.queue)
-  for k, data in ipairs(redis.call('HMGET', keys.data(group.queue), unpack(group.ids))) do
-    group.known[group.ids[k]] = data and true or nil
+  for _, group in ipairs(groups) do
+    verify(group.queue)
+    for k, data in ipairs(redis.call('HMGET', keys.data(group.queue), unpack(group.ids))) do
+      group.known[group.ids[k]] = data and true or nil
+    end
   end
 end
 
@@ -187,6 +188,8 @@ local function state(n)
   packed[n] = packed[n] or state_open(states[n] or '')
   return packed[n]
 end
+
+local HISTORY = 10000
 
 -- End a run that must give way. One that nobody works on ends now, and so does one whose time is over: its worker is
 -- told, and what it still reports is refused. Else its worker is asked. Returns whether the run is gone.
@@ -240,30 +243,6 @@ local function complete(n, policy)
   local numbers = state_numbers(state(n))
   numbers[11] = numbers[11] > 0 and numbers[11] or now
   wanted[n] = policy.keep and whole(now + policy.keep) or ''
-end
-
-local function enqueue(n, item, policy)
-  local group, id = item.group, item.id
-  local holder = not group.known[id] and claim(group.queue, id, item.data)
-  if holder then -- it ends at once, and what waits for its end is told when all is written
-    twins[#twins + 1] = { item = item, holder = holder }
-    return
-  end
-  if not group.known[id] then -- an id names one run
-    group.known[id] = true
-    group.new[#group.new + 1] = id
-    group.new[#group.new + 1] = item.data
-    group.entering[#group.entering + 1] = id
-    if header_of(item.data) then
-      flush(group) -- whoever wants its unique key in this batch looks for it
-      replace_older(group.queue, id, item.data)
-    end
-  end
-  group.is_used = true
-  if policy.overlap ~= 'allow' or policy.is_delayed then
-    local lines = policy.overlap == 'allow' and latest(n) or live(n)
-    lines[#lines + 1] = group.queue .. ' ' .. id
-  end
 end
 
 local function buffer(n, item)
@@ -349,6 +328,30 @@ local function waiting(n, item, policy)
   return code
 end
 
+local function enqueue(n, item, policy)
+  local group, id = item.group, item.id
+  local holder = not group.known[id] and claim(group.queue, id, item.data)
+  if holder then -- it ends at once, and what waits for its end is told when all is written
+    twins[#twins + 1] = { item = item, holder = holder }
+    return
+  end
+  if not group.known[id] then -- an id names one run
+    group.known[id] = true
+    group.new[#group.new + 1] = id
+    group.new[#group.new + 1] = item.data
+    group.entering[#group.entering + 1] = id
+    if header_of(item.data) then
+      flush(group) -- whoever wants its unique key in this batch looks for it
+      replace_older(group.queue, id, item.data)
+    end
+  end
+  group.is_used = true
+  if policy.overlap ~= 'allow' or policy.is_delayed then
+    local lines = policy.overlap == 'allow' and latest(n) or live(n)
+    lines[#lines + 1] = group.queue .. ' ' .. id
+  end
+end
+
 local COUNTED = { FIRED = 1, SKIPPED = 2, BUFFERED = 4, DROPPED = 5, REPLACED = 6 }
 local LETTER = { FIRED = 'F', SKIPPED = 'S', BUFFERED = 'B', DROPPED = 'D', REPLACED = 'R' }
 
@@ -379,7 +382,7 @@ end
 local function note(n, item, code, letter)
   local nominal, mark, revision, missed = item.nominal, item.mark, item.revision, item.missed
   local has_run = code == 'FIRED' or code == 'INITIAL'
-  log[#log + 1] = item.name .. ' ' .. nominal .. ' ' .. epoch .. ' ' .. (has_run and item.id or '-') .. ' ' .. code
+  log[#log + 1] = item.name .. ' ' .. nominal .. ' ' .. term .. ' ' .. (has_run and item.id or '-') .. ' ' .. code
     .. ' ' .. missed .. ' ' .. at
   if letter == 'F' and extend(n, item) then
     return
@@ -479,84 +482,117 @@ local function decide(item)
   return code
 end
 
+local LINES = 10 -- decisions in one entry of the log
+
+local function write(command, key, values)
+  if #values > 0 then
+    redis.call(command, key, unpack(values))
+  end
+end
+
+local function write_runs()
+  for _, group in ipairs(groups) do
+    flush(group)
+    if group.is_used then
+      redis.call('SADD', keys.queues, group.queue)
+    end
+    if #group.entering > 0 then
+      redis.call('RPUSH', group.list, unpack(group.entering))
+      count_add(group.queue, 'in', #group.entering)
+      ring(group.queue, group.letter, math.min(#group.entering, 4)) -- whoever wakes rings on while work is left
+    end
+  end
+end
+
+-- What was decided, with one command for each key.
+local function write_schedules()
+  local new_marks, new_states, new_scores, over, new_lives, idle = {}, {}, {}, {}, {}, {}
+  for n, name in ipairs(names) do
+    if packed[n] or extended[n] then
+      new_states[#new_states + 1] = name
+      new_states[#new_states + 1] = packed[n] and state_close(packed[n]) or states[n]
+    end
+    if wanted[n] then
+      new_marks[#new_marks + 1] = name
+      new_marks[#new_marks + 1] = marks[n] or '0'
+      if scores[n] and tonumber(scores[n]) <= 0 then
+        wanted[n] = nil -- somebody asked to look at it since it was planned
+      elseif wanted[n] == '' then
+        over[#over + 1] = name
+      else
+        new_scores[#new_scores + 1] = wanted[n]
+        new_scores[#new_scores + 1] = name
+      end
+    end
+    if running[n] then
+      local lines = table.concat(running[n], '\n')
+      if lines == '' then
+        idle[#idle + 1] = name
+      elseif lines ~= lives[n] then
+        new_lives[#new_lives + 1] = name
+        new_lives[#new_lives + 1] = lines
+      end
+    end
+  end
+  write('HSET', keys.schedule_mark, new_marks)
+  write('HSET', keys.schedule_state, new_states)
+  if redis.call('HLEN', keys.schedule_invalid) > 0 then -- what is fired can be used
+    redis.call('HDEL', keys.schedule_invalid, unpack(names))
+  end
+  write('ZADD', keys.schedule_next, new_scores)
+  write('ZREM', keys.schedule_next, over)
+  write('HSET', keys.schedule_live, new_lives)
+  write('HDEL', keys.schedule_live, idle)
+end
+
+local function write_waits()
+  local waits = redis.call('HLEN', keys.schedule_wait)
+  for _, item in ipairs(items) do
+    local wait = item.policy.wait
+    if item.code == 'FIRED' and (wait ~= '' or waits > 0) then
+      if wait == '' then
+        redis.call('HDEL', keys.schedule_wait, item.name)
+      else
+        redis.call('HSET', keys.schedule_wait, item.name, wait)
+      end
+    end
+  end
+end
+
+-- Those that ended at once, and what was decided.
+local function write_log(cap)
+  for _, twin in ipairs(twins) do
+    refuse_twin(twin.item.policy.queue, twin.item.id, twin.item.data, twin.holder, HISTORY, now)
+    live_ended(twin.item.name, 'duplicate')
+  end
+  for first = 1, #log, LINES do
+    local lines = table.concat(log, '\n', first, math.min(first + LINES - 1, #log))
+    redis.call('XADD', keys.schedule_log, 'MAXLEN', '~', cap, '*', 'r', lines)
+  end
+end
+
+local FIELDS = 3
+local refused = fence(keys.lease, epoch, nonce)
+if refused then
+  return refused
+end
+if not_whole(skew_limit_ms, log_cap, at_ms) or #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
+  return refuse('items of 3 fields')
+end
+for i = FIRST, #ARGV, FIELDS do
+  if not add_item(ARGV[i], ARGV[i + 1], ARGV[i + 2]) then
+    return refuse('item ' .. ARGV[i])
+  end
+end
+read_schedules(epoch, skew_limit_ms, at_ms)
 local reply = { at }
 for k, item in ipairs(items) do
   local code = decide(item)
   item.code = code
   reply[2 * k], reply[2 * k + 1] = code, marks[item.n] or '0'
 end
-
--- What was decided, written with one command for each key.
-local new_marks, new_states, new_scores, over, new_lives, idle = {}, {}, {}, {}, {}, {}
-for n, name in ipairs(names) do
-  if packed[n] or extended[n] then
-    new_states[#new_states + 1] = name
-    new_states[#new_states + 1] = packed[n] and state_close(packed[n]) or states[n]
-  end
-  if wanted[n] then
-    new_marks[#new_marks + 1] = name
-    new_marks[#new_marks + 1] = marks[n] or '0'
-    if scores[n] and tonumber(scores[n]) <= 0 then
-      wanted[n] = nil -- somebody asked to look at it since it was planned
-    elseif wanted[n] == '' then
-      over[#over + 1] = name
-    else
-      new_scores[#new_scores + 1] = wanted[n]
-      new_scores[#new_scores + 1] = name
-    end
-  end
-  if running[n] then
-    local lines = table.concat(running[n], '\n')
-    if lines == '' then
-      idle[#idle + 1] = name
-    elseif lines ~= lives[n] then
-      new_lives[#new_lives + 1] = name
-      new_lives[#new_lives + 1] = lines
-    end
-  end
-end
-local function write(command, key, values)
-  if #values > 0 then
-    redis.call(command, key, unpack(values))
-  end
-end
-for _, group in ipairs(groups) do
-  flush(group)
-  if group.is_used then
-    redis.call('SADD', keys.queues, group.queue)
-  end
-  if #group.entering > 0 then
-    redis.call('RPUSH', group.list, unpack(group.entering))
-    count_add(group.queue, 'in', #group.entering)
-    ring(group.queue, group.letter, math.min(#group.entering, 4)) -- whoever wakes rings on while work is left
-  end
-end
-write('HSET', keys.schedule_mark, new_marks)
-write('HSET', keys.schedule_state, new_states)
-if redis.call('HLEN', keys.schedule_invalid) > 0 then -- what is fired can be used
-  redis.call('HDEL', keys.schedule_invalid, unpack(names))
-end
-write('ZADD', keys.schedule_next, new_scores)
-write('ZREM', keys.schedule_next, over)
-write('HSET', keys.schedule_live, new_lives)
-write('HDEL', keys.schedule_live, idle)
-local waits = redis.call('HLEN', keys.schedule_wait)
-for _, item in ipairs(items) do
-  local wait = item.policy.wait
-  if item.code == 'FIRED' and (wait ~= '' or waits > 0) then
-    if wait == '' then
-      redis.call('HDEL', keys.schedule_wait, item.name)
-    else
-      redis.call('HSET', keys.schedule_wait, item.name, wait)
-    end
-  end
-end
-for _, twin in ipairs(twins) do
-  refuse_twin(twin.item.policy.queue, twin.item.id, twin.item.data, twin.holder, HISTORY, now)
-  live_ended(twin.item.name, 'duplicate')
-end
-for first = 1, #log, LINES do
-  local lines = table.concat(log, '\n', first, math.min(first + LINES - 1, #log))
-  redis.call('XADD', keys.schedule_log, 'MAXLEN', '~', log_cap, '*', 'r', lines)
-end
+write_runs()
+write_schedules()
+write_waits()
+write_log(log_cap)
 return reply
