@@ -142,18 +142,20 @@ MUTANTS: dict[str, Mutation] = {
         "lib/term.lua", "now[1] == epoch and now[2] == nonce", "now[1] ~= ''"
     ),
     "fire does not compare the watermark": lua(
-        "fire.lua",
+        "lib/fire_decide.lua",
         "if (marks[n] or '0') ~= item.mark or nominal <= mark or new_mark <= mark then",
         "if false then",
     ),
     "fire lets any clock push the watermark": lua(
-        "fire.lua", "now, limit = now_ms(), tonumber(skew_ms)", "now, limit = now_ms(), 1e9"
+        "lib/fire_schedules.lua", "now, limit = now_ms(), tonumber(skew_ms)", "now, limit = now_ms(), 1e9"
     ),
     "fire takes a plan of an older definition": lua(
-        "fire.lua", "string.match(defs[n], '^%d+') ~= item.revision", "false"
+        "lib/fire_decide.lua", "string.match(defs[n], '^%d+') ~= item.revision", "false"
     ),
-    "fire starts what is paused": lua("fire.lua", "if pauses[n] then", "if false then"),
-    "fire advances the watermark and enqueues nothing": lua("fire.lua", "if not group.known[id] then", "if false then"),
+    "fire starts what is paused": lua("lib/fire_decide.lua", "if pauses[n] then", "if false then"),
+    "fire advances the watermark and enqueues nothing": lua(
+        "lib/fire_decide.lua", "if not group.known[id] then", "if false then"
+    ),
     # The lease in Redis.
     "campaign does not compare what was observed": lua(
         "lease_campaign.lua", re.compile(r"mode == 'expired' and .* then"), "mode == 'expired' then"

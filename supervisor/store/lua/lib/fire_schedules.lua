@@ -1,0 +1,89 @@
+-- Library of fire: what is known of the schedules and runs of all items, before and while they are decided.
+--
+-- Includes  fire_items
+--           place
+--           state
+local LATEST = 100 -- unfinished runs known of a schedule that waits for none
+local marks, defs, lives, states, pauses, scores -- by place, as Redis has them
+local running, packed, extended, wanted = {}, {}, {}, {} -- by place: live runs, state, and score once they are touched
+local log, twins = {}, {}
+local now, at, limit, term, is_ahead
+
+local verified = {}
+local function verify(queue)
+  if not verified[queue] then
+    verified[queue] = true
+    check_queue(queue)
+  end
+end
+
+-- Read what is known of the schedules and runs of all items. Raises, before the first write, if a key is not ours.
+local function read_schedules(current, skew_ms, asked_ms)
+  redis.call('XLEN', keys.schedule_log)
+  redis.call('HLEN', keys.schedule_wait)
+  redis.call('HLEN', keys.schedule_invalid)
+  marks = redis.call('HMGET', keys.schedule_mark, unpack(names))
+  defs = redis.call('HMGET', keys.schedule_def, unpack(names))
+  lives = redis.call('HMGET', keys.schedule_live, unpack(names))
+  states = redis.call('HMGET', keys.schedule_state, unpack(names))
+  pauses = redis.call('HLEN', keys.schedule_paused) > 0 and redis.call('HMGET', keys.schedule_paused, unpack(names)) or {}
+  scores = redis.call('ZMSCORE', keys.schedule_next, unpack(names))
+  now, limit = now_ms(), tonumber(skew_ms)
+  is_ahead = tonumber(asked_ms) > now + limit -- the caller's clock is: what it judged by the time is no fact
+  at, term = whole(now), current
+  for _, item in ipairs(items) do -- what may have to give way lies in these
+    for queue in string.gmatch(item.policy.overlap ~= 'allow' and lives[item.n] or '', '(%S+) [^\n]+') do
+      verify(queue)
+    end
+  end
+  for _, group in ipairs(groups) do
+    verify(group.queue)
+    for k, data in ipairs(redis.call('HMGET', keys.data(group.queue), unpack(group.ids))) do
+      group.known[group.ids[k]] = data and true or nil
+    end
+  end
+end
+
+-- Make the runs of a group exist that are new.
+local function flush(group)
+  if #group.new > 0 then
+    redis.call('HSET', keys.data(group.queue), unpack(group.new))
+    group.new = {}
+  end
+end
+
+-- Where nothing is held up, no list is checked: the latest runs are enough to find the end of the last one. What is
+-- older, or was left behind by a run whose end nobody heard of, leaves the list at its far end.
+local function latest(n)
+  local found = {}
+  for line in string.gmatch(running[n] and '' or lives[n] or '', '%S+ [^\n]+') do
+    found[#found + 1] = line
+  end
+  running[n] = running[n] or found
+  while #running[n] >= LATEST do
+    table.remove(running[n], 1)
+  end
+  return running[n]
+end
+
+-- Unfinished runs of a schedule, each checked against its record: what is gone or dead holds nothing up.
+local function live(n)
+  if running[n] then
+    return running[n]
+  end
+  local found = {}
+  for line in string.gmatch(lives[n] or '', '[^\n]+') do
+    local queue, id = string.match(line, '^(%S+) (.*)$')
+    if queue and redis.call('HEXISTS', keys.data(queue), id) == 1
+      and not redis.call('ZSCORE', keys.dead(queue), id) then
+      found[#found + 1] = line
+    end
+  end
+  running[n] = found
+  return found
+end
+
+local function state(n)
+  packed[n] = packed[n] or state_open(states[n] or '')
+  return packed[n]
+end
