@@ -12,7 +12,7 @@ from supervisor.testing.server import driven_time
 from tests.simulation.turns import Plan, TurnWorld
 from tests.simulation.turns_lane import DEADLY, Fault
 
-RUNS, MANY, SEEDS = 5, 24, 20
+RUNS, MANY, SEEDS = 5, 24, 8
 FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 
 
