@@ -9,11 +9,11 @@ from pathlib import Path
 from bench.counting import CountingProxy
 from supervisor.clock import SystemClock
 from supervisor.core.errors import TenureError
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases, LeaseView
-from supervisor.store.schedules import FireCode, LogEntry, Schedules
+from supervisor.store.schedules.fire import FireCode, LogEntry, Schedules
 from tests.e2e.clusters import family
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, end_all

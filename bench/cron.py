@@ -11,9 +11,9 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from supervisor.core import cron as engine
-from supervisor.core.cron import compile_cron
-from supervisor.core.cron_days import days_of
+from supervisor.core.cron import expression as engine
+from supervisor.core.cron.days import days_of
+from supervisor.core.cron.expression import compile_cron
 
 START_S = 1_790_000_000
 STEPS = 20_000

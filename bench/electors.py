@@ -13,14 +13,14 @@ from typing import Any
 
 from bench.table import Samples, Tick
 from supervisor.clock import SystemClock
-from supervisor.core.board import Board, board_words
-from supervisor.roles.agent.driver import ElectorThread
+from supervisor.core.supervision.scoreboard import Board, board_words
+from supervisor.roles.agent.election.context import Standing, Timing
+from supervisor.roles.agent.election.elector_thread import ElectorThread
 from supervisor.roles.agent.main import new_nonce
-from supervisor.roles.agent.standing import Standing, Timing
-from supervisor.settings.models import ElectionSettings, RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import ElectionSettings, RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, Leases
 from tests.e2e.servers import Server
 from tests.kit.waiting import wait_until
 

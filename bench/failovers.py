@@ -15,11 +15,11 @@ from pathlib import Path
 from bench.clusters import CLOCK, CLUSTER, CONFIG, DEFAULT, JOBS, LOG_COUNT, PERIODS_MS, WORKERS
 from bench.table import Goal, Result, Samples, Tick, print_results
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
-from supervisor.store.schedules import FireCode, Schedules
+from supervisor.store.schedules.fire import FireCode, Schedules
 from tests.e2e.trees import Tree
 from tests.kit.topologies import Node, Sentinels
 from tests.kit.waiting import wait_until

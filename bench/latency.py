@@ -7,7 +7,7 @@ from pathlib import Path
 from supervisor.clock import SystemClock
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests.e2e.pairs import make_pair
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree

@@ -14,12 +14,12 @@ import fakeredis
 
 from bench.table import Samples, Tick
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.elector import Elector
-from supervisor.roles.agent.presence import RETRY_S, SLICE_S
-from supervisor.roles.agent.standing import Standing, Timing
-from supervisor.settings.models import ElectionSettings
+from supervisor.roles.agent.election.context import Standing, Timing
+from supervisor.roles.agent.election.elector import Elector
+from supervisor.roles.agent.election.presence import RETRY_S, SLICE_S
+from supervisor.settings.sections.models import ElectionSettings
+from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, Leases
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import Fate, Network, ReplicaClock, World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-from supervisor.core.board import Board, board_words
+from supervisor.core.supervision.scoreboard import Board, board_words
 
 SLOT_NAMES = ("scheduler",)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from bench.schedules_board import SLOT_NAMES, open_board
 from supervisor.clock import SystemClock
 from supervisor.roles import scheduler
-from supervisor.roles.seat import Seat
-from supervisor.settings.models import Settings
+from supervisor.roles.child import Seat
+from supervisor.settings.sections.models import Settings
 from supervisor.telemetry import logs, metrics
 
 

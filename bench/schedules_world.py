@@ -23,15 +23,15 @@ from typing import Any, Self
 from bench.schedules_board import cpu_s, open_board, private_mib
 from bench.schedules_listener import Listener
 from supervisor.clock import SystemClock
-from supervisor.core.board import Phase, SlotState
+from supervisor.core.election.term import NO_TERM, Term
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.term import NO_TERM, Term
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.core.supervision.scoreboard import Phase, SlotState
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, Leases, LeaseView
-from supervisor.store.schedule_definitions import Change, Definitions
-from supervisor.store.schedules import Schedules
+from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.schedules.fire import Schedules
 from tests.kit.servers import RealServer
 from tests.kit.waiting import wait_until
 

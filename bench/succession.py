@@ -8,7 +8,7 @@ from bench.clusters import CLOCK, CLUSTER, DEFAULT, Bench, bench
 from bench.table import Samples, Tick
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.store.keys import Keys
-from supervisor.store.schedule_definitions import Change, Definitions
+from supervisor.store.schedules.definitions import Change, Definitions
 from tests.kit.waiting import wait_until
 
 SCHEDULES = 100_000

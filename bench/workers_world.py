@@ -16,10 +16,10 @@ import redis
 from bench.schedules_board import cpu_s
 from supervisor.clock import SystemClock
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, end_all
 from tests.kit.servers import RealServer

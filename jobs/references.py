@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from supervisor.core.job_references import current_rule
+from supervisor.core.jobs.references import current_rule
 
 SECRET_BYTES_MAX = 64 * 1024
 

@@ -5,7 +5,7 @@ Where spans go, and which, is told by OpenTelemetry's own variables: docs/tracin
 
 from __future__ import annotations
 
-from supervisor.roles.worker.tracing import Tracing
+from supervisor.roles.worker.attempt.tracing import Tracing
 
 
 class RunTracing(Tracing):

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as ``typing`` has it, without importing that
 if TYPE_CHECKING:
-    from supervisor.core.registry import job
-    from supervisor.core.resource import Resource
+    from supervisor.core.jobs.registry import job
+    from supervisor.core.jobs.resource import Resource
     from supervisor.core.retry import Retry
     from supervisor.plugins.contract import Plugin
-    from supervisor.roles.worker.context import Context
-    from supervisor.roles.worker.middleware import Middleware
-    from supervisor.store.caching import cached
-    from supervisor.store.producer import connect, enqueue
+    from supervisor.roles.worker.attempt.context import Context
+    from supervisor.roles.worker.attempt.middleware import Middleware
+    from supervisor.store.cache.decorator import cached
+    from supervisor.store.producer.producer import connect, enqueue
 
 __all__ = ["Context", "Middleware", "Plugin", "Resource", "Retry", "cached", "connect", "enqueue", "job"]
 
 _MODULES = {
-    "Context": "supervisor.roles.worker.context",
-    "Middleware": "supervisor.roles.worker.middleware",
+    "Context": "supervisor.roles.worker.attempt.context",
+    "Middleware": "supervisor.roles.worker.attempt.middleware",
     "Plugin": "supervisor.plugins.contract",
-    "Resource": "supervisor.core.resource",
+    "Resource": "supervisor.core.jobs.resource",
     "Retry": "supervisor.core.retry",
-    "cached": "supervisor.store.caching",
-    "connect": "supervisor.store.producer",
-    "enqueue": "supervisor.store.producer",
-    "job": "supervisor.core.registry",
+    "cached": "supervisor.store.cache.decorator",
+    "connect": "supervisor.store.producer.producer",
+    "enqueue": "supervisor.store.producer.producer",
+    "job": "supervisor.core.jobs.registry",
 }
 
 

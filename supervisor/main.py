@@ -62,7 +62,7 @@ def register(
         TenureError: something cannot be used, or has the name of another; both origins are named.
         ImportError: a module is not there.
     """
-    from supervisor.core.registry import registry as known_jobs  # noqa: PLC0415 - as in main
+    from supervisor.core.jobs.registry import registry as known_jobs  # noqa: PLC0415 - as in main
 
     for each in jobs:
         if isinstance(each, str):
@@ -75,7 +75,7 @@ def register(
         for kind in plugins:
             known_plugins.register(kind)
     if hooks:
-        from supervisor.settings.hook_sources import offer  # noqa: PLC0415 - as in main
+        from supervisor.settings.schedules.hook_sources import offer  # noqa: PLC0415 - as in main
 
         for name, kind in hooks.items():
             offer(name, kind)

@@ -18,8 +18,8 @@ from itertools import pairwise
 from rich.console import Console
 from rich.progress import track
 
-from supervisor.core.cron import Cron, compile_cron
-from supervisor.core.zones import zone
+from supervisor.core.cron.expression import Cron, compile_cron
+from supervisor.core.cron.zones import zone
 from tests.cron_oracle import Calendar, instant, local_minutes, utc, walk
 
 BEGIN, END = instant("2024-01-01T00:00Z"), instant("2031-01-01T00:00Z")

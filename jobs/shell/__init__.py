@@ -1,12 +1,12 @@
 """Commands as jobs, each under a guard that takes its process group along when it goes.
 
 ``command`` is the job; ``guard`` forks and ends the processes (what happens in them is in
-supervisor/process/guarded.py); ``tail`` keeps the end of the output.
+supervisor/process/command/guard.py); ``tail`` keeps the end of the output.
 """
 
 from __future__ import annotations
 
 from jobs.shell.command import CommandFailedError, command
-from supervisor.process.launch import CommandRefusedError
+from supervisor.process.command.spec import CommandRefusedError
 
 __all__ = ["CommandFailedError", "CommandRefusedError", "command"]

@@ -2,7 +2,7 @@
 
 Guarantees
     Nothing of the command's process group outlives the run: not its end, not the soft timeout
-    (SIGTERM, a short wait, SIGKILL), not the death of the worker (see supervisor/process/guarded.py).
+    (SIGTERM, a short wait, SIGKILL), not the death of the worker (see supervisor/process/command/guard.py).
     Memory is bounded whatever the command writes; the end of it is kept with the run.
 
 Does not guarantee
@@ -18,10 +18,10 @@ from typing import TypedDict
 from jobs.shell.guard import Ending, Guard
 from jobs.shell.tail import Tail
 from supervisor import Context, Retry, job
-from supervisor.core.confinement import current_confinement
-from supervisor.process.confining import confined, home_of
-from supervisor.process.guarded import AT_CWD, AT_EXEC, PLACES
-from supervisor.process.launch import CommandRefusedError, Launch, inherited_environment, prepare
+from supervisor.core.jobs.confinement import current_confinement
+from supervisor.process.command.confinement import confined, home_of
+from supervisor.process.command.guard import AT_CWD, AT_EXEC, PLACES
+from supervisor.process.command.spec import CommandRefusedError, Launch, inherited_environment, prepare
 
 OUTPUT_TAIL_MAX = 32 * 1024
 MESSAGE_BYTES_MAX = 768  # with the sentence before it, within what a run's record keeps of a message

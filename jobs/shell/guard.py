@@ -17,9 +17,9 @@ import select
 
 from jobs.shell.tail import Tail
 from supervisor.clock import Clock
-from supervisor.process import guard
-from supervisor.process.guard import WAIT_MS_MAX, Ending, signals_held
-from supervisor.process.launch import Launch
+from supervisor.process.command import handle
+from supervisor.process.command.handle import WAIT_MS_MAX, Ending, signals_held
+from supervisor.process.command.spec import Launch
 
 __all__ = ["Ending", "Guard", "signals_held"]
 
@@ -32,7 +32,7 @@ class Guard:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._guard = guard.Guard()
+        self._guard = handle.Guard()
         self._output = -1
 
     def start(self, launch: Launch) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from supervisor.core.confinement import Confinement
 from supervisor.core.errors import Problem
-from supervisor.process.confining import faults
+from supervisor.core.jobs.confinement import Confinement
+from supervisor.process.command.confinement import faults
+from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
-from supervisor.settings.nodes import format_path
 
 
 def confinement_problems(loaded: Loaded) -> list[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from supervisor.embedded.valkey import EmbeddedServer
-from supervisor.settings.models import Settings
+from supervisor.settings.sections.models import Settings
 
 EMBEDDED = "embedded"
 

@@ -13,8 +13,8 @@ import fcntl
 import os
 import stat
 
-from supervisor.process.linux import open_descriptors
 from supervisor.process.slots import Log
+from supervisor.process.system.linux import open_descriptors
 
 TOLD_MAX = 5
 REMEDY = "in workers they are /dev/null; open them in a Resource, or when a job first runs"

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from supervisor.app.confinement_check import confinement_problems
 from supervisor.core.errors import ConfigError, Problem
+from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
-from supervisor.core.registry import registry
 from supervisor.plugins import registry as plugins
-from supervisor.process.linux import thread_count
-from supervisor.settings.complete import complete, ignore_import, import_jobs
+from supervisor.process.system.linux import thread_count
 from supervisor.settings.loader import Loaded
-from supervisor.settings.web_check import web_problems
+from supervisor.settings.schedules.complete import complete, ignore_import, import_jobs
+from supervisor.settings.web.check import web_problems
 
 
 def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> tuple[ScheduleDef, ...]:

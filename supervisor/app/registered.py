@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
-from supervisor.core.triggers import trigger_of
+from supervisor.core.schedules.triggers import trigger_of
 
 TOLD_MAX = 100
 """At most so many schedules are told of one by one; the rest by their number."""

@@ -16,42 +16,43 @@ from pathlib import Path
 
 import structlog
 
-from supervisor.app.announcing import announce, limit_metrics, warn_of_old_names
+from supervisor.app.announce import announce, limit_metrics, warn_of_old_names
 from supervisor.app.endpoint import embedded_server, resolve_redis_url
 from supervisor.app.import_descriptors import OpenedByImports
 from supervisor.app.jobs import prepare_to_fork
 from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_names, specs
 from supervisor.clock import SystemClock
-from supervisor.core.board import Header
 from supervisor.core.errors import (
     EXIT_CONFIG,
     EXIT_OK,
 )
 from supervisor.core.model import ScheduleDef
-from supervisor.core.reload import Ending, Plan
-from supervisor.process import linux, nameplate
-from supervisor.process.environment import Withheld
-from supervisor.process.listening import bind
-from supervisor.process.nameplate import NameplateHolder
+from supervisor.core.supervision.reload import Ending, Plan
+from supervisor.core.supervision.scoreboard import Header
+from supervisor.process import run_file
 from supervisor.process.parent import Limits, Parent
 from supervisor.process.reloading import CHECK_NS, CHECK_NS_PER_SCHEDULE, Reloading
+from supervisor.process.run_file import NameplateHolder
+from supervisor.process.run_in_child import run_in_child
 from supervisor.process.scoreboard import allocate
-from supervisor.process.systemd import Notifier
-from supervisor.process.throwaway import run_in_child
+from supervisor.process.system import linux
+from supervisor.process.system.environment import Withheld
+from supervisor.process.system.listening import bind
+from supervisor.process.system.systemd import Notifier
+from supervisor.reload.audiences import Audience, forget_secrets
+from supervisor.reload.check import ConfigCheck
+from supervisor.reload.config_memfd import Handover
+from supervisor.roles.child import Listeners
 from supervisor.roles.preload import preload
-from supervisor.roles.seat import Listeners
-from supervisor.settings.audiences import Audience, forget_secrets
 from supervisor.settings.deprecations import Notice
-from supervisor.settings.handover import Handover
 from supervisor.settings.loader import Loaded
-from supervisor.settings.models import Settings
 from supervisor.settings.overrides import secret_variables
-from supervisor.settings.reload_check import ConfigCheck
-from supervisor.settings.web_settings import WebSettings
-from supervisor.store.preflight import report
-from supervisor.telemetry import event_table, events, logs, metrics
-from supervisor.telemetry.lines import open_log_file
-from supervisor.telemetry.log_rules import LogRules
+from supervisor.settings.sections.models import Settings
+from supervisor.settings.sections.web import WebSettings
+from supervisor.store.client.preflight import report
+from supervisor.telemetry import event_catalogue, events, logs, metrics
+from supervisor.telemetry.log_lines.log_sink import open_log_file
+from supervisor.telemetry.log_lines.rules import LogRules
 from supervisor.version import __version__
 
 PREFLIGHT_TIMEOUT_S = 15.0
@@ -82,8 +83,8 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     server = embedded_server(settings)
     if server is not None:
         server.prepare()
-    place, lock = nameplate.claim(Path(settings.data_dir), metrics.prepare)
-    sign = nameplate.show(place)
+    place, lock = run_file.claim(Path(settings.data_dir), metrics.prepare)
+    sign = run_file.show(place)
     listeners = _listen(settings.web)
     if server is None:
         _preflight(loaded)
@@ -203,4 +204,4 @@ def _preflight(loaded: Loaded) -> None:
 
 def _log(event: str, /, *, level: str = "info", **fields: object) -> None:
     getattr(structlog.get_logger(), level)(event, **fields)
-    event_table.tell(event, fields, level=level)
+    event_catalogue.tell(event, fields, level=level)

@@ -8,29 +8,29 @@ from typing import Any
 
 from supervisor.app.endpoint import EMBEDDED, resolve_redis_url
 from supervisor.clock import SystemClock
-from supervisor.compat.cloudforet import place as cloudforet
-from supervisor.core.board import Board
+from supervisor.compat.cloudforet.tasks import runtime as cloudforet
 from supervisor.core.errors import (
     ConfigError,
 )
+from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
-from supervisor.core.registry import registry
-from supervisor.core.restart import Group
+from supervisor.core.supervision.scoreboard import Board
+from supervisor.core.supervision.slot import Group
 from supervisor.embedded.valkey import EmbeddedServer
 from supervisor.plugins import registry as plugins
 from supervisor.process.child import watch_faults
 from supervisor.process.parent import Launch, SlotSpec
+from supervisor.reload.audiences import Audience
+from supervisor.reload.config_memfd import Handover, Reader
 from supervisor.roles import agent, scheduler, web
-from supervisor.roles.seat import Listeners, Seat
+from supervisor.roles.child import Listeners, Seat
 from supervisor.roles.worker import entry as worker
-from supervisor.settings.audiences import Audience
-from supervisor.settings.complete import import_jobs
-from supervisor.settings.handover import Handover, Reader
-from supervisor.settings.models import CONCURRENCY_MAX, PREFETCH_MAX, Settings, WorkerKind
-from supervisor.settings.profiles import policies_of
+from supervisor.settings.schedules.complete import import_jobs
+from supervisor.settings.schedules.profiles import policies_of
+from supervisor.settings.sections.models import CONCURRENCY_MAX, PREFETCH_MAX, Settings, WorkerKind
 from supervisor.telemetry import events, logs, metrics
-from supervisor.telemetry.lines import FileSink, open_log_file, take_stderr
-from supervisor.telemetry.log_rules import LogRules
+from supervisor.telemetry.log_lines.log_sink import FileSink, open_log_file, take_stderr
+from supervisor.telemetry.log_lines.rules import LogRules
 
 SCHEDULER_HANG_S = 2.0
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.settings.models import Settings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import Settings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
-from supervisor.store.queues import Queues
-from supervisor.store.schedules import Schedules
-from supervisor.store.sessions import Sessions
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.schedules.fire import Schedules
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from supervisor.cli.help import Command
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.core.errors import EXIT_NO, TenureError
-from supervisor.process.descriptors import DESCRIPTORS_MIN, descriptors_short
-from supervisor.settings.models import Settings
-from supervisor.settings.redis_exposure import exposures
+from supervisor.process.system.descriptors import DESCRIPTORS_MIN, descriptors_short
+from supervisor.settings.rules.redis_exposure import exposures
+from supervisor.settings.sections.models import Settings
 
 if TYPE_CHECKING:
-    from supervisor.store.leases import CandidateInfo, LeaseView
-    from supervisor.store.queue_pages import UnservedQueue
+    from supervisor.store.election.leases import CandidateInfo, LeaseView
+    from supervisor.store.queues.pages import UnservedQueue
 
 CLOCK_SKEW_MS_MAX = 500
 FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive, or died just now
@@ -140,7 +140,7 @@ def _port(settings: Settings) -> Finding:
 
 
 def _jobs(modules: tuple[str, ...]) -> Finding:
-    from supervisor.settings.complete import import_jobs
+    from supervisor.settings.schedules.complete import import_jobs
 
     problems = import_jobs(modules)
     if problems:
@@ -153,7 +153,7 @@ def _classes(settings: Settings) -> Iterator[Finding]:
     """Import what came from Cloudforet, so that what is missing is known before the first schedule is due."""
     if not settings.cloudforet.packages:
         return
-    from supervisor.compat.cloudforet.check import examine as examined
+    from supervisor.compat.cloudforet.tasks.check import examine as examined
 
     for name, problem in examined(settings):
         yield Finding("cloudforet", problem or f"{name} can be used", problem and "see docs/cloudforet-services.md")
@@ -163,7 +163,7 @@ def _redis(settings: Settings) -> Iterator[Finding]:
     from supervisor.app.endpoint import embedded_server
     from supervisor.cli.connection import connected, embedded_server_is_up
     from supervisor.clock import SystemClock
-    from supervisor.store.preflight import check
+    from supervisor.store.client.preflight import check
 
     try:
         if embedded_server(settings) is not None and not embedded_server_is_up(settings):

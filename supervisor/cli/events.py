@@ -8,11 +8,11 @@ from itertools import chain, islice
 
 import click
 
+from supervisor.cli.cluster import moment_of_patience, run
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import Command
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import moment, output_option, print_record, print_rows
-from supervisor.cli.schedule_asking import moment_of_patience, run
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_OK, StoreUnavailableError
 from supervisor.core.events import LEVELS

@@ -20,7 +20,7 @@ from typing import Any
 import click
 from click.core import augment_usage_errors
 
-from supervisor.cli.setting_flags import SETTING_FLAGS, take_setting_flags
+from supervisor.cli.config.setting_flags import SETTING_FLAGS, take_setting_flags
 
 OWN = "Options"
 SECTIONS: Mapping[str, tuple[str, ...]] = {

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from supervisor.cli.compat_options import compat_options, original_files, search
+from supervisor.cli.config.compat_options import compat_options, original_files, search
+from supervisor.cli.config.setting_flags import SETTING_FLAGS
 from supervisor.cli.output import say
-from supervisor.cli.setting_flags import SETTING_FLAGS
 from supervisor.core.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class DurationType(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds; a usage error names what is wrong."""
-        from supervisor.settings.durations import parse_duration
+        from supervisor.settings.sections.durations import parse_duration
 
         if isinstance(value, float):
             return value
@@ -154,7 +154,7 @@ def read_settings(
         if not with_jobs:
             raise
         from supervisor.plugins.registry import import_jobs_of
-        from supervisor.settings.complete import with_late_problems
+        from supervisor.settings.schedules.complete import with_late_problems
 
         if error.partial is not None:
             import_jobs_of(error.partial.settings)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from supervisor.cli.cluster import run, who
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import Group
 from supervisor.cli.options import LoadSettings, config_options
@@ -21,14 +22,13 @@ from supervisor.cli.output import (
     print_section,
     print_value,
 )
-from supervisor.cli.schedule_asking import run, who
 from supervisor.core.errors import EXIT_OK, TenureError
 from supervisor.core.json_values import read_json
 
 if TYPE_CHECKING:
     from supervisor.plugins.host import Ready
     from supervisor.plugins.registry import Registered
-    from supervisor.plugins.standing import Standing, Subject
+    from supervisor.plugins.status import Standing, Subject
     from supervisor.settings.loader import Loaded
     from supervisor.store.plugins import PluginRecord
 
@@ -182,7 +182,7 @@ def plugin_run(
 def _loaded(load_settings: LoadSettings) -> Loaded:
     """Return the configuration, its plugins registered."""
     from supervisor.plugins.registry import registry
-    from supervisor.settings.complete import import_jobs
+    from supervisor.settings.schedules.complete import import_jobs
 
     loaded = load_settings()
     import_jobs(())  # nothing but: look for modules where the tree does
@@ -258,14 +258,14 @@ class _Runner:
 
 def _standing(connection: Connection) -> Standing:
     from supervisor.clock import SystemClock
-    from supervisor.plugins.standing import Standing
+    from supervisor.plugins.status import Standing
 
     return Standing(_Runner(connection), SystemClock(), by=who())
 
 
 def _tell(connection: Connection, ready: Ready) -> int:
     """Tell the cluster that a plugin can be used; return how many schedules go on."""
-    from supervisor.plugins.standing import Subject
+    from supervisor.plugins.status import Subject
 
     subject: Subject = Subject(ready.registered, ready.options)
     standing = _standing(connection)

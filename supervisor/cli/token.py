@@ -10,8 +10,8 @@ from supervisor.cli.help import Group
 from supervisor.clock import SystemClock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import ConfigError
-from supervisor.settings.token_file import Scope, Token, TokenFileError, digest_of, until_of
-from supervisor.settings.token_writing import append_token, new_secret
+from supervisor.settings.web.token_writing import append_token, new_secret
+from supervisor.settings.web.tokens import Scope, Token, TokenFileError, digest_of, until_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _PATTERN = re.compile(r"[A-Za-z0-9._:/*?\[\]!-]{1,200}", re.ASCII)

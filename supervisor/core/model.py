@@ -111,7 +111,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     not_after_ms: Whole | None = None  # a worker must not start it later than this: it then ends expired
     parent: str = ""  # the run that spawned it
     maybe_duplicate: bool = False  # fired again after Redis lost what it had acknowledged
-    traceparent: str = ""  # the trace that it belongs to, as core/trace_context.py has it
+    traceparent: str = ""  # the trace that it belongs to, as core/jobs/trace_context.py has it
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -25,12 +25,12 @@ import msgspec
 import structlog
 
 from supervisor.clock import Clock, SystemClock
-from supervisor.core.resource import Resource
+from supervisor.core.jobs.resource import Resource
 from supervisor.plugins import registry as plugins
 from supervisor.plugins.contract import PluginUnusableError
 from supervisor.plugins.instances import InProcess, Instance, Isolated
+from supervisor.plugins.redaction import Masker
 from supervisor.plugins.registry import PluginRegistry, Registered
-from supervisor.plugins.secrecy import Masker
 from supervisor.telemetry import events
 
 CLOSE_S = 0.8

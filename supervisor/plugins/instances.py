@@ -20,9 +20,7 @@ from supervisor.core.json_values import read_json
 from supervisor.plugins.contract import Plugin, PluginError, PluginUnusableError, callable_methods
 from supervisor.plugins.launching import launch_of
 from supervisor.plugins.program import Program, ProgramEndedError, ProgramTimeoutError
-from supervisor.plugins.registry import Registered
-from supervisor.plugins.secrecy import Masker
-from supervisor.plugins.wire import (
+from supervisor.plugins.protocol import (
     MESSAGE_CHARS_MAX,
     PROTOCOL,
     Done,
@@ -34,9 +32,11 @@ from supervisor.plugins.wire import (
     request,
     shown,
 )
-from supervisor.process.launch import CommandRefusedError
-from supervisor.roles.worker.context import Interrupted, SoftTimeout
-from supervisor.settings.plugin_settings import PluginSettings
+from supervisor.plugins.redaction import Masker
+from supervisor.plugins.registry import Registered
+from supervisor.process.command.spec import CommandRefusedError
+from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.settings.sections.plugins import PluginSettings
 
 FOREVER_NS = 1 << 62
 OURS = (GeneratorExit, SoftTimeout, Interrupted)  # how a worker ends a call

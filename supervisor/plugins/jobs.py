@@ -12,15 +12,15 @@ from typing import Any, TypedDict
 import msgspec
 
 from supervisor.core.errors import TenureError
-from supervisor.core.registry import job
+from supervisor.core.jobs.registry import job
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.host import PluginHost, Ready
+from supervisor.plugins.redaction import Masker
 from supervisor.plugins.registry import load_callable, registry
 from supervisor.plugins.results import Results, Sink, Summary
-from supervisor.plugins.secrecy import Masker
-from supervisor.plugins.standing import Standing, Subject
-from supervisor.roles.worker.context import Context
-from supervisor.store import producer
+from supervisor.plugins.status import Standing, Subject
+from supervisor.roles.worker.attempt.context import Context
+from supervisor.store.producer import producer
 from supervisor.telemetry import metrics
 
 

@@ -6,9 +6,9 @@ import os
 import resource
 from dataclasses import replace
 
-from supervisor.process.confining import confined, home_of
-from supervisor.process.launch import Launch, prepare
-from supervisor.settings.plugin_settings import PluginSettings
+from supervisor.process.command.confinement import confined, home_of
+from supervisor.process.command.spec import Launch, prepare
+from supervisor.settings.sections.plugins import PluginSettings
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 _MIB = 1024 * 1024

@@ -20,11 +20,11 @@ from contextlib import suppress
 
 from supervisor.clock import Clock
 from supervisor.core.errors import TenureError
-from supervisor.plugins.secrecy import Masker
-from supervisor.plugins.wire import HELD_CHARS_MAX, ProtocolError, shown
-from supervisor.process.guard import WAIT_MS_MAX, Ending, Guard, signals_held
-from supervisor.process.guarded import AT_CWD, AT_EXEC, AT_LIMIT, PLACES
-from supervisor.process.launch import Launch
+from supervisor.plugins.protocol import HELD_CHARS_MAX, ProtocolError, shown
+from supervisor.plugins.redaction import Masker
+from supervisor.process.command.guard import AT_CWD, AT_EXEC, AT_LIMIT, PLACES
+from supervisor.process.command.handle import WAIT_MS_MAX, Ending, Guard, signals_held
+from supervisor.process.command.spec import Launch
 
 CHUNK_BYTES = 64 * 1024
 ERRORS_KEPT = HELD_CHARS_MAX

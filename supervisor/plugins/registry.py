@@ -23,10 +23,10 @@ from supervisor.plugins.contract import (
     check_class,
     origin_of,
 )
+from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
-from supervisor.settings.models import Settings, WorkerKind
-from supervisor.settings.nodes import format_path
-from supervisor.settings.plugin_settings import PluginSettings
+from supervisor.settings.sections.models import Settings, WorkerKind
+from supervisor.settings.sections.plugins import PluginSettings
 
 GROUP = "tenure.plugins"
 JOBS = frozenset({"plugin.run", "plugin.plan"})

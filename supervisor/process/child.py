@@ -6,7 +6,7 @@ Guarantees
     code of its role, so no code of the parent's stack ever runs in it.
 
 Does not guarantee
-    That its own children die with it; the parent kills its process group (see reaper.py).
+    That its own children die with it; the parent kills its process group (see system/reaper.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import traceback
 from typing import NoReturn
 
 from supervisor.core.errors import EXIT_CRASH_LOOP, EXIT_OK, TenureError
-from supervisor.core.restart import Group
-from supervisor.process import linux, signals, systemd
+from supervisor.core.supervision.slot import Group
 from supervisor.process.slots import Launch, Log, SlotSpec
+from supervisor.process.system import linux, signals, systemd
 
 EXIT_INTERNAL = EXIT_CRASH_LOOP  # 70, EX_SOFTWARE of sysexits(3)
 OOM_SCORE_POINTS = 300

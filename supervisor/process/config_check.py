@@ -1,6 +1,6 @@
 """Forks the child that judges a changed configuration, and ends it when it takes too long.
 
-Unlike ``throwaway.py`` it is not waited for: the parent goes on supervising, and is told of its end by SIGCHLD.
+Unlike ``run_in_child.py`` it is not waited for: the parent goes on supervising, and is told of its end by SIGCHLD.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_OK
-from supervisor.process import linux, signals, systemd
 from supervisor.process.child import flush_streams
+from supervisor.process.system import linux, signals, systemd
 
 MEMORY_BYTES_MAX = 2 << 30
 """How much more address space than the parent's the check may take."""

@@ -11,11 +11,12 @@ from signal import Signals
 from typing import Protocol
 
 from supervisor.clock import Clock
-from supervisor.process import cgroup, linux, reaper, signals, spawn
-from supervisor.process.linux import Wait
-from supervisor.process.reaper import Ended
-from supervisor.process.signals import Received
+from supervisor.process import spawn
 from supervisor.process.slots import Launch, Log, SlotSpec
+from supervisor.process.system import cgroup, linux, reaper, signals
+from supervisor.process.system.linux import Wait
+from supervisor.process.system.reaper import Ended
+from supervisor.process.system.signals import Received
 
 _TO_ACT_ON = frozenset({Signals.SIGTERM, Signals.SIGQUIT, Signals.SIGABRT})
 

@@ -19,20 +19,21 @@ from dataclasses import replace
 from signal import Signals
 
 from supervisor.clock import Clock
-from supervisor.core import shutdown
-from supervisor.core.board import Board, Phase, SlotState, Verb
 from supervisor.core.errors import EXIT_CRASH_LOOP
-from supervisor.core.liveness import PauseGuard
-from supervisor.core.shutdown import Stage, Stop, StopEvent
+from supervisor.core.supervision import shutdown
+from supervisor.core.supervision.liveness import PauseGuard
+from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, Verb
+from supervisor.core.supervision.shutdown import Stage, Stop, StopEvent
 from supervisor.core.units import SECOND_NS
-from supervisor.process import requests, signals, watch
-from supervisor.process.dump import dump
+from supervisor.process import child_requests, monitor
 from supervisor.process.kernel import Kernel, LinuxKernel
-from supervisor.process.pools import PoolBook, Reloader
-from supervisor.process.signals import Received
+from supervisor.process.pool_control import PoolBook, Reloader
+from supervisor.process.process_table import plant
 from supervisor.process.slots import Launch, Limits, Log, SlotSpec
-from supervisor.process.systemd import Notifier
-from supervisor.process.tree import plant
+from supervisor.process.state_dump import dump
+from supervisor.process.system import signals
+from supervisor.process.system.signals import Received
+from supervisor.process.system.systemd import Notifier
 from supervisor.telemetry import events
 
 __all__ = ["Launch", "Limits", "Parent", "SlotSpec"]
@@ -145,8 +146,8 @@ class Parent:
         tree.collect(now_ns)
         tree.poke_agent()  # first: the runs of a worker that died wait for it
         tree.look_at_memory(now_ns)
-        watch.look(tree, self._guard, now_ns)
-        for verb, asker in requests.read(tree, self._book, now_ns, can_reload=self._reloading is not None):
+        monitor.look(tree, self._guard, now_ns)
+        for verb, asker in child_requests.read(tree, self._book, now_ns, can_reload=self._reloading is not None):
             self._obey(verb, asker, now_ns)
         if self._reloading is not None and not self._stop.is_asked:
             self._reloading.look(now_ns, tree, self._book)
@@ -162,7 +163,11 @@ class Parent:
 
     def _until_ns(self, now_ns: int) -> int:
         """Return when to wake up at the latest."""
-        found = [*watch.deadlines_ns(self._tree, self._guard, now_ns), self._stop.deadline_ns, self._notify.deadline_ns]
+        found = [
+            *monitor.deadlines_ns(self._tree, self._guard, now_ns),
+            self._stop.deadline_ns,
+            self._notify.deadline_ns,
+        ]
         if self._reloading is not None and not self._stop.is_asked:
             found.append(self._reloading.deadline_ns)
         return min([now_ns + TICK_NS, *(deadline_ns for deadline_ns in found if deadline_ns)])

@@ -19,16 +19,16 @@ from enum import Enum, auto
 from typing import Protocol
 
 from supervisor.clock import Clock
-from supervisor.core.board import Header, Phase
 from supervisor.core.json_values import read_json
-from supervisor.core.pools import Rolling
-from supervisor.core.reload import Ending, Plan, ReloadOutcome
+from supervisor.core.supervision.pool import Rolling
+from supervisor.core.supervision.reload import Ending, Plan, ReloadOutcome
+from supervisor.core.supervision.scoreboard import Header, Phase
 from supervisor.core.units import SECOND_NS
 from supervisor.process import config_check
-from supervisor.process.pools import PoolBook
+from supervisor.process.pool_control import PoolBook
+from supervisor.process.process_table import Tree
 from supervisor.process.slots import Limits, Log
-from supervisor.process.systemd import Notifier
-from supervisor.process.tree import Tree
+from supervisor.process.system.systemd import Notifier
 
 CHECK_NS = 10 * SECOND_NS
 CHECK_NS_PER_SCHEDULE = SECOND_NS // 1000  # a hundred thousand take most of a minute to read, as they do at the start

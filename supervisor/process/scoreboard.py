@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 
-from supervisor.core.board import MAGIC, Board, board_words
+from supervisor.core.supervision.scoreboard import MAGIC, Board, board_words
 
 WORD_BYTES = 8
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from supervisor.core.board import ChildState, Row
-from supervisor.core.inflight import InflightTable
-from supervisor.core.restart import Group, Policy, Slot, recent_failures
+from supervisor.core.supervision.inflight import InflightTable
+from supervisor.core.supervision.scoreboard import ChildState, Row
+from supervisor.core.supervision.slot import Group, Policy, Slot, recent_failures
 from supervisor.core.units import SECOND_NS
 
 

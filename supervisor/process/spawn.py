@@ -14,10 +14,11 @@ import multiprocess
 import multiprocess.popen_fork
 import multiprocess.process
 
-from supervisor.core.restart import Group
+from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
-from supervisor.process import child, linux
+from supervisor.process import child
 from supervisor.process.slots import Launch, Log, SlotSpec
+from supervisor.process.system import linux
 
 FORK_BURST = 20
 FORKS_PER_S = 5

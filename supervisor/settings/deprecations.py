@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from supervisor.core.errors import Problem
-from supervisor.settings.nodes import Node, at, merge, parse_path, without
-from supervisor.settings.shape import Shape
+from supervisor.settings.document import Node, at, merge, parse_path, without
+from supervisor.settings.schema import Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from pathlib import Path as FilePath
 
 from pydantic import SecretStr
 
+from supervisor.settings.document import Node
 from supervisor.settings.interpolate import UnusableReferenceError, directory_of, read_again, with_variables
-from supervisor.settings.models import Settings
-from supervisor.settings.nodes import Node
+from supervisor.settings.sections.models import Settings
 
 FOLLOWED = ("password", "sentinel_password")
 

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 
 from supervisor.core.errors import Problem
+from supervisor.settings.base import Path
+from supervisor.settings.document import Node, format_path
 from supervisor.settings.masking import REFERENCE
-from supervisor.settings.nodes import Node, format_path
 from supervisor.settings.scalars import Trap, resolve
-from supervisor.settings.section import Path
-from supervisor.settings.shape import Shape, ShapeKind
+from supervisor.settings.schema import Shape, ShapeKind
 from supervisor.trust import open_regular
 
 SECRET_BYTES_MAX = 64 * 1024

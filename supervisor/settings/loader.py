@@ -6,12 +6,12 @@ explicitly. Mappings merge deeply, pools and schedules per id, lists and scalars
 and null goes back to the default.
 
 Guarantees
-    Either settings in which every rule of the models and of relations.py holds, or a
+    Either settings in which every rule of the models and of rules/cross_rules.py holds, or a
     ``ConfigError`` with all problems, each naming file and line, variable or flag.
     No secret is in a problem.
 
 Does not guarantee
-    That the jobs exist and their queues are served: complete.py, which imports them.
+    That the jobs exist and their queues are served: schedules/complete.py, which imports them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.errors import ConfigError, Problem
+from supervisor.importers.foreign import Conversion, FileLayers, Foreign, foreign_environment, looks_foreign
 from supervisor.settings.deprecations import Notice, of_flags, of_variables, renamed
+from supervisor.settings.document import DEFAULT_ORIGIN, Node, format_path, merge, wrap
 from supervisor.settings.followed import follow_files
-from supervisor.settings.foreign import Conversion, FileLayers, Foreign, foreign_environment, looks_foreign
 from supervisor.settings.interpolate import interpolate
-from supervisor.settings.models import Settings
-from supervisor.settings.nodes import DEFAULT_ORIGIN, Node, format_path, merge, wrap
 from supervisor.settings.origins import ORIGINS_MAX, Origins
 from supervisor.settings.overrides import apply_environment, apply_flags, is_setting, option_of
-from supervisor.settings.profiles import expanded
-from supervisor.settings.shape import Shape, settings_shape
+from supervisor.settings.schedules.profiles import expanded
+from supervisor.settings.schema import Shape, settings_shape
+from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform, validate
 from supervisor.settings.yaml_source import read_file
 

@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from supervisor.core.errors import Problem
-from supervisor.core.job_references import ReferenceRule
+from supervisor.core.jobs.references import ReferenceRule
+from supervisor.settings.base import Path
 from supervisor.settings.deprecations import flag_path, variable_path
+from supervisor.settings.document import Node, at, format_path, merge, parse_path, wrap
 from supervisor.settings.masking import REFERENCE, mask_url, variables_of
-from supervisor.settings.models import Settings
-from supervisor.settings.nodes import Node, at, format_path, merge, parse_path, wrap
-from supervisor.settings.section import Path
-from supervisor.settings.shape import Shape, ShapeKind, settings_shape
+from supervisor.settings.schema import Shape, ShapeKind, settings_shape
+from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform
 from supervisor.settings.yaml_source import parse_text
 

@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from supervisor.settings.durations import format_duration
-from supervisor.settings.models import Fsync, Settings, WorkerKind
 from supervisor.settings.render import inline_yaml, public_view
-from supervisor.settings.shape import Shape, ShapeKind, settings_shape
+from supervisor.settings.schema import Shape, ShapeKind, settings_shape
+from supervisor.settings.sections.durations import format_duration
+from supervisor.settings.sections.models import Fsync, Settings, WorkerKind
 
 _COLUMNS = 100
 _HEADER = """\

@@ -17,16 +17,16 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from supervisor.core.errors import Problem
-from supervisor.settings.durations import format_duration
+from supervisor.settings.base import MODULE, NAME, SCHEDULE_ID, Path
+from supervisor.settings.document import Node, format_path, without
 from supervisor.settings.masking import mask_url
-from supervisor.settings.models import Settings
-from supervisor.settings.nodes import Node, format_path, without
-from supervisor.settings.plugin_settings import REFERENCE
-from supervisor.settings.relations import violations
+from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.scalars import resolve
-from supervisor.settings.section import MODULE, NAME, SCHEDULE_ID, Path
-from supervisor.settings.shape import Shape, ShapeKind
-from supervisor.settings.violation import Violation
+from supervisor.settings.schema import Shape, ShapeKind
+from supervisor.settings.sections.durations import format_duration
+from supervisor.settings.sections.models import Settings
+from supervisor.settings.sections.plugins import REFERENCE
+from supervisor.settings.sections.violation import Violation
 
 _ECHO_MAX = 60
 _ROUNDS_MAX = 4

@@ -21,8 +21,8 @@ from typing import Any
 import yaml
 
 from supervisor.core.errors import Problem
+from supervisor.settings.document import Node, format_path
 from supervisor.settings.masking import looks_secret, mask_url
-from supervisor.settings.nodes import Node, format_path
 from supervisor.settings.scalars import Trap, resolve
 
 BYTES_MAX = 8 * 1024 * 1024

@@ -16,9 +16,9 @@ import msgspec
 
 from supervisor.core.events import Event
 from supervisor.core.json_values import json_reader
-from supervisor.store.codec import number, text
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
+from supervisor.store.wire.codec import number, text
 
 BATCH_MAX = 100
 READ_MAX = 1000

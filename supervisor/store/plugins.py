@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from supervisor.core.json_values import read_json
-from supervisor.store.codec import number, pairs, text, texts
 from supervisor.store.keys import Keys
-from supervisor.store.schedule_control import BATCH_MAX, REASON_MAX
+from supervisor.store.schedules.control import BATCH_MAX, REASON_MAX
 from supervisor.store.scripts import Call, read_hash, script
+from supervisor.store.wire.codec import number, pairs, text, texts
 
 RECORDS_MAX = 500
 RECORD_BYTES_MAX = 16 * 1024

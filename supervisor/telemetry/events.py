@@ -1,7 +1,7 @@
 """The event recorder: ``record`` anywhere in the tree says that something happened that people wait for.
 
 An event goes to the log of the process that records it, and through a pipe that the tree shares to the web
-child, which writes it to the capped stream in Redis and sends it to the webhook (roles/web/eventing.py).
+child, which writes it to the capped stream in Redis and sends it to the webhook (roles/web/events/sink.py).
 
 Guarantees
     Nothing here waits: not for Redis, not for the web child, not for room in the pipe. What finds no room is

@@ -24,10 +24,8 @@ import structlog
 from structlog.contextvars import merge_contextvars
 
 from supervisor.clock import Clock, SystemClock
-from supervisor.telemetry.lines import FileSink, NoSink, Sink, open_sink
-from supervisor.telemetry.log_rules import NO_RULES, LogRules
-from supervisor.telemetry.masking import TEXT_CHARS_MAX, mask, mask_entry, text_of
-from supervisor.telemetry.render import (
+from supervisor.telemetry.log_lines.log_sink import FileSink, NoSink, Sink, open_sink
+from supervisor.telemetry.log_lines.render import (
     FIELD_CHARS_MAX,
     Event,
     Render,
@@ -37,6 +35,8 @@ from supervisor.telemetry.render import (
     format_ts,
     render_json,
 )
+from supervisor.telemetry.log_lines.rules import NO_RULES, LogRules
+from supervisor.telemetry.masking import TEXT_CHARS_MAX, mask, mask_entry, text_of
 from supervisor.telemetry.run_context import bind_run, merge_run
 
 __all__ = ["LEVELS", "bind_run", "configure", "look", "retune"]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from supervisor.core.trace_context import trace_id_of
+from supervisor.core.jobs.trace_context import trace_id_of
 
 _RUN: ContextVar[Mapping[str, Any] | None] = ContextVar("tenure_run", default=None)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Ask, Listen, Sleep, Step, Steps, Watch
+from supervisor.roles.effects import Ask, Listen, Sleep, Step, Steps, Watch
 from supervisor.store.scripts import Call
 from supervisor.testing.world import Fate, ReplicaClock, World
 

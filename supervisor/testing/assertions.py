@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from supervisor.core.model import ScheduleDef
-from supervisor.core.triggers import trigger_of
-from supervisor.store.schedules import FireCode, LogEntry
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.store.schedules.fire import FireCode, LogEntry
 from supervisor.testing.replica import Replica, Trust
 from supervisor.testing.world import World
 

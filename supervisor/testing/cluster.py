@@ -20,25 +20,25 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from supervisor.core.jobs.profile_policies import profile_field
+from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.policies import profile_field
-from supervisor.core.registry import registry
-from supervisor.roles.agent.standing import Timing
-from supervisor.roles.scheduler.planner import Scheduler
-from supervisor.settings.durations import parse_duration
-from supervisor.settings.models import ElectionSettings, RedisSettings, Settings
-from supervisor.settings.nodes import format_path, wrap
-from supervisor.settings.pipeline_settings import ProfileSettings
-from supervisor.settings.profiles import expanded
-from supervisor.settings.schedule_rules import faults_of
-from supervisor.settings.schedule_settings import ScheduleSettings
-from supervisor.settings.schedule_template import template_of
-from supervisor.settings.schedules import definition_of
-from supervisor.settings.shape import settings_shape
+from supervisor.roles.agent.election.context import Timing
+from supervisor.roles.scheduler.scheduler import Scheduler
+from supervisor.settings.document import format_path, wrap
+from supervisor.settings.schedules.definitions import definition_of
+from supervisor.settings.schedules.profiles import expanded
+from supervisor.settings.schedules.rules import faults_of
+from supervisor.settings.schedules.settings import ScheduleSettings
+from supervisor.settings.schedules.template import template_of
+from supervisor.settings.schema import settings_shape
+from supervisor.settings.sections.durations import parse_duration
+from supervisor.settings.sections.models import ElectionSettings, RedisSettings, Settings
+from supervisor.settings.sections.pipeline import ProfileSettings
+from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
-from supervisor.store.producer import Producer
-from supervisor.store.schedules import FireCode
+from supervisor.store.producer.producer import Producer
+from supervisor.store.schedules.fire import FireCode
 from supervisor.testing import assertions
 from supervisor.testing.replica import Replica
 from supervisor.testing.runs import Finished, InlineWorker

@@ -25,7 +25,7 @@ from supervisor.plugins.contract import Plugin, PluginUnusableError, check_class
 from supervisor.plugins.host import PluginHost, Ready
 from supervisor.plugins.instances import Results
 from supervisor.plugins.registry import PluginRegistry
-from supervisor.settings.plugin_settings import PluginSettings
+from supervisor.settings.sections.plugins import PluginSettings
 
 RESULTS_MAX = 1000
 """So many results of a call are looked at."""

@@ -9,18 +9,18 @@ from typing import Any
 
 from msgspec import structs
 
-from supervisor.core.board import Board, Phase, SlotState, board_words
+from supervisor.core.election.term import Term
 from supervisor.core.model import ScheduleDef
-from supervisor.core.term import Term
-from supervisor.roles.agent.elector import Elector
-from supervisor.roles.agent.standing import Standing, Timing
-from supervisor.roles.agent.tree import Tree
+from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.roles.agent.election.context import Standing, Timing
+from supervisor.roles.agent.election.elector import Elector
+from supervisor.roles.agent.tree_view import Tree
 from supervisor.roles.scheduler.backfill import Backfills
-from supervisor.roles.scheduler.planner import Scheduler
-from supervisor.settings.complete import schedules_digest
+from supervisor.roles.scheduler.scheduler import Scheduler
+from supervisor.settings.schedules.complete import schedules_digest
+from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, Leases
-from supervisor.store.schedules import Schedules
+from supervisor.store.schedules.fire import Schedules
 from supervisor.testing.actor import Actor
 from supervisor.testing.world import ReplicaClock, S, World
 

@@ -8,12 +8,12 @@ from random import Random
 from typing import Any
 
 from supervisor.clock import Clock
+from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Kind, Outcome
-from supervisor.core.registry import registry
-from supervisor.roles.worker.calling import Calling
-from supervisor.roles.worker.executor import Execution, Executor
-from supervisor.store.queues import Ack, FetchedRun, Queues
-from supervisor.store.sessions import Sessions
+from supervisor.roles.worker.attempt.executor import Execution, Executor
+from supervisor.roles.worker.attempt.invocation import Calling
+from supervisor.store.queues.runs import Ack, FetchedRun, Queues
+from supervisor.store.queues.sessions import Sessions
 from supervisor.testing.server import Server
 
 BATCH = 50

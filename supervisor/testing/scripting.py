@@ -25,8 +25,8 @@ from fakeredis import _helpers
 from lupa import lua51  # type: ignore[import-untyped]
 from redis.exceptions import ResponseError
 
-from supervisor.store.client import Store
-from supervisor.store.link import fenced, translate
+from supervisor.store.client.connection_options import fenced, translate
+from supervisor.store.client.sync_client import Store
 from supervisor.store.scripts import Call, Script, script
 from supervisor.testing.quick import ASK, QUICK, Values, encoded, time_of
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from supervisor.core.model import ScheduleDef
 from supervisor.store.keys import Keys
-from supervisor.store.schedule_definitions import DefineCode
-from supervisor.store.schedules import LogEntry, Schedules
+from supervisor.store.schedules.definitions import DefineCode
+from supervisor.store.schedules.fire import LogEntry, Schedules
 from supervisor.store.scripts import Call
 from supervisor.testing.scripting import QuickStore
 

@@ -25,10 +25,10 @@ import psutil
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import TenureError
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.sessions import Sessions
+from supervisor.store.queues.sessions import Sessions
 from tests.e2e.chaos_target import CONFIG, HOST, JOBS, Replica, alive, is_in, signal_family
 from tests.e2e.chaos_verdict import CLUSTER, PERIODS_MS, QUEUES, dead, fires, history_of, judge, say
 from tests.e2e.history import History

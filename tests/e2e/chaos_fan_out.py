@@ -17,10 +17,10 @@ from random import Random
 
 from supervisor.clock import SystemClock
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
-from supervisor.store.tallies import Tallies, Tally
+from supervisor.store.queues.fanout_counts import Tallies, Tally
+from supervisor.store.queues.runs import Queues
 from tests.e2e.chaos_verdict import say
 from tests.e2e.trees import Tree
 from tests.kit.servers import RealServer, Server

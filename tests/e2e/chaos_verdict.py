@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests.e2e.history import COUNT_MAX, History, read_history
 
 CLUSTER = "chaos"

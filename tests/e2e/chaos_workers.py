@@ -20,7 +20,7 @@ import psutil
 
 from supervisor.core.errors import TenureError
 from supervisor.store.keys import Keys
-from supervisor.store.sessions import Sessions
+from supervisor.store.queues.sessions import Sessions
 from tests.e2e.chaos import STOP_S, Chaos
 from tests.e2e.chaos_target import Replica
 from tests.e2e.chaos_verdict import CLUSTER, say

@@ -10,10 +10,10 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import TenureError
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.retry import Retry
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests.e2e.chaos_verdict import CLUSTER
 
 QUEUES = ("default", "heavy")

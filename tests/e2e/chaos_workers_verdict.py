@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
-from supervisor.store.sessions import Sessions
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
 from tests.e2e.chaos_verdict import CLUSTER
 from tests.e2e.chaos_workers_load import QUEUES
 from tests.e2e.trees import Tree

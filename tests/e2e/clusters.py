@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import LeaseEvent, Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.leases import LeaseEvent, Leases, LeaseView
 from tests.e2e.faults import MODULE, Faults
 from tests.e2e.pairs import CONFIG, JOBS, PERIOD_MS, Pair
 from tests.e2e.servers import Server

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
 from tests.e2e.clock_shim import find_compiler
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, end_all

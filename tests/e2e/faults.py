@@ -18,7 +18,7 @@ import signal
 from pathlib import Path
 
 from supervisor.clock import SystemClock
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 
 PLACE = Path(os.environ["E2E_FAULTS"])
 real_run, real_wall_ms = Store.run, SystemClock.wall_ms

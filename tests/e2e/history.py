@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queue_reads import HistoryEntry
-from supervisor.store.queues import Queues
-from supervisor.store.schedules import FireCode, LogEntry, Schedules
+from supervisor.store.queues.reads import HistoryEntry
+from supervisor.store.queues.runs import Queues
+from supervisor.store.schedules.fire import FireCode, LogEntry, Schedules
 
 COUNT_MAX = 10_000
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests.e2e.history import History, read_history
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree

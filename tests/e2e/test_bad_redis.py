@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.store.preflight import acl_rules
+from supervisor.store.client.preflight import acl_rules
 from tests.e2e.trees import tenure
 from tests.kit.scripted_server import ScriptedServer, handshake
 from tests.kit.topologies import Node, Sentinels

@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests.e2e.trees import Tree, tenure
 from tests.kit.waiting import wait_until
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests import oldservice
 from tests.e2e.trees import Tree, tenure
 from tests.kit.canary import CANARY

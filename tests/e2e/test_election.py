@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from tests.e2e.clusters import Cluster, Shared, family, metric
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, tenure

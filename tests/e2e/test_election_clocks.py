@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.clock import SystemClock
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
 from tests.e2e.clock_shim import ClockShim
 from tests.e2e.clusters import Cluster
 from tests.e2e.servers import Server

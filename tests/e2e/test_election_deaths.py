@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests.e2e.clusters import FAST, Cluster
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, tenure

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.event_log import EventLog
 from supervisor.store.keys import Keys
 from tests.e2e.servers import Server

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from tests.e2e.chaos_fan_out import FanOut
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

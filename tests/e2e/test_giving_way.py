@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queue_reads import HistoryEntry
-from supervisor.store.queues import Queues
+from supervisor.store.queues.reads import HistoryEntry
+from supervisor.store.queues.runs import Queues
 from tests.e2e.trees import Tree
 from tests.kit.waiting import wait_until
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests.e2e.pairs import Pair
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, wait_until

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases, LeaseView
 from tests.e2e.history import History
 from tests.e2e.pairs import Pair
 from tests.e2e.trees import Tree, tenure

@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queue_reads import HistoryEntry
-from supervisor.store.queues import Queues
+from supervisor.store.queues.reads import HistoryEntry
+from supervisor.store.queues.runs import Queues
 from tests.e2e.clusters import family
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.errors import ConfigError
-from supervisor.settings.cloudforet_fetch import BYTES_MAX
+from supervisor.importers.cloudforet.fetch import BYTES_MAX
 from supervisor.settings.loader import Loaded, load
 
 SHARED = (

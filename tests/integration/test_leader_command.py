@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from supervisor.core.errors import EXIT_NO
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, Leases, LeaseView
 from tests.kit.servers import RealServer
 from tests.kit.waiting import wait_until
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from supervisor import Context, job
-from supervisor.cli.schedule_times import due_rows
+from supervisor.cli.schedule.times import due_rows
 from supervisor.core.model import Outcome, ScheduleDef
-from supervisor.core.moments import Moment
-from supervisor.store.schedules import FireCode
+from supervisor.core.schedules.calendar import Moment
+from supervisor.store.schedules.fire import FireCode
 from supervisor.testing.cluster import _definition
 
 seen: list[tuple[Any, ...]] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor import job
-from supervisor.core.jitter import fire_at_ms
-from supervisor.core.triggers import trigger_of
+from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.triggers import trigger_of
 from supervisor.testing.cluster import Cluster, _definition
 
 START = "2026-03-28T12:00:30+00:00"

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from supervisor.core.model import Envelope, Kind, Outcome, ScheduleDef, Template
-from supervisor.store.client import Store
-from supervisor.store.codec import fence_parts, pack
-from supervisor.store.leases import CandidateInfo, Leases, LeaseView
-from supervisor.store.queues import Ack, Queues, TurnReply
-from supervisor.store.schedule_definitions import Change, Definitions
-from supervisor.store.schedule_items import FireItem, policy_text
-from supervisor.store.schedules import Schedules
-from supervisor.store.sessions import Sessions
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
+from supervisor.store.queues.runs import Ack, Queues, TurnReply
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.codec import fence_parts, pack
+from supervisor.store.wire.fire import FireItem, policy_text
 from tests.kit.servers import Server
 
 NONCE = "ab" * 16

@@ -11,10 +11,10 @@ import uvloop
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import AsyncStore, Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import AsyncStore, Store
+from supervisor.store.election.leases import LeaseCode, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import LeaseCode, Leases
 from supervisor.store.scripts import Call
 
 T = TypeVar("T")

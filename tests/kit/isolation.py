@@ -135,7 +135,7 @@ def _is_of_tests(function: object) -> bool:
 
 def forget_jobs_of_tests(known: frozenset[str]) -> None:
     """Take what a test added to the jobs of before, other than modules of ours, out of registry and imports again."""
-    from supervisor.core.registry import registry  # noqa: PLC0415 - tests without jobs need not import it
+    from supervisor.core.jobs.registry import registry  # noqa: PLC0415 - tests without jobs need not import it
 
     for name, spec in list(registry._jobs.items()):
         if name not in known and _is_of_tests(spec.function):
@@ -147,20 +147,20 @@ def registries() -> Mapping[str, object]:
     """Return what the product keeps one of in each process. Jobs of modules that a test imports first may be added."""
     found: dict[str, object] = {}
     loaded = sys.modules
-    if (jobs := loaded.get("supervisor.core.registry")) is not None:
+    if (jobs := loaded.get("supervisor.core.jobs.registry")) is not None:
         known = jobs.registry._jobs
         found["jobs of tests"] = frozenset(name for name, spec in known.items() if _is_of_tests(spec.function))
         found["job policies"] = tuple(sorted(jobs.registry._policies))
-    if (middleware := loaded.get("supervisor.roles.worker.middleware")) is not None:
+    if (middleware := loaded.get("supervisor.roles.worker.attempt.middleware")) is not None:
         found["middleware"] = tuple(each for each in middleware._installed if _is_of_tests(type(each)))
     for module, attribute in (
         ("supervisor.telemetry.masking", "_hidden"),
-        ("supervisor.store.producer", "_default"),
+        ("supervisor.store.producer.producer", "_default"),
         ("supervisor.telemetry.logs", "_last.sink"),
         ("supervisor.telemetry.events", "_process.recorder.write_fd"),
-        ("supervisor.telemetry.slots", "_store.directory"),
-        ("supervisor.telemetry.series", "_limits.disabled"),
-        ("supervisor.compat.cloudforet.place", "_settings"),
+        ("supervisor.telemetry.metric_files.slots", "_store.directory"),
+        ("supervisor.telemetry.metric_files.series", "_limits.disabled"),
+        ("supervisor.compat.cloudforet.tasks.runtime", "_settings"),
     ):
         value: object = loaded.get(module)
         if value is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from supervisor.telemetry.log_line import LogLine
+from supervisor.telemetry.log_lines.schema import LogLine
 
 
 def follow_the_schema(log: bytes, *, where: str) -> None:

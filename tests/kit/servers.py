@@ -12,8 +12,8 @@ import fakeredis
 import redis
 
 from supervisor.embedded.valkey import bundled_server, find_server
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import AsyncStore, Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import Keys
 from tests.kit.canary import keys_with_secrets
 from tests.kit.waiting import wait_until

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreUnavailableError, TenureError
-from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Ask, Steps
-from supervisor.store.leases import LeaseView
+from supervisor.roles.effects import Ask, Steps
+from supervisor.store.election.leases import LeaseView
 from tests.kit.builders import StoreCalls
 
 STEPS_MAX = 5000

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from supervisor.core.lease import Event
+from supervisor.core.election.lease import Event
 from tests.model.record import (
     DURATION,
     NOBODY,

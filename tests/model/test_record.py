@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from supervisor.core.errors import FencedError
+from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, Leases, LeaseView
-from supervisor.store.schedule_items import NOTHING, What
-from supervisor.store.schedules import FireCode, FireItem, Schedules
+from supervisor.store.schedules.fire import FireCode, FireItem, Schedules
+from supervisor.store.wire.fire import NOTHING, What
 from supervisor.testing.scripting import QuickStore
 from supervisor.testing.server import driven_time
 from tests.model.record import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from supervisor.core.lease import SLACK_NS, Event, Observation, State, granted, step
+from supervisor.core.election.lease import SLACK_NS, Event, Observation, State, granted, step
 from supervisor.core.units import MILLISECOND_NS
 from tests.model.record import DURATION, NOBODY, Answer, Campaign, Record, Request
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from supervisor.clock import SystemClock
-from supervisor.core.board import Phase
 from supervisor.core.errors import EXIT_FAILED
+from supervisor.core.supervision.scoreboard import Phase
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.process.throwaway import run_in_child
-from supervisor.roles.agent import driver, watchdog
+from supervisor.process.run_in_child import run_in_child
+from supervisor.roles.agent.election import elector_thread, watchdog
 from supervisor.roles.agent.main import Agent, main
-from supervisor.roles.seat import Seat
-from supervisor.settings.models import ElectionSettings, Settings
-from supervisor.store.client import Store
+from supervisor.roles.child import Seat
+from supervisor.settings.sections.models import ElectionSettings, Settings
+from supervisor.store.client.sync_client import Store
 from tests.e2e.servers import Server
 from tests.integration.roles.seats import SLOTS, open_board
 
@@ -46,7 +46,7 @@ def test_an_agent_whose_elector_hangs_ends_and_is_replaced(
     server: Server, short_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check is wired: a leader whose election loop stands still gives its place to a fresh process by itself."""
-    monkeypatch.setattr(driver, "MARGIN_NS", 100 * MILLISECOND_NS)
+    monkeypatch.setattr(elector_thread, "MARGIN_NS", 100 * MILLISECOND_NS)
     monkeypatch.setattr(watchdog, "LATE_NS_MAX", 500 * MILLISECOND_NS)
     connect = Agent._connect
 

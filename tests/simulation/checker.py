@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from supervisor.core.model import ScheduleDef
-from supervisor.core.triggers import Trigger, trigger_of
+from supervisor.core.schedules.triggers import Trigger, trigger_of
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.store.queues import Queues
-from supervisor.store.schedules import FireCode, LogEntry
+from supervisor.store.queues.runs import Queues
+from supervisor.store.schedules.fire import FireCode, LogEntry
 from supervisor.testing.replica import Replica, Trust
 from supervisor.testing.world import World
 from tests.simulation.faults import Profile

@@ -9,21 +9,21 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
-from supervisor.core import lease
-from supervisor.core.catchup import owed
+from supervisor.core.election import lease
 from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.schedules.catchup import owed
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent import elector
-from supervisor.roles.agent.elector import Elector
-from supervisor.roles.agent.resignation import Resignation
-from supervisor.roles.agent.standing import Standing
-from supervisor.roles.scheduler import deciding
-from supervisor.roles.scheduler.asking import ASK_TIMEOUT_NS, Asking
-from supervisor.roles.scheduler.planner import Scheduler
+from supervisor.roles.agent.election import elector
+from supervisor.roles.agent.election.context import Standing
+from supervisor.roles.agent.election.elector import Elector
+from supervisor.roles.agent.election.resignation import Resignation
+from supervisor.roles.effects import Ask, Sleep
+from supervisor.roles.scheduler import fire_items
+from supervisor.roles.scheduler.fenced_client import ASK_TIMEOUT_NS, Asking
+from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.roles.scheduler.watermarks import Watermarks
-from supervisor.roles.steps import Ask, Sleep
 from supervisor.store import scripts
-from supervisor.store.schedule_items import FireCode, FireReply, FireResult
+from supervisor.store.wire.fire import FireCode, FireReply, FireResult
 from tests.simulation.scenario import Outcome, run
 
 Mutation = Callable[[], Any]  # returns a context manager
@@ -201,7 +201,7 @@ MUTANTS: dict[str, Mutation] = {
     "a follower waits for ever": python(lease, "SLACK_NS", 10**15),
     "a replica that lost once never contends again": python(Elector, "_lose", _never_again),
     "a batch is forgotten when its answer is lost, and nobody looks again": _forgetting,
-    "a new leader does not count what was missed": python(deciding, "owed", _nothing_missed),
+    "a new leader does not count what was missed": python(fire_items, "owed", _nothing_missed),
 }
 FAST = (
     "fire does not compare the watermark",

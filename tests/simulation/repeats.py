@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.store.schedules import FireCode, LogEntry
+from supervisor.store.schedules.fire import FireCode, LogEntry
 from supervisor.testing.world import Told, World
 
 ANSWER_NS_MAX = 1000 * MILLISECOND_NS  # an answer is younger: later ones are given up

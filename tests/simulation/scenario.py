@@ -8,7 +8,7 @@ from random import Random
 from supervisor.core.errors import TenureError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.standing import Timing
+from supervisor.roles.agent.election.context import Timing
 from supervisor.store.keys import Keys
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time

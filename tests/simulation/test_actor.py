@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Ask, Sleep, Steps
+from supervisor.roles.effects import Ask, Sleep, Steps
+from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
 from supervisor.testing.actor import Actor
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import Fate, Network, ReplicaClock, S, World

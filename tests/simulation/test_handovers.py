@@ -9,10 +9,10 @@ import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.standing import Timing
-from supervisor.settings.models import ElectionSettings
+from supervisor.roles.agent.election.context import Timing
+from supervisor.settings.sections.models import ElectionSettings
+from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World

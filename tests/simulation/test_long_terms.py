@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from supervisor.core.health import Endpoint, checks, facts
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.agent.standing import Timing
-from supervisor.settings.complete import schedules_digest
-from supervisor.settings.models import ElectionSettings
+from supervisor.core.supervision.health import Endpoint, checks, facts
+from supervisor.roles.agent.election.context import Timing
+from supervisor.settings.schedules.complete import schedules_digest
+from supervisor.settings.sections.models import ElectionSettings
+from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, Leases
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.agent.standing import Timing
-from supervisor.settings.models import ElectionSettings
+from supervisor.roles.agent.election.context import Timing
+from supervisor.settings.sections.models import ElectionSettings
+from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
-from supervisor.store.schedule_control import Control
-from supervisor.store.schedules import FireCode
+from supervisor.store.schedules.control import Control
+from supervisor.store.schedules.fire import FireCode
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World

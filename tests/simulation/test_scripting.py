@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from redis.exceptions import ResponseError
 
-from supervisor.store.link import fenced, translate
+from supervisor.store.client.connection_options import fenced, translate
 from supervisor.store.scripts import Call, script
 from supervisor.testing import server
 from supervisor.testing.scripting import QuickStore

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.agent.standing import Timing
-from supervisor.settings.models import ElectionSettings
+from supervisor.roles.agent.election.context import Timing
+from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.keys import Keys
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Kind, Outcome
-from supervisor.store.queues import Ack, Queues
-from supervisor.store.schedule_control import Control
-from supervisor.store.schedule_definitions import Change, Definitions
-from supervisor.store.sessions import Sessions
+from supervisor.store.queues.runs import Ack, Queues
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.schedules.control import Control
+from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.testing.cluster import Cluster, _definition
 
 HOURS_3_S = 10_800.0

@@ -16,26 +16,26 @@ from typing import Any
 from unittest.mock import patch
 
 from supervisor.clock import Clock
-from supervisor.core import registry as core_registry
-from supervisor.core.blame import Death
-from supervisor.core.board import Board, Phase, SlotState, board_words
 from supervisor.core.errors import TenureError
+from supervisor.core.jobs import registry as core_registry
+from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.registry import Registry, job
 from supervisor.core.retry import Retry
-from supervisor.roles.agent.beats import LocalWorkers
-from supervisor.roles.agent.duties import Duties
-from supervisor.roles.agent.reaper import Reaper
-from supervisor.roles.seat import Seat
-from supervisor.roles.worker.async_pool import AsyncPool
-from supervisor.roles.worker.context import Context
-from supervisor.roles.worker.turns import SessionLostError
-from supervisor.roles.worker.workplace import furnish
-from supervisor.settings.models import PoolSettings, Settings, WorkerKind
+from supervisor.core.supervision.crash_blame import Death
+from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.roles.agent.maintenance import Duties
+from supervisor.roles.agent.sessions.local_workers import LocalWorkers
+from supervisor.roles.agent.sessions.reaper import Reaper
+from supervisor.roles.child import Seat
+from supervisor.roles.worker.attempt.context import Context
+from supervisor.roles.worker.polling.poll import SessionLostError
+from supervisor.roles.worker.pools.async_pool import AsyncPool
+from supervisor.roles.worker.runtime import furnish
+from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
 from supervisor.store.scripts import Call
-from supervisor.store.sessions import Sessions
 from supervisor.testing.scripting import QuickStore
 from tests.simulation.turns_lane import Fault, Lane
 from tests.simulation.turns_loop import Program, Timeline

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from supervisor.core.triggers import trigger_of
-from supervisor.store.codec import unpack_definition
-from supervisor.store.schedules import FireCode
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.store.schedules.fire import FireCode
+from supervisor.store.wire.codec import unpack_definition
 from supervisor.testing.world import World
 
 

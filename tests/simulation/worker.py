@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from supervisor.core.model import Kind, Outcome
-from supervisor.store.queues import Ack, FetchedRun, Queues
-from supervisor.store.sessions import Sessions
+from supervisor.store.queues.runs import Ack, FetchedRun, Queues
+from supervisor.store.queues.sessions import Sessions
 from supervisor.testing.world import S, World
 
 TURN_NS = 3 * S // 2

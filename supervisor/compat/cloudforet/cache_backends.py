@@ -16,8 +16,8 @@ from supervisor.compat.cloudforet.error import (
     ERROR_CACHE_ENCODE,
     ERROR_CACHE_OPTION,
 )
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
 
 SIZE, TTL_S = 128, 86_400
 SCAN_COUNT = 1000

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from supervisor.compat.cloudforet import place
+from supervisor.compat.cloudforet.tasks import runtime
 
 
 def get_global(key: str | None = None, default: Any = None) -> Any:
     """Return what the configuration says under ``key``, or all of it; ``TOKEN`` is the configured token."""
-    values = {**place.settings().config}
-    token = place.token()
+    values = {**runtime.settings().config}
+    token = runtime.token()
     if token is not None:
         values["TOKEN"] = token
     return copy.deepcopy(values if key is None else values.get(key, default))
@@ -19,7 +19,7 @@ def get_global(key: str | None = None, default: Any = None) -> Any:
 
 def get_package() -> str | None:
     """Return the first of the configured packages; None without any."""
-    packages = place.settings().packages
+    packages = runtime.settings().packages
     return packages[0] if packages else None
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from supervisor.compat.cloudforet import bridges, place, planning, stages
-from supervisor.compat.cloudforet.guard import guarded
-from supervisor.compat.cloudforet.hiding import Hidden, resolved
-from supervisor.compat.cloudforet.names import NotImportableError, resolve
 from supervisor.compat.cloudforet.schedulers import is_handler
-from supervisor.compat.cloudforet.schema import TaskError, check, parse
-from supervisor.core.registry import job
-from supervisor.roles.worker.context import Context
+from supervisor.compat.cloudforet.tasks import bridges, planning, runtime, stages
+from supervisor.compat.cloudforet.tasks.errors import guarded
+from supervisor.compat.cloudforet.tasks.names import NotImportableError, resolve
+from supervisor.compat.cloudforet.tasks.redaction import Hidden, resolved
+from supervisor.compat.cloudforet.tasks.schema import TaskError, check, parse
+from supervisor.core.jobs.registry import job
+from supervisor.roles.worker.attempt.context import Context
 
 
 @job("cloudforet.plan", timeout="10m")
@@ -35,7 +35,7 @@ def plan(ctx: Context, backend: str, queue: str, options: dict[str, Any] | None 
 @job("cloudforet.page")
 def page(ctx: Context, queue: str, tasks: list[dict[str, Any]]) -> int:
     """Put one page of a large plan into ``queue``."""
-    with place.running(ctx):
+    with runtime.running(ctx):
         planning.spawn(ctx, queue, tasks)
     return len(tasks)
 

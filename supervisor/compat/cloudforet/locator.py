@@ -10,11 +10,11 @@ import inspect
 from importlib import import_module
 from typing import Any
 
-from supervisor.compat.cloudforet import place
-from supervisor.compat.cloudforet.names import NotImportableError, resolve
+from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.names import NotImportableError, resolve
 from supervisor.compat.cloudforet.transaction import Transaction, current
 from supervisor.core.errors import TenureError
-from supervisor.settings.complete import import_jobs
+from supervisor.settings.schedules.complete import import_jobs
 
 _CONNECTORS = {"SpaceConnector": "spaceone.core.connector.space_connector:SpaceConnector"}
 """Connectors that no service has to define."""
@@ -74,7 +74,7 @@ class Locator:
             LocatorError: no configured package has it.
         """
         name = name_or_object if isinstance(name_or_object, str) else name_or_object.__name__
-        given = dict((place.settings().config.get("CONNECTORS") or {}).get(name) or {})
+        given = dict((runtime.settings().config.get("CONNECTORS") or {}).get(name) or {})
         backend = given.get("backend", _CONNECTORS.get(name)) if isinstance(name_or_object, str) else None
         found = resolve(backend) if backend else _find("connector", name_or_object)
         return _make(found, {"config": given}, kwargs, self.transaction)
@@ -87,7 +87,7 @@ def class_of(part: str, name: str) -> type:
         LocatorError: no configured package has it.
     """
     found = _find(part, name)
-    packages = place.settings().packages
+    packages = runtime.settings().packages
     if isinstance(found, type) and any(f"{found.__module__}.".startswith(f"{package}.") for package in packages):
         return found
     raise LocatorError(
@@ -99,7 +99,7 @@ def class_of(part: str, name: str) -> type:
 def _find(part: str, name_or_object: Any) -> Any:
     if not isinstance(name_or_object, str):
         return name_or_object
-    packages = place.settings().packages
+    packages = runtime.settings().packages
     import_jobs(())  # a command that was installed does not search the current directory by itself
     for package in packages:
         module = f"{package}.{part}"

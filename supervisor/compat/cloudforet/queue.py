@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from supervisor.compat.cloudforet import place, taking
-from supervisor.compat.cloudforet.hiding import with_references
-from supervisor.compat.cloudforet.schema import check, parse
-from supervisor.compat.cloudforet.traces import traceparent_of
-from supervisor.settings.cloudforet_settings import Bridge
-from supervisor.store.producer import current
+from supervisor.compat.cloudforet.tasks import queue_get, runtime
+from supervisor.compat.cloudforet.tasks.redaction import with_references
+from supervisor.compat.cloudforet.tasks.schema import check, parse
+from supervisor.compat.cloudforet.tasks.traces import traceparent_of
+from supervisor.settings.sections.cloudforet import Bridge
+from supervisor.store.producer.producer import current
 
 STP = "cloudforet.stp"
 EMIT = "cloudforet.emit"
@@ -43,12 +43,12 @@ def get(name: str) -> bytes | None:
 
     Whoever takes one this way has it: it is on record as done, and nobody runs it again.
     """
-    return taking.take(name)
+    return queue_get.take(name)
 
 
 def job_of(name: str) -> tuple[str, str | None]:
     """Return the job that a task of the queue ``name`` is a run of, and the queue of that run; None: the job's."""
-    return (EMIT, None) if place.settings().bridge_of(name) is Bridge.EMIT else (STP, name)
+    return (EMIT, None) if runtime.settings().bridge_of(name) is Bridge.EMIT else (STP, name)
 
 
 def arguments_of(name: str, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def plain(task: Any) -> Any:
 
 def _put(name: str, task: Mapping[str, Any]) -> str:
     job, queue = job_of(name)
-    context = place.context()
+    context = runtime.context()
     if context is not None:
-        place.note_put()
+        runtime.note_put()
         return context.spawn(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))
     return current().enqueue(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))

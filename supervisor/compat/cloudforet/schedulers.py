@@ -1,7 +1,8 @@
 """The base classes of Cloudforet's schedulers, for services that move over by changing imports.
 
 They hold when a class is due and make its tasks. Nothing in them runs or waits: the leader fires by the trigger that
-the loader read from an instance, and a worker calls ``create_task`` (planning.py) or, of a handler, ``run`` (jobs.py).
+the loader read from an instance, and a worker calls ``create_task`` (tasks/planning.py) or, of a handler, ``run``
+(jobs.py).
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
-from supervisor.compat.cloudforet import place
 from supervisor.compat.cloudforet import queue as queues
+from supervisor.compat.cloudforet.tasks import runtime
 
 Task = dict[str, Any]
 H = TypeVar("H", bound=Callable[..., Any])
@@ -52,7 +53,7 @@ class BaseScheduler:
     @property
     def scheduled_at(self) -> datetime | None:
         """When this plan was due, in UTC, however late it is made; None outside of one."""
-        context = place.context()
+        context = runtime.context()
         return None if context is None else context.nominal
 
     def create_task(self) -> Sequence[Task]:

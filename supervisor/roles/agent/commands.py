@@ -2,7 +2,7 @@
 
 Guarantees
     One at a time, oldest first; each is answered once the parent has, or why it cannot be asked is said.
-    Nothing is acted upon here: what a command may cause is the parent's decision (core/requests.py).
+    Nothing is acted upon here: what a command may cause is the parent's decision (core/supervision/child_requests.py).
     With a key, only what was signed with it is carried, for this replica, and each id once. Reports need none.
 
 Does not guarantee
@@ -20,14 +20,14 @@ from typing import Any
 import msgspec
 
 from supervisor.clock import Clock
-from supervisor.core.board import EVERY_SLOT, Board, Row, SlotState, Verb
-from supervisor.core.health import role_of
 from supervisor.core.json_values import read_json
-from supervisor.core.requests import Answer as ParentAnswer
 from supervisor.core.signing import FRESH_MS, Signer
+from supervisor.core.supervision.child_requests import Answer as ParentAnswer
+from supervisor.core.supervision.health import role_of
+from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, Row, SlotState, Verb
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Report
-from supervisor.store.commands import Answer, Command, Commands, Word, WorkerReport
+from supervisor.roles.effects import Report
+from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
 from supervisor.store.scripts import Call
 
 OBEYED_MAX = 10_000

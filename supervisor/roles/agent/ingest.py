@@ -15,11 +15,11 @@ from typing import Any
 
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Template
-from supervisor.core.registry import Registry
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Report
-from supervisor.store.bridges import INGEST_MAX, Bridges
+from supervisor.roles.effects import Report
+from supervisor.store.queues.bridges import INGEST_MAX, Bridges
 from supervisor.store.scripts import Call
 from supervisor.telemetry import metrics
 

@@ -19,37 +19,37 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from supervisor.core.board import ChildState
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
+from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
-from supervisor.core.registry import registry
+from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.beats import LocalWorkers
+from supervisor.reload.config_memfd import HandoverError
 from supervisor.roles.agent.commands import CommandDuty
-from supervisor.roles.agent.driver import ElectorThread, elector_rng
-from supervisor.roles.agent.duties import Duties
+from supervisor.roles.agent.election.context import NoPresence, Standing, Timing
+from supervisor.roles.agent.election.elector_thread import ElectorThread, elector_rng
+from supervisor.roles.agent.election.presence import PresenceThread
+from supervisor.roles.agent.election.watchdog import Watchdog
 from supervisor.roles.agent.ingest import Ingest
-from supervisor.roles.agent.presence import PresenceThread
-from supervisor.roles.agent.reaper import Reaper
+from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.reporting import AgentReport
 from supervisor.roles.agent.retention import Retention
-from supervisor.roles.agent.standing import NoPresence, Standing, Timing
-from supervisor.roles.agent.tree import Tree
-from supervisor.roles.agent.unwanted import Unwanted, exclusive_slots
-from supervisor.roles.agent.watchdog import Watchdog
-from supervisor.roles.following import Following
-from supervisor.roles.seat import Seat
+from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_slots
+from supervisor.roles.agent.sessions.local_workers import LocalWorkers
+from supervisor.roles.agent.sessions.reaper import Reaper
+from supervisor.roles.agent.tree_view import Tree
+from supervisor.roles.child import Seat
+from supervisor.roles.config_follower import Following
 from supervisor.roles.wakeup import Wakeup
-from supervisor.settings.complete import schedules_digest
-from supervisor.settings.handover import HandoverError
-from supervisor.store.bridges import Bridges
-from supervisor.store.client import Store
-from supervisor.store.commands import Commands
+from supervisor.settings.schedules.complete import schedules_digest
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.commands import Commands
+from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, Leases
-from supervisor.store.queues import Queues
+from supervisor.store.queues.bridges import Bridges
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
 from supervisor.store.scripts import Call
-from supervisor.store.sessions import Sessions
 from supervisor.version import __version__
 
 BEAT_NS = 400 * MILLISECOND_NS

@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from supervisor.telemetry import event_table
+from supervisor.telemetry import event_catalogue
 from supervisor.telemetry.metrics import (
     ELECTION_CAMPAIGNS,
     ELECTION_CANDIDATES,
@@ -75,7 +75,7 @@ class AgentReport:
             self._count(event, fields)
             level = _LEVELS.get(event, "info")
             getattr(self._log, level)(event, **fields)
-            event_table.tell(event, fields, level=level)
+            event_catalogue.tell(event, fields, level=level)
 
     def _answer(self, *, operation: str, result: str, seconds: float, mode: str) -> None:
         if self._is_away:
@@ -101,7 +101,7 @@ class AgentReport:
         REDIS_ERRORS.labels(op=fields.get("duty", "reclaim")).inc()
         if is_new:
             self._log.error(event, **fields)
-            event_table.tell(event, fields, level="error")
+            event_catalogue.tell(event, fields, level="error")
 
     def _count(self, event: str, fields: dict[str, Any]) -> None:
         if event == "leader_acquired":

@@ -16,8 +16,8 @@ from typing import Any
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.settings.queue_settings import QueueSettings
-from supervisor.store.queues import Queues
+from supervisor.settings.sections.queues import QueueSettings
+from supervisor.store.queues.runs import Queues
 from supervisor.store.scripts import Call
 from supervisor.telemetry.metrics import REDIS_ERRORS
 

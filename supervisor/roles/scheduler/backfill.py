@@ -19,19 +19,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.clock import Clock
-from supervisor.core.backfill import Chunk, next_chunk
+from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
-from supervisor.core.extra_runs import BACKFILL, extra_run, forced_run_id
 from supervisor.core.model import ScheduleDef, Template, scheduled_run_id
-from supervisor.core.term import Term
-from supervisor.core.triggers import trigger_of
+from supervisor.core.schedules.backfill import Chunk, next_chunk
+from supervisor.core.schedules.manual_runs import BACKFILL, extra_run, forced_run_id
+from supervisor.core.schedules.triggers import trigger_of
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Ask, Report, Steps
-from supervisor.store import backfills as calls
-from supervisor.store.backfills import STEP_MAX, Backfill, BackfillState, StepCode, Stepped
-from supervisor.store.history import known_of
+from supervisor.roles.effects import Ask, Report, Steps
 from supervisor.store.keys import Keys
-from supervisor.store.schedule_views import Inspection, Views
+from supervisor.store.schedules import backfills as calls
+from supervisor.store.schedules.backfills import STEP_MAX, Backfill, BackfillState, StepCode, Stepped
+from supervisor.store.schedules.history import known_of
+from supervisor.store.schedules.reads import Inspection, Views
 from supervisor.store.scripts import Call
 
 LOOK_NS = 5000 * MILLISECOND_NS

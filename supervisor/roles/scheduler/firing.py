@@ -16,18 +16,18 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
+from supervisor.core.election.term import Term
 from supervisor.core.errors import TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
-from supervisor.core.term import Term
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.scheduler.asking import Asking
-from supervisor.roles.scheduler.deciding import Moment, Ready, advanced, items
-from supervisor.roles.scheduler.reading import Reading
-from supervisor.roles.scheduler.splitting import ask_split
-from supervisor.roles.steps import Steps
-from supervisor.store.schedule_items import NOTHING, FireCode, FireItem, FireReply, FireResult
-from supervisor.store.schedules import Schedules
+from supervisor.roles.effects import Steps
+from supervisor.roles.scheduler.batch_split import ask_split
+from supervisor.roles.scheduler.fenced_client import Asking
+from supervisor.roles.scheduler.fire_items import Moment, Ready, advanced, items
+from supervisor.roles.scheduler.prefetcher import Reading
+from supervisor.store.schedules.fire import Schedules
 from supervisor.store.scripts import Call
+from supervisor.store.wire.fire import NOTHING, FireCode, FireItem, FireReply, FireResult
 
 HOLD_NS = 500 * MILLISECOND_NS
 OLD_MS = 500

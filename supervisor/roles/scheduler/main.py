@@ -14,23 +14,23 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from supervisor.core import zones
-from supervisor.core.board import ChildState, Phase
+from supervisor.core.cron import zones
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.model import ScheduleDef
+from supervisor.core.supervision.scoreboard import ChildState, Phase
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.following import Following
+from supervisor.reload.config_memfd import HandoverError
+from supervisor.roles.child import Seat
+from supervisor.roles.config_follower import Following
+from supervisor.roles.effects import Ask, Step, Watch, drive
 from supervisor.roles.scheduler.backfill import Backfills
-from supervisor.roles.scheduler.planner import Scheduler
 from supervisor.roles.scheduler.reporting import SchedulerReport
-from supervisor.roles.seat import Seat
-from supervisor.roles.steps import Ask, Step, Watch, drive
+from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.roles.wakeup import Wakeup
-from supervisor.settings.complete import schedules_digest
-from supervisor.settings.handover import HandoverError
+from supervisor.settings.schedules.complete import schedules_digest
+from supervisor.store.client.listening import ParkedStore
 from supervisor.store.keys import Keys
-from supervisor.store.parked import ParkedStore
-from supervisor.store.schedules import Schedules
+from supervisor.store.schedules.fire import Schedules
 
 BEAT_NS = 400 * MILLISECOND_NS
 CALL_TIMEOUT_S = 1.0

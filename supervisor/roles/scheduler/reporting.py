@@ -10,11 +10,11 @@ from typing import Any
 import structlog
 
 from supervisor.clock import Clock, SystemClock
-from supervisor.core.fire_checks import Refusal
+from supervisor.core.schedules.checks import Refusal
 from supervisor.roles.scheduler.firing import Decided
-from supervisor.store.schedule_items import FireCode, FireItem
-from supervisor.store.schedule_state import REASONS
-from supervisor.telemetry import event_table
+from supervisor.store.schedules.state import REASONS
+from supervisor.store.wire.fire import FireCode, FireItem
+from supervisor.telemetry import event_catalogue
 from supervisor.telemetry.metrics import (
     CONFIG_SCHEDULES_IN_PLACE,
     ELECTION_FENCED,
@@ -92,7 +92,7 @@ class SchedulerReport:
             SCHEDULES_REFUSED.set(fields["refused"])
             return
         if event == "schedule_heard":
-            event_table.tell(f"schedule_{fields['kind']}", fields)
+            event_catalogue.tell(f"schedule_{fields['kind']}", fields)
             return
         if event == "backfilled":
             ENQUEUED.labels(queue=fields["queue"], job=fields["job"]).inc(fields["count"])
@@ -117,7 +117,7 @@ class SchedulerReport:
             fields["next"] = None if next_ms is None else datetime.fromtimestamp(next_ms / 1000, UTC).isoformat()
         level = _LEVELS.get(event, "info")
         getattr(self._log, level)(event, **fields)
-        event_table.tell(event, fields, level=level)
+        event_catalogue.tell(event, fields, level=level)
 
     def _fires(self, decided: Sequence[Decided]) -> None:
         codes: Counter[str] = Counter()
@@ -130,7 +130,7 @@ class SchedulerReport:
             if item.missed and code not in _UNDECIDED:
                 self._missed(item)
             if code in _EVENTS:
-                event_table.tell(f"schedule_{code.value.lower()}", {"schedule": item.schedule}, level="warning")
+                event_catalogue.tell(f"schedule_{code.value.lower()}", {"schedule": item.schedule}, level="warning")
         if enqueued and self._acquired_ns:
             seconds = (self._clock.elapsed_ns() - self._acquired_ns) / 1e9
             ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS.observe(seconds)
@@ -150,7 +150,7 @@ class SchedulerReport:
         if refusal is not None:
             HOOK_ANSWERS.labels(refusal.hook, refusal.point.value, "reject").inc()
             MISSED.labels(reason=refusal.hook).inc()
-            event_table.tell("fire_rejected", {"of": schedule, **_rejection(refusal)})
+            event_catalogue.tell("fire_rejected", {"of": schedule, **_rejection(refusal)})
             missed, why = missed - 1, why.replace(refusal.letter, "")
             if missed == 0:
                 return
@@ -158,7 +158,7 @@ class SchedulerReport:
         MISSED.labels(reason="+".join(reasons)).inc(missed)
         fields = {"schedule": schedule, "missed": missed, "reason": "+".join(reasons)}
         self._log.warning("schedule_missed", **fields)
-        event_table.tell("schedule_missed", fields, level="warning")
+        event_catalogue.tell("schedule_missed", fields, level="warning")
 
     def _room(self, wanted: int) -> int:
         """Return how many of ``wanted`` lines may still be written in this second."""

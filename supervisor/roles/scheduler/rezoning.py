@@ -10,11 +10,11 @@ Does not guarantee
 
 from __future__ import annotations
 
+from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError
-from supervisor.core.term import Term
-from supervisor.roles.scheduler.asking import Asking
-from supervisor.roles.steps import Steps
-from supervisor.store.schedules import Schedules
+from supervisor.roles.effects import Steps
+from supervisor.roles.scheduler.fenced_client import Asking
+from supervisor.store.schedules.fire import Schedules
 
 
 class Rezoning:

@@ -21,17 +21,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from supervisor.core.catchup import MISSED_MAX
+from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import ScheduleDef
-from supervisor.core.term import Term
-from supervisor.core.triggers import trigger_of
-from supervisor.roles.scheduler.asking import Asking
-from supervisor.roles.scheduler.catalogue import Catalogue
-from supervisor.roles.scheduler.deciding import Moment
-from supervisor.roles.steps import Steps
-from supervisor.store.schedule_items import Seen
-from supervisor.store.schedules import Schedules, Seed
+from supervisor.core.schedules.catchup import MISSED_MAX
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.roles.effects import Steps
+from supervisor.roles.scheduler.fenced_client import Asking
+from supervisor.roles.scheduler.fire_items import Moment
+from supervisor.roles.scheduler.schedule_cache import Catalogue
+from supervisor.store.schedules.fire import Schedules, Seed
+from supervisor.store.wire.fire import Seen
 
 MARKS_MAX = 100_000
 PAGE = 250

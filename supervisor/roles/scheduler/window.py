@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from supervisor.core.plan import Plan
-from supervisor.roles.scheduler.deciding import Ready
+from supervisor.core.schedules.due_heap import Plan
+from supervisor.roles.scheduler.fire_items import Ready
 
 WINDOW_MAX = 100_000
 

@@ -15,13 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from supervisor.core import features
-from supervisor.roles.web.answers import json_body
-from supervisor.settings.models import Settings
-from supervisor.settings.nodes import DEFAULT_ORIGIN, format_path
+from supervisor.roles.web.responses import json_body
+from supervisor.settings.base import Path
+from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.overrides import flag_of
 from supervisor.settings.render import inline_yaml, leaves
-from supervisor.settings.section import Path
-from supervisor.settings.shape import ShapeKind, settings_shape
+from supervisor.settings.schema import ShapeKind, settings_shape
+from supervisor.settings.sections.models import Settings
 from supervisor.telemetry.masking import MASK, mask
 
 SCHEDULES_MAX = 100

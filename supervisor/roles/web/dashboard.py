@@ -16,7 +16,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from supervisor.core.health import Check
+from supervisor.core.supervision.health import Check
 
 ROWS_MAX = 100
 REFRESH_S = 5

@@ -21,12 +21,12 @@ import structlog
 from aiohttp import web
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.roles.seat import Seat
-from supervisor.roles.web.answers import ASKER, unavailable
-from supervisor.roles.web.guard import needs
-from supervisor.settings.token_file import Scope
-from supervisor.store.client import AsyncStore
-from supervisor.store.commands import Command, Commands, Word
+from supervisor.roles.child import Seat
+from supervisor.roles.web.access.auth import needs
+from supervisor.roles.web.responses import ASKER, unavailable
+from supervisor.settings.web.tokens import Scope
+from supervisor.store.client.sync_client import AsyncStore
+from supervisor.store.election.commands import Command, Commands, Word
 from supervisor.store.keys import Keys
 from supervisor.telemetry.masking import mask_text
 

@@ -12,7 +12,7 @@ import asyncio
 import structlog
 from aiohttp import web
 
-from supervisor.roles.web.answers import finish_headers
+from supervisor.roles.web.responses import finish_headers
 from supervisor.telemetry.metrics import HTTP_FAILURES
 
 LINE_BYTES_MAX = 8190

@@ -11,12 +11,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from supervisor.core import features
-from supervisor.core.board import SlotState
-from supervisor.core.health import Check, Endpoint, role_of
 from supervisor.core.model import PRIORITIES
-from supervisor.roles.seat import Seat
-from supervisor.roles.web.overview import Overview
-from supervisor.roles.web.vitals import Vitals, read_vitals
+from supervisor.core.supervision.health import Check, Endpoint, role_of
+from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.roles.child import Seat
+from supervisor.roles.web.cluster_snapshot import Overview
+from supervisor.roles.web.process_stats import Vitals, read_vitals
 from supervisor.telemetry import metrics
 from supervisor.telemetry.metrics import Computed
 from supervisor.version import __version__

@@ -23,19 +23,20 @@ import structlog
 import uvloop
 from aiohttp import web
 
-from supervisor.core.board import ChildState
-from supervisor.roles.following import Following
-from supervisor.roles.seat import Seat
-from supervisor.roles.web import api, debug
-from supervisor.roles.web.certificate import Certificate
-from supervisor.roles.web.event_office import EventOffice
-from supervisor.roles.web.gate import REFUSAL, Gate
-from supervisor.roles.web.grpc_health import GrpcHealth
-from supervisor.roles.web.guard import warn_of_exposure
+from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.roles.child import Seat
+from supervisor.roles.config_follower import Following
+from supervisor.roles.web import debug
+from supervisor.roles.web.access.auth import warn_of_exposure
+from supervisor.roles.web.access.certificate import Certificate
+from supervisor.roles.web.api import routes as api
+from supervisor.roles.web.cluster_snapshot import Overviews
+from supervisor.roles.web.connection_limit import REFUSAL, Gate
+from supervisor.roles.web.events.service import EventOffice
+from supervisor.roles.web.grpc.health import GrpcHealth
+from supervisor.roles.web.handlers import Admit, Pages, application, health_application
 from supervisor.roles.web.http_protocol import HttpProtocol
-from supervisor.roles.web.overview import Overviews
-from supervisor.roles.web.pages import Admit, Pages, application, health_application
-from supervisor.roles.web.reader import StoreReader
+from supervisor.roles.web.snapshot_reader import StoreReader
 
 BEAT_S = 0.5
 STOP_S = 0.2

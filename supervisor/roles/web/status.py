@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from supervisor.core.board import Phase, SlotState
-from supervisor.core.health import role_of
-from supervisor.roles.seat import Seat
-from supervisor.roles.web.overview import Overview
-from supervisor.telemetry.render import format_ts
+from supervisor.core.supervision.health import role_of
+from supervisor.core.supervision.scoreboard import Phase, SlotState
+from supervisor.roles.child import Seat
+from supervisor.roles.web.cluster_snapshot import Overview
+from supervisor.telemetry.log_lines.render import format_ts
 from supervisor.version import __version__
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from supervisor.roles.seat import Seat
+    from supervisor.roles.child import Seat
 
 
 def main(seat: Seat) -> int:

@@ -9,21 +9,21 @@ import signal
 import structlog
 import uvloop
 
-from supervisor.core.confinement import use_confinement
 from supervisor.core.errors import EXIT_RESTART
-from supervisor.core.job_destinations import DestinationRule, use_destinations
-from supervisor.core.job_references import ReferenceRule, use_rule
+from supervisor.core.jobs.confinement import use_confinement
+from supervisor.core.jobs.destinations import DestinationRule, use_destinations
+from supervisor.core.jobs.references import ReferenceRule, use_rule
+from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Template
-from supervisor.core.registry import registry
-from supervisor.roles.seat import Seat
-from supervisor.roles.worker.async_pool import AsyncPool
-from supervisor.roles.worker.outage import STORE_ERRORS
-from supervisor.roles.worker.sync_pool import SyncPool
-from supervisor.roles.worker.turns import SessionLostError
-from supervisor.roles.worker.workplace import furnish
-from supervisor.settings.models import RedisSettings, Settings, WorkerKind
-from supervisor.store import producer
-from supervisor.store.client import AsyncStore, Store
+from supervisor.roles.child import Seat
+from supervisor.roles.worker.polling.poll import SessionLostError
+from supervisor.roles.worker.pools.async_pool import AsyncPool
+from supervisor.roles.worker.pools.sync_pool import SyncPool
+from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS
+from supervisor.roles.worker.runtime import furnish
+from supervisor.settings.sections.models import RedisSettings, Settings, WorkerKind
+from supervisor.store.client.sync_client import AsyncStore, Store
+from supervisor.store.producer import producer
 from supervisor.telemetry import metrics
 
 log = structlog.get_logger("tenure.worker")

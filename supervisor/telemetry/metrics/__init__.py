@@ -9,6 +9,13 @@ from __future__ import annotations
 
 from prometheus_client.metrics import MetricWrapperBase
 
+from supervisor.telemetry.metric_files.series import limit as limit
+from supervisor.telemetry.metric_files.series import unused_rules as unused_rules
+from supervisor.telemetry.metric_files.slots import claim_slot as claim_slot
+from supervisor.telemetry.metric_files.slots import exposition as exposition
+from supervisor.telemetry.metric_files.slots import forget as forget
+from supervisor.telemetry.metric_files.slots import prepare as prepare
+from supervisor.telemetry.metric_files.slots import register
 from supervisor.telemetry.metrics.compat import *  # noqa: F403 - as below
 from supervisor.telemetry.metrics.computed import *  # noqa: F403 - one name more would be one place more to forget
 from supervisor.telemetry.metrics.computed import Computed as Computed
@@ -18,13 +25,6 @@ from supervisor.telemetry.metrics.pipeline import *  # noqa: F403 - as above
 from supervisor.telemetry.metrics.plugins import *  # noqa: F403 - as above
 from supervisor.telemetry.metrics.runs import *  # noqa: F403 - as above
 from supervisor.telemetry.metrics.scheduling import *  # noqa: F403 - as above
-from supervisor.telemetry.series import limit as limit
-from supervisor.telemetry.series import unused_rules as unused_rules
-from supervisor.telemetry.slots import claim_slot as claim_slot
-from supervisor.telemetry.slots import exposition as exposition
-from supervisor.telemetry.slots import forget as forget
-from supervisor.telemetry.slots import prepare as prepare
-from supervisor.telemetry.slots import register
 
 STORED = tuple(one for one in globals().values() if isinstance(one, MetricWrapperBase))
 COMPUTED = tuple(one for one in globals().values() if isinstance(one, Computed))

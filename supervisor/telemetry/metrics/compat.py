@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.telemetry.slots import Counter
+from supervisor.telemetry.metric_files.slots import Counter
 
 CLOUDFORET_EMPTY_PLANS = Counter(
     "tenure_cloudforet_empty_plans_total",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from supervisor.telemetry.metric_files.slots import Counter, Gauge, Histogram
 from supervisor.telemetry.metrics.buckets import CALL_SECONDS
-from supervisor.telemetry.slots import Counter, Gauge, Histogram
 
 ELECTION_TRANSITIONS = Counter(
     "tenure_election_transitions_total",

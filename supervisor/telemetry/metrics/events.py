@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.telemetry.slots import Counter
+from supervisor.telemetry.metric_files.slots import Counter
 
 EVENTS = Counter("tenure_events_total", "Events that processes of this replica told, by reason.", ["reason"])
 EVENTS_DROPPED = Counter(

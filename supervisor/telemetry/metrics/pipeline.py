@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.telemetry.slots import Counter, Histogram
+from supervisor.telemetry.metric_files.slots import Counter, Histogram
 
 HOOK_ANSWERS = Counter(
     "tenure_hook_answers_total",

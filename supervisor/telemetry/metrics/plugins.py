@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.telemetry.slots import Counter
+from supervisor.telemetry.metric_files.slots import Counter
 
 PLUGIN_CALLS = Counter(
     "tenure_plugin_calls_total",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from supervisor.telemetry.metric_files.slots import Counter, Histogram
 from supervisor.telemetry.metrics.buckets import CALL_SECONDS, RUN_SECONDS
-from supervisor.telemetry.slots import Counter, Histogram
 
 RUNS_FINISHED = Counter(
     "tenure_runs_finished_total",

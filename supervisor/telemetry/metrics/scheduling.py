@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.telemetry.slots import Counter, Gauge, Histogram
+from supervisor.telemetry.metric_files.slots import Counter, Gauge, Histogram
 
 FIRES = Counter(
     "tenure_fires_total",

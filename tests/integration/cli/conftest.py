@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from supervisor.cli.main import main
+from supervisor.core.jobs.registry import JobCard, registry
 from supervisor.core.model import Kind, Template
-from supervisor.core.registry import JobCard, registry
 from supervisor.roles.scheduler.backfill import Backfills
-from supervisor.store.backfills import Backfills as BackfillCalls
-from supervisor.store.backfills import BackfillState
-from supervisor.store.schedule_views import Inspection, Views
+from supervisor.store.schedules.backfills import Backfills as BackfillCalls
+from supervisor.store.schedules.backfills import BackfillState
+from supervisor.store.schedules.reads import Inspection, Views
 from tests.kit.builders import StoreCalls
 from tests.kit.isolation import forget_jobs_of_tests
 from tests.kit.servers import RealServer, Server

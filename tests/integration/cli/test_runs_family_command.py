@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Outcome
-from supervisor.core.registry import Registry
-from supervisor.store.steps import StepCalls
+from supervisor.store.queues.steps import StepCalls
 from tests.integration.cli.conftest import ClusterWithJobs, Result
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.kit.builders import StoreCalls, envelope

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.store.schedule_apply import Applying, Outcome
-from supervisor.store.schedule_definitions import Change, Definitions
+from supervisor.store.schedules.apply import Applying, Outcome
+from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.cli.conftest import ClusterWithJobs
 from tests.kit.builders import schedule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.cli import schedule_backfill
+from supervisor.cli.schedule import backfill
 from tests.integration.cli.conftest import HOUR_MS, START_MS, ClusterWithJobs, queued
 
 pytestmark = [pytest.mark.server]
@@ -75,7 +75,7 @@ def test_ctrl_c_stops_following_and_says_how_to_stop_the_backfill(
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(schedule_backfill, "moment_of_patience", interrupted)
+    monkeypatch.setattr(backfill, "moment_of_patience", interrupted)
     result = applied.tenure("backfill", "hourly", "--from", "2026-11-01", "--to", "2026-11-02T00:00", "--yes")
     (row,) = applied.tenure("backfill", "--list", "-o", "json").json()
 
@@ -116,7 +116,7 @@ def test_a_followed_backfill_ends_with_its_record_as_json(
 ) -> None:
     """Nothing but JSON on standard output, the progress beside it."""
     applied.decided("hourly", mark_ms=START_MS + 100 * HOUR_MS)
-    monkeypatch.setattr(schedule_backfill, "moment_of_patience", applied.serve_backfills)
+    monkeypatch.setattr(backfill, "moment_of_patience", applied.serve_backfills)
     window = ("--from", "2026-11-01", "--to", "2026-11-01")
     ended = applied.tenure("backfill", "hourly", *window, "--yes", "-o", "json").json()
     assert (ended["state"], ended["enqueued"], ended["schedule"]) == ("done", 24, "hourly")

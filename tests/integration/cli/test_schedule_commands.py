@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.triggers import trigger_of
-from supervisor.store.schedule_definitions import Change, Definitions
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.cli.conftest import HOUR_MS, START_MS, ClusterWithJobs, queued
 from tests.kit.builders import schedule
 

@@ -10,11 +10,11 @@ import pytest
 
 from supervisor.compat.cloudforet import jobs
 from supervisor.core.errors import StoreRefusedError
+from supervisor.core.jobs.registry import registry
 from supervisor.core.model import PAYLOAD_BYTES_MAX
-from supervisor.core.registry import registry
-from supervisor.store.bridges import Bridges, Ingested
-from supervisor.store.codec import unpack
+from supervisor.store.queues.bridges import Bridges, Ingested
 from supervisor.store.scripts import Call
+from supervisor.store.wire.codec import unpack
 from tests.kit.builders import StoreCalls
 
 CHANNEL, QUEUE = "identity_job", "identity_q"

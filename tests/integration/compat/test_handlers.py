@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from supervisor.compat.cloudforet import jobs, place
-from supervisor.compat.cloudforet.guard import ScrubbedError
-from supervisor.compat.cloudforet.names import NotImportableError
-from supervisor.roles.worker.context import Context
-from supervisor.settings.cloudforet_settings import CloudforetSettings
+from supervisor.compat.cloudforet import jobs
+from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.errors import ScrubbedError
+from supervisor.compat.cloudforet.tasks.names import NotImportableError
+from supervisor.roles.worker.attempt.context import Context
+from supervisor.settings.sections.cloudforet import CloudforetSettings
 from tests.kit.canary import CANARY
 
 HANDLERS = """
@@ -84,9 +85,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return the directory of the modules that a configuration may name."""
     monkeypatch.syspath_prepend(str(tmp_path))
     packages = ("old_handlers", "old_tellers", "nowhere")
-    place.configure(CloudforetSettings(packages=packages, token=SecretStr(CANARY)))
+    runtime.configure(CloudforetSettings(packages=packages, token=SecretStr(CANARY)))
     yield tmp_path
-    place.configure(CloudforetSettings())
+    runtime.configure(CloudforetSettings())
     for name in packages:
         sys.modules.pop(name, None)
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from supervisor.compat.cloudforet import MISSING, Locator, cache, cache_backends, place
-from supervisor.compat.cloudforet.check import examine
+from supervisor.compat.cloudforet import MISSING, Locator, cache, cache_backends
 from supervisor.compat.cloudforet.error import (
     ERROR_CACHE_CONFIGURATION,
     ERROR_CACHE_DECODE,
@@ -23,9 +22,11 @@ from supervisor.compat.cloudforet.error import (
     ERROR_REQUIRED_PARAMETER,
     ERROR_UNSUPPORTED_API,
 )
+from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.check import examine
 from supervisor.compat.cloudforet.transaction import entered
-from supervisor.settings.cloudforet_settings import CloudforetSettings
 from supervisor.settings.loader import load
+from supervisor.settings.sections.cloudforet import CloudforetSettings
 from tests import oldservice
 from tests.kit.servers import Server
 
@@ -49,14 +50,14 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "oldservice" / "calls.py").write_text(BACKEND)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
-    place.configure(CloudforetSettings())
+    runtime.configure(CloudforetSettings())
     for name in [each for each in sys.modules if each.partition(".")[0] == "oldservice"]:
         del sys.modules[name]
 
 
 def configured(**config: Any) -> Locator:
     """Return the locator of a service with these keys in its configuration."""
-    place.configure(CloudforetSettings(packages=("oldservice",), token=SecretStr("t0ken"), config=config))
+    runtime.configure(CloudforetSettings(packages=("oldservice",), token=SecretStr("t0ken"), config=config))
     return Locator()
 
 

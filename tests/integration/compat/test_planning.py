@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from supervisor.compat.cloudforet import jobs, place, queue
-from supervisor.compat.cloudforet.hiding import REFERENCE
-from supervisor.compat.cloudforet.names import NotImportableError
-from supervisor.compat.cloudforet.planning import DIRECT_MAX, TASKS_MAX, PlanError, plan
-from supervisor.compat.cloudforet.schema import TaskError
+from supervisor.compat.cloudforet import jobs, queue
+from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.names import NotImportableError
+from supervisor.compat.cloudforet.tasks.planning import DIRECT_MAX, TASKS_MAX, PlanError, plan
+from supervisor.compat.cloudforet.tasks.redaction import REFERENCE
+from supervisor.compat.cloudforet.tasks.schema import TaskError
 from supervisor.core.model import Envelope
-from supervisor.roles.worker.context import Context
-from supervisor.settings.cloudforet_settings import Bridge, CloudforetQueueSettings, CloudforetSettings
-from supervisor.settings.models import RedisSettings
-from supervisor.store import producer as producers
-from supervisor.store.producer import Producer
-from supervisor.store.queues import Queues
+from supervisor.roles.worker.attempt.context import Context
+from supervisor.settings.sections.cloudforet import Bridge, CloudforetQueueSettings, CloudforetSettings
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.producer import producer as producers
+from supervisor.store.producer.producer import Producer
+from supervisor.store.queues.runs import Queues
 from tests.kit.canary import CANARY
 from tests.kit.servers import Server
 
@@ -79,7 +80,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]
     (tmp_path / "old_plans.py").write_text(CLASSES)
     monkeypatch.syspath_prepend(str(tmp_path))
     bridged = CloudforetQueueSettings(channel="theirs", bridge=Bridge.EMIT)
-    place.configure(
+    runtime.configure(
         CloudforetSettings(
             packages=("old_plans", "old_gone"),
             token=SecretStr(CANARY),
@@ -90,7 +91,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]
 
     old_plans.made.clear()
     yield old_plans.made
-    place.configure(CloudforetSettings())
+    runtime.configure(CloudforetSettings())
 
 
 def context() -> Context:
@@ -106,7 +107,7 @@ def children(of: Context) -> list[Envelope]:
 def planned(name: str, to: str = "q") -> list[Envelope]:
     """Return what a class planned."""
     run = context()
-    with place.running(run):
+    with runtime.running(run):
         plan(run, f"old_plans.{name}", to, {"interval": 1})
     return children(run)
 

@@ -14,13 +14,14 @@ import pytest
 from pydantic import SecretStr
 
 from supervisor.clock import SystemClock
-from supervisor.compat.cloudforet import jobs, place
-from supervisor.compat.cloudforet.schema import TaskError
-from supervisor.compat.cloudforet.stages import StageFailedError, execute
-from supervisor.roles.worker.context import Context
-from supervisor.roles.worker.stepping import Steps
-from supervisor.settings.cloudforet_settings import CloudforetSettings
-from supervisor.store.steps import Step
+from supervisor.compat.cloudforet import jobs
+from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.schema import TaskError
+from supervisor.compat.cloudforet.tasks.stages import StageFailedError, execute
+from supervisor.roles.worker.attempt.context import Context
+from supervisor.roles.worker.attempt.steps import Steps
+from supervisor.settings.sections.cloudforet import CloudforetSettings
+from supervisor.store.queues.steps import Step
 from supervisor.telemetry.run_context import bind_run, current_run
 from tests.kit.canary import CANARY
 
@@ -82,13 +83,13 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (package / "__init__.py").touch()
     (package / "service" / "__init__.py").write_text(SERVICE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    place.configure(CloudforetSettings(packages=("old_stages",), token=SecretStr(CANARY)))
+    runtime.configure(CloudforetSettings(packages=("old_stages",), token=SecretStr(CANARY)))
     assert jobs.__name__
     module = import_module("old_stages.service")
     module.done.clear()
     module.broken.clear()
     yield module
-    place.configure(CloudforetSettings())
+    runtime.configure(CloudforetSettings())
 
 
 def stage(method: str, **changes: Any) -> dict[str, Any]:
@@ -254,13 +255,13 @@ def test_a_retry_calls_no_stage_again_but_those_whose_tasks_never_came_into_bein
     memory, message = Memory(), task("one", "put", "two", "three")
     first, second = memory.attempt(1), memory.attempt(2)
     work.broken.add("two")
-    with place.running(first), pytest.raises(StageFailedError):
+    with runtime.running(first), pytest.raises(StageFailedError):
         execute(message, first)
     assert work.done == ["one", "put", "undo two"]
     del memory.steps["3:Work.two"]  # failed: it is tried again
 
     work.broken.clear()
-    with place.running(second):
+    with runtime.running(second):
         execute(message, second)
     assert work.done == ["one", "put", "undo two", "put", "two", "three"]
     assert second.children is not None

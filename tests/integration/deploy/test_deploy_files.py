@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from supervisor.core.health import Endpoint
-from supervisor.core.shutdown import BOUND_AFTER_GRACE_NS
+from supervisor.core.supervision.health import Endpoint
+from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.settings.loader import load
-from supervisor.settings.models import SupervisionSettings
+from supervisor.settings.sections.models import SupervisionSettings
 
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "deploy/kustomize/base"

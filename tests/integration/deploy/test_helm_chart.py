@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from supervisor.core.shutdown import BOUND_AFTER_GRACE_NS
-from supervisor.settings.durations import parse_duration
+from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.settings.loader import load
+from supervisor.settings.sections.durations import parse_duration
 from tests.integration.deploy.rendering import DEPLOY, EXAMPLES, environ, of_kind, pods, refusal, render
 
 SPLIT = {"mode": "split", "api": {"enabled": True}}

@@ -14,9 +14,9 @@ from jobs.identity.database import open_database
 from jobs.identity.models import metadata
 from supervisor import Context
 from supervisor.clock import SystemClock
-from supervisor.core import job_destinations, job_references
-from supervisor.core.job_destinations import DestinationRule
-from supervisor.core.job_references import ReferenceRule
+from supervisor.core.jobs import destinations, references
+from supervisor.core.jobs.destinations import DestinationRule
+from supervisor.core.jobs.references import ReferenceRule
 from tests.integration.jobs.databases import Postgres, kinds
 
 PATIENCE_S = 30.0
@@ -32,13 +32,13 @@ def ctx() -> Context:
 def _any_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow what these tests refer to; the rule itself has tests of its own."""
     rule = ReferenceRule(env=["*"], files=["/"])
-    monkeypatch.setattr(job_references, "_rule", rule)
+    monkeypatch.setattr(references, "_rule", rule)
 
 
 @pytest.fixture(autouse=True)
 def _this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow the servers of these tests, which listen on loopback; the rule itself has tests of its own."""
-    monkeypatch.setattr(job_destinations, "_rule", DestinationRule(["127.0.0.0/8", "::1"]))
+    monkeypatch.setattr(destinations, "_rule", DestinationRule(["127.0.0.0/8", "::1"]))
 
 
 def wait_for(fact: Callable[[], bool], what: str) -> None:

@@ -16,7 +16,7 @@ from jobs.identity.database import DatabaseRefusedError, open_database, reading
 from jobs.identity.models import metadata
 from jobs.references import UnresolvedReferenceError, resolve
 from supervisor.core.errors import ArgumentsError
-from supervisor.core.registry import registry
+from supervisor.core.jobs.registry import registry
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from jobs.maintenance import QueueInvariantError, trim_history, verify_queues
 from supervisor import Context
 from supervisor.clock import SystemClock
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.settings.queue_settings import QueueSettings
-from supervisor.store import producer
-from supervisor.store.queue_reads import QueueReads
-from supervisor.store.queues import Queues
+from supervisor.settings.sections.queues import QueueSettings
+from supervisor.store.producer import producer
+from supervisor.store.queues.reads import QueueReads
+from supervisor.store.queues.runs import Queues
 
 DAY_MS = 86_400_000
 

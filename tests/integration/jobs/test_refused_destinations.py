@@ -15,8 +15,8 @@ from jobs.destinations import Client
 from jobs.http import RequestFailedError, request
 from jobs.identity.source import SourceRefusedError, load
 from supervisor import Context
-from supervisor.core import job_destinations
-from supervisor.core.job_destinations import DestinationRule
+from supervisor.core.jobs import destinations
+from supervisor.core.jobs.destinations import DestinationRule
 
 FORMS = (
     "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0",
@@ -53,7 +53,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
         return real("127.0.0.1" if is_rebound else host, *args, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", answered)
-    monkeypatch.setattr(job_destinations, "_rule", DestinationRule(["localhost"]))
+    monkeypatch.setattr(destinations, "_rule", DestinationRule(["localhost"]))
     made = Server()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", made.answer)

@@ -14,7 +14,7 @@ import structlog
 
 from jobs.shell import CommandFailedError, CommandRefusedError, command
 from supervisor import Context
-from supervisor.core.registry import registry
+from supervisor.core.jobs.registry import registry
 from tests.integration.jobs.processes import is_gone
 
 Until = Callable[[Callable[[], bool], str], None]

@@ -25,7 +25,7 @@ PRELUDE = """
 import os, resource, signal, sys
 from jobs.shell import command
 from supervisor import Context
-from supervisor.roles.worker.context import SoftTimeout
+from supervisor.roles.worker.attempt.context import SoftTimeout
 ctx = Context(run_id="a-run", job="shell.command")
 def soft_timeout(number, frame):
     raise SoftTimeout("still running")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jobs.shell import command
+from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Envelope, Kind
-from supervisor.core.registry import registry
 from tests.integration.jobs.processes import is_gone
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit

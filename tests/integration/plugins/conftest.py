@@ -16,13 +16,13 @@ from supervisor.plugins import jobs
 from supervisor.plugins import registry as plugins
 from supervisor.plugins.host import PluginHost
 from supervisor.plugins.registry import PluginRegistry
-from supervisor.roles.worker.context import Context
-from supervisor.settings.models import RedisSettings
-from supervisor.settings.plugin_settings import PluginSettings
-from supervisor.store import producer
+from supervisor.roles.worker.attempt.context import Context
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.settings.sections.plugins import PluginSettings
 from supervisor.store.plugins import PluginRecord, Plugins
-from supervisor.store.schedule_definitions import Change, Definitions
-from supervisor.store.schedule_views import Pause, Views
+from supervisor.store.producer import producer
+from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.schedules.reads import Pause, Views
 from tests.kit.builders import schedule
 from tests.kit.canary import CANARY
 from tests.kit.clock import ShiftedClock

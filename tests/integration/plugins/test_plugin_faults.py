@@ -13,7 +13,7 @@ import pytest
 from supervisor import Context, Plugin
 from supervisor.plugins import jobs
 from supervisor.plugins.contract import PluginError, PluginUnusableError
-from supervisor.store.schedule_control import Control
+from supervisor.store.schedules.control import Control
 from tests.integration.plugins.conftest import DATA, PluginCalls
 from tests.kit.canary import CANARY
 from tests.kit.waiting import wait_until

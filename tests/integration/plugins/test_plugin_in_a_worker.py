@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Envelope, Kind
-from supervisor.core.registry import registry
 from supervisor.core.retry import Retry
 from supervisor.plugins import jobs
 from supervisor.plugins import registry as plugins
-from supervisor.settings.plugin_settings import PluginSettings
+from supervisor.settings.sections.plugins import PluginSettings
 from tests.integration.plugins.conftest import DATA, FAULTY, family
 from tests.integration.roles.worker.forked import fork, kill_what_is_left
 from tests.integration.roles.worker.worker_fixture import WorkerKit

@@ -13,7 +13,7 @@ import pytest
 from supervisor.plugins.contract import PluginUnusableError
 from supervisor.plugins.launching import launch_of
 from supervisor.plugins.program import Program
-from supervisor.settings.plugin_settings import PluginSettings
+from supervisor.settings.sections.plugins import PluginSettings
 from tests.integration.plugins.conftest import DATA, PluginCalls, family
 from tests.kit.canary import CANARY
 from tests.kit.waiting import wait_until

@@ -10,7 +10,7 @@ import pytest
 
 from supervisor import Plugin
 from supervisor.plugins.contract import PluginError, PluginUnusableError
-from supervisor.plugins.secrecy import Masker
+from supervisor.plugins.redaction import Masker
 from tests.integration.plugins.conftest import PluginCalls
 from tests.integration.plugins.test_plugin_faults import desk_plan, soft_timeout
 from tests.kit.canary import CANARY

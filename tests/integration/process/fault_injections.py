@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from supervisor.process import linux, spawn
+from supervisor.process import spawn
+from supervisor.process.system import linux
 
 NOBODY = 65534
 PR_SET_DUMPABLE = 4

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_RESTART
-from supervisor.core.restart import Event, Group
+from supervisor.core.supervision.slot import Event, Group
 from supervisor.core.units import SECOND_NS
 from supervisor.process.kernel import LinuxKernel
+from supervisor.process.process_table import plant
 from supervisor.process.scoreboard import allocate
 from supervisor.process.slots import Launch, Limits, SlotSpec
-from supervisor.process.tree import plant
 
 SLOTS = 8
 STEP_NS = 10 * SECOND_NS  # more than every pause between two starts

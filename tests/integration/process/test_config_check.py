@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_OK
-from supervisor.process import config_check, linux
+from supervisor.process import config_check
+from supervisor.process.system import linux
 from tests.kit.waiting import wait_until
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.confinement import Confinement
-from supervisor.process import confining, landlock
-from supervisor.process.confining import confined, faults, home_of
-from supervisor.process.guard import Ending, Guard, signals_held
-from supervisor.process.guarded import AT_CGROUP, PLACES
-from supervisor.process.launch import prepare
+from supervisor.core.jobs.confinement import Confinement
+from supervisor.process.command import confinement as confining
+from supervisor.process.command.confinement import confined, faults, home_of
+from supervisor.process.command.guard import AT_CGROUP, PLACES
+from supervisor.process.command.handle import Ending, Guard, signals_held
+from supervisor.process.command.spec import prepare
+from supervisor.process.system import landlock
 
 IS_ROOT = os.geteuid() == 0
 OTHER = 65534 if IS_ROOT else os.geteuid()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.process import linux
-from supervisor.process.guard import Guard, signals_held
-from supervisor.process.launch import prepare
+from supervisor.process.command.handle import Guard, signals_held
+from supervisor.process.command.spec import prepare
+from supervisor.process.system import linux
 
 NOBODY = 65534
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.process.systemd import Notifier, forget
+from supervisor.process.system.systemd import Notifier, forget
 from tests.integration.process.toy_harness import BOUND_S, ToyTree
 
 Make = Callable[..., ToyTree]

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from supervisor.process.linux import processor_wait
+from supervisor.process.system.linux import processor_wait
 
 
 def test_a_process_that_computes_wants_a_processor_and_a_stopped_one_does_not() -> None:

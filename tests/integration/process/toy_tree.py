@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.clock import SystemClock
-from supervisor.core.board import Board, ChildState, Phase, Row, Verb
 from supervisor.core.errors import ConfigError, Problem
-from supervisor.core.restart import Group
+from supervisor.core.supervision.scoreboard import Board, ChildState, Phase, Row, Verb
+from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
 from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
 from supervisor.process.scoreboard import allocate
-from supervisor.process.systemd import Notifier
+from supervisor.process.system.systemd import Notifier
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fault_injections import WAYS  # beside this program

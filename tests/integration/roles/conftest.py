@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from tests.integration.roles.seats import Replica
 from tests.kit.servers import RealServer

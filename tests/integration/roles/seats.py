@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.clock import SystemClock
-from supervisor.core.board import Board, Phase, SlotState, board_words
 from supervisor.core.model import ScheduleDef, Template
-from supervisor.roles.seat import Seat
-from supervisor.settings.log_settings import LogSettings
-from supervisor.settings.models import ElectionSettings, Settings
-from supervisor.settings.queue_settings import QueueSettings
+from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.roles.child import Seat
+from supervisor.settings.sections.log import LogSettings
+from supervisor.settings.sections.models import ElectionSettings, Settings
+from supervisor.settings.sections.queues import QueueSettings
 from tests.kit.launcher import Process, launch
 from tests.kit.waiting import wait_until
 

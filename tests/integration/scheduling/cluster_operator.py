@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from supervisor.core.extra_runs import MANUAL, extra_run, manual_run_id
-from supervisor.store.backfills import Backfills
-from supervisor.store.schedule_control import Control, TriggerCode
-from supervisor.store.schedule_definitions import Change, DefineCode, Definitions
-from supervisor.store.schedule_views import Inspection, Views
+from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
+from supervisor.store.schedules.backfills import Backfills
+from supervisor.store.schedules.control import Control, TriggerCode
+from supervisor.store.schedules.definitions import Change, DefineCode, Definitions
+from supervisor.store.schedules.reads import Inspection, Views
 from supervisor.testing.cluster import Cluster, _definition
 
 START = "2026-01-01T00:00:00+00:00"

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from supervisor.core.fire_checks import Refusal
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Check, Exclusion, Kind, ScheduleDef, Template
-from supervisor.core.registry import Registry
-from supervisor.roles.scheduler.catalogue import Known
-from supervisor.roles.scheduler.deciding import Moment, items, prepare
+from supervisor.core.schedules.checks import Refusal
+from supervisor.roles.scheduler.fire_items import Moment, items, prepare
 from supervisor.roles.scheduler.firing import Decided
 from supervisor.roles.scheduler.reporting import SchedulerReport
-from supervisor.store.schedule_items import FireCode, What
-from supervisor.store.schedule_state import ScheduleState
-from supervisor.store.schedule_views import Views
+from supervisor.roles.scheduler.schedule_cache import Known
+from supervisor.store.schedules.reads import Views
+from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.wire.fire import FireCode, What
 from supervisor.telemetry.metrics import HOOK_ANSWERS
 from supervisor.testing.cluster import Cluster
 

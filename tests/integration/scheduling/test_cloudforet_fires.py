@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from supervisor.settings.complete import import_jobs
 from supervisor.settings.loader import load
+from supervisor.settings.schedules.complete import import_jobs
 from supervisor.testing.cluster import Cluster
 
 DATA = Path(__file__).resolve().parent.parent.parent / "data" / "cloudforet"

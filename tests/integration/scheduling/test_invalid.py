@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.cli.schedule_rows import record_row
-from supervisor.cli.schedule_times import coming_rows
+from supervisor.cli.schedule.format import record_row
+from supervisor.cli.schedule.times import coming_rows
 from supervisor.core.model import ScheduleDef, Template
-from supervisor.roles.web.api_reads import _schedule
-from supervisor.store.schedule_definitions import Change
-from supervisor.store.schedules import Schedules
+from supervisor.roles.web.api.reads import _schedule
+from supervisor.store.schedules.definitions import Change
+from supervisor.store.schedules.fire import Schedules
 from tests.integration.scheduling.cluster_operator import EVERY_10S, definition_of
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.catchup import fire_of
-from supervisor.core.triggers import trigger_of
-from supervisor.store.codec import unpack
+from supervisor.core.schedules.catchup import fire_of
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.store.wire.codec import unpack
 from tests.integration.scheduling.cluster_operator import definition_of
 
 HOURLY = {"job": "demo", "every": "1h", "overlap": "allow", "jitter": "40m"}

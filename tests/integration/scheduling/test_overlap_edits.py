@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.registry import job
-from supervisor.store.schedule_apply import compared
+from supervisor.core.jobs.registry import job
+from supervisor.store.schedules.apply import compared
 from tests.integration.scheduling.cluster_operator import definition_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from supervisor.core import zones
+from supervisor.core.cron import zones
 
 DAILY = {"job": "demo", "cron": "0 9 * * *", "timezone": "Europe/Berlin", "overlap": "allow"}
 DUE_S = 8 * 3600.0  # in winter, from midnight UTC on

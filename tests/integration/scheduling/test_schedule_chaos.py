@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.store.backfills import BackfillState, Request
+from supervisor.store.schedules.backfills import BackfillState, Request
 from tests.integration.scheduling.cluster_operator import EVERY_10S, ClusterOperator
 
 OPERATIONS = 40

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from supervisor.core.triggers import trigger_of
-from supervisor.store.backfills import BackfillState, Request
-from supervisor.store.schedule_control import TriggerCode
-from supervisor.store.schedule_definitions import DefineCode
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.store.schedules.backfills import BackfillState, Request
+from supervisor.store.schedules.control import TriggerCode
+from supervisor.store.schedules.definitions import DefineCode
 from tests.integration.scheduling.cluster_operator import EVERY_10S, START
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.store.schedule_apply import compared
-from supervisor.store.schedule_definitions import DefineCode
+from supervisor.store.schedules.apply import compared
+from supervisor.store.schedules.definitions import DefineCode
 from tests.integration.scheduling.cluster_operator import EVERY_10S, START, definition_of
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.store.plugins import RECORD_BYTES_MAX, PluginRecord, Plugins, SuspendCode
-from supervisor.store.schedule_control import Control
-from supervisor.store.schedule_definitions import Change, Definitions
-from supervisor.store.schedule_views import Pause, Views
+from supervisor.store.schedules.control import Control
+from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.schedules.reads import Pause, Views
 from supervisor.store.scripts import script
 from tests.kit.builders import StoreCalls, schedule
 

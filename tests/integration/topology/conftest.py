@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.store import sentinel_watch
+from supervisor.store.routing import sentinel_watch
 from tests.kit.clients import Clients
 from tests.kit.topologies import Cluster, Sentinels
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.core.board import Board
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, Template
+from supervisor.core.supervision.scoreboard import Board
 from supervisor.process.scoreboard import allocate
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, Leases, LeaseView
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.scripts import Call
 from tests.kit.clients import Clients
 from tests.kit.clock import ShiftedClock

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import LeaseCode
 from supervisor.store.keys import Keys
-from supervisor.store.leases import LeaseCode
 from tests.integration.topology.replica_sides import Replica, attempt
 from tests.kit.clients import CALL, Clients, works
 from tests.kit.topologies import Cluster, Node

@@ -14,12 +14,12 @@ import redis
 
 from supervisor.core.errors import NotReplicatedError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.settings.models import RedisSettings, Settings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings, Settings
+from supervisor.store.client.preflight import acl_rules, check
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, LeaseCode, Leases
-from supervisor.store.preflight import acl_rules, check
-from supervisor.store.queues import Enqueued, Queues
+from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.scripts import Call
 from tests.kit.clients import Clients
 from tests.kit.topologies import LOOPBACK, Node

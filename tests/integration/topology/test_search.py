@@ -10,9 +10,9 @@ import pytest
 from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.process.scoreboard import allocate
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
-from supervisor.store.resolver import CHECK_PERIOD_S
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.routing.resolver import CHECK_PERIOD_S
 from tests.kit.clients import Clients
 from tests.kit.clock import ShiftedClock
 from tests.kit.proxy import Proxy

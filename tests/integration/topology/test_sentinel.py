@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.settings.models import RedisSettings, Settings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings, Settings
+from supervisor.store.client.preflight import acl_rules, check
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import LeaseCode
 from supervisor.store.keys import Keys
-from supervisor.store.leases import LeaseCode
-from supervisor.store.preflight import acl_rules, check
-from supervisor.store.resolver import CHECK_PERIOD_S
-from supervisor.store.sentinel_watch import CHANNELS
+from supervisor.store.routing.resolver import CHECK_PERIOD_S
+from supervisor.store.routing.sentinel_watch import CHANNELS
 from tests.integration.topology.replica_sides import DURATION_MS, NONCE, Replica, attempt
 from tests.kit.clients import Clients, works
 from tests.kit.proxy import Proxy

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from supervisor.app import announcing
-from supervisor.app.announcing import CHANGED_MAX, VALUE_CHARS_MAX, announce, limit_metrics, warn_of_old_names
-from supervisor.core.registry import Registry
-from supervisor.settings.complete import unserved
+from supervisor.app import announce as announcing
+from supervisor.app.announce import CHANGED_MAX, VALUE_CHARS_MAX, announce, limit_metrics, warn_of_old_names
+from supervisor.core.jobs.registry import Registry
 from supervisor.settings.loader import Loaded, load
 from supervisor.settings.overrides import Flag
+from supervisor.settings.schedules.complete import unserved
 from supervisor.telemetry import metrics
 from supervisor.version import __version__
 from tests.kit.canary import CANARY

@@ -11,13 +11,13 @@ import pytest
 
 from supervisor import Plugin
 from supervisor.core.errors import EXIT_CONFIG, TenureError, UnknownJobError
-from supervisor.core.hooks import DuplicateHookError
-from supervisor.core.registry import registry
+from supervisor.core.jobs.hooks import DuplicateHookError
+from supervisor.core.jobs.registry import registry
 from supervisor.main import main, register
 from supervisor.plugins.contract import PluginDefinitionError
 from supervisor.plugins.registry import registry as plugins
-from supervisor.settings import hook_sources
-from supervisor.settings.models import Settings
+from supervisor.settings.schedules import hook_sources
+from supervisor.settings.sections.models import Settings
 
 
 def plugin(module: str) -> type[Plugin]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from supervisor.cli.commanding import chosen_replica
+from supervisor.cli.replica.replica_commands import chosen_replica
 
 NAMES = ["web-1.aaa111", "web-1.bbb222", "web-2.ccc333"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.cli.doctor import replica_names
-from supervisor.store.leases import CandidateInfo, LeaseCode, LeaseView
+from supervisor.store.election.leases import CandidateInfo, LeaseCode, LeaseView
 
 LEASE = LeaseView(
     code=LeaseCode.VIEW, epoch=7, nonce="n", holder="a.1", seq=1, remaining_ms=1, duration_ms=5000, now_ms=100_000,

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from supervisor.cli import import_
-from supervisor.cli.import_ import import_group
+from supervisor.cli.config import import_
+from supervisor.cli.config.import_ import import_group
 
 CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
 UTC = ("--timezone", "UTC")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.leader import CannotHandOverError, choose_heir
-from supervisor.cli.leader_rows import change_line, change_row, leader_line, lease_row, replica_row
+from supervisor.cli.leader.commands import CannotHandOverError, choose_heir
+from supervisor.cli.leader.format import change_line, change_row, leader_line, lease_row, replica_row
 from supervisor.core.errors import EXIT_NO
-from supervisor.store.leases import CandidateInfo, LeaseCode, LeaseEvent, LeaseView
+from supervisor.store.election.leases import CandidateInfo, LeaseCode, LeaseEvent, LeaseView
 
 NOW_MS = 1_800_000_000_000
 

@@ -7,8 +7,8 @@ import re
 import click
 import pytest
 
+from supervisor.cli.config.setting_flags import flag_paths, flag_rows, is_switch, take_setting_flags
 from supervisor.cli.help import hyphenated
-from supervisor.cli.setting_flags import flag_paths, flag_rows, is_switch, take_setting_flags
 from supervisor.settings.deprecations import FOREIGN_FLAGS
 from supervisor.settings.overrides import Flag
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from supervisor.cli.main import cli
 from supervisor.clock import SystemClock
 from supervisor.core.errors import ConfigError
-from supervisor.settings.token_file import LINES_MAX, Scope, find_token, parse_tokens, read_tokens
+from supervisor.settings.web.tokens import LINES_MAX, Scope, find_token, parse_tokens, read_tokens
 
 LINE = f"old sha256:{'0' * 64} read"
 

@@ -10,9 +10,9 @@ import pytest
 
 from supervisor.cli.options import read_settings
 from supervisor.core.errors import ConfigError
-from supervisor.settings.complete import import_jobs
 from supervisor.settings.overrides import Flag
-from supervisor.settings.search_path import search_here
+from supervisor.settings.schedules.complete import import_jobs
+from supervisor.settings.schedules.search_path import search_here
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from supervisor.compat.cloudforet import config, place
-from supervisor.compat.cloudforet.hiding import (
+from supervisor.compat.cloudforet import config
+from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.redaction import (
     REFERENCE,
     Hidden,
     TokenMissingError,
@@ -17,7 +18,7 @@ from supervisor.compat.cloudforet.hiding import (
     resolved,
     with_references,
 )
-from supervisor.settings.cloudforet_settings import CloudforetSettings
+from supervisor.settings.sections.cloudforet import CloudforetSettings
 from supervisor.telemetry import masking
 from tests.kit.canary import CANARY
 
@@ -37,9 +38,9 @@ TASK: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _own_place() -> Iterator[None]:
-    place.configure(CloudforetSettings(token=SecretStr(CANARY), config={"HOUR": 3}))
+    runtime.configure(CloudforetSettings(token=SecretStr(CANARY), config={"HOUR": 3}))
     yield
-    place.configure(CloudforetSettings())
+    runtime.configure(CloudforetSettings())
 
 
 def test_the_token_travels_as_a_reference() -> None:
@@ -54,7 +55,7 @@ def test_the_token_travels_as_a_reference() -> None:
 def test_a_reference_without_a_token_is_an_error_that_says_what_to_set() -> None:
     """A worker that was not given the token must not call a service without one."""
     carried = with_references(TASK)
-    place.configure(CloudforetSettings())
+    runtime.configure(CloudforetSettings())
     with pytest.raises(TokenMissingError, match=r"set cloudforet\.token"):
         resolved(carried)
     assert resolved({"stages": []}) == {"stages": []}

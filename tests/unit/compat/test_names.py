@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from supervisor.compat import cloudforet
-from supervisor.compat.cloudforet import place
 from supervisor.compat.cloudforet.locator import Locator, LocatorError
-from supervisor.compat.cloudforet.names import NotImportableError, known, resolve, split
+from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.names import NotImportableError, known, resolve, split
 from supervisor.compat.cloudforet.transaction import Transaction, entered
-from supervisor.settings.cloudforet_settings import CloudforetSettings
+from supervisor.settings.sections.cloudforet import CloudforetSettings
 
 HERE = "supervisor.compat.cloudforet.schedulers"
 
@@ -22,9 +22,9 @@ HERE = "supervisor.compat.cloudforet.schedulers"
 @pytest.fixture(autouse=True)
 def _own_packages() -> Iterator[None]:
     packages = ("spaceone.nowhere", "supervisor.compat", "old_broken", "old_needy")
-    place.configure(CloudforetSettings(packages=packages))
+    runtime.configure(CloudforetSettings(packages=packages))
     yield
-    place.configure(CloudforetSettings())
+    runtime.configure(CloudforetSettings())
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_schedulers_keep_what_they_were_made_with() -> None:
 
 def test_a_locator_says_where_it_looked() -> None:
     """Without configured packages no name leads anywhere."""
-    place.configure(CloudforetSettings())
+    runtime.configure(CloudforetSettings())
     with pytest.raises(LocatorError, match=r"cloudforet\.packages is empty"):
         Locator().get_service("CleanupService", {})
 

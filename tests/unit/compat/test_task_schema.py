@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.compat.cloudforet.schema import PROBLEMS_MAX, STAGES_MAX, TaskError, check, parse, problems_of
+from supervisor.compat.cloudforet.tasks.schema import PROBLEMS_MAX, STAGES_MAX, TaskError, check, parse, problems_of
 from tests.kit.canary import CANARY
 
 STAGE: dict[str, Any] = {"locator": "SERVICE", "name": "A", "metadata": {}, "method": "m", "params": {}}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from supervisor.core import pools
-from supervisor.core.board import SlotState
-from supervisor.core.places import Order
-from supervisor.core.pools import Fact, News, Outcome, Pool
+from supervisor.core.supervision import pool as pools
+from supervisor.core.supervision.pool import Fact, News, Outcome, Pool
+from supervisor.core.supervision.pool_rows import Order
+from supervisor.core.supervision.scoreboard import SlotState
 
 UP = SlotState.RUNNING
 EMPTY = Fact(SlotState.STOPPED)

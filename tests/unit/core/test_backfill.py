@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.backfill import LOOK_MAX, Enqueued, Known, Verdict, chunks, next_chunk
-from supervisor.core.triggers import Every
+from supervisor.core.schedules.backfill import LOOK_MAX, Enqueued, Known, Verdict, chunks, next_chunk
+from supervisor.core.schedules.triggers import Every
 
 MINUTE = Every(60_000)
 EDITED = Every(30_000)

@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from supervisor.core.blame import Death, HeldRun, assign, describe_death
-from supervisor.core.inflight import Inflight, RunState, execution_hash
 from supervisor.core.model import Release
-from supervisor.core.restart import Cause
+from supervisor.core.supervision.crash_blame import Death, HeldRun, assign, describe_death
+from supervisor.core.supervision.inflight import Inflight, RunState, execution_hash
+from supervisor.core.supervision.slot import Cause
 
 NOW = 1000
 

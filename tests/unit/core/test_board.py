@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.board import (
+from supervisor.core.election.term import NO_TERM, Term
+from supervisor.core.supervision.inflight import InflightTable, RunState, execution_hash
+from supervisor.core.supervision.scoreboard import (
     HEADER_WORDS,
     INFLIGHT_WORDS,
     ROW_WORDS,
@@ -21,8 +23,6 @@ from supervisor.core.board import (
     _Word,
     board_words,
 )
-from supervisor.core.inflight import InflightTable, RunState, execution_hash
-from supervisor.core.term import NO_TERM, Term
 
 OLD = Term(epoch=7, nonce="0123456789abcdef" * 2, trusted_until_ns=1_000)
 NEW = Term(epoch=8, nonce="fedcba9876543210" * 2, trusted_until_ns=2_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.board import ENDPOINT_BYTES_MAX, NO_ENDPOINT, Board, Header, board_words
+from supervisor.core.supervision.scoreboard import ENDPOINT_BYTES_MAX, NO_ENDPOINT, Board, Header, board_words
 
 FIRST, SECOND = "10.0.0.1:6379", "redis-node-1.redis.prod.svc.cluster.local:26380"
 

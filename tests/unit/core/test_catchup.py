@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.catchup import MISSED_MAX, Owed, next_fire, owed
-from supervisor.core.exclusions import OverExcludedError
-from supervisor.core.jitter import fire_at_ms
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
-from supervisor.core.triggers import trigger_of
+from supervisor.core.schedules.catchup import MISSED_MAX, Owed, next_fire, owed
+from supervisor.core.schedules.exclusions import OverExcludedError
+from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.triggers import trigger_of
 
 TEMPLATE = Template(job="identity.token_cleanup", kind=Kind.SYNC)
 MINUTE = 60_000

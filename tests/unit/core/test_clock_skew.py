@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.clock_skew import ROUND_TRIP_NS_MAX, Skew
+from supervisor.core.election.clock_skew import ROUND_TRIP_NS_MAX, Skew
 from supervisor.core.units import MILLISECOND_NS
 
 

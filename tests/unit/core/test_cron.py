@@ -14,7 +14,7 @@ from cronsim import CronSim
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
-from supervisor.core.cron import CronError, compile_cron
+from supervisor.core.cron.expression import CronError, compile_cron
 from tests.cron_oracle import Calendar, instant, local_minutes, walk
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "cron-dst-vectors.json").read_text())["vectors"]

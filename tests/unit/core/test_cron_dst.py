@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core import cron as cron_module
-from supervisor.core import zones
-from supervisor.core.cron import Cron, CronError, compile_cron
+from supervisor.core.cron import expression as cron_module
+from supervisor.core.cron import zones
+from supervisor.core.cron.expression import Cron, CronError, compile_cron
 from tests.cron_oracle import Calendar, by_reading, changes, instant, local_minutes, utc, walk
 
 CHANGES = (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.cron import CronError, compile_cron
+from supervisor.core.cron.expression import CronError, compile_cron
 from supervisor.core.errors import EXIT_CONFIG
 
 REFUSED = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.cron import CronError, compile_cron
+from supervisor.core.cron.expression import CronError, compile_cron
 
 FIXED = " A time that a change of the clock skips runs as the gap ends; one that comes twice runs on the first pass."
 

@@ -12,8 +12,8 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.cron import CronError, compile_cron
-from supervisor.core.cron_fields import interval_of
+from supervisor.core.cron.expression import CronError, compile_cron
+from supervisor.core.cron.fields import interval_of
 from tests.cron_oracle import EPOCH, Calendar, instant, utc
 
 

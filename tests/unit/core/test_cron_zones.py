@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core import zones
-from supervisor.core.zones import UnknownZoneError, zone
+from supervisor.core.cron import zones
+from supervisor.core.cron.zones import UnknownZoneError, zone
 
 RESTLESS = (
     "Africa/Cairo", "Africa/Casablanca", "America/Boa_Vista", "America/Noronha", "America/Recife", "Antarctica/Casey",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.exclusions import OverExcludedError, exclusions_of
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template
-from supervisor.core.triggers import Trigger, trigger_of
+from supervisor.core.schedules.exclusions import OverExcludedError, exclusions_of
+from supervisor.core.schedules.triggers import Trigger, trigger_of
 from tests.cron_oracle import Calendar, instant, utc
 
 TEMPLATE = Template(job="a.b", kind=Kind.ASYNC)

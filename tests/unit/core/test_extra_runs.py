@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.extra_runs import (
+from supervisor.core.model import Kind, ScheduleDef, Template, scheduled_run_id
+from supervisor.core.schedules.manual_runs import (
     BACKFILL,
     KEY_MAX,
     MANUAL,
@@ -16,7 +17,6 @@ from supervisor.core.extra_runs import (
     forced_run_id,
     manual_run_id,
 )
-from supervisor.core.model import Kind, ScheduleDef, Template, scheduled_run_id
 
 NOMINAL = 1_767_225_600_000  # 2026-01-01T00:00Z
 

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from supervisor.core.fire_checks import LETTERS, Refusal, checks_of, sentences
 from supervisor.core.model import Check, Exclusion
-from supervisor.core.trigger_kinds import Every
+from supervisor.core.schedules.checks import LETTERS, Refusal, checks_of, sentences
+from supervisor.core.schedules.trigger_kinds import Every
 
 HOUR = 3_600_000
 HOURLY = Every(HOUR)

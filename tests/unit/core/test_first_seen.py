@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from supervisor.core.first_seen import settled
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.triggers import trigger_of
+from supervisor.core.schedules.anchor import settled
+from supervisor.core.schedules.triggers import trigger_of
 
 HOUR_MS = 3_600_000
 SEEN = datetime(2025, 1, 1, 10, 20, 7, tzinfo=UTC)

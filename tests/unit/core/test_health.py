@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from supervisor.core.board import HEADER_WORDS, MAGIC, Board, Phase, SlotState, board_words
-from supervisor.core.health import (
+from supervisor.core.election.term import Term
+from supervisor.core.supervision.health import (
     Check,
     Endpoint,
     Facts,
@@ -18,7 +18,7 @@ from supervisor.core.health import (
     report_one,
     role_of,
 )
-from supervisor.core.term import Term
+from supervisor.core.supervision.scoreboard import HEADER_WORDS, MAGIC, Board, Phase, SlotState, board_words
 
 S = 1_000_000_000
 NOW = 1000 * S

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from supervisor.core import health
-from supervisor.core.board import Phase, SlotState
-from supervisor.core.health import Endpoint, Facts, checks, is_serving, report
+from supervisor.core.supervision import health
+from supervisor.core.supervision.health import Endpoint, Facts, checks, is_serving, report
+from supervisor.core.supervision.scoreboard import Phase, SlotState
 from tests.unit.core.test_health import HEALTHY, NOW, S, with_slot
 
 OK, LIVE, READY = 200, 500, 503

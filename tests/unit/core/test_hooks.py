@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.hooks import (
+from supervisor.core.jobs.hooks import (
     FAILURE_DELAY_S_MAX,
     DuplicateHookError,
     Hook,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.triggers import trigger_of
+from supervisor.core.schedules.triggers import trigger_of
 
 DAY_MS = 86_400_000
 MIDNIGHT_MS = round(datetime(2026, 11, 22, tzinfo=UTC).timestamp() * 1000)

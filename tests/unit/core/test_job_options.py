@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from supervisor.core.errors import ArgumentsError
-from supervisor.core.limits import limits_of
+from supervisor.core.jobs.limits import limits_of
+from supervisor.core.jobs.registry import JobCard, JobSpec, Registry, job
 from supervisor.core.model import Template
-from supervisor.core.registry import JobCard, JobSpec, Registry, job
 
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """An empty registry."""
     registry = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", registry)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", registry)
     return registry
 
 

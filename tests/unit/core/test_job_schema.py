@@ -7,15 +7,15 @@ from decimal import Decimal
 
 import pytest
 
-from supervisor.core.job_schema import arguments_schema
-from supervisor.core.registry import Registry, job
+from supervisor.core.jobs.registry import Registry, job
+from supervisor.core.jobs.schema import arguments_schema
 
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """A registry of the test's own."""
     own = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", own)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", own)
     return own
 
 

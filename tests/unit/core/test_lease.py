@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.lease import (
+from supervisor.core.election.lease import (
     IMPOSSIBLE,
     RETRY_LAST_NS,
     SLACK_NS,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from supervisor.core.board import ROW_WORDS, Row, SlotState
-from supervisor.core.liveness import PauseGuard, hang_deadline_ns, judge, silence_ns
-from supervisor.core.restart import Event, Slot
+from supervisor.core.supervision.liveness import PauseGuard, hang_deadline_ns, judge, silence_ns
+from supervisor.core.supervision.scoreboard import ROW_WORDS, Row, SlotState
+from supervisor.core.supervision.slot import Event, Slot
 from supervisor.core.units import SECOND_NS
 
 T = 1000 * SECOND_NS

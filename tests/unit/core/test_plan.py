@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.plan import Plan
+from supervisor.core.schedules.due_heap import Plan
 
 NAMES = st.sampled_from("abcdefgh")
 

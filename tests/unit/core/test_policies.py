@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from supervisor.core.jobs.registry import JobCard, Registry, job
 from supervisor.core.model import Template
-from supervisor.core.registry import JobCard, Registry, job
 from supervisor.core.retry import Retry
 
 BULK = {"priority": 2, "timeout_s": 7200.0, "retry": Retry(attempts=9), "start_deadline_s": 60.0}
@@ -18,7 +18,7 @@ POLICIES = {"default": NORMAL, "bulk": BULK}
 def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """An empty registry."""
     registry = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", registry)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", registry)
     return registry
 
 

@@ -7,10 +7,10 @@ from itertools import product
 
 import pytest
 
-from supervisor.core import pools
-from supervisor.core.board import SlotState
-from supervisor.core.places import MOVES, ImpossibleMoveError, Move, Order, Place
-from supervisor.core.pools import Fact, News, Rolling, _Change
+from supervisor.core.supervision import pool as pools
+from supervisor.core.supervision.pool import Fact, News, Rolling, _Change
+from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, Place
+from supervisor.core.supervision.scoreboard import SlotState
 from tests.unit.core.pool_world import UP, SimulatedPool
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core import pools
-from supervisor.core.board import SlotState
-from supervisor.core.places import Place
-from supervisor.core.pools import Rolling
+from supervisor.core.supervision import pool as pools
+from supervisor.core.supervision.pool import Rolling
+from supervisor.core.supervision.pool_rows import Place
+from supervisor.core.supervision.scoreboard import SlotState
 from tests.unit.core.pool_world import UP, SimulatedPool
 
 STEPS = st.lists(

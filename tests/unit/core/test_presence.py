@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.presence import CONFIRM_NS, PresenceWatch, Sighting
+from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sighting
 
 S = 1_000_000_000
 LEASE_NS = 5 * S

@@ -10,10 +10,10 @@ import pytest
 
 import supervisor
 from supervisor.core.errors import ArgumentsError, UnknownJobError
+from supervisor.core.jobs.registry import DuplicateJobError, JobCard, JobSpec, Registry, job, registry
 from supervisor.core.model import Kind
-from supervisor.core.registry import DuplicateJobError, JobCard, JobSpec, Registry, job, registry
 from supervisor.core.retry import Retry
-from supervisor.roles.worker.context import Context
+from supervisor.roles.worker.attempt.context import Context
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test registers into an empty registry; ``job`` uses the one of its module."""
-    monkeypatch.setattr("supervisor.core.registry.registry", Registry())
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", Registry())
 
 
 def known(name: str) -> JobSpec:
     """Return a job of this test's registry."""
-    from supervisor.core import registry as module  # noqa: PLC0415 - the fixture replaced its attribute
+    from supervisor.core.jobs import registry as module  # noqa: PLC0415 - the fixture replaced its attribute
 
     return module.registry.get(name)
 
@@ -251,7 +251,7 @@ def test_a_function_finds_its_job() -> None:
     @job("found")
     def found() -> None: ...
 
-    from supervisor.core import registry as module  # noqa: PLC0415 - the fixture replaced its attribute
+    from supervisor.core.jobs import registry as module  # noqa: PLC0415 - the fixture replaced its attribute
 
     assert module.registry.find(found).name == "found"
     with pytest.raises(UnknownJobError, match="decorate it with @job"):
@@ -275,7 +275,7 @@ def test_a_published_card_routes_and_checks_names_without_the_function() -> None
     @job("carded", queue="mail", retry=Retry(attempts=7))
     async def carded(context: Context, number: int, note: str = "") -> None: ...
 
-    from supervisor.core import registry as module  # noqa: PLC0415 - the fixture replaced its attribute
+    from supervisor.core.jobs import registry as module  # noqa: PLC0415 - the fixture replaced its attribute
 
     card = msgspec.json.decode(module.registry.cards()["carded"], type=JobCard)
 

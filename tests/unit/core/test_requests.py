@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from supervisor.core.board import SlotState, Verb
-from supervisor.core.requests import RULES, Answer, Target, refusal
-from supervisor.core.restart import Group
+from supervisor.core.supervision.child_requests import RULES, Answer, Target, refusal
+from supervisor.core.supervision.scoreboard import SlotState, Verb
+from supervisor.core.supervision.slot import Group
 
 ASKERS = [Group.AGENT, Group.SCHEDULER, Group.WEB, Group.WORKER]
 OTHERS = [Group.AGENT, Group.WEB]

@@ -8,15 +8,15 @@ import pytest
 
 from supervisor import Context, Resource, job
 from supervisor.core.errors import ArgumentsError
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
-from supervisor.core.registry import Registry
 
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """An empty registry."""
     registry = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", registry)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", registry)
     return registry
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.board import SlotState
-from supervisor.core.restart import (
+from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.slot import (
     STABLE_AFTER_NS,
     TRANSITIONS,
     Action,
@@ -28,8 +28,8 @@ from supervisor.core.restart import (
     step,
     still_working,
 )
+from supervisor.core.supervision.tree_exit import Verdict, tree_verdict
 from supervisor.core.units import SECOND_NS
-from supervisor.core.verdict import Verdict, tree_verdict
 
 POLICY = Policy(boot_timeout_ns=30 * SECOND_NS, grace_ns=20 * SECOND_NS, backoff_max_ns=30 * SECOND_NS)
 T = 1000 * SECOND_NS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
-from supervisor.core.schedule_lints import lints, sentences
+from supervisor.core.schedules.lints import lints, sentences
 
 NOW = 1_793_491_200_000  # 2026-11-01T00:00Z
 

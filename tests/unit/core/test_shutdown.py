@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.restart import Event, Group
-from supervisor.core.shutdown import (
+from supervisor.core.supervision.shutdown import (
     BOUND_AFTER_GRACE_NS,
     DEBOUNCE_NS,
     FORCED,
@@ -25,6 +24,7 @@ from supervisor.core.shutdown import (
     ask,
     signalled,
 )
+from supervisor.core.supervision.slot import Event, Group
 from supervisor.core.units import SECOND_NS
 
 T = 1000 * SECOND_NS

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.model import PAYLOAD_BYTES_MAX
-from supervisor.core.moments import Moment, Span, format_moment
-from supervisor.core.templating import NAMES, TemplateError, check, needs_rendering, render, sample
+from supervisor.core.schedules.calendar import Moment, Span, format_moment
+from supervisor.core.schedules.templating import NAMES, TemplateError, check, needs_rendering, render, sample
 
 BERLIN_MS = round(datetime(2026, 10, 25, 1, 30, tzinfo=UTC).timestamp() * 1000)  # 02:30, the second time
 ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana", "Asia/Kathmandu", "Pacific/Apia")

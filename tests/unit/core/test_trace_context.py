@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.trace_context import checked, trace_id_of
+from supervisor.core.jobs.trace_context import checked, trace_id_of
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GOOD = f"00-{TRACE}-{SPAN}-01"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.cron import CronError, compile_cron
+from supervisor.core.cron.expression import CronError, compile_cron
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
-from supervisor.core.triggers import (
+from supervisor.core.schedules.triggers import (
     At,
     CronTrigger,
     Every,

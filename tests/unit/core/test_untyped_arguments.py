@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from supervisor.core import registry as jobs
 from supervisor.core.errors import ArgumentsError
-from supervisor.core.registry import Registry, job
-from supervisor.store.stencil import Stencils
+from supervisor.core.jobs import registry as jobs
+from supervisor.core.jobs.registry import Registry, job
+from supervisor.store.wire.envelope import Stencils
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ import pytest
 
 import supervisor
 from supervisor import Context, job
-from supervisor.core.registry import Registry
-from supervisor.roles.worker import middleware
+from supervisor.core.jobs.registry import Registry
+from supervisor.roles.worker.attempt import middleware
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "writing-jobs.md").read_text()
 
@@ -21,7 +21,7 @@ DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "writing-jobs.md").re
 @pytest.fixture
 def examples(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what the examples define, in their order, in one module of their own."""
-    monkeypatch.setattr("supervisor.core.registry.registry", Registry())
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", Registry())
     monkeypatch.setattr(middleware, "_installed", [])
     scope: dict[str, Any] = {"__name__": "examples"}
     for block in re.findall(r"^```python\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL):

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.destinations import DestinationRefusedError, judged_socket
-from supervisor.core import job_destinations
-from supervisor.core.job_destinations import DestinationRule
-from supervisor.settings.models import Settings
-from supervisor.settings.relations import violations
+from supervisor.core.jobs import destinations
+from supervisor.core.jobs.destinations import DestinationRule
+from supervisor.settings.rules.cross_rules import violations
+from supervisor.settings.sections.models import Settings
 
 REFUSED = [
     "127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.0.1",
@@ -102,4 +102,4 @@ def test_an_entry_that_can_allow_nothing_is_a_problem(entry: str) -> None:
 
 def test_the_rule_of_a_process_is_the_strictest_without_one() -> None:
     """A program that runs jobs by itself has no configuration."""
-    assert job_destinations.current_destinations() == DestinationRule()
+    assert destinations.current_destinations() == DestinationRule()

@@ -12,7 +12,7 @@ from yarl import URL
 from jobs.http import Ask, RequestFailedError, RequestRefusedError, request
 from jobs.identity.source import SourceRefusedError, load
 from supervisor import Context
-from supervisor.core.registry import registry
+from supervisor.core.jobs.registry import registry
 
 CTX = Context(run_id="a-run", job="http.request")
 

@@ -14,8 +14,8 @@ import jobs.http
 import jobs.identity
 import jobs.maintenance
 import jobs.shell
-from supervisor.core.registry import JobSpec, registry
-from supervisor.settings.schedule_settings import ScheduleSettings
+from supervisor.core.jobs.registry import JobSpec, registry
+from supervisor.settings.schedules.settings import ScheduleSettings
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "jobs.md").read_text()
 MODULES = (jobs.shell, jobs.http, jobs.identity, jobs.maintenance)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from jobs.references import UnresolvedReferenceError, resolve
-from supervisor.core import job_references
-from supervisor.core.job_references import ReferenceRule
+from supervisor.core.jobs import references
+from supervisor.core.jobs.references import ReferenceRule
 
 
 def allow(monkeypatch: pytest.MonkeyPatch, **rule: list[str]) -> None:
     """Make this the rule of the process until the test ends."""
-    monkeypatch.setattr(job_references, "_rule", ReferenceRule(**rule))
+    monkeypatch.setattr(references, "_rule", ReferenceRule(**rule))
 
 
 @pytest.mark.parametrize("name", ["HOME", "TENURE_REDIS__PASSWORD", "AWS_SECRET_ACCESS_KEY", "XJOB_A", "job_a"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.confinement import INHERITED
-from supervisor.process.launch import CommandRefusedError, Launch, inherited_environment, prepare
+from supervisor.core.jobs.confinement import INHERITED
+from supervisor.process.command.spec import CommandRefusedError, Launch, inherited_environment, prepare
 
 
 def launch(command: list[str] | str, **options: Any) -> Launch:

@@ -14,8 +14,8 @@ from supervisor.plugins import registry as plugins
 from supervisor.plugins.contract import PluginDefinitionError, PluginNotRegisteredError, check_class
 from supervisor.plugins.registry import PluginRegistry, check_schedules
 from supervisor.settings.loader import Loaded, UnusableError, load
-from supervisor.settings.models import Settings
-from supervisor.settings.plugin_settings import PluginSettings
+from supervisor.settings.sections.models import Settings
+from supervisor.settings.sections.plugins import PluginSettings
 
 
 class Good(Plugin):

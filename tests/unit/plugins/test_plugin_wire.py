@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.plugins.wire import Done, Failed, Hello, Item, ProtocolError, read_hello, read_line, request
+from supervisor.plugins.protocol import Done, Failed, Hello, Item, ProtocolError, read_hello, read_line, request
 
 
 def test_a_request_can_be_taken_apart_by_a_shell_script() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.plugins.contract import callable_methods, check_class
-from supervisor.plugins.wire import Done, Failed, Item, read_hello, read_line, request
-from supervisor.settings.models import Settings
-from supervisor.settings.plugin_settings import PluginSettings
+from supervisor.plugins.protocol import Done, Failed, Item, read_hello, read_line, request
+from supervisor.settings.sections.models import Settings
+from supervisor.settings.sections.plugins import PluginSettings
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs/plugins.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from signal import Signals
 
-from supervisor.core.board import Board, ChildState, Row, SlotState, board_words
-from supervisor.core.restart import Group
+from supervisor.core.supervision.scoreboard import Board, ChildState, Row, SlotState, board_words
+from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
-from supervisor.process.linux import Wait
 from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
-from supervisor.process.pools import Reloader
-from supervisor.process.reaper import Ended
-from supervisor.process.signals import Received
+from supervisor.process.pool_control import Reloader
 from supervisor.process.slots import Log
-from supervisor.process.systemd import Notifier
+from supervisor.process.system.linux import Wait
+from supervisor.process.system.reaper import Ended
+from supervisor.process.system.signals import Received
+from supervisor.process.system.systemd import Notifier
 from tests.kit.clock import START_NS, FakeClock
 
 NEVER = 1 << 62

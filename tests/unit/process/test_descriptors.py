@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from supervisor.process.descriptors import DESCRIPTORS_MIN, descriptors_short
+from supervisor.process.system.descriptors import DESCRIPTORS_MIN, descriptors_short
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisor.process.environment import Withheld
-from supervisor.process.linux import open_descriptors
+from supervisor.process.system.environment import Withheld
+from supervisor.process.system.linux import open_descriptors
 from supervisor.settings.loader import load
 from supervisor.settings.overrides import secret_variables
 
@@ -74,7 +74,7 @@ def test_the_memory_that_keeps_it_cannot_be_written() -> None:
 def test_the_kernel_does_not_show_it_either() -> None:
     """``/proc/<pid>/environ`` is the memory in which the program was started, whatever was unset since."""
     code = (
-        "import os; from supervisor.process.environment import Withheld; Withheld(['TOKEN']);"
+        "import os; from supervisor.process.system.environment import Withheld; Withheld(['TOKEN']);"
         "print(open('/proc/self/environ', 'rb').read())"
     )
     environ = {"TOKEN": "hunter2", "OTHER": "kept", "PYTHONPATH": os.pathsep.join(sys.path)}

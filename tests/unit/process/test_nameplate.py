@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from supervisor.core.errors import CannotCreateError
-from supervisor.core.reload import Ending, ReloadOutcome
-from supervisor.process import nameplate
-from supervisor.process.nameplate import Handle, NameplateHolder, Place, claim, living, of_process, started_ticks
+from supervisor.core.supervision.reload import Ending, ReloadOutcome
+from supervisor.process import run_file
+from supervisor.process.run_file import Handle, NameplateHolder, Place, claim, living, of_process, started_ticks
 
 
 def nothing(_path: Path) -> None:
@@ -33,8 +33,8 @@ def quiet(_event: str, /, *, level: str = "info", **_fields: object) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from supervisor.core.reload import Ending
-from supervisor.process.nameplate import NameplateHolder, claim, show
+from supervisor.core.supervision.reload import Ending
+from supervisor.process.run_file import NameplateHolder, claim, show
 found, lock = claim(Path(sys.argv[1]), lambda path: None)
 sign = show(found)
 NameplateHolder(found, replica="web-1.abc", cluster="c1", version="1", log=print).publish(Ending())
@@ -77,7 +77,7 @@ def test_a_tree_is_found_by_its_number_where_its_descriptors_are_hidden(
 ) -> None:
     """Only root may look at the descriptors of a tree, which its own user may reload too."""
     place, pid = tree
-    monkeypatch.setattr(nameplate, "_open_in", lambda _pid: ())
+    monkeypatch.setattr(run_file, "_open_in", lambda _pid: ())
 
     found = of_process(pid)
 
@@ -112,8 +112,8 @@ def test_a_nameplate_or_lock_of_another_user_names_no_tree(
     tree: tuple[Place, int], monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     """Who may put files into the directory could link to the lock of another user's tree."""
-    known = getattr(nameplate, function)
-    monkeypatch.setattr(nameplate, function, lambda place: (known(place)[0], 65534))
+    known = getattr(run_file, function)
+    monkeypatch.setattr(run_file, function, lambda place: (known(place)[0], 65534))
 
     assert living(tree[0].directory) == []
 
@@ -143,7 +143,7 @@ def test_a_tree_that_died_is_not_found(tmp_path: Path) -> None:
 def test_a_number_that_went_to_another_process_is_never_signalled(tree: tuple[Place, int]) -> None:
     """The start of the process tells them apart."""
     (found,) = living(tree[0].directory)
-    stale = nameplate.Found(tree[0], msgspec.structs.replace(found.plate, started_ticks=1))
+    stale = run_file.Found(tree[0], msgspec.structs.replace(found.plate, started_ticks=1))
 
     with pytest.raises(ProcessLookupError):
         Handle(stale)
@@ -153,10 +153,10 @@ def test_a_number_that_went_to_another_process_is_never_signalled(tree: tuple[Pl
 def test_a_process_in_hand_is_signalled_and_seen_to_go(tmp_path: Path) -> None:
     """By a descriptor that no other process can inherit."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    plate = nameplate.Nameplate(
+    plate = run_file.Nameplate(
         pid=child.pid, started_ticks=started_ticks(child.pid), replica="r.1", cluster="c1", version="1"
     )
-    handle = Handle(nameplate.Found(Place(tmp_path, 0), plate))
+    handle = Handle(run_file.Found(Place(tmp_path, 0), plate))
     assert not handle.is_gone()
 
     handle.send(signal.SIGKILL)
@@ -177,7 +177,7 @@ def test_how_a_reload_ended_and_the_exit_code_stand_there(tmp_path: Path) -> Non
     holder.publish(Ending(number=3, outcome=ReloadOutcome.REFUSED, reasons=("tenure.yaml:1: no",)))
     holder.ended(1)
 
-    plate = nameplate.read(place)
+    plate = run_file.read(place)
     assert plate is not None
     assert (plate.reload.reasons, plate.exit_code) == (("tenure.yaml:1: no",), 1)
 

@@ -8,9 +8,9 @@ from signal import Signals
 
 import pytest
 
-from supervisor.core.board import EVERY_SLOT, SlotState, Verb
-from supervisor.core.requests import Answer
-from supervisor.core.restart import Cause, Group
+from supervisor.core.supervision.child_requests import Answer
+from supervisor.core.supervision.scoreboard import EVERY_SLOT, SlotState, Verb
+from supervisor.core.supervision.slot import Cause, Group
 from supervisor.core.units import SECOND_NS
 from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, SimulatedParent, make_world
 

@@ -7,8 +7,8 @@ from signal import Signals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.board import EVERY_SLOT, Verb
-from supervisor.core.restart import Group
+from supervisor.core.supervision.scoreboard import EVERY_SLOT, Verb
+from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
 from supervisor.process.parent import Limits
 from tests.unit.process.fake_kernel import SLOTS, START_NS, Manner, make_world

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from supervisor.core.board import Header, Phase
-from supervisor.core.pools import Rolling
-from supervisor.core.reload import Ending, NewLimits, Plan, ReloadOutcome
+from supervisor.core.supervision.pool import Rolling
+from supervisor.core.supervision.reload import Ending, NewLimits, Plan, ReloadOutcome
+from supervisor.core.supervision.scoreboard import Header, Phase
 from supervisor.core.units import SECOND_NS
 from supervisor.process.reloading import CHECK_NS, Reloading
 from tests.kit.clock import START_NS, FakeClock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from supervisor.core.board import Board, SlotState, board_words
-from supervisor.core.restart import Group, Policy, Slot
+from supervisor.core.supervision.scoreboard import Board, SlotState, board_words
+from supervisor.core.supervision.slot import Group, Policy, Slot
 from supervisor.core.units import SECOND_NS
 from supervisor.process.slots import LiveSlot, SlotSpec
 

@@ -16,11 +16,11 @@ from pydantic import SecretStr
 from supervisor import trust
 from supervisor.core.errors import CannotCreateError, StoreUnavailableError
 from supervisor.embedded.valkey import EmbeddedServer
-from supervisor.settings.models import RedisSettings
-from supervisor.settings.token_file import TokenFileError, read_tokens
-from supervisor.store import connections
-from supervisor.store.async_client import AsyncStore
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.settings.web.tokens import TokenFileError, read_tokens
+from supervisor.store.client import connections
+from supervisor.store.client.async_client import AsyncStore
+from supervisor.store.client.sync_client import Store
 from supervisor.trust import distrust_path, make_private_directory, open_regular
 
 NOBODY = 65534
@@ -131,7 +131,7 @@ def test_nothing_is_sent_to_an_embedded_server_of_another_user(
     """The socket's path may have come to lead elsewhere since the start; the kernel says who listens."""
     server = EmbeddedServer(directory, "always")
     settings = RedisSettings(url=SecretStr("embedded"))
-    for module in ("supervisor.store.connections", "supervisor.embedded.valkey"):
+    for module in ("supervisor.store.client.connections", "supervisor.embedded.valkey"):
         monkeypatch.setattr(f"{module}.peer_uid", lambda _link: NOBODY)
 
     with socket.socket(socket.AF_UNIX) as listener:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from supervisor.roles import following
-from supervisor.roles.following import Following
-from supervisor.settings.audiences import Audience
-from supervisor.settings.handover import Brief, Handover
-from supervisor.settings.models import Settings
-from supervisor.telemetry.log_rules import LogRules
+from supervisor.reload.audiences import Audience
+from supervisor.reload.config_memfd import Brief, Handover
+from supervisor.roles import config_follower
+from supervisor.roles.config_follower import Following
+from supervisor.settings.sections.models import Settings
+from supervisor.telemetry.log_lines.rules import LogRules
 
 
 class FollowedSettings:
@@ -29,7 +29,7 @@ class FollowedSettings:
             self.retuned.append((level, format))
             self.rules.append(rules)
 
-        monkeypatch.setattr(following.logs, "retune", retune)
+        monkeypatch.setattr(config_follower.logs, "retune", retune)
         seat: Any = SimpleNamespace(
             board=SimpleNamespace(header=self.header),
             handover=handover.reader(Audience.WORKER),

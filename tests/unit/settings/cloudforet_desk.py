@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from supervisor.core.errors import ConfigError
+from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.model import ScheduleDef
-from supervisor.core.registry import Registry, registry
-from supervisor.core.triggers import trigger_of
-from supervisor.settings.complete import complete, import_jobs
+from supervisor.core.schedules.triggers import trigger_of
 from supervisor.settings.loader import Loaded, load
+from supervisor.settings.schedules.complete import complete, import_jobs
 
 DATA = Path(__file__).resolve().parent.parent.parent / "data" / "cloudforet"
 QUEUES = "QUEUES: {q: {backend: spaceone.core.queue.redis_queue.RedisQueue, host: redis, port: 6379, channel: c}}\n"

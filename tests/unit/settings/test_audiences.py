@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from supervisor.settings.audiences import ROLES, SECRET_PLACES, Audience, forget_secrets
+from supervisor.reload.audiences import ROLES, SECRET_PLACES, Audience, forget_secrets
+from supervisor.reload.packing import pack, pack_schedules, unpack, unpack_schedules
 from supervisor.settings.followed import FollowedSecret
 from supervisor.settings.loader import load
-from supervisor.settings.models import Settings
-from supervisor.settings.packing import pack, pack_schedules, unpack, unpack_schedules
-from supervisor.settings.shape import settings_shape
+from supervisor.settings.schema import settings_shape
+from supervisor.settings.sections.models import Settings
 
 # One value for each place of the table, each with a secret that says where it stands.
 EVERY_SECRET: Mapping[str, Any] = {

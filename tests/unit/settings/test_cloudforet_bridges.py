@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.settings.cloudforet_settings import Bridge, CloudforetSettings
+from supervisor.settings.sections.cloudforet import Bridge, CloudforetSettings
 
 Problems = Callable[[str], list[str]]
 

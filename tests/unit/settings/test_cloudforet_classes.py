@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.settings.cloudforet_classes import Sources, Timing, split_name
+from supervisor.importers.cloudforet.classes import Sources, Timing, split_name
 
 
 def sources(directory: Path, **files: str) -> Sources:

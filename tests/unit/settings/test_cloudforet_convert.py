@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from supervisor.cli.config import config_group
+from supervisor.cli.config.commands import config_group
 from supervisor.settings.loader import Loaded, load
 from tests.kit.canary import CANARY
 from tests.unit.settings.cloudforet_desk import DATA, QUEUES, CloudforetDesk, completed

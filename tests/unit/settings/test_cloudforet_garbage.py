@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from supervisor.core.errors import ConfigError
-from supervisor.settings.cloudforet_python import read_module
-from supervisor.settings.cloudforet_report import Report
+from supervisor.importers.cloudforet.python_source import read_module
+from supervisor.importers.cloudforet.report import Report
 from supervisor.settings.loader import load
 
 KEYS = st.sampled_from(

@@ -12,11 +12,11 @@ import pytest
 
 import jobs
 from supervisor.core.errors import ConfigError
+from supervisor.core.jobs.registry import Registry, job, registry
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.registry import Registry, job, registry
-from supervisor.roles.worker import middleware
-from supervisor.settings.complete import complete, import_jobs, schedules_digest, unserved, with_late_problems
+from supervisor.roles.worker.attempt import middleware
 from supervisor.settings.loader import UnusableError
+from supervisor.settings.schedules.complete import complete, import_jobs, schedules_digest, unserved, with_late_problems
 from supervisor.version import install_extra
 
 
@@ -32,7 +32,7 @@ async def async_job() -> None:
 def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """Return a registry of its own with two jobs, made by the public decorator."""
     own = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", own)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", own)
     job("files.sync", queue="files", timeout=100.0, soft_timeout=80.0)(sync_job)
     job("net.ping")(async_job)
     return own
@@ -73,7 +73,7 @@ def test_a_module_of_middleware_needs_no_job(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_module_whose_extra_is_not_installed_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra is optional; asking for it is not."""
     monkeypatch.setattr(middleware, "_installed", [])
-    for name in ("jobs.tracing", "supervisor.roles.worker.tracing"):
+    for name in ("jobs.tracing", "supervisor.roles.worker.attempt.tracing"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 
@@ -230,7 +230,7 @@ def test_the_digest_tells_sets_apart_and_not_their_order(desk: Any, known: Regis
         ("import sys\nsys.exit(3)\n", "module tjobs cannot be imported: SystemExit: 3 (DIR/tjobs.py:2)"),
         ("x = 1\n", "module tjobs registers no job; decorate a function in it with @job, or remove it from jobs"),
         (
-            "from supervisor.core.registry import job\n@job(priority='x')\ndef f() -> None: ...\n",
+            "from supervisor.core.jobs.registry import job\n@job(priority='x')\ndef f() -> None: ...\n",
             "priority must be one of",
         ),
     ],
@@ -246,7 +246,7 @@ def test_a_module_that_gives_no_jobs_says_why(source: str, message: str, modules
 def test_every_module_is_tried_although_one_fails(modules: Path) -> None:
     """All at once, here too; a missing package of a dotted name counts as missing."""
     (modules / "tgood.py").write_text(
-        "from supervisor.core.registry import job\n@job('tgood.f')\ndef f() -> None: ...\n"
+        "from supervisor.core.jobs.registry import job\n@job('tgood.f')\ndef f() -> None: ...\n"
     )
     found = import_jobs(["tmissing", "tgood", "tmissing.sub", "tgood.sub"])
     assert [problem.path for problem in found] == ["jobs[0]", "jobs[2]", "jobs[3]"]
@@ -257,13 +257,13 @@ def test_every_module_is_tried_although_one_fails(modules: Path) -> None:
 def test_a_package_may_only_collect_the_jobs_of_others(modules: Path) -> None:
     """`jobs: [mypackage]` whose __init__ imports functions, or submodules, that are jobs."""
     (modules / "tother.py").write_text(
-        "from supervisor.core.registry import job\n@job('tother.f')\ndef f() -> None: ...\n"
+        "from supervisor.core.jobs.registry import job\n@job('tother.f')\ndef f() -> None: ...\n"
     )
     (modules / "tcollect.py").write_text("from tother import f\n")
     (modules / "tpack").mkdir()
     (modules / "tpack/__init__.py").write_text("import tpack.inner\n")
     (modules / "tpack/inner.py").write_text(
-        "from supervisor.core.registry import job\n@job('tpack.f')\ndef f() -> None: ...\n"
+        "from supervisor.core.jobs.registry import job\n@job('tpack.f')\ndef f() -> None: ...\n"
     )
     assert import_jobs(["tcollect", "tpack", "tpack.inner"]) == []
 
@@ -289,7 +289,7 @@ def test_jobs_in_the_current_directory_are_found(modules: Path, monkeypatch: pyt
     here = modules / "here"
     here.mkdir()
     (here / "tlocal.py").write_text(
-        "from supervisor.core.registry import job\n@job('tlocal.f')\ndef f() -> None: ...\n"
+        "from supervisor.core.jobs.registry import job\n@job('tlocal.f')\ndef f() -> None: ...\n"
     )
     monkeypatch.chdir(here)
     assert import_jobs(["tlocal"]) == []

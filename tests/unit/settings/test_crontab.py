@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.settings.crontab import Entry, Host, Imported, Source, read_crontabs
-from supervisor.settings.crontab_lines import Setting, setting, split_command
-from supervisor.settings.section import SCHEDULE_ID
+from supervisor.importers.crontab.lines import Setting, setting, split_command
+from supervisor.importers.crontab.reader import Entry, Host, Imported, Source, read_crontabs
+from supervisor.settings.base import SCHEDULE_ID
 
 CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
 HOST = Host(timezone="Europe/Berlin", user="root", homes={"root": "/root", "mail": "/var/mail", "www-data": "/var/www"})
@@ -245,7 +245,7 @@ def test_line_ends_of_windows_are_removed_with_a_warning() -> None:
 
 def test_the_number_of_entries_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistaken file must not become a million schedules."""
-    monkeypatch.setattr("supervisor.settings.crontab.ENTRIES_MAX", 2)
+    monkeypatch.setattr("supervisor.importers.crontab.reader.ENTRIES_MAX", 2)
     found = read("@daily a\n@daily b\n@daily c\n")
     assert len(found.entries) == 2
     assert "more than 2 entries" in str(found.problems[0])

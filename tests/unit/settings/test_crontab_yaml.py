@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from supervisor.settings.crontab import Entry, Host, Source, read_crontabs
-from supervisor.settings.crontab_yaml import to_yaml
+from supervisor.importers.crontab.reader import Entry, Host, Source, read_crontabs
+from supervisor.importers.crontab.yaml_output import to_yaml
 from supervisor.settings.loader import load
-from supervisor.settings.schedule_settings import ScheduleSettings
+from supervisor.settings.schedules.settings import ScheduleSettings
 
 CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
 HOST = Host(timezone="Europe/Berlin", user="root")

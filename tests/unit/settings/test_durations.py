@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.settings.durations import format_duration, parse_duration
-from supervisor.settings.models import ElectionSettings
+from supervisor.settings.sections.durations import format_duration, parse_duration
+from supervisor.settings.sections.models import ElectionSettings
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 
 from supervisor.core.errors import ConfigError
 from supervisor.settings.deprecations import OLD_FLAGS, OLD_SETTINGS
+from supervisor.settings.document import parse_path
 from supervisor.settings.loader import Loaded, load
-from supervisor.settings.nodes import parse_path
 from supervisor.settings.overrides import Flag
-from supervisor.settings.shape import settings_shape
+from supervisor.settings.schema import settings_shape
 
 VALUES = {"election.retry_period": "900ms", "web.bind_address": "0.0.0.0"}
 SEEN = {"election.renew_period": 0.9, "web.host": "0.0.0.0"}

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.process.linux import open_descriptors
-from supervisor.settings import handover as module
-from supervisor.settings.audiences import ROLES, Audience
-from supervisor.settings.handover import Brief, Handover, HandoverError
-from supervisor.settings.models import Settings
+from supervisor.process.system.linux import open_descriptors
+from supervisor.reload import config_memfd as module
+from supervisor.reload.audiences import ROLES, Audience
+from supervisor.reload.config_memfd import Brief, Handover, HandoverError
+from supervisor.settings.sections.models import Settings
 
 SCHEDULE = ScheduleDef(id="a", template=Template(job="j", kind=Kind.SYNC))
 BRIEF = Brief("digest", {"j": "{}"})
@@ -99,7 +99,7 @@ def test_a_check_that_was_killed_at_any_step_left_nothing(handover: Handover, mo
         check(handover, 3, in_effect=1)  # before the header
     assert handover.take(3, in_effect=1) is None
     with monkeypatch.context() as patch:
-        patch.setattr("supervisor.settings.sealed.fcntl.fcntl", lambda *_: 0)
+        patch.setattr("supervisor.reload.sealed_memory.fcntl.fcntl", lambda *_: 0)
         check(handover, 4, in_effect=1)  # before the seals
     assert handover.take(4, in_effect=1) is None
 

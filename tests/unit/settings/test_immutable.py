@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from supervisor.app.tree import Tree
 from supervisor.core.model import ScheduleDef
-from supervisor.settings.complete import complete
+from supervisor.settings.base import Section
 from supervisor.settings.loader import Loaded, load
-from supervisor.settings.models import Settings
-from supervisor.settings.section import Section
+from supervisor.settings.schedules.complete import complete
+from supervisor.settings.sections.models import Settings
 
 
 def sections(of: type[Section] = Section) -> Iterator[type[Section]]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.settings.instants import is_date, parse_day, parse_instant
+from supervisor.settings.schedules.instants import is_date, parse_day, parse_instant
 
 
 def ms(text: str) -> int:

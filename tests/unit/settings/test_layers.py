@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.settings.models import Settings
-from supervisor.settings.nodes import format_path, parse_path
+from supervisor.settings.document import format_path, parse_path
 from supervisor.settings.overrides import Flag
+from supervisor.settings.sections.models import Settings
 
 SOURCES = ["first file", "second file", "conf.d/1", "conf.d/2", "variable", "flag"]
 

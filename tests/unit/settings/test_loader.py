@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from supervisor.core.errors import ConfigError
 from supervisor.settings.loader import load
-from supervisor.settings.models import Settings
 from supervisor.settings.render import to_yaml
+from supervisor.settings.sections.models import Settings
 
 Problems = Callable[[str], list[str]]
 

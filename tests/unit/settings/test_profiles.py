@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from supervisor.core.errors import ConfigError
+from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Check, ScheduleDef
-from supervisor.core.registry import Registry, job
-from supervisor.settings import hook_sources
-from supervisor.settings.complete import complete
 from supervisor.settings.render import to_json, to_yaml
-from supervisor.settings.schedules import validate_schedules
+from supervisor.settings.schedules import hook_sources
+from supervisor.settings.schedules.complete import complete
+from supervisor.settings.schedules.definitions import validate_schedules
 
 POOLS = "workers: {a: {kind: async, queues: [default]}}\n"
 Problems = Callable[[str], list[str]]
@@ -26,7 +26,7 @@ Problems = Callable[[str], list[str]]
 def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """A registry with a job that says one policy, and one that picks a profile."""
     own = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", own)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", own)
 
     @job("collect", timeout=50)
     async def collect() -> None: ...

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.settings.models import RedisSettings
-from supervisor.settings.redis_exposure import exposures
+from supervisor.settings.rules.redis_exposure import exposures
+from supervisor.settings.sections.models import RedisSettings
 
 PLAIN, DEFAULT = "redis_password_in_plain_text", "redis_user_default"
 

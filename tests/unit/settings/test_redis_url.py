@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.settings.models import RedisSettings, Settings
-from supervisor.settings.redis_url import (
+from supervisor.settings.rules.cross_rules import violations
+from supervisor.settings.sections.models import RedisSettings, Settings
+from supervisor.settings.sections.redis_url import (
     NODES_MAX,
     RedisUrl,
     RedisUrlError,
@@ -16,7 +17,6 @@ from supervisor.settings.redis_url import (
     parse_redis_url,
     split_address,
 )
-from supervisor.settings.relations import violations
 
 SENTINEL, CLUSTER = Topology.SENTINEL, Topology.CLUSTER
 

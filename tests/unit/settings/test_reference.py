@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from supervisor.settings.loader import load
-from supervisor.settings.models import Settings
 from supervisor.settings.reference import default_file
-from supervisor.settings.shape import settings_shape
+from supervisor.settings.schema import settings_shape
+from supervisor.settings.sections.models import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 

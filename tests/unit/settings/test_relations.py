@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.settings.models import ElectionSettings, RedisSettings, Settings
-from supervisor.settings.relations import violations
+from supervisor.settings.rules.cross_rules import violations
+from supervisor.settings.sections.models import ElectionSettings, RedisSettings, Settings
 
 Problems = Callable[[str], list[str]]
 

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from supervisor.core.errors import ConfigError, Problem
-from supervisor.core.reload import PROBLEMS_MAX, Plan
-from supervisor.settings.audiences import Audience
-from supervisor.settings.handover import Handover
+from supervisor.core.supervision.reload import PROBLEMS_MAX, Plan
+from supervisor.reload.audiences import Audience
+from supervisor.reload.check import ConfigCheck
+from supervisor.reload.config_memfd import Handover
 from supervisor.settings.loader import Loaded
-from supervisor.settings.models import Settings
-from supervisor.settings.reload_check import ConfigCheck
+from supervisor.settings.sections.models import Settings
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from supervisor.reload.diff import EFFECTS, POOL_EFFECTS, Difference, Effect, compare, named
 from supervisor.settings.loader import Loaded
-from supervisor.settings.models import PoolSettings, Settings
-from supervisor.settings.reload_diff import EFFECTS, POOL_EFFECTS, Difference, Effect, compare, named
-from supervisor.settings.shape import ShapeKind, settings_shape
+from supervisor.settings.schema import ShapeKind, settings_shape
+from supervisor.settings.sections.models import PoolSettings, Settings
 
 POOLS = {"io": {"kind": "async", "processes": 2}, "cpu": {"kind": "sync"}}
 RUNNING: dict[str, Any] = {"workers": POOLS, "log": {"level": "info"}}

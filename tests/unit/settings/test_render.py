@@ -11,9 +11,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from supervisor.settings.base import NAME, SCHEDULE_ID
 from supervisor.settings.loader import load
-from supervisor.settings.log_settings import LogSettings
-from supervisor.settings.models import (
+from supervisor.settings.render import dump_yaml, inline_yaml, schema, sources, sources_text, to_yaml
+from supervisor.settings.schedules.settings import ScheduleSettings
+from supervisor.settings.sections.log import LogSettings
+from supervisor.settings.sections.models import (
     ElectionSettings,
     PoolSettings,
     RedisSettings,
@@ -21,9 +24,6 @@ from supervisor.settings.models import (
     WebSettings,
     WorkerKind,
 )
-from supervisor.settings.render import dump_yaml, inline_yaml, schema, sources, sources_text, to_yaml
-from supervisor.settings.schedule_settings import ScheduleSettings
-from supervisor.settings.section import NAME, SCHEDULE_ID
 from supervisor.settings.yaml_source import parse_text
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.settings.nodes import Node
-from supervisor.settings.schedule_files import Format, guess_format, read_entries
+from supervisor.settings.document import Node
+from supervisor.settings.schedules.files import Format, guess_format, read_entries
 
 
 def plain(raw: str, name: str = "f", form: Format | None = None) -> dict[str, object]:

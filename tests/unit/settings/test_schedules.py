@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from supervisor.core.limits import limits_of
+from supervisor.core.jobs.limits import limits_of
+from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Exclusion, ScheduleDef, When
-from supervisor.core.registry import Registry, job
-from supervisor.core.templating import render
-from supervisor.core.triggers import trigger_of
-from supervisor.settings.nodes import Node, wrap
-from supervisor.settings.schedules import CHUNK, validate_schedules
+from supervisor.core.schedules.templating import render
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.settings.document import Node, wrap
+from supervisor.settings.schedules.definitions import CHUNK, validate_schedules
 
 Problems = Callable[[str], list[str]]
 
@@ -31,7 +31,7 @@ def once(path: str = "") -> None:
 def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """Return a registry of its own with two jobs."""
     own = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", own)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", own)
     job("files.clean", timeout=100.0)(clean)
     job("files.once", delivery="at_most_once")(once)
     return own

@@ -15,8 +15,8 @@ import pytest
 from supervisor.core.errors import ConfigError
 from supervisor.settings.loader import Loaded
 from supervisor.settings.masking import mask_url
-from supervisor.settings.models import Settings
 from supervisor.settings.render import public_view, sources_text, to_json, to_yaml
+from supervisor.settings.sections.models import Settings
 
 SECRET = "hunter2"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.settings.token_file import (
+from supervisor.settings.web.tokens import (
     LINES_MAX,
     Scope,
     Token,

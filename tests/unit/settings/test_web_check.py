@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from supervisor.settings import web_check
 from supervisor.settings.loader import Loaded
-from supervisor.settings.models import Settings
-from supervisor.settings.web_check import web_problems
+from supervisor.settings.sections.models import Settings
+from supervisor.settings.web import check
+from supervisor.settings.web.check import web_problems
 from supervisor.version import install_extra
 
 DATA = Path(__file__).parents[2] / "data/tls"
@@ -41,7 +41,7 @@ def test_a_file_of_tokens_is_read_before_it_is_needed(tmp_path: Path) -> None:
 def test_grpc_without_its_extra_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra is optional; asking for it is not."""
     real = importlib.util.find_spec
-    monkeypatch.setattr(web_check, "find_spec", lambda name: None if name.startswith("grpc") else real(name))
+    monkeypatch.setattr(check, "find_spec", lambda name: None if name.startswith("grpc") else real(name))
 
     assert problems(web={"grpc_port": 9000}) == [
         f"tenure.yaml:4: web.grpc_port: asks for gRPC, which is not installed; {install_extra('grpc')}"

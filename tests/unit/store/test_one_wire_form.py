@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError
 from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
 from supervisor.core.retry import Retry
-from supervisor.core.templating import render
-from supervisor.roles.scheduler.catalogue import Catalogue, Known
-from supervisor.store.bridges import Bridges
-from supervisor.store.codec import Packer, pack, pack_definition, unpack
+from supervisor.core.schedules.templating import render
+from supervisor.roles.scheduler.schedule_cache import Catalogue, Known
 from supervisor.store.keys import Keys
-from supervisor.store.stencil import Stencil
+from supervisor.store.queues.bridges import Bridges
+from supervisor.store.wire.codec import Packer, pack, pack_definition, unpack
+from supervisor.store.wire.envelope import Stencil
 
 NOMINAL_MS, NOW_MS = 1_767_225_610_000, 1_767_225_610_003
 VALUES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8) | st.just("{{ date }}")

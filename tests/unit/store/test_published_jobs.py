@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from supervisor.core.errors import ArgumentsError, UnknownJobError
+from supervisor.core.jobs.registry import JobCard
 from supervisor.core.model import Kind, Template
-from supervisor.core.registry import JobCard
-from supervisor.store.published_jobs import AnyJob, published_registry
+from supervisor.store.queues.jobs import AnyJob, published_registry
 
 CARD = JobCard(
     template=Template(job="mail.send", kind=Kind.ASYNC, queue="mail", priority=0),

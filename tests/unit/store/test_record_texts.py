@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from supervisor.core.json_values import read_json
-from supervisor.store.backfills import Request
-from supervisor.store.codec import WORDS_MAX
-from supervisor.store.commands import Command
-from supervisor.store.leases import LeaseEvent
-from supervisor.store.schedule_views import PAUSE_WORDS_MAX, unpack_pause
+from supervisor.store.election.commands import Command
+from supervisor.store.election.leases import LeaseEvent
+from supervisor.store.schedules.backfills import Request
+from supervisor.store.schedules.reads import PAUSE_WORDS_MAX, unpack_pause
+from supervisor.store.wire.codec import WORDS_MAX
 
 LONG = "a." * 30_000
 

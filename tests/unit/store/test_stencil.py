@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.store.codec import pack, unpack
-from supervisor.store.stencil import Stencil
+from supervisor.store.wire.codec import pack, unpack
+from supervisor.store.wire.envelope import Stencil
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),

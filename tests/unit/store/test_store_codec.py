@@ -12,7 +12,7 @@ from hypothesis import given
 from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
 from supervisor.core.retry import Retry
-from supervisor.store import codec
+from supervisor.store.wire import codec
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),

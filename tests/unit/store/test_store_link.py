@@ -9,12 +9,9 @@ import redis.exceptions as wire
 from redis.connection import SSLConnection, UnixDomainSocketConnection
 
 from supervisor.core.errors import NotReplicatedError, StoreRefusedError, StoreUnavailableError
-from supervisor.settings.models import RedisSettings
-from supervisor.store import link
-from supervisor.store.client import AsyncStore, Store
-from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
-from supervisor.store.link import (
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client import connection_options
+from supervisor.store.client.connection_options import (
     DURABLE,
     address,
     answered,
@@ -28,6 +25,9 @@ from supervisor.store.link import (
     translate,
     wait_ms,
 )
+from supervisor.store.client.sync_client import AsyncStore, Store
+from supervisor.store.election.leases import Leases
+from supervisor.store.keys import Keys
 from supervisor.store.scripts import script_names
 
 UNAVAILABLE = [
@@ -117,7 +117,7 @@ def test_every_fault_is_told_in_words_a_person_can_act_on(error: Exception, what
 
 def test_every_code_that_is_known_has_its_words_tested() -> None:
     """A new one needs a line in the table above."""
-    assert {*link._UNAVAILABLE, *link._REFUSED} <= {name for name, _, _ in WORDS}
+    assert {*connection_options._UNAVAILABLE, *connection_options._REFUSED} <= {name for name, _, _ in WORDS}
 
 
 @pytest.mark.parametrize("error", [wire.MovedError("1 h:1"), wire.AskError("1 h:1")], ids=["MOVED", "ASK"])
@@ -197,7 +197,8 @@ def test_a_silent_peer_is_noticed_by_the_kernel() -> None:
     """Idle: 5 s, then two probes at 2 s; with something unacknowledged: the time-out of the call."""
     found = options("redis://h", RedisSettings(), client_name="x", timeout_s=0.75)
     named = {
-        name: found["socket_keepalive_options"][getattr(socket, name)] for name in (*link.KEEPALIVE, "TCP_USER_TIMEOUT")
+        name: found["socket_keepalive_options"][getattr(socket, name)]
+        for name in (*connection_options.KEEPALIVE, "TCP_USER_TIMEOUT")
     }
     assert named == {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 750}
     assert found["socket_keepalive"]

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from supervisor.core.model import Kind
+from supervisor.store.client.preflight import SCRIPT_COMMANDS, acl_rules
 from supervisor.store.keys import Keys, check_name
-from supervisor.store.preflight import SCRIPT_COMMANDS, acl_rules
+from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import _read, _sections, _with_theirs, script, script_names
-from supervisor.store.sessions import check_session
 
 VARIABLES = re.compile(
     r"\blocal (?!function)([\w, ]+)|\bfunction ?\w*\(([\w, ]+)\)|\bfor ([\w, ]+?) (?:in|=)|\blocal function (\w+)"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.store.topology import (
+from supervisor.store.routing.topology import (
     Claim,
     Failure,
     checked,

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from supervisor.telemetry import logs, metrics
-from supervisor.telemetry.lines import NoSink
+from supervisor.telemetry.log_lines.log_sink import NoSink
 from tests.kit.clock import FakeClock
 
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from supervisor.core.events import Event
-from supervisor.telemetry import event_table, events, logs
+from supervisor.telemetry import event_catalogue, events, logs
 from supervisor.telemetry.events import MESSAGE_BYTES_MAX, Mailbox, Recorder
 from supervisor.telemetry.metrics import EVENTS_DROPPED
 
@@ -156,20 +156,20 @@ def test_a_turn_that_is_taken_costs_the_event_not_the_caller(mailbox: Mailbox, r
 
 
 @pytest.mark.usefixtures("recorder")
-@pytest.mark.parametrize("decision", event_table.DECISIONS)
+@pytest.mark.parametrize("decision", event_catalogue.DECISIONS)
 def test_every_decision_that_is_an_event_is_told_whatever_its_fields(mailbox: Mailbox, decision: str) -> None:
     """A field that a version lacks is a question mark, never an error in the middle of an election."""
-    event_table.tell(decision, {"reason": "because", "note": "n", "level": "x", "subject": "s"}, level="warning")
+    event_catalogue.tell(decision, {"reason": "because", "note": "n", "level": "x", "subject": "s"}, level="warning")
 
     (event,) = arrived(mailbox)
-    assert event.reason == event_table.DECISIONS[decision].reason
+    assert event.reason == event_catalogue.DECISIONS[decision].reason
 
 
 @pytest.mark.usefixtures("recorder")
 def test_what_was_to_happen_is_no_event(mailbox: Mailbox) -> None:
     """A worker that was retired did not die, and most lines of the log are no events."""
-    event_table.tell("child_exited", {"slot": "worker-io-0"}, level="info")
-    event_table.tell("run_finished", {}, level="info")
+    event_catalogue.tell("child_exited", {"slot": "worker-io-0"}, level="info")
+    event_catalogue.tell("run_finished", {}, level="info")
 
     assert arrived(mailbox) == []
 
@@ -177,4 +177,4 @@ def test_what_was_to_happen_is_no_event(mailbox: Mailbox) -> None:
 def test_the_page_lists_every_decision() -> None:
     """docs/events.md is what people write their filters from."""
     page = (ROOT / "docs/events.md").read_text(encoding="utf-8")
-    assert not [told.reason for told in event_table.DECISIONS.values() if f"`{told.reason}`" not in page]
+    assert not [told.reason for told in event_catalogue.DECISIONS.values() if f"`{told.reason}`" not in page]

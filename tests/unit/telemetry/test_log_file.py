@@ -13,7 +13,7 @@ import structlog
 
 from supervisor.core.errors import CannotCreateError
 from supervisor.telemetry import logs
-from supervisor.telemetry.lines import FileSink, LineSink, NoSink, open_log_file, open_sink
+from supervisor.telemetry.log_lines.log_sink import FileSink, LineSink, NoSink, open_log_file, open_sink
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
 PROCESSES, LINES = 8, 500
@@ -149,7 +149,7 @@ def test_a_changed_level_applies_to_the_next_line(tmp_path: Path) -> None:
 
 def test_a_pipe_that_others_fill_never_blocks_a_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     """That there was room when it looked is no promise: a sibling may take it before the write."""
-    monkeypatch.setattr("supervisor.telemetry.lines._WAIT_MS", 1)
+    monkeypatch.setattr("supervisor.telemetry.log_lines.log_sink._WAIT_MS", 1)
     read, write = os.pipe()
     sink = LineSink(write)
     monkeypatch.setattr(sink, "_poll", Always())

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from supervisor.telemetry.lines import LineSink
+from supervisor.telemetry.log_lines.log_sink import LineSink
 from supervisor.telemetry.logs import configure
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
@@ -27,7 +27,7 @@ def start(stream: Any, role: str = "agent") -> Any:
 
 def test_lines_of_several_processes_on_one_pipe_never_tear(monkeypatch: pytest.MonkeyPatch) -> None:
     """All children of a tree write to the same standard error. The reader may be as slow as it likes."""
-    monkeypatch.setattr("supervisor.telemetry.lines._WAIT_MS", 60_000)
+    monkeypatch.setattr("supervisor.telemetry.log_lines.log_sink._WAIT_MS", 60_000)
     read, write = os.pipe()
     log = start(write)
     children = []
@@ -52,7 +52,7 @@ def test_lines_of_several_processes_on_one_pipe_never_tear(monkeypatch: pytest.M
 
 def test_a_reader_that_hangs_costs_lines_not_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The supervisor must reap and restart children although nobody reads its log."""
-    monkeypatch.setattr("supervisor.telemetry.lines._WAIT_MS", 1)
+    monkeypatch.setattr("supervisor.telemetry.log_lines.log_sink._WAIT_MS", 1)
     read, write = os.pipe()
     log = start(write)
     for _ in range(100):

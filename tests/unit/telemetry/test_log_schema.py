@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import structlog
 
-from supervisor.telemetry.log_line import LogLine, schema
+from supervisor.telemetry.log_lines.schema import LogLine, schema
 from supervisor.telemetry.logs import bind_run, configure
 
 pytestmark = pytest.mark.usefixtures("logging_restored")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
-from supervisor.telemetry.lines import LINE_BYTES_MAX
+from supervisor.telemetry.log_lines.log_sink import LINE_BYTES_MAX
 from supervisor.telemetry.logs import bind_run, configure
 
 pytestmark = pytest.mark.usefixtures("logging_restored")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.telemetry import metrics, slots
-from supervisor.telemetry.slot_file import SlotFile
+from supervisor.telemetry import metrics
+from supervisor.telemetry.metric_files import slots
+from supervisor.telemetry.metric_files.slot_file import SlotFile
 
 pytestmark = pytest.mark.usefixtures("metrics_restored")
 

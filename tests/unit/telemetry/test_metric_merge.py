@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from supervisor.telemetry import metrics
-from supervisor.telemetry.merge import SlotFiles
+from supervisor.telemetry.metric_files.merge import SlotFiles
 
 pytestmark = pytest.mark.usefixtures("metrics_restored")
 Samples = dict[tuple[str, str, frozenset[tuple[str, str]]], float]

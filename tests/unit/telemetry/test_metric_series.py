@@ -11,7 +11,8 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
-from supervisor.telemetry import metrics, slots
+from supervisor.telemetry import metrics
+from supervisor.telemetry.metric_files import slots
 
 
 @pytest.fixture(autouse=True)

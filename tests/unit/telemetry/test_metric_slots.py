@@ -12,7 +12,8 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from supervisor.telemetry import metrics, slots
+from supervisor.telemetry import metrics
+from supervisor.telemetry.metric_files import slots
 
 pytestmark = pytest.mark.usefixtures("metrics_restored")
 

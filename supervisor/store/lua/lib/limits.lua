@@ -1,6 +1,6 @@
 -- Library: limits, and with them how a run comes into being, and what it holds.
 --
--- A run's limits stand in front of its envelope, `<kind><priority>[<limits>]<json>`, parted by semicolons (core/limits.py):
+-- A run's limits stand in front of its envelope, `<kind><priority>[<limits>]<json>`, parted by semicolons (core/jobs/limits.py):
 -- `u<key>` unique, `c<max>:<key>` concurrency, `r<count>/<per_ms>:<key>` rate. Every run is judged by its own numbers.
 -- `x`: where all slots of its concurrency key are taken, the oldest that holds one is asked to give way to it.
 -- `p<length>` is no limit: so much of its id is the id of the run that counts it among its own (adr/0030).

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import Board, Phase, SlotState, board_words
 from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.registry import Registry
+from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.beats import LocalWorkers
-from supervisor.roles.agent.duties import Duties
-from supervisor.roles.agent.reaper import Reaper
-from supervisor.store.queues import Queues
+from supervisor.roles.agent.maintenance import Duties
+from supervisor.roles.agent.sessions.local_workers import LocalWorkers
+from supervisor.roles.agent.sessions.reaper import Reaper
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
 from supervisor.store.scripts import Call
-from supervisor.store.sessions import Sessions
 from tests.kit.clock import FakeClock
 from tests.kit.servers import Server
 

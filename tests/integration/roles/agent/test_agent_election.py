@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisor.core.board import SlotState
-from supervisor.store.client import Store
+from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import LeaseCode, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import LeaseCode, Leases
 from tests.integration.roles.seats import SLOTS, Replica
 from tests.kit.servers import wait_until
 

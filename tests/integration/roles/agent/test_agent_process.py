@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisor.core.board import SlotState
-from supervisor.core.inflight import RunState, execution_hash
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.store.client import Store
+from supervisor.core.supervision.inflight import RunState, execution_hash
+from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases, LeaseView
-from supervisor.store.queues import Queues
-from supervisor.store.sessions import Sessions
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
 from tests.integration.roles.seats import SLOTS, Replica
 from tests.kit.servers import wait_until
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import Board, SlotState, board_words
-from supervisor.core.inflight import RunState, execution_hash
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.registry import Registry
+from supervisor.core.supervision.inflight import RunState, execution_hash
+from supervisor.core.supervision.scoreboard import Board, SlotState, board_words
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.beats import LocalWorkers
-from supervisor.roles.agent.duties import Duties
-from supervisor.roles.agent.reaper import Reaper
-from supervisor.roles.agent.unwanted import Unwanted
+from supervisor.roles.agent.maintenance import Duties
+from supervisor.roles.agent.sessions.cancellations import Unwanted
+from supervisor.roles.agent.sessions.local_workers import LocalWorkers
+from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.store.keys import Keys
-from supervisor.store.queue_control import QueueControl
-from supervisor.store.queues import Queues
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
 from supervisor.store.scripts import Call
-from supervisor.store.sessions import Sessions
 from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, TICK_MS
 from tests.kit.clock import FakeClock
 from tests.kit.every_key import every_key

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.blame import Death
-from supervisor.core.inflight import Inflight, RunState, execution_hash
 from supervisor.core.model import Envelope, Kind, Outcome, Template
-from supervisor.roles.agent.reaper import Reaper
-from supervisor.store.queues import Ack, Queues
-from supervisor.store.sessions import Sessions
+from supervisor.core.supervision.crash_blame import Death
+from supervisor.core.supervision.inflight import Inflight, RunState, execution_hash
+from supervisor.roles.agent.sessions.reaper import Reaper
+from supervisor.store.queues.runs import Ack, Queues
+from supervisor.store.queues.sessions import Sessions
 from tests.kit.servers import Server
 
 SESSION = "r1/worker-cpu-0/1"

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from supervisor.core.model import Kind, Outcome, ScheduleDef, Template
-from supervisor.roles.agent.standing import Timing
-from supervisor.settings.models import ElectionSettings
+from supervisor.roles.agent.election.context import Timing
+from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Ack, Queues
-from supervisor.store.schedule_control import Control
-from supervisor.store.schedule_definitions import Change, Definitions
-from supervisor.store.schedules import FireCode, Schedules, ScheduleState
-from supervisor.store.sessions import Sessions
+from supervisor.store.queues.runs import Ack, Queues
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.schedules.control import Control
+from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.schedules.fire import FireCode, Schedules, ScheduleState
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import EPOCH_MS, Network, ReplicaClock, World

@@ -5,13 +5,13 @@ from __future__ import annotations
 import fakeredis
 import msgspec
 
-from supervisor.core.extra_runs import MANUAL, extra_run
 from supervisor.core.model import Envelope, Kind, Outcome, Template
-from supervisor.store.backfills import Backfills, Request
-from supervisor.store.codec import pack, unpack
-from supervisor.store.queue_control import QueueControl
-from supervisor.store.queues import Ack, Child
-from supervisor.store.stencil import Stencil
+from supervisor.core.schedules.manual_runs import MANUAL, extra_run
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.runs import Ack, Child
+from supervisor.store.schedules.backfills import Backfills, Request
+from supervisor.store.wire.codec import pack, unpack
+from supervisor.store.wire.envelope import Stencil
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
 LIMITED = Template(

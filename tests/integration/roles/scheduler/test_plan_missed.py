@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from supervisor.core.jitter import fire_at_ms
 from supervisor.core.model import Outcome, When
-from supervisor.store.schedules import FireCode
+from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.store.schedules.fire import FireCode
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from supervisor.store.client import Store
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.schedules import FireCode, LogEntry, Schedules
+from supervisor.store.schedules.fire import FireCode, LogEntry, Schedules
 from tests.integration.roles.seats import SLOTS, Replica
 from tests.kit.servers import wait_until
 

@@ -19,15 +19,15 @@ import pytest
 import redis
 
 from supervisor.clock import SystemClock
-from supervisor.core.board import MAGIC, Board, ChildState, Phase, SlotState, board_words
+from supervisor.core.jobs.registry import JobCard
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.registry import JobCard
-from supervisor.roles.seat import Listeners, Seat
+from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
+from supervisor.roles.child import Listeners, Seat
 from supervisor.roles.web import main
-from supervisor.settings.models import Settings
-from supervisor.store.client import Store
-from supervisor.store.schedule_definitions import Change, Definitions
-from supervisor.store.sessions import Sessions
+from supervisor.settings.sections.models import Settings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.telemetry import logs, metrics
 from supervisor.telemetry.events import Mailbox
 from tests.integration.roles.web.api_client import KEYS, TOKENS, line

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.web.api import PATH, ROUTES, openapi
-from supervisor.settings.models import Settings
-from supervisor.settings.token_file import Scope
-from supervisor.store.client import Store
-from supervisor.store.queues import Queues
-from supervisor.store.schedule_definitions import Change, Definitions
-from supervisor.store.schedule_views import Views
-from supervisor.store.sessions import Sessions
+from supervisor.roles.web.api.routes import PATH, ROUTES, openapi
+from supervisor.settings.sections.models import Settings
+from supervisor.settings.web.tokens import Scope
+from supervisor.store.client.sync_client import Store
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.schedules.reads import Views
 from tests.integration.roles.web.api_client import KEYS, TOKENS, ask, line
 from tests.kit.canary import CANARY, show_nothing_secret
 from tests.kit.servers import RealServer

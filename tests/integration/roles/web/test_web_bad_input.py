@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.roles.web.api import PATH
+from supervisor.roles.web.api.routes import PATH
 from tests.integration.roles.web.api_client import ask
 
 TOO_LARGE = "99999999999999999999"

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import ChildState
-from supervisor.roles.web import gate, overview, pages, places, reader
-from supervisor.roles.web.answers import HEADERS
-from supervisor.roles.web.places import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX, SILENT_MAX
+from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.roles.web import cluster_snapshot, connection_limit, connection_table, handlers, snapshot_reader
+from supervisor.roles.web.connection_table import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX, SILENT_MAX
+from supervisor.roles.web.responses import HEADERS
 from tests.integration.roles.web.conftest import BOUND_S, readable
 from tests.kit.waiting import wait_until
 
@@ -83,11 +83,11 @@ def test_a_request_that_hangs_does_not_delay_its_end(
 def web_over_silence(tree: Any, silent_redis: list[socket.socket], monkeypatch: pytest.MonkeyPatch) -> Any:
     """A web child whose Redis never answers, and that would wait long for it."""
     for module, name in (
-        (overview, "WAIT_S"),
-        (overview, "READ_S"),
-        (reader, "WAIT_S"),
-        (pages, "PAGE_S"),
-        (places, "LIFE_S"),
+        (cluster_snapshot, "WAIT_S"),
+        (cluster_snapshot, "READ_S"),
+        (snapshot_reader, "WAIT_S"),
+        (handlers, "PAGE_S"),
+        (connection_table, "LIFE_S"),
     ):
         monkeypatch.setattr(module, name, 600.0)
     tree.start()
@@ -170,7 +170,7 @@ def is_refused(tree: Any, address: str, hung: ExitStack) -> bool:
 
 def test_a_client_that_dawdles_is_cut_off(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a header, then nothing: the place is wanted by others."""
-    monkeypatch.setattr(places, "REQUEST_S", 0.2)
+    monkeypatch.setattr(connection_table, "REQUEST_S", 0.2)
     tree.start()
     client = tree.connect()
     client.sendall(b"GET /livez HTTP/1.1\r\nHost:")
@@ -284,7 +284,7 @@ def test_every_answer_has_the_headers_and_no_banner(web: Any, request_bytes: byt
 
 def test_the_refusal_without_room_has_the_headers_too() -> None:
     """It is sent before there is anything that could make an answer."""
-    status, *lines = gate.REFUSAL.partition(b"\r\n\r\n")[0].decode().splitlines()
+    status, *lines = connection_limit.REFUSAL.partition(b"\r\n\r\n")[0].decode().splitlines()
 
     assert status == "HTTP/1.1 503 Service Unavailable"
     assert set(HEADERS.items()) <= {tuple(line.split(": ", 1)) for line in lines}

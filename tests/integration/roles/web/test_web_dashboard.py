@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.roles.web import dashboard
-from supervisor.settings.models import Settings
+from supervisor.settings.sections.models import Settings
 
 HTML = {"Accept": "text/html,application/xhtml+xml"}
 

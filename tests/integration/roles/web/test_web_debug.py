@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from supervisor.roles.web.debug import PATH
-from supervisor.settings.models import Settings
-from supervisor.store.client import Store
-from supervisor.store.commands import Command, Commands, Word
+from supervisor.settings.sections.models import Settings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.commands import Command, Commands, Word
 from supervisor.store.keys import Keys
 from tests.integration.roles.web.api_client import ask, line
 from tests.kit.servers import RealServer

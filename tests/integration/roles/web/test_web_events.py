@@ -16,9 +16,9 @@ import redis
 
 from supervisor.clock import SystemClock
 from supervisor.core.webhook_signature import HEADER
-from supervisor.roles.web import followers as followers_module
-from supervisor.roles.web.followers import FOLLOWERS_MAX, PER_ADDRESS_MAX
-from supervisor.settings.models import Settings
+from supervisor.roles.web.events import followers as followers_module
+from supervisor.roles.web.events.followers import FOLLOWERS_MAX, PER_ADDRESS_MAX
+from supervisor.settings.sections.models import Settings
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
 from tests.kit.servers import RealServer

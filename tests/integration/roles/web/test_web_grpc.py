@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import Phase
-from supervisor.roles.web.grpc_relay import PREFACE
-from supervisor.roles.web.places import PER_ADDRESS_MAX, SILENT_MAX
-from supervisor.settings.models import Settings
+from supervisor.core.supervision.scoreboard import Phase
+from supervisor.roles.web.connection_table import PER_ADDRESS_MAX, SILENT_MAX
+from supervisor.roles.web.grpc.relay import PREFACE
+from supervisor.settings.sections.models import Settings
 from tests.integration.roles.web.conftest import BOUND_S, readable
 from tests.kit.waiting import wait_until
 

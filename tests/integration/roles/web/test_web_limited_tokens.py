@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.roles.web.api import PATH, ROUTES
-from supervisor.settings.token_file import Scope
+from supervisor.roles.web.api.routes import PATH, ROUTES
+from supervisor.settings.web.tokens import Scope
 from tests.integration.roles.web.api_client import ask, line
 from tests.kit.waiting import wait_until
 

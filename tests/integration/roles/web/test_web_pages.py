@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from supervisor.core.board import Phase, SlotState
-from supervisor.roles.web.guard import public
-from supervisor.roles.web.pages import Pages
+from supervisor.core.supervision.scoreboard import Phase, SlotState
+from supervisor.roles.web.access.auth import public
+from supervisor.roles.web.handlers import Pages
 from supervisor.telemetry import metrics
 
 

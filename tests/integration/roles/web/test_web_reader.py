@@ -10,13 +10,13 @@ from structlog.testing import capture_logs
 
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
-from supervisor.roles.web.overview import Leader, Overview
-from supervisor.roles.web.reader import QUEUES_MAX, StoreReader
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import AsyncStore
-from supervisor.store.leases import CandidateInfo, Leases
-from supervisor.store.queues import Queues
-from supervisor.store.schedule_definitions import Change, Definitions
+from supervisor.roles.web.cluster_snapshot import Leader, Overview
+from supervisor.roles.web.snapshot_reader import QUEUES_MAX, StoreReader
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import AsyncStore
+from supervisor.store.election.leases import CandidateInfo, Leases
+from supervisor.store.queues.runs import Queues
+from supervisor.store.schedules.definitions import Change, Definitions
 from tests.kit.servers import Server
 
 NONCE = "ab" * 16

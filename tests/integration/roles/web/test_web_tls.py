@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.roles.web.places import CONNECTIONS_MAX
-from supervisor.settings.models import Settings
+from supervisor.roles.web.connection_table import CONNECTIONS_MAX
+from supervisor.settings.sections.models import Settings
 from tests.kit.waiting import wait_until
 
 DATA = Path(__file__).parents[3] / "data/tls"

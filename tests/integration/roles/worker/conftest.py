@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from supervisor.core import registry as core_registry
+from supervisor.core.jobs import registry as core_registry
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
-from supervisor.core.registry import Registry
 from supervisor.roles.worker import entry
 from tests.integration.roles.worker.forked import kill_what_is_left
 from tests.integration.roles.worker.worker_fixture import WorkerKit

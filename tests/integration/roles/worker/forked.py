@@ -18,9 +18,9 @@ from typing import Any
 import uvloop
 from structlog.testing import capture_logs
 
-from supervisor.process.linux import die_with_parent
-from supervisor.roles.worker.async_pool import AsyncPool
-from supervisor.roles.worker.sync_pool import SyncPool
+from supervisor.process.system.linux import die_with_parent
+from supervisor.roles.worker.pools.async_pool import AsyncPool
+from supervisor.roles.worker.pools.sync_pool import SyncPool
 from tests.integration.roles.worker.worker_fixture import FaultySync, WorkerKit, until
 from tests.kit.servers import wait_until
 

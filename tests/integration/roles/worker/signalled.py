@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from supervisor.clock import SystemClock
-from supervisor.core.board import UnwantedReason
-from supervisor.core.inflight import execution_hash
-from supervisor.roles.worker.interrupts import Interrupts
+from supervisor.core.supervision.inflight import execution_hash
+from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.roles.worker.pools.signals import Interrupts
 
 SIGNALS = (signal.SIGALRM, signal.SIGUSR2, signal.SIGTERM, signal.SIGQUIT)
 

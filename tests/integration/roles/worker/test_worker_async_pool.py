@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from supervisor import Context, Retry, job
-from supervisor.core.board import ChildState
-from supervisor.core.inflight import RunState
 from supervisor.core.model import Envelope, Kind, Template
+from supervisor.core.supervision.inflight import RunState
+from supervisor.core.supervision.scoreboard import ChildState
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 
@@ -263,8 +263,8 @@ async def test_a_suspect_runs_alone(shop: WorkerKit) -> None:
 
 async def test_a_job_may_enqueue_further_runs(shop: WorkerKit) -> None:
     """Through its context, without blocking the loop; the blocking way is refused."""
-    from supervisor.settings.models import RedisSettings  # noqa: PLC0415
-    from supervisor.store.producer import Producer  # noqa: PLC0415
+    from supervisor.settings.sections.models import RedisSettings  # noqa: PLC0415
+    from supervisor.store.producer.producer import Producer  # noqa: PLC0415
 
     @job("child")
     async def child(number: int) -> int:

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from supervisor import Retry, job
-from supervisor.core.board import ChildState, Phase
 from supervisor.core.model import Kind
-from supervisor.roles.worker import async_pool
+from supervisor.core.supervision.scoreboard import ChildState, Phase
+from supervisor.roles.worker.pools import async_pool
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 

@@ -14,15 +14,15 @@ import pytest
 
 import supervisor
 from supervisor import Context, job
-from supervisor.core.board import ChildState, Phase
 from supervisor.core.errors import EXIT_RESTART, StoreRefusedError, StoreUnavailableError, TenureError
-from supervisor.core.inflight import RunState
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
-from supervisor.core.registry import Registry
+from supervisor.core.supervision.inflight import RunState
+from supervisor.core.supervision.scoreboard import ChildState, Phase
 from supervisor.roles import worker
-from supervisor.roles.seat import Seat
+from supervisor.roles.child import Seat
 from supervisor.roles.worker import entry
-from supervisor.roles.worker.turns import SessionLostError
+from supervisor.roles.worker.polling.poll import SessionLostError
 from tests.integration.roles.worker.forked import Forked, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.servers import RealServer, Server, wait_until

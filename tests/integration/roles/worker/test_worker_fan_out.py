@@ -12,9 +12,9 @@ import pytest
 
 from supervisor import Context, job
 from supervisor.clock import SystemClock
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind, Release
-from supervisor.core.registry import Registry
-from supervisor.roles.worker.sync_pool import SyncPool
+from supervisor.roles.worker.pools.sync_pool import SyncPool
 from tests.integration.roles.worker.forked import FaultySync, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server

@@ -18,7 +18,7 @@ from supervisor import job
 from supervisor.clock import SystemClock
 from supervisor.core.model import Kind, Release
 from supervisor.core.webhook_signature import HEADER
-from supervisor.settings.models import Settings, WorkerKind
+from supervisor.settings.sections.models import Settings, WorkerKind
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.unit.core.test_webhook_signature import is_genuine

@@ -9,8 +9,8 @@ import msgspec
 
 from supervisor import job
 from supervisor.core.model import Envelope
-from supervisor.roles.worker.executor import STILL_HERE_DELAY_MS
-from supervisor.store.queue_control import QueueControl
+from supervisor.roles.worker.attempt.executor import STILL_HERE_DELAY_MS
+from supervisor.store.queues.control import QueueControl
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from supervisor.roles.worker.context import Interrupted, SoftTimeout
-from supervisor.roles.worker.interrupts import Demand, Interrupts, Relief
+from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from tests.integration.roles.worker.signalled import SIGNALS, Subject, in_s, own_handlers
 from tests.kit.waiting import wait_until
 

@@ -10,8 +10,8 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from supervisor import Context, job
-from supervisor.roles.worker import loop_watch
-from supervisor.roles.worker.loop_watch import LoopWatch
+from supervisor.roles.worker.process import loop_monitor
+from supervisor.roles.worker.process.loop_monitor import LoopWatch
 from supervisor.telemetry import metrics
 from supervisor.telemetry.run_context import enter_run
 from tests.integration.roles.worker.forked import in_async_worker
@@ -47,7 +47,7 @@ def test_the_job_that_blocks_is_named_with_its_place_and_its_neighbours_are_not(
     def check(logs: list[Any]) -> None:
         (line,) = [line for line in logs if line["event"] == "job_blocks_loop"]
         assert (line["job"], line["run"]) == ("blocking", run_id)
-        assert line["lag_s"] >= loop_watch.BLOCK_S
+        assert line["lag_s"] >= loop_monitor.BLOCK_S
         assert "threading.py" in line["where"]
         assert (blocked("blocking"), blocked("neighbour")) == (1, 0)
 
@@ -59,9 +59,9 @@ async def test_a_job_that_blocks_again_and_again_is_told_once_a_minute() -> None
     watch = LoopWatch(running=lambda: ["a"], queue_of=lambda _: "q", is_sampling=False)
     now_s = 0.0
     with capture_logs() as logs:
-        for step_s in (0.0, 1.0, 1.0, loop_watch.TELL_EVERY_S):
+        for step_s in (0.0, 1.0, 1.0, loop_monitor.TELL_EVERY_S):
             now_s += step_s
-            watch._culprit = loop_watch.Culprit("r", "again", "q", "here")
+            watch._culprit = loop_monitor.Culprit("r", "again", "q", "here")
             watch._tell(0.2, now_s)
 
     assert [(line["event"], line["further"]) for line in logs] == [("job_blocks_loop", 0), ("job_blocks_loop", 2)]

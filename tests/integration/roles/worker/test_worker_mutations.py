@@ -10,7 +10,7 @@ from typing import Any
 
 from supervisor import job
 from supervisor.core.model import Kind
-from supervisor.store.queues import Queues
+from supervisor.store.queues.runs import Queues
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 COUNT = int(os.environ.get("TENURE_MUTATIONS", "200"))

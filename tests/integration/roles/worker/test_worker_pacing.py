@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from supervisor import Context, job
-from supervisor.core.board import Verb
+from supervisor.core.jobs.prefetch import KNOWN_MIN
 from supervisor.core.model import Kind
-from supervisor.core.pacing import KNOWN_MIN
-from supervisor.roles.worker import async_pool
-from supervisor.roles.worker.async_pool import AsyncPool
-from supervisor.roles.worker.workplace import furnish
-from supervisor.settings.models import PoolSettings, Settings, WorkerKind
+from supervisor.core.supervision.scoreboard import Verb
+from supervisor.roles.worker.pools import async_pool
+from supervisor.roles.worker.pools.async_pool import AsyncPool
+from supervisor.roles.worker.runtime import furnish
+from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tests.integration.roles.worker.forked import fork, in_async_worker
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.clock import ShiftedClock

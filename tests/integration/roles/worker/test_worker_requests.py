@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from supervisor.core.board import UnwantedReason
-from supervisor.core.inflight import execution_hash
-from supervisor.roles.worker.context import SoftTimeout
-from supervisor.roles.worker.interrupts import Demand, Interrupts
+from supervisor.core.supervision.inflight import execution_hash
+from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.roles.worker.attempt.context import SoftTimeout
+from supervisor.roles.worker.pools.signals import Demand, Interrupts
 from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
 from tests.kit.waiting import wait_until
 

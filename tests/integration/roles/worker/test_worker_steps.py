@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from supervisor import Context, Retry, job
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Release
-from supervisor.core.registry import Registry
-from supervisor.roles.worker.stepping import StepError
-from supervisor.roles.worker.sync_pool import SyncPool
-from supervisor.settings.models import RedisSettings
-from supervisor.store.codec import fence_parts
-from supervisor.store.producer import Producer
-from supervisor.store.steps import STEPS_MAX, StepCalls
-from supervisor.store.tallies import Tallies
+from supervisor.roles.worker.attempt.steps import StepError
+from supervisor.roles.worker.pools.sync_pool import SyncPool
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.producer.producer import Producer
+from supervisor.store.queues.fanout_counts import Tallies
+from supervisor.store.queues.steps import STEPS_MAX, StepCalls
+from supervisor.store.wire.codec import fence_parts
 from tests.integration.roles.worker.forked import FaultySync, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from supervisor import Context, Middleware, Resource, Retry, job
-from supervisor.roles.worker import middleware
-from supervisor.settings.models import RedisSettings
-from supervisor.store.producer import Producer
-from supervisor.store.progress import Progresses
+from supervisor.roles.worker.attempt import middleware
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.producer.producer import Producer
+from supervisor.store.queues.progress import Progresses
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import wait_until

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from supervisor import Context, Retry, job
-from supervisor.core.board import Phase
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.roles.worker import sync_pool
-from supervisor.roles.worker.context import SoftTimeout
+from supervisor.core.supervision.scoreboard import Phase
+from supervisor.roles.worker.attempt.context import SoftTimeout
+from supervisor.roles.worker.pools import sync_pool
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 

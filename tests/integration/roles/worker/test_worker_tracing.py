@@ -18,8 +18,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from supervisor import Context, Retry, job
 from supervisor.core.model import Envelope
-from supervisor.roles.worker import middleware
-from supervisor.roles.worker.tracing import Tracing
+from supervisor.roles.worker.attempt import middleware
+from supervisor.roles.worker.attempt.tracing import Tracing
 from supervisor.telemetry.run_context import current_run
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until

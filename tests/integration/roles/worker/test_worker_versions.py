@@ -9,13 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from supervisor import job
-from supervisor.core import registry as core_registry
-from supervisor.core.board import ChildState
+from supervisor.core.jobs import registry as core_registry
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
-from supervisor.core.registry import Registry
+from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.roles import worker
-from supervisor.roles.worker import entry, refusals
-from supervisor.store.codec import unpack
+from supervisor.roles.worker import entry
+from supervisor.roles.worker.attempt import rejections
+from supervisor.store.wire.codec import unpack
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server, wait_until
@@ -32,7 +33,7 @@ def older(server: Server) -> WorkerKit:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown job comes back after five seconds; here after some milliseconds."""
-    monkeypatch.setattr(refusals, "UNKNOWN_DELAY_MS", 20)
+    monkeypatch.setattr(rejections, "UNKNOWN_DELAY_MS", 20)
 
 
 async def test_a_job_of_the_new_version_waits_for_a_worker_of_it(shop: WorkerKit, older: WorkerKit) -> None:

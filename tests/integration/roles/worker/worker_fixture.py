@@ -11,17 +11,17 @@ from typing import Any
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Release
-from supervisor.core.registry import Registry
 from supervisor.process.scoreboard import allocate
-from supervisor.roles.seat import Seat
-from supervisor.roles.worker.async_pool import AsyncPool
-from supervisor.roles.worker.workplace import Workplace, furnish
-from supervisor.settings.models import PoolSettings, RedisSettings, Settings, WorkerKind
-from supervisor.store.producer import Producer
-from supervisor.store.queues import Queues
+from supervisor.roles.child import Seat
+from supervisor.roles.worker.pools.async_pool import AsyncPool
+from supervisor.roles.worker.runtime import Workplace, furnish
+from supervisor.settings.sections.models import PoolSettings, RedisSettings, Settings, WorkerKind
+from supervisor.store.producer.producer import Producer
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
 from supervisor.store.scripts import Call
-from supervisor.store.sessions import Sessions
 from tests.kit.servers import Server
 from tests.kit.waiting import WAIT_S_MAX
 

@@ -13,9 +13,9 @@ import pytest
 
 from supervisor import cached
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.settings.models import RedisSettings
-from supervisor.store import producer as producing
-from supervisor.store.producer import Producer
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.producer import producer as producing
+from supervisor.store.producer.producer import Producer
 from tests.kit.servers import RealServer, Server
 from tests.kit.waiting import wait_until
 

@@ -10,19 +10,19 @@ import pytest
 import redis
 
 from supervisor.core.errors import StoreRefusedError
+from supervisor.core.jobs.registry import JobCard
 from supervisor.core.model import Kind, Template
-from supervisor.core.registry import JobCard
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
-from supervisor.store.commands import Command, Commands, Word
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.preflight import AclRole, acl_rules
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.commands import Command, Commands, Word
+from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import Leases
-from supervisor.store.preflight import AclRole, acl_rules
-from supervisor.store.producer import Producer
-from supervisor.store.queue_control import QueueControl
-from supervisor.store.queues import Enqueued, Queues
-from supervisor.store.schedules import Schedules
-from supervisor.store.sessions import Sessions
+from supervisor.store.producer.producer import Producer
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.runs import Enqueued, Queues
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.schedules.fire import Schedules
 from tests.integration.store.limits.limit_checks import limited, rated, unique
 from tests.kit.builders import envelope
 from tests.kit.servers import RealServer

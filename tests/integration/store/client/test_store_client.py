@@ -15,14 +15,14 @@ import redis
 from supervisor.clock import SystemClock
 from supervisor.core.errors import FencedError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import AsyncStore, Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import AsyncStore, Store
+from supervisor.store.election.leases import LeaseCode, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import LeaseCode, Leases
-from supervisor.store.queues import Queues
-from supervisor.store.schedule_definitions import Definitions
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.scripts import script
-from supervisor.store.sessions import Sessions
 from tests.kit.builders import NONCE, StoreCalls, envelope
 from tests.kit.servers import RealServer, Server
 

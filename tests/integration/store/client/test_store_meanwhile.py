@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import Store
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
+from supervisor.store.election.leases import LeaseCode, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.leases import LeaseCode, Leases
 from tests.kit.servers import RealServer, Server
 
 CALL = Leases(Keys("meanwhile")).view()

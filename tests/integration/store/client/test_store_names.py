@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.settings.models import RedisSettings
-from supervisor.store.client import AsyncStore
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import AsyncStore
 from tests.kit.clients import CALL, Clients, unavailable, works
 from tests.kit.name_servers import Names, silent
 from tests.kit.proxy import Proxy

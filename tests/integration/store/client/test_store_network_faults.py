@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.store.leases import LeaseCode
+from supervisor.store.election.leases import LeaseCode
 from tests.kit.clients import CALL, Clients, unavailable, works
 from tests.kit.proxy import Proxy
 

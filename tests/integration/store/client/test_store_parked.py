@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from supervisor.settings.models import RedisSettings
-from supervisor.store.parked import ParkedStore
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.listening import ParkedStore
 from tests.kit.servers import Server, wait_until
 
 pytestmark = pytest.mark.server

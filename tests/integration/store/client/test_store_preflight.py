@@ -11,11 +11,11 @@ import redis
 
 from supervisor.core.errors import Problem, StoreUnavailableError
 from supervisor.core.model import Outcome, Release
-from supervisor.settings.models import RedisSettings, Settings
-from supervisor.store.client import Store
-from supervisor.store.preflight import acl_rules, check
-from supervisor.store.queue_control import QueueControl
-from supervisor.store.queue_fsck import Fsck
+from supervisor.settings.sections.models import RedisSettings, Settings
+from supervisor.store.client.preflight import acl_rules, check
+from supervisor.store.client.sync_client import Store
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.fsck import Fsck
 from tests.kit.builders import StoreCalls, envelope, schedule
 from tests.kit.servers import RealServer, Server
 

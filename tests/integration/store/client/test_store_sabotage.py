@@ -8,10 +8,10 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, Outcome, Release
-from supervisor.store.commands import Answer, Command, Commands, Word
-from supervisor.store.leases import LeaseCode
-from supervisor.store.queue_control import QueueControl
-from supervisor.store.queues import Ack
+from supervisor.store.election.commands import Answer, Command, Commands, Word
+from supervisor.store.election.leases import LeaseCode
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.runs import Ack
 from supervisor.store.scripts import Call, script, script_names
 from tests.kit.builders import StoreCalls, envelope, schedule
 

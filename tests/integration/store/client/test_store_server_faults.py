@@ -16,9 +16,9 @@ import pytest
 import redis
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.store.leases import CandidateInfo, LeaseCode, Leases
-from supervisor.store.preflight import acl_rules
-from supervisor.store.queues import Queues
+from supervisor.store.client.preflight import acl_rules
+from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases
+from supervisor.store.queues.runs import Queues
 from tests.kit.builders import envelope
 from tests.kit.clients import CALL, KEYS, Clients, refused, unavailable, works
 from tests.kit.scripted_server import ScriptedServer, handshake

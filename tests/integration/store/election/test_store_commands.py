@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.errors import StoreRefusedError
-from supervisor.store import commands as module
-from supervisor.store.commands import Answer, Command, Commands, Word, WorkerReport
+from supervisor.store.election import commands as module
+from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
 from tests.kit.builders import StoreCalls
 
 R = "web-1.abc"

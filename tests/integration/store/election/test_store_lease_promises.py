@@ -6,7 +6,7 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.signing import Signer
-from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
+from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from tests.kit.builders import NONCE, StoreCalls, schedule
 
 OTHER, THIRD = "cd" * 16, "ef" * 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.errors import StoreRefusedError
-from supervisor.store.leases import CandidateInfo, LeaseCode
+from supervisor.store.election.leases import CandidateInfo, LeaseCode
 from tests.kit.builders import NONCE, StoreCalls
 
 OTHER = "cd" * 16

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
-from supervisor.store.codec import pack
-from supervisor.store.queue_control import QueueControl
-from supervisor.store.queues import Ack, Child
-from supervisor.store.tallies import Tallies, Tally
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.fanout_counts import Tallies, Tally
+from supervisor.store.queues.runs import Ack, Child
+from supervisor.store.wire.codec import pack
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"

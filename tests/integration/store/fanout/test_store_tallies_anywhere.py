@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
-from supervisor.store.codec import pack
-from supervisor.store.queue_control import QueueControl
-from supervisor.store.queue_fsck import Fsck
-from supervisor.store.queue_reads import PARTS
-from supervisor.store.queues import Ack, Child
-from supervisor.store.tallies import Tallies, Tally
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.fanout_counts import Tallies, Tally
+from supervisor.store.queues.fsck import Fsck
+from supervisor.store.queues.reads import PARTS
+from supervisor.store.queues.runs import Ack, Child
+from supervisor.store.wire.codec import pack
 from tests.kit.builders import StoreCalls
 from tests.kit.servers import leaks
 

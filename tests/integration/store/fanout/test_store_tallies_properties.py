@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from supervisor.core.model import Outcome, Release
-from supervisor.store.queue_control import CancelCode, QueueControl
-from supervisor.store.queues import Ack
-from supervisor.store.tallies import Tallies
+from supervisor.store.queues.control import CancelCode, QueueControl
+from supervisor.store.queues.fanout_counts import Tallies
+from supervisor.store.queues.runs import Ack
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.kit.builders import StoreCalls, envelope
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.core.limits import limits_of
+from supervisor.core.jobs.limits import limits_of
 from supervisor.core.model import Envelope
-from supervisor.store.codec import unpack
-from supervisor.store.queues import Enqueued
+from supervisor.store.queues.runs import Enqueued
+from supervisor.store.wire.codec import unpack
 from tests.kit.builders import StoreCalls, envelope
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.core.model import Kind, Outcome
-from supervisor.store.queues import Ack
+from supervisor.store.queues.runs import Ack
 from tests.kit.builders import StoreCalls, envelope
 
 S = "r.1/w-0/1"

@@ -9,12 +9,12 @@ import pytest
 
 from supervisor import job
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, StoreUnavailableError
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Template
-from supervisor.core.registry import Registry
-from supervisor.settings.models import RedisSettings
-from supervisor.store.batches import PartlyEnqueuedError, Totals
-from supervisor.store.producer import Producer
-from supervisor.store.queues import Enqueued, Queues
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.producer.bulk import PartlyEnqueuedError, Totals
+from supervisor.store.producer.producer import Producer
+from supervisor.store.queues.runs import Enqueued, Queues
 from tests.kit.servers import Server
 
 SENT: list[tuple[str, int]] = []
@@ -23,7 +23,7 @@ SENT: list[tuple[str, int]] = []
 @pytest.fixture
 def subject(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Producer]:
     """A producer of one job on the test's server."""
-    monkeypatch.setattr("supervisor.core.registry.registry", Registry())
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", Registry())
     SENT.clear()
 
     @job("mail", queue="mail")

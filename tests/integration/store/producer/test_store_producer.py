@@ -15,15 +15,15 @@ from opentelemetry.sdk.trace import TracerProvider
 import supervisor
 from supervisor import job
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, StoreUnavailableError, UnknownJobError
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
-from supervisor.core.registry import Registry
-from supervisor.settings.models import RedisSettings
-from supervisor.store import producer as module
-from supervisor.store.batches import Totals
-from supervisor.store.producer import NoRedisError, Producer, settings_from_environment
-from supervisor.store.queue_control import QueueControl
-from supervisor.store.queues import Queues
-from supervisor.store.sessions import Sessions
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.producer import producer as module
+from supervisor.store.producer.bulk import Totals
+from supervisor.store.producer.producer import NoRedisError, Producer, settings_from_environment
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
 from tests.kit.servers import Server
 
 
@@ -31,7 +31,7 @@ from tests.kit.servers import Server
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """The registry of the producing program: one job, ``mail``."""
     registry = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", registry)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", registry)
 
     @job("mail", queue="mail", priority="high")
     async def mail(to: str, copies: int = 1) -> None: ...
@@ -180,7 +180,7 @@ def test_a_program_without_the_job_routes_by_what_is_published(
 ) -> None:
     """Names of arguments are checked there too; types are the worker's."""
     server.store().run(Sessions(server.keys).publish_jobs(jobs.cards()))
-    monkeypatch.setattr("supervisor.core.registry.registry", Registry())
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", Registry())
 
     run_id = supervisor.enqueue("mail", {"to": "a@b", "copies": 2})
 
@@ -197,7 +197,7 @@ def test_a_card_that_a_newer_version_wrote_does_not_hide_the_others(
 ) -> None:
     """During a rolling update both versions publish."""
     server.store().run(Sessions(server.keys).publish_jobs({**jobs.cards(), "odd": '{"v":9,"template":7}'}))
-    monkeypatch.setattr("supervisor.core.registry.registry", Registry())
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", Registry())
 
     assert queued(server, supervisor.enqueue("mail", {"to": "a@b"})).state == "queued"
 

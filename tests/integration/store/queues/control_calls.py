@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.store.queue_control import Cancelled, QueueControl
+from supervisor.store.queues.control import Cancelled, QueueControl
 from tests.kit.builders import StoreCalls
 
 READY = "ready:a:1"

@@ -6,8 +6,8 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Outcome, Release
-from supervisor.store.queue_control import CancelCode, Cancelled
-from supervisor.store.queues import UnwantedRun
+from supervisor.store.queues.control import CancelCode, Cancelled
+from supervisor.store.queues.runs import UnwantedRun
 from tests.integration.store.queues.control_calls import READY, cancel, control, outcomes, stat, wanted
 from tests.kit.builders import StoreCalls, envelope, schedule
 

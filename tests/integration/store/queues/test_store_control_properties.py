@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import initialize, rule
 
 from supervisor.store.keys import Keys
-from supervisor.store.queue_control import CancelCode, QueueControl, RequeueCode
-from supervisor.store.queue_fsck import Fsck
-from supervisor.store.queue_reads import PARTS
+from supervisor.store.queues.control import CancelCode, QueueControl, RequeueCode
+from supervisor.store.queues.fsck import Fsck
+from supervisor.store.queues.reads import PARTS
 from tests.integration.store.queues.test_store_properties import QUEUE, Life
 from tests.kit.builders import envelope
 

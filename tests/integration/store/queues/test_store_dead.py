@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Outcome
-from supervisor.store.queue_control import RequeueCode, Requeued
+from supervisor.store.queues.control import RequeueCode, Requeued
 from tests.integration.store.queues.control_calls import control, outcomes, stat
 from tests.kit.builders import StoreCalls, envelope
 

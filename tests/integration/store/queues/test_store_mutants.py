@@ -12,8 +12,8 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Release, Template
-from supervisor.store import codec, stencil
 from supervisor.store.keys import KIND_LETTER
+from supervisor.store.wire import codec, envelope
 from tests.integration.store.limits import test_store_limits as limits
 from tests.integration.store.queues import test_store_cancel_script as cancelling
 from tests.integration.store.queues import test_store_release_script as releases
@@ -49,7 +49,7 @@ BREAKS = {
         _without_world(wire.test_definitions_that_differ_in_their_limits_share_no_bytes),
     ),
     "runs of producers have a form of their own": Break(
-        python(stencil, "head_of", _head),
+        python(envelope, "head_of", _head),
         _without_world(wire.test_a_run_of_a_producer_has_the_bytes_of_its_packed_envelope),
     ),
     # An execution is its queue, its id and its fence.

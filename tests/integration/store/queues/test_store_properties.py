@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from supervisor.core.model import Kind, Outcome, Release
-from supervisor.store.client import Store
-from supervisor.store.codec import pack
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Ack, Child, Queues, TurnReply
-from supervisor.store.sessions import Sessions
+from supervisor.store.queues.runs import Ack, Child, Queues, TurnReply
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.codec import pack
 from tests.kit.builders import envelope
 
 QUEUE = "default"

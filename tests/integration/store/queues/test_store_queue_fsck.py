@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Kind, Outcome, Release
-from supervisor.store import queue_fsck
-from supervisor.store.queue_fsck import Fault, Fsck
+from supervisor.store.queues import fsck
+from supervisor.store.queues.fsck import Fault, Fsck
 from supervisor.store.scripts import Call
 from tests.integration.store.queues.control_calls import READY, cancel
 from tests.kit.builders import StoreCalls, envelope, schedule
@@ -275,10 +275,10 @@ def test_what_comes_and_goes_while_the_pages_are_read_is_no_fault(
     world: StoreCalls, monkeypatch: pytest.MonkeyPatch, *, is_long: bool
 ) -> None:
     """Between any two pages runs are fetched, end, fail, come and are cancelled. Long lists are read more than once."""
-    monkeypatch.setattr(queue_fsck, "PAGE", 5)
+    monkeypatch.setattr(fsck, "PAGE", 5)
     if is_long:
-        monkeypatch.setattr(queue_fsck, "SHORT_ENTRIES", 0)
-        monkeypatch.setattr(queue_fsck, "SUSPECTS_MAX", 0)
+        monkeypatch.setattr(fsck, "SHORT_ENTRIES", 0)
+        monkeypatch.setattr(fsck, "SUSPECTS_MAX", 0)
     world.open(S)
     world.enqueue(*(envelope(f"first{n}", priority=n % 3) for n in range(40)))
     number = 0
@@ -305,7 +305,7 @@ def test_what_comes_and_goes_while_the_pages_are_read_is_no_fault(
 
 def test_a_long_list_is_compared_within_bounds(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server looks through whole lists for each run that looks wrong, so few are asked for at once."""
-    monkeypatch.setattr(queue_fsck, "SCAN_ENTRIES_MAX", 1)
+    monkeypatch.setattr(fsck, "SCAN_ENTRIES_MAX", 1)
     queue.world.enqueue(*(envelope(f"x{n}", kind=Kind.SYNC) for n in range(20)))
     queue.raw.delete(queue.part("ready:s:1"))
     sizes = []

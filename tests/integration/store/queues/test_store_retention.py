@@ -6,8 +6,8 @@ import pytest
 
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.agent.retention import Retention
-from supervisor.settings.queue_settings import QueueSettings
-from supervisor.store.queues import Ack
+from supervisor.settings.sections.queues import QueueSettings
+from supervisor.store.queues.runs import Ack
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import leaks

@@ -6,8 +6,8 @@ import pytest
 
 from supervisor.core.errors import PayloadTooLargeError, StoreRefusedError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind
-from supervisor.store.codec import pack
-from supervisor.store.queues import ENQUEUE_MAX, Enqueued
+from supervisor.store.queues.runs import ENQUEUE_MAX, Enqueued
+from supervisor.store.wire.codec import pack
 from tests.kit.builders import StoreCalls, envelope
 
 S = "r.1/w-0/1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Release
-from supervisor.store.queues import UnwantedRun
+from supervisor.store.queues.runs import UnwantedRun
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/worker-cpu-0/1", "r.2/worker-cpu-0/1"

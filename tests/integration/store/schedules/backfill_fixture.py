@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.roles.scheduler.backfill import Backfills
-from supervisor.store import backfills as calls
-from supervisor.store.backfills import AddCode, Backfill, BackfillState, Request
-from supervisor.store.leases import LeaseView
-from supervisor.store.schedule_definitions import Change, Definitions
+from supervisor.store.election.leases import LeaseView
+from supervisor.store.schedules import backfills as calls
+from supervisor.store.schedules.backfills import AddCode, Backfill, BackfillState, Request
+from supervisor.store.schedules.definitions import Change, Definitions
 from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import Stepper, term_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.core.model import ScheduleDef
-from supervisor.roles.scheduler.declaring import Declaring
-from supervisor.store.leases import LeaseView
-from supervisor.store.schedule_definitions import Change, DefineCode, Definitions
+from supervisor.roles.scheduler.config_sync import Declaring
+from supervisor.store.election.leases import LeaseView
+from supervisor.store.schedules.definitions import Change, DefineCode, Definitions
 from tests.kit.builders import StoreCalls
 from tests.kit.stepper import Stepper, term_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from supervisor.core.errors import FencedError
 from supervisor.roles.scheduler.backfill import HELD_NS
-from supervisor.store.backfills import BackfillState, CancelCode
+from supervisor.store.schedules.backfills import BackfillState, CancelCode
 from tests.integration.store.schedules.backfill_fixture import OTHER, BackfilledSchedule, nominal
 from tests.kit.builders import StoreCalls
 from tests.kit.stepper import term_of

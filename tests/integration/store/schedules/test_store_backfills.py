@@ -6,9 +6,9 @@ import pytest
 
 from supervisor.core.model import Outcome
 from supervisor.roles.scheduler.backfill import HELD_NS, LOOK_NS
-from supervisor.store import backfills as calls
-from supervisor.store.backfills import AddCode, BackfillState, Request
-from supervisor.store.schedule_definitions import Definitions
+from supervisor.store.schedules import backfills as calls
+from supervisor.store.schedules.backfills import AddCode, BackfillState, Request
+from supervisor.store.schedules.definitions import Definitions
 from tests.integration.store.schedules.backfill_fixture import MARK_MS, MINUTE_MS, BackfilledSchedule, nominal, stretch
 from tests.kit.builders import StoreCalls
 from tests.kit.stepper import term_of

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.jitter import fire_at_ms
 from supervisor.core.model import ScheduleDef
-from supervisor.core.triggers import trigger_of
-from supervisor.roles.scheduler.declaring import REFUSED_NS
-from supervisor.settings.complete import schedules_digest
-from supervisor.store.leases import CandidateInfo
-from supervisor.store.schedule_definitions import Definitions
+from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.roles.scheduler.config_sync import REFUSED_NS
+from supervisor.settings.schedules.complete import schedules_digest
+from supervisor.store.election.leases import CandidateInfo
+from supervisor.store.schedules.definitions import Definitions
 from tests.integration.store.schedules.declaration import HOUR_MS, OTHER, Declaration
 from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import term_of

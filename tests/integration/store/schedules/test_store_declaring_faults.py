@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.errors import FencedError, StoreUnavailableError
-from supervisor.store.schedule_definitions import DefineCode
+from supervisor.store.schedules.definitions import DefineCode
 from tests.integration.store.schedules.declaration import OTHER, Declaration
 from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import term_of

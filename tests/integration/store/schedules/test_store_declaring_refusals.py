@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.scheduler.declaring import REFUSED_NS, Declaring
+from supervisor.roles.scheduler.config_sync import REFUSED_NS, Declaring
 from supervisor.store.scripts import Call
 from tests.integration.store.schedules.declaration import Declaration
 from tests.kit.builders import StoreCalls, schedule

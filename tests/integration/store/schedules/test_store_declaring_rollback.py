@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import ScheduleDef
-from supervisor.settings.complete import schedules_digest
-from supervisor.store.leases import CandidateInfo
+from supervisor.settings.schedules.complete import schedules_digest
+from supervisor.store.election.leases import CandidateInfo
 from tests.integration.store.schedules.declaration import OTHER, Declaration
 from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import term_of

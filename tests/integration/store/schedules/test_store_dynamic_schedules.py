@@ -8,9 +8,9 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import ScheduleDef
-from supervisor.store.schedule_control import Control
-from supervisor.store.schedule_definitions import Change, DefineCode, Definitions, DeleteCode
-from supervisor.store.schedule_views import Inspection, Views
+from supervisor.store.schedules.control import Control
+from supervisor.store.schedules.definitions import Change, DefineCode, Definitions, DeleteCode
+from supervisor.store.schedules.reads import Inspection, Views
 from tests.kit.builders import StoreCalls, schedule
 
 STATE = "3 1 0 0 0 0 2 0 0 0 0 1\nF 1 2 3"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Outcome
-from supervisor.store.schedule_items import FireCode, What
-from supervisor.store.schedule_state import ScheduleState
+from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.wire.fire import FireCode, What
 from tests.kit.builders import StoreCalls, schedule
 
 S = "r.1/w-0/1"

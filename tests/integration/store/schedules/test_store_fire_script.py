@@ -8,10 +8,10 @@ import pytest
 
 from supervisor.core.errors import FencedError, PayloadTooLargeError, StoreRefusedError
 from supervisor.core.model import FIRE_BATCH_MAX, Envelope, Kind, Outcome
-from supervisor.store.codec import pack
-from supervisor.store.leases import LeaseView
-from supervisor.store.schedule_items import What
-from supervisor.store.schedules import FireCode
+from supervisor.store.election.leases import LeaseView
+from supervisor.store.schedules.fire import FireCode
+from supervisor.store.wire.codec import pack
+from supervisor.store.wire.fire import What
 from tests.kit.builders import NONCE, StoreCalls, envelope, schedule
 
 OTHER = "cd" * 16

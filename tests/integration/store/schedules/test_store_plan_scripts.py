@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.errors import FencedError
-from supervisor.store.leases import LeaseView
-from supervisor.store.schedule_definitions import Definitions
-from supervisor.store.schedule_items import FireCode, PlanCode, PlanItem, Seen, What
-from supervisor.store.schedule_state import Counters, ScheduleState
-from supervisor.store.schedules import Seed
+from supervisor.store.election.leases import LeaseView
+from supervisor.store.schedules.definitions import Definitions
+from supervisor.store.schedules.fire import Seed
+from supervisor.store.schedules.state import Counters, ScheduleState
+from supervisor.store.wire.fire import FireCode, PlanCode, PlanItem, Seen, What
 from tests.kit.builders import StoreCalls, schedule
 
 OTHER = "cd" * 16

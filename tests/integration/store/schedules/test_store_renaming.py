@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Outcome, Release
-from supervisor.store.leases import LeaseView
-from supervisor.store.schedule_control import Control
-from supervisor.store.schedule_items import FireCode
-from supervisor.store.schedule_views import Inspection, Views
+from supervisor.store.election.leases import LeaseView
+from supervisor.store.schedules.control import Control
+from supervisor.store.schedules.reads import Inspection, Views
+from supervisor.store.wire.fire import FireCode
 from tests.kit.builders import StoreCalls, schedule
 
 S = "r.1/w-0/1"

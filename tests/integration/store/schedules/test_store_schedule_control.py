@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from supervisor.core.errors import StoreRefusedError
-from supervisor.core.extra_runs import MANUAL, TriggerKeyError, extra_run, manual_run_id
 from supervisor.core.model import Outcome
-from supervisor.store.schedule_control import Control, ResumeCode, TriggerCode
-from supervisor.store.schedule_definitions import Change, Definitions
-from supervisor.store.schedule_views import Inspection, Pause, Views
+from supervisor.core.schedules.manual_runs import MANUAL, TriggerKeyError, extra_run, manual_run_id
+from supervisor.store.schedules.control import Control, ResumeCode, TriggerCode
+from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.schedules.reads import Inspection, Pause, Views
 from tests.kit.builders import StoreCalls, schedule
 
 
@@ -233,7 +233,7 @@ def test_keys_of_triggers_are_capped_for_each_schedule(
     desk: ControlledSchedule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is remembered for a day, and a client in a loop makes them without end."""
-    monkeypatch.setattr("supervisor.store.schedule_control.KEYED_MAX", 2)
+    monkeypatch.setattr("supervisor.store.schedules.control.KEYED_MAX", 2)
     codes = [desk.trigger(key) for key in ("k1", "k1", "k2", "k3", "k1")]
     assert [code.value for code in codes] == ["TRIGGERED", "DUPLICATE", "TRIGGERED", "CAPPED", "DUPLICATE"]
     assert desk.trigger("drawn", is_keyed=False) is TriggerCode.TRIGGERED

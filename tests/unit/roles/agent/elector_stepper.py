@@ -7,15 +7,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from supervisor.core.board import Board, board_words
 from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.elector import Elector
-from supervisor.roles.agent.standing import Standing, Timing
-from supervisor.roles.steps import Ask, Step
-from supervisor.settings.models import ElectionSettings
+from supervisor.roles.agent.election.context import Standing, Timing
+from supervisor.roles.agent.election.elector import Elector
+from supervisor.roles.effects import Ask, Step
+from supervisor.settings.sections.models import ElectionSettings
+from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from supervisor.store.scripts import script
 from tests.kit.clock import FakeClock
 

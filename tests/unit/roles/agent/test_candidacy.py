@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.lease import SLACK_NS, State
+from supervisor.core.election.lease import SLACK_NS, State
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Listen, Sleep
-from supervisor.store.leases import CandidateInfo, LeaseCode
+from supervisor.roles.effects import Listen, Sleep
+from supervisor.store.election.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
 RELEASED = [("6-0", {"kind": "released", "epoch": "7", "who": "other", "reason": "shutdown"})]

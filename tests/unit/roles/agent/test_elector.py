@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from supervisor.core.lease import State
-from supervisor.core.term import NO_TERM, Term
+from supervisor.core.election.lease import State
+from supervisor.core.election.term import NO_TERM, Term
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Ask, Sleep
-from supervisor.store.leases import LeaseCode
+from supervisor.roles.effects import Ask, Sleep
+from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
 

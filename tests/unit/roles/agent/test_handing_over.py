@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.lease import PREFER_NS
+from supervisor.core.election.lease import PREFER_NS
 from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Ask, Listen, Sleep, Step
-from supervisor.store.leases import CandidateInfo, LeaseCode
+from supervisor.roles.effects import Ask, Listen, Sleep, Step
+from supervisor.store.election.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.elector_stepper import S, Scripted, view
 
 SIGNER = Signer("c1", "k" * 32)

@@ -8,10 +8,10 @@ from typing import Any
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet import jobs
 from supervisor.core.errors import StoreRefusedError
-from supervisor.core.registry import registry
+from supervisor.core.jobs.registry import registry
 from supervisor.roles.agent.ingest import CALLS_MAX, REFUSED_PERIOD_NS, Ingest
-from supervisor.store.bridges import INGEST_MAX, Bridges, Ingested
 from supervisor.store.keys import Keys
+from supervisor.store.queues.bridges import INGEST_MAX, Bridges, Ingested
 from supervisor.store.scripts import Call
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.blame import Death
-from supervisor.core.board import Board, Phase, SlotState, board_words
-from supervisor.core.inflight import RunState
-from supervisor.core.restart import Cause
-from supervisor.roles.agent.beats import GENERATIONS_MAX, LocalWorkers
+from supervisor.core.supervision.crash_blame import Death
+from supervisor.core.supervision.inflight import RunState
+from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.core.supervision.slot import Cause
+from supervisor.roles.agent.sessions.local_workers import GENERATIONS_MAX, LocalWorkers
 
 NAMES = ("agent", "worker-io-0", "worker-cpu-0")
 

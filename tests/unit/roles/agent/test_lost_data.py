@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.core.term import NO_TERM
+from supervisor.core.election.term import NO_TERM
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Ask, Listen, Sleep
-from supervisor.settings.models import DataLoss
-from supervisor.store.leases import LeaseCode
+from supervisor.roles.effects import Ask, Listen, Sleep
+from supervisor.settings.sections.models import DataLoss
+from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
 EMPTY: dict[str, Any] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.lease import State
-from supervisor.core.presence import CONFIRM_NS
+from supervisor.core.election.lease import State
+from supervisor.core.election.presence import CONFIRM_NS
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Ask, Listen, Sleep
-from supervisor.store.leases import LeaseCode
+from supervisor.roles.effects import Ask, Listen, Sleep
+from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.board import Board, Phase, SlotState, board_words
-from supervisor.roles.agent.tree import Tree
+from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.roles.agent.tree_view import Tree
 from tests.kit.clock import FakeClock
 from tests.unit.roles.agent.elector_stepper import S
 

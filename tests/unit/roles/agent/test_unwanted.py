@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import Board, Phase, Row, SlotState, UnwantedReason, Verb, board_words
-from supervisor.core.inflight import RunState, execution_hash
-from supervisor.roles.agent import beats
-from supervisor.roles.agent.beats import LocalWorkers
-from supervisor.roles.agent.unwanted import BETWEEN_NS, PERIOD_NS, Unwanted
+from supervisor.core.supervision.inflight import RunState, execution_hash
+from supervisor.core.supervision.scoreboard import Board, Phase, Row, SlotState, UnwantedReason, Verb, board_words
+from supervisor.roles.agent.sessions import local_workers
+from supervisor.roles.agent.sessions.cancellations import BETWEEN_NS, PERIOD_NS, Unwanted
+from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.store.keys import Keys
-from supervisor.store.queues import Queues, UnwantedPage, UnwantedRun
+from supervisor.store.queues.runs import Queues, UnwantedPage, UnwantedRun
 
 NAMES = ("agent", "worker-io-0", "worker-cpu-0")
 IO, CPU = 1, 2
@@ -33,7 +33,7 @@ class Stage:
                 0, execution=execution_hash(("default", "x"), 5), attempt=1, state=RunState.STARTED
             )
         self.signalled: list[int] = []
-        monkeypatch.setattr(beats.os, "kill", lambda pid, _number: self.signalled.append(pid))
+        monkeypatch.setattr(local_workers.os, "kill", lambda pid, _number: self.signalled.append(pid))
         self.asked: list[list[str]] = []
         self.requests: list[UnwantedRun] = []
         self.woken = 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Listen, Sleep
-from supervisor.store.leases import CandidateInfo, LeaseCode
+from supervisor.roles.effects import Listen, Sleep
+from supervisor.store.election.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.elector_stepper import S, Scripted, view
 
 HOUR_MS = 3_600_000

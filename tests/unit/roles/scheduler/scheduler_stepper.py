@@ -5,16 +5,16 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from supervisor.core.board import Board, board_words
+from supervisor.core.election.term import Term
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.term import Term
+from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.scheduler.planner import Scheduler
-from supervisor.roles.steps import Ask, Sleep, Step, Watch
-from supervisor.store.codec import pack_definition
+from supervisor.roles.effects import Ask, Sleep, Step, Watch
+from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.store.keys import Keys
-from supervisor.store.schedule_items import DueReply, FireCode, FireReply, FireResult, PlanCode, Seen
-from supervisor.store.schedules import Schedules
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.codec import pack_definition
+from supervisor.store.wire.fire import DueReply, FireCode, FireReply, FireResult, PlanCode, Seen
 from tests.kit.clock import FakeClock
 
 S = 1000 * MILLISECOND_NS

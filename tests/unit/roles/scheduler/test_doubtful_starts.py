@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.scheduler.catalogue import Known
-from supervisor.roles.scheduler.deciding import Moment, starts
-from supervisor.store.schedule_items import FireCode, Seen, What
+from supervisor.roles.scheduler.fire_items import Moment, starts
+from supervisor.roles.scheduler.schedule_cache import Known
+from supervisor.store.wire.fire import FireCode, Seen, What
 from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, SchedulerStepper
 
 NOW_MS = 1_767_225_600_000

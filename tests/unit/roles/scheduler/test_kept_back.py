@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from supervisor.core.errors import StoreRefusedError
-from supervisor.store.schedule_definitions import Begin, BeginCode
-from supervisor.store.schedule_items import FireCode
+from supervisor.store.schedules.definitions import Begin, BeginCode
+from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, SchedulerStepper
 
 OTHER = replace(TICK, id="other")

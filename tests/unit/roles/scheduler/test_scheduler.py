@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.election.term import NO_TERM, Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.term import NO_TERM, Term
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.steps import Ask, Sleep, Watch
-from supervisor.store.codec import pack_definition
-from supervisor.store.schedule_items import FireCode, PlanCode
+from supervisor.roles.effects import Ask, Sleep, Watch
+from supervisor.store.wire.codec import pack_definition
+from supervisor.store.wire.fire import FireCode, PlanCode
 from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, TICK, S, SchedulerStepper, serving
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.election.term import Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
-from supervisor.core.term import Term
-from supervisor.roles.steps import Ask, Sleep
-from supervisor.store.schedule_items import FireCode
+from supervisor.roles.effects import Ask, Sleep
+from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TERM, TICK, S, SchedulerStepper
 
 COUNT = 2 * FIRE_BATCH_MAX + 100

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.term import Term
-from supervisor.roles.scheduler.asking import VAIN_NS
-from supervisor.roles.scheduler.splitting import REFUSED_MAX, REFUSED_MS, PutOff
-from supervisor.roles.steps import Ask, Sleep, Watch
-from supervisor.store.schedule_items import FireCode
+from supervisor.roles.effects import Ask, Sleep, Watch
+from supervisor.roles.scheduler.batch_split import REFUSED_MAX, REFUSED_MS, PutOff
+from supervisor.roles.scheduler.fenced_client import VAIN_NS
+from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, SchedulerStepper, serving
 
 FOREIGN = StoreRefusedError("a key of this cluster holds another type")

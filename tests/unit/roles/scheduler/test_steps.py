@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.roles.steps import Sleep, Step, Steps, drive
+from supervisor.roles.effects import Sleep, Step, Steps, drive
 
 
 def add_two() -> Steps[int]:

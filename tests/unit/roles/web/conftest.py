@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import MAGIC, Board, ChildState, Phase, SlotState, board_words
+from supervisor.core.election.term import Term
 from supervisor.core.model import Kind
-from supervisor.core.term import Term
-from supervisor.roles.seat import Seat
-from supervisor.roles.web.overview import Leader, Overview, QueueDepth
-from supervisor.settings.models import Settings
+from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
+from supervisor.roles.child import Seat
+from supervisor.roles.web.cluster_snapshot import Leader, Overview, QueueDepth
+from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
 
 S = 1_000_000_000

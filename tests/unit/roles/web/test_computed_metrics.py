@@ -12,12 +12,12 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from supervisor.core import health
-from supervisor.core.health import Endpoint
-from supervisor.core.term import NO_TERM
-from supervisor.roles.seat import Seat
+from supervisor.core.election.term import NO_TERM
+from supervisor.core.supervision import health
+from supervisor.core.supervision.health import Endpoint
+from supervisor.roles.child import Seat
+from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.metrics import Scrape
-from supervisor.roles.web.overview import Overview
 from supervisor.telemetry import metrics
 
 UNITS = ("_seconds", "_bytes", "_info", "_total")

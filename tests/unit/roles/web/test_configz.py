@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.setting_flags import flag_paths
+from supervisor.cli.config.setting_flags import flag_paths
 from supervisor.roles.web.configz import (
     SCHEDULES_MAX,
     Configuration,
@@ -21,8 +21,8 @@ from supervisor.roles.web.configz import (
     with_sources,
 )
 from supervisor.settings.loader import load
-from supervisor.settings.models import Settings
 from supervisor.settings.origins import ORIGINS_MAX
+from supervisor.settings.sections.models import Settings
 
 SECRET = "hunter2"
 

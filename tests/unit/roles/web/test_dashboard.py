@@ -12,10 +12,10 @@ from itertools import product
 
 import pytest
 
-from supervisor.core.health import Check
-from supervisor.roles.seat import Seat
+from supervisor.core.supervision.health import Check
+from supervisor.roles.child import Seat
 from supervisor.roles.web import dashboard
-from supervisor.roles.web.overview import Overview
+from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.status import status
 
 VOID = {"meta", "link", "br"}

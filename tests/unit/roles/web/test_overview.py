@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.roles.web import overview as module
-from supervisor.roles.web.overview import FRESH_S, SHOWN_S, Overview, Overviews
+from supervisor.roles.web import cluster_snapshot as module
+from supervisor.roles.web.cluster_snapshot import FRESH_S, SHOWN_S, Overview, Overviews
 from tests.kit.clock import FakeClock
 
 S = 1_000_000_000

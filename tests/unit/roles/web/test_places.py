@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from supervisor.roles.web.places import (
+from supervisor.roles.web.connection_table import (
     BUSY_MAX,
     CONNECTIONS_MAX,
     LIFE_S,

@@ -13,13 +13,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from supervisor.roles.web import api, debug
-from supervisor.roles.web.event_office import EventOffice
-from supervisor.roles.web.guard import Guard, needs, scope_of
-from supervisor.roles.web.pages import Pages, application, health_application
-from supervisor.settings.models import Settings
-from supervisor.settings.token_file import Scope, Token
-from supervisor.settings.web_settings import WebSettings
+from supervisor.roles.web import debug
+from supervisor.roles.web.access.auth import Guard, needs, scope_of
+from supervisor.roles.web.api import routes as api
+from supervisor.roles.web.events.service import EventOffice
+from supervisor.roles.web.handlers import Pages, application, health_application
+from supervisor.settings.sections.models import Settings
+from supervisor.settings.sections.web import WebSettings
+from supervisor.settings.web.tokens import Scope, Token
 from tests.kit.clock import FakeClock
 
 ROOT = Path(__file__).parents[4]

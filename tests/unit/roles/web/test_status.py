@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import msgspec
 
-from supervisor.core.term import NO_TERM
-from supervisor.roles.seat import Seat
-from supervisor.roles.web.overview import Overview
+from supervisor.core.election.term import NO_TERM
+from supervisor.roles.child import Seat
+from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.status import status, status_text
 
 

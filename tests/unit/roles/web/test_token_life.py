@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from supervisor.roles.web.guard import Guard
-from supervisor.roles.web.refusals import ADDRESSES_MAX, BURST, FOLD_S, REFILL_S, Refusals
-from supervisor.settings.token_file import POWERFUL_JOBS, Scope, Token, is_powerful
-from supervisor.settings.web_settings import WebSettings
+from supervisor.roles.web.access.auth import Guard
+from supervisor.roles.web.access.token_refusals import ADDRESSES_MAX, BURST, FOLD_S, REFILL_S, Refusals
+from supervisor.settings.sections.web import WebSettings
+from supervisor.settings.web.tokens import POWERFUL_JOBS, Scope, Token, is_powerful
 from tests.kit.clock import FakeClock
 from tests.unit.roles.web.test_rights import asked, code_of
 
@@ -181,7 +181,7 @@ def test_every_shipped_job_that_takes_references_or_commands_is_one_of_the_power
     folders = {
         path.relative_to(ROOT / "jobs").parts[0].removesuffix(".py")
         for path, text in sources.items()
-        if "import resolve" in text or "import is_reference" in text or "launch import" in text
+        if "import resolve" in text or "import is_reference" in text or "command.spec import" in text
     }
 
     assert folders >= {"shell", "http", "identity"}

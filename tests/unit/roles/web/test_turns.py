@@ -7,8 +7,8 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
-from supervisor.roles.web.pages import Pages
-from supervisor.settings.models import Settings
+from supervisor.roles.web.handlers import Pages
+from supervisor.settings.sections.models import Settings
 
 PAGES = 20
 

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from supervisor import Context
-from supervisor.core.registry import Registry, job
+from supervisor.core.jobs.registry import Registry, job
 from tests.unit.roles.worker.executor_stage import Stage
 
 
@@ -17,7 +17,7 @@ from tests.unit.roles.worker.executor_stage import Stage
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """One job, ``work``, that takes a number."""
     registry = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", registry)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", registry)
 
     @job("work")
     def work(context: Context, number: int = 0) -> int:

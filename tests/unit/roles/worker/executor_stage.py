@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.registry import Registry
-from supervisor.roles.worker.executor import Execution, Executor
-from supervisor.store.queues import Ack, FetchedRun
+from supervisor.roles.worker.attempt.executor import Execution, Executor
+from supervisor.store.queues.runs import Ack, FetchedRun
 from tests.kit.clock import FakeClock
 
 

@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from supervisor import Context, Middleware, Resource, job
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
-from supervisor.core.registry import Registry
-from supervisor.roles.worker import middleware as middleware_module
-from supervisor.roles.worker.calling import Calling
+from supervisor.roles.worker.attempt import middleware as middleware_module
+from supervisor.roles.worker.attempt.invocation import Calling
 from tests.unit.roles.worker.test_worker_context import one_turn
 
 trace: list[str] = []
@@ -23,7 +23,7 @@ trace: list[str] = []
 def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """An empty registry, no middleware, no trace."""
     registry = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", registry)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", registry)
     monkeypatch.setattr(middleware_module, "_installed", [])
     trace.clear()
     return registry

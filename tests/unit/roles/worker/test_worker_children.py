@@ -8,11 +8,11 @@ import pytest
 
 from supervisor import Context, Retry
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
+from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Kind
-from supervisor.core.registry import Registry, job
-from supervisor.roles.worker.children import Children, SpawnError
-from supervisor.store.codec import unpack
-from supervisor.store.queues import CHILDREN_MAX
+from supervisor.roles.worker.attempt.children import Children, SpawnError
+from supervisor.store.queues.runs import CHILDREN_MAX
+from supervisor.store.wire.codec import unpack
 
 
 @job("children.part", queue="parts", priority="low", timeout=7, retry=Retry(attempts=2))

@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from supervisor.core.model import Envelope, Kind, Outcome, Template
-from supervisor.roles.worker.ends import FAILURES_MAX, LINES_MAX, Ends
-from supervisor.store.queues import FetchedRun
+from supervisor.roles.worker.run_reporting import FAILURES_MAX, LINES_MAX, Ends
+from supervisor.store.queues.runs import FetchedRun
 from supervisor.telemetry import metrics
 
 SECOND_NS = 1_000_000_000

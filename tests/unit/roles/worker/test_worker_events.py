@@ -10,8 +10,8 @@ import pytest
 
 from supervisor.core.events import Event
 from supervisor.core.model import Envelope, Kind, Outcome, Template
-from supervisor.roles.worker.ends import Ends
-from supervisor.store.queues import FetchedRun
+from supervisor.roles.worker.run_reporting import Ends
+from supervisor.store.queues.runs import FetchedRun
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
 

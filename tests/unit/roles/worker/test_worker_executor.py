@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from supervisor import Context, Retry
-from supervisor.core.board import UnwantedReason
 from supervisor.core.errors import TenureError
+from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Outcome
-from supervisor.core.registry import Registry, job
-from supervisor.roles.worker.context import SoftTimeout
+from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.roles.worker.attempt.context import SoftTimeout
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 
 
@@ -180,7 +180,7 @@ def test_what_a_run_spawned_goes_with_its_end_and_only_if_it_finished() -> None:
         ctx.spawn("plan")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("supervisor.core.registry.registry", registry)
+        patch.setattr("supervisor.core.jobs.registry.registry", registry)
         job("plan")(plan)
     stage = Stage(registry)
     for end in (lambda run: stage.executor.succeed(run, None), lambda run: stage.executor.end(run, SystemExit(0))):
@@ -200,7 +200,7 @@ def test_a_child_knows_its_parent() -> None:
         """Take its context."""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("supervisor.core.registry.registry", registry)
+        patch.setattr("supervisor.core.jobs.registry.registry", registry)
         job("work")(work)
     run = fetched("work")
     run = msgspec.structs.replace(run, envelope=msgspec.structs.replace(run.envelope, parent="p", schedule=None))

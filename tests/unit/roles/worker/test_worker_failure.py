@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from supervisor.roles.worker.failure import MESSAGE_BYTES_MAX, NOTE_CHARS_MAX, Failure, describe
+from supervisor.roles.worker.attempt.failure import MESSAGE_BYTES_MAX, NOTE_CHARS_MAX, Failure, describe
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -10,12 +10,12 @@ import pytest
 
 from supervisor import Context
 from supervisor.core.errors import ArgumentsError, UnknownJobError
+from supervisor.core.jobs.registry import job
 from supervisor.core.model import Outcome
-from supervisor.core.registry import job
-from supervisor.roles.worker.children import FOLLOW_MAX, SpawnError
-from supervisor.roles.worker.leavings import ERRORS_MAX, NAMES_MAX, Leavings
-from supervisor.roles.worker.planning import is_planner, spawn_all
-from supervisor.store.turn_parts import Ack, acknowledgement
+from supervisor.roles.worker.attempt.children import FOLLOW_MAX, SpawnError
+from supervisor.roles.worker.attempt.planning import is_planner, spawn_all
+from supervisor.roles.worker.attempt.run_output import ERRORS_MAX, NAMES_MAX, Leavings
+from supervisor.store.wire.poll import Ack, acknowledgement
 
 
 @job("leavings.part", queue="parts")

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from supervisor import Context, Middleware
 from supervisor.core.model import Kind
-from supervisor.roles.worker import middleware
-from supervisor.roles.worker.calling import Calling
+from supervisor.roles.worker.attempt import middleware
+from supervisor.roles.worker.attempt.invocation import Calling
 
 told: list[str] = []
 

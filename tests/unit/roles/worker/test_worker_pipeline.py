@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from supervisor import Context, job
-from supervisor.core.hooks import UnknownProfileError, VetoedError
+from supervisor.core.jobs.hooks import UnknownProfileError, VetoedError
+from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
-from supervisor.core.registry import Registry
-from supervisor.roles.worker.calling import Calling
-from supervisor.roles.worker.context import SoftTimeout
-from supervisor.roles.worker.passage import Passage
-from supervisor.roles.worker.pipeline import Pipeline
-from supervisor.settings.models import Settings
+from supervisor.roles.worker.attempt.context import SoftTimeout
+from supervisor.roles.worker.attempt.hook_chain import Passage
+from supervisor.roles.worker.attempt.hooks import Pipeline
+from supervisor.roles.worker.attempt.invocation import Calling
+from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
 
 CODE = """
@@ -320,7 +320,7 @@ def test_a_job_whose_profile_has_no_hooks_is_called_as_it_is(hooks: Any, monkeyp
     """No context, no frame of ours, nothing paid; the same job under a profile with hooks is."""
     del hooks
     known = Registry()
-    monkeypatch.setattr("supervisor.core.registry.registry", known)
+    monkeypatch.setattr("supervisor.core.jobs.registry.registry", known)
 
     @job("plain")
     async def plain() -> None: ...

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.board import Board, ChildState, Phase, UnwantedReason, board_words
-from supervisor.core.inflight import InflightTable, RunState
-from supervisor.roles.seat import Seat
-from supervisor.roles.worker import presence as module
-from supervisor.roles.worker.presence import Presence
-from supervisor.settings.models import Settings
+from supervisor.core.supervision.inflight import InflightTable, RunState
+from supervisor.core.supervision.scoreboard import Board, ChildState, Phase, UnwantedReason, board_words
+from supervisor.roles.child import Seat
+from supervisor.roles.worker.process import heartbeat as module
+from supervisor.roles.worker.process.heartbeat import Presence
+from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
 
 

@@ -10,8 +10,8 @@ import pytest
 from supervisor import Context
 from supervisor.core.errors import PayloadTooLargeError, StoreUnavailableError
 from supervisor.core.model import Kind
-from supervisor.roles.worker import progress as module
-from supervisor.roles.worker.progress import Progress
+from supervisor.roles.worker.attempt import progress as module
+from supervisor.roles.worker.attempt.progress import Progress
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
 from tests.kit.clock import FakeClock

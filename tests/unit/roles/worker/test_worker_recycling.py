@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from supervisor.core.board import Board, Verb, board_words
-from supervisor.roles.seat import Seat
-from supervisor.roles.worker import recycling as module
-from supervisor.roles.worker.presence import Presence
-from supervisor.roles.worker.recycling import LOOK_NS, SETTLED_NS, SETTLED_RUNS, Recycling, resident_kib
-from supervisor.settings.models import PoolSettings, Settings, WorkerKind
+from supervisor.core.supervision.scoreboard import Board, Verb, board_words
+from supervisor.roles.child import Seat
+from supervisor.roles.worker.process import recycling as module
+from supervisor.roles.worker.process.heartbeat import Presence
+from supervisor.roles.worker.process.recycling import LOOK_NS, SETTLED_NS, SETTLED_RUNS, Recycling, resident_kib
+from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tests.kit.clock import FakeClock
 
 MIB = 1024

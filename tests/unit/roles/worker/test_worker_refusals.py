@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from supervisor.core.model import Kind, Outcome
-from supervisor.roles.worker import refusals as module
-from supervisor.roles.worker.executor import Execution
-from supervisor.store.queues import BrokenRun, FetchedRun
+from supervisor.roles.worker.attempt import rejections as module
+from supervisor.roles.worker.attempt.executor import Execution
+from supervisor.store.queues.runs import BrokenRun, FetchedRun
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from supervisor.core.board import Board, SlotState
+from supervisor.core.supervision.scoreboard import Board, SlotState
 from supervisor.process.scoreboard import allocate
-from supervisor.roles.seat import Seat
-from supervisor.roles.worker.suspects import LOOK_EVERY_S, QUIET_S, Part, SuspectLane, starts_max
-from supervisor.settings.models import Settings
+from supervisor.roles.child import Seat
+from supervisor.roles.worker.polling.quarantine import LOOK_EVERY_S, QUIET_S, Part, SuspectLane, starts_max
+from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
 
 SLOTS = 4

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.model import Kind, Outcome
-from supervisor.roles.worker.turns import ACKS_MAX, SessionLostError, Turns
-from supervisor.store.codec import Packed
+from supervisor.roles.worker.polling.poll import ACKS_MAX, SessionLostError, Turns
 from supervisor.store.keys import Keys
-from supervisor.store.queues import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Child, Queues, TurnReply
+from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Child, Queues, TurnReply
 from supervisor.store.scripts import Call
+from supervisor.store.wire.codec import Packed
 
 
 class Recorded(Queues):

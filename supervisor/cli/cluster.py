@@ -1,0 +1,223 @@
+"""What the commands about schedules share: finding one, filters, calls that may be repeated, and who asks."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from supervisor.cli.connection import Connection
+from supervisor.core.errors import EXIT_FAILED, StoreUnavailableError, TenureError
+from supervisor.core.jobs.registry import Registry
+from supervisor.store.schedules.apply import has_labels
+from supervisor.store.schedules.reads import Inspection, Record, Views
+from supervisor.store.scripts import Call
+
+T = TypeVar("T")
+TRIES = 5
+PAGES_MAX = 10_000
+SUGGESTIONS_MAX = 3
+
+
+class UnknownScheduleError(TenureError):
+    """No schedule has the id."""
+
+    exit_code = EXIT_FAILED
+
+
+def run(connection: Connection, call: Call[T]) -> T:
+    """Run a call that may be run again: a reply that was lost is no reason to give up."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return connection.store.run(call)
+        except StoreUnavailableError:
+            if not tries_left:
+                raise
+            moment_of_patience()
+    raise AssertionError("unreachable")
+
+
+def moment_of_patience() -> None:
+    """Wait a fifth of a second."""
+    time.sleep(0.2)  # noqa: TID251 - a person waits, and nothing would announce what is waited for
+
+
+def find(connection: Connection, schedule: str) -> Inspection:
+    """Return everything about ``schedule``.
+
+    Raises:
+        UnknownScheduleError: there is none; names the nearest.
+    """
+    found: Inspection = run(connection, Views(connection.keys).inspect([schedule]))[0]
+    if found.record is None:
+        raise UnknownScheduleError(unknown_message(connection, schedule, removed_ms=found.removed_ms))
+    return found
+
+
+def unknown_message(connection: Connection, schedule: str, *, removed_ms: int | None = None) -> str:
+    """Return that there is no ``schedule``, and which might be meant."""
+    import difflib
+
+    from supervisor.cli.output import moment
+
+    if removed_ms is not None:
+        return f"schedule {schedule!r} was removed at {moment(removed_ms)}; adding it again restores its counters"
+    names = [record.id for record in browse(connection)]
+    close = difflib.get_close_matches(schedule, names, n=SUGGESTIONS_MAX, cutoff=0.6)
+    hint = f"did you mean {', '.join(close)}?" if close else "`tenure schedule list` shows all"
+    return f"no schedule is called {schedule!r}; {hint}"
+
+
+def browse(connection: Connection) -> Iterator[Record]:
+    """Yield every schedule once, in the order of their ids."""
+    found: dict[str, Record] = {}
+    cursor = "0"
+    for _ in range(PAGES_MAX):
+        page = run(connection, Views(connection.keys).browse(cursor))
+        found.update((record.id, record) for record in page.items)
+        cursor = page.cursor
+        if cursor == "0":
+            break
+    yield from (found[name] for name in sorted(found))
+
+
+def server_now_ms(connection: Connection) -> int:
+    """Return Redis' time."""
+    return run(connection, Views(connection.keys).browse("0", count=1)).now_ms
+
+
+class LabelType(click.ParamType[tuple[str, str]]):
+    """``name=value``."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Return name and value."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        if not equals or not name:
+            self.fail(f"{value!r} is not NAME=VALUE, such as team=billing", param, ctx)
+        return name, text
+
+
+LABEL = LabelType()
+
+
+class InstantType(click.ParamType[int]):
+    """An instant: ISO 8601, in UTC without an offset; or ``now``, ``-2h``, ``+15m``. Becomes milliseconds.
+
+    A day without a time is its beginning, or with ``is_end`` its last millisecond.
+    """
+
+    name = "instant"
+
+    def __init__(self, *, is_end: bool = False) -> None:
+        self._is_end = is_end
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return milliseconds since 1970; a usage error names what is wrong."""
+        from supervisor.clock import SystemClock
+        from supervisor.settings.schedules.instants import is_date, parse_day, parse_instant
+        from supervisor.settings.sections.durations import parse_duration
+
+        if isinstance(value, int):
+            return value
+        try:
+            if value == "now":
+                return SystemClock().wall_ms()
+            if value[:1] in "+-":
+                return SystemClock().wall_ms() + round(parse_duration(value[1:]) * 1000) * (
+                    -1 if value[0] == "-" else 1
+                )
+            if is_date(value):
+                begin_ms, behind_ms = parse_day(value, "UTC")
+                return behind_ms - 1 if self._is_end else begin_ms
+            return parse_instant(value, "UTC")
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+INSTANT = InstantType()
+LAST_INSTANT = InstantType(is_end=True)
+
+
+def chosen(connection: Connection, ids: Sequence[str], labels: Mapping[str, str], *, everything: bool) -> list[str]:
+    """Return the ids that a command means: those given, those with all of ``labels``, or all.
+
+    Raises:
+        click.UsageError: none of these was given, or an id with labels.
+    """
+    if ids and (labels or everything):
+        raise click.UsageError("give ids, or --label, or --all; not two of them")
+    if ids:
+        return list(dict.fromkeys(ids))
+    if not labels and not everything:
+        raise click.UsageError("which? give ids, --label NAME=VALUE, or --all")
+    return [record.id for record in browse(connection) if has_labels(record, labels)]
+
+
+def batches(items: Sequence[T], size: int = 250) -> Iterator[Sequence[T]]:
+    """Yield ``items`` in groups as large as one call takes."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) -> Registry:
+    """Return the jobs to check schedules against: those that the configuration imports, else those in Redis.
+
+    Raises:
+        ConfigError: a job module cannot be imported.
+    """
+    from supervisor.core.errors import ConfigError
+    from supervisor.core.jobs.registry import registry
+    from supervisor.plugins.registry import prepare as prepare_plugins
+    from supervisor.settings.schedules.complete import import_jobs
+    from supervisor.store.queues.jobs import published_registry
+
+    if loaded.settings.jobs:
+        problems = import_jobs(loaded.settings.jobs, loaded.origins)
+        if problems:
+            raise ConfigError(problems)
+        prepare_plugins(loaded.settings, loaded.origins)
+        return registry
+    cards = run(connection, connection.sessions.read_jobs())
+    published = published_registry(cards)
+    say(
+        f"note: no job modules are configured here (jobs:), so jobs and the names of their arguments are checked "
+        f"against the {len(published.names())} that the replicas published; types are not checked"
+    )
+    return published
+
+
+def who() -> str:
+    """Return who asks, for the record."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):
+        return socket.gethostname()
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is destroyed, unless ``--yes`` was given.
+
+    Raises:
+        click.Abort: the answer is no.
+        TenureError: there is nobody who could answer.
+    """
+    if yes:
+        return
+    try:
+        is_agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise  # by Ctrl-C
+        click.echo(err=True)
+        raise TenureError("nobody answered, so nothing was done; give --yes where there is no terminal") from None
+    if not is_agreed:
+        raise click.Abort

@@ -1,0 +1,1 @@
+"""The commands `tenure config` and `tenure import`."""

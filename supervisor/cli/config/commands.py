@@ -1,0 +1,272 @@
+"""``tenure config``: validate it, show what is in effect, describe what can be set."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from supervisor.cli.config.compat_options import FORMATS, compat_options, search
+from supervisor.cli.help import Group
+from supervisor.cli.options import LoadSettings, config_options, fail, print_problems
+from supervisor.cli.output import list_options, print_rows
+from supervisor.core.errors import EXIT_CONFIG, CannotCreateError, ConfigError
+
+if TYPE_CHECKING:
+    from supervisor.core.model import ScheduleDef
+    from supervisor.settings.loader import Loaded
+    from supervisor.settings.sections.models import Settings
+
+STANDARD_OUTPUT = "-"
+NOTES_MAX = 20
+
+
+@click.group("config", cls=Group)
+def config_group() -> None:
+    """Validate, show or describe the configuration."""
+
+
+@config_group.command("validate")
+@click.argument("files", metavar="[FILE|DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--no-jobs", is_flag=True, help="Do not import the job modules, so do not check schedules against them.")
+@config_options
+def validate(*, files: tuple[Path, ...], no_jobs: bool, load_settings: LoadSettings) -> None:
+    """List everything that is wrong with the configuration.
+
+    Reads FILEs as one configuration in the given order, imports the job modules and checks
+    every schedule against them. Neither Redis nor anything else is contacted.
+
+    \b
+    Exit codes: 0 it can be used, 78 it cannot; each problem is one line on standard error.
+
+    \b
+    Example:
+      tenure config validate /etc/tenure
+    """
+    loaded = load_settings(files=files, with_jobs=not no_jobs)
+    if not no_jobs:
+        _check_jobs(loaded)
+    read = ", ".join(str(file) for file in loaded.files) or "defaults"
+    counts = f"{len(loaded.settings.schedules)} schedules, {len(loaded.settings.workers)} pools"
+    _print_notices(loaded)
+    click.echo(f"ok: {read} ({counts})")
+
+
+def _print_notices(loaded: Loaded) -> None:
+    """Say on standard error what works today and will not for ever, and what a conversion made of foreign files."""
+    from supervisor.core import features
+
+    print_conversion(loaded)
+
+    for notice in loaded.notices[:NOTES_MAX]:
+        click.echo(f"deprecated: {notice}", err=True)
+    for name, why in features.warnings(loaded.settings.features):
+        click.echo(f"deprecated: {loaded.origin('features', name)}: features.{name}: {why}", err=True)
+
+
+def print_conversion(loaded: Loaded) -> None:
+    """Say on standard error what is worth knowing of files in another program's format."""
+    for notice in loaded.conversion.notices if loaded.conversion is not None else ():
+        click.echo(f"note: {notice}", err=True)
+
+
+def _check_jobs(loaded: Loaded) -> None:
+    from supervisor.plugins import registry as plugins
+    from supervisor.settings.schedules.complete import complete, import_jobs, unserved
+    from supervisor.settings.web.check import web_problems
+
+    problems = import_jobs(loaded.settings.jobs, loaded.origins)
+    # A module that is missing would only be reported again, by every schedule that needs it.
+    if not problems:
+        try:
+            plugins.prepare(loaded.settings, loaded.origins)
+            definitions = complete(loaded)
+            plugins.check_schedules(definitions, loaded)
+            _print_notes(definitions)
+            for problem in unserved(loaded, definitions)[:NOTES_MAX]:
+                click.echo(f"note: {problem}", err=True)
+        except ConfigError as error:
+            problems = list(error.problems)
+    problems = [*problems, *web_problems(loaded)]
+    if problems:
+        print_problems(problems)
+        raise click.exceptions.Exit(EXIT_CONFIG)
+
+
+def _print_notes(definitions: Iterable[ScheduleDef]) -> None:
+    """Say on standard error what is allowed and may surprise."""
+    from supervisor.clock import SystemClock
+    from supervisor.core.schedules.lints import lints
+
+    now_ms = SystemClock().wall_ms()
+    notes = [
+        f"note: schedules.{definition.id}: {note}"
+        for definition in definitions
+        for note in lints(definition, now_ms=now_ms)
+    ]
+    for note in notes[:NOTES_MAX]:
+        click.echo(note, err=True)
+    if len(notes) > NOTES_MAX:
+        click.echo(f"note: and {len(notes) - NOTES_MAX} more", err=True)
+
+
+@config_group.command("show")
+@click.option(
+    "--sources", "with_sources", is_flag=True, help="Tell for each value which file, variable or flag set it."
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print."
+)
+@click.option(
+    "--write-config-to", metavar="FILE|-", help="Write the complete configuration there as YAML; - is standard output."
+)
+@config_options
+def show(*, with_sources: bool, output: str, write_config_to: str | None, load_settings: LoadSettings) -> None:
+    """Print the complete configuration that is in effect. Secrets are masked.
+
+    \b
+    Example:
+      tenure config show --config /etc/tenure --sources
+    """
+    loaded = load_settings()
+    print_conversion(loaded)
+    if write_config_to is not None:
+        write_config(loaded.settings, write_config_to)
+        return
+    click.echo(_shown(loaded, output, with_sources=with_sources), nl=False)
+
+
+def _shown(loaded: Loaded, output: str, *, with_sources: bool) -> str:
+    import json
+
+    from supervisor.settings import render
+
+    if output == "yaml":
+        return render.sources_text(loaded) if with_sources else render.to_yaml(loaded.settings)
+    text = render.to_json(loaded.settings)
+    return f"{json.dumps(render.sources(loaded), indent=2, ensure_ascii=False) if with_sources else text}\n"
+
+
+@config_group.command("flags")
+@click.argument("section", required=False)
+@list_options
+def flags(*, section: str | None, output: str) -> None:
+    """List the settings that are flags too, all or those of one SECTION.
+
+    Pools, schedules and plugins have names that you choose: use --set workers.io.concurrency=10.
+
+    \b
+    Example:
+      tenure config flags election
+    """
+    from supervisor.cli.config.setting_flags import flag_rows
+
+    rows = [row for row in flag_rows() if section in {None, row["section"]}]
+    if not rows:
+        raise click.UsageError(f"there is no section {section}")
+    print_rows(rows, columns=("flag", "default", "meaning"), output=output, empty="")
+
+
+@config_group.command("convert")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    default=STANDARD_OUTPUT,
+    show_default=True,
+    metavar="FILE|-",
+    help="Where to write; - is standard output.",
+)
+@compat_options
+def convert(*, files: tuple[Path, ...], output: str, compat: str | None, module_paths: tuple[Path, ...]) -> None:
+    """Turn Cloudforet's configuration into a native one that gives the same schedules.
+
+    FILEs are one configuration, later ones win: what `run --compat cloudforet -c FILE` takes. Notices, such as
+    keys that are not used, become comments. Secrets become variables, which the head of the file lists.
+
+    \b
+    Exit codes: 0 written, 78 it cannot be used; each problem is one line on standard error, and nothing is written.
+
+    \b
+    Example:
+      tenure config convert application.yaml -o tenure.yaml
+    """
+    from supervisor.importers.cloudforet.yaml_output import to_yaml
+    from supervisor.settings.loader import load
+
+    search(module_paths)
+    # What the variables of this shell say about settings is no part of the files.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+    try:
+        loaded = load(files=files, environ=environ, flags={}, compat=compat or FORMATS[0])
+    except ConfigError as error:
+        fail(error)
+    assert loaded.conversion is not None
+    _write(to_yaml(loaded.conversion, files), output)
+
+
+@config_group.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of a configuration file, for editors."""
+    import json
+
+    from supervisor.settings import render
+
+    click.echo(json.dumps(render.schema(), indent=2, ensure_ascii=False))
+
+
+@config_group.command("default")
+def default() -> None:
+    """Print a file with every setting, its default and what it means."""
+    from supervisor.settings.reference import default_file
+
+    click.echo(default_file(), nl=False)
+
+
+def write_config(settings: Settings, target: str) -> None:
+    """Write the complete configuration to a file, replacing it in one step, or to standard output for ``-``.
+
+    What is no plain file, as ``/dev/stdout``, is written to, and stays what it is.
+
+    Raises:
+        CannotCreateError: the file cannot be written.
+    """
+    from supervisor.settings.render import to_yaml
+
+    _write(to_yaml(settings), target)
+
+
+def _write(text: str, target: str) -> None:
+    if target == STANDARD_OUTPUT:
+        click.echo(text, nl=False)
+        return
+    if not target:
+        raise CannotCreateError("cannot write the configuration to a file without a name; name one, or - to print it")
+    path = Path(target)
+    try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8")  # a device, a pipe, what a link leads to: not ours to replace
+        else:
+            _replace(path, text)
+    except OSError as error:
+        _cannot_write(path, error)
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _cannot_write(path: Path, error: OSError) -> NoReturn:
+    reason = error.strerror or str(error)
+    raise CannotCreateError(f"cannot write the configuration to {path}: {reason}; choose a writable place") from error

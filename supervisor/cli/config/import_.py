@@ -1,0 +1,220 @@
+"""``tenure import``: configurations of other schedulers, turned into Tenure's own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from supervisor.cli.help import Group
+from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, Problem
+
+if TYPE_CHECKING:
+    from supervisor.importers.crontab.reader import Host, Imported, Source
+
+FILE_BYTES_MAX = 1024 * 1024
+STANDARD_INPUT = "-"
+ETC = Path("/etc")
+
+
+@click.group("import", cls=Group)
+def import_group() -> None:
+    """Turn the configuration of another scheduler into Tenure's."""
+
+
+@import_group.command("crontab")
+@click.argument("paths", metavar="FILE|DIR…", nargs=-1, required=True)
+@click.option(
+    "--user-field",
+    type=click.Choice(["auto", "yes", "no"]),
+    default="auto",
+    show_default=True,
+    help="Whether each entry names a user after the time, as in /etc/crontab. "
+    "auto: yes for etc/crontab and for files in a folder cron.d, no for every other file.",
+)
+@click.option(
+    "--output", default="-", metavar="FILE|-", show_default=True, help="Where to write; - is standard output."
+)
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+@click.option("--skip-invalid", is_flag=True, help="Leave out what cannot be converted, and convert the rest.")
+@click.option("--timezone", metavar="ZONE", help="Zone of entries without CRON_TZ.  [default: the zone of this host]")
+@click.option("--user", metavar="NAME", help="User that the tree runs as.  [default: who runs this command]")
+@click.pass_context
+def crontab(
+    context: click.Context,
+    *,
+    paths: tuple[str, ...],
+    user_field: str,
+    output: str,
+    force: bool,
+    skip_invalid: bool,
+    timezone: str | None,
+    user: str | None,
+) -> None:
+    """Turn crontabs into a configuration that runs their commands.
+
+    FILE is a crontab, or - for standard input. Of a DIR every file is read whose name cron
+    reads in cron.d: letters, digits, _ and - only.
+
+    \b
+    Examples:
+      tenure import crontab /etc/crontab /etc/cron.d --output tenure.yaml
+      crontab -l | tenure import crontab - --timezone Europe/Berlin
+
+    Every problem is listed with its file and line; then nothing is written and the exit
+    code is 78, unless --skip-invalid is given. @reboot cannot be converted. What cron ran as
+    another user than the tree's is converted, but paused.
+    """
+    from supervisor.importers.crontab.reader import read_crontabs
+    from supervisor.importers.crontab.yaml_output import to_yaml
+
+    host, problems = _host(timezone, user)
+    sources = _sources(paths, user_field, problems)
+    imported = read_crontabs(sources, host)
+    problems.extend(imported.problems)
+    _report(imported, problems, skip_invalid=skip_invalid)
+    if problems and not (skip_invalid and imported.entries):
+        click.echo(_nothing_written(imported, skip_invalid=skip_invalid), err=True)
+        context.exit(EXIT_CONFIG)
+    text = to_yaml(imported.entries, [source.name for source in sources])
+    context.exit(_write(text, output, force=force))
+
+
+def _host(timezone: str | None, user: str | None) -> tuple[Host, list[Problem]]:
+    """Return the facts about this host that an import needs, and what is wrong with them."""
+    import getpass
+    import pwd
+
+    from supervisor.core.cron.zones import UnknownZoneError, zone
+    from supervisor.importers.crontab.reader import Host
+
+    problems = []
+    where, name = ("--timezone", timezone) if timezone is not None else _zone_of_host()
+    try:
+        name = zone(name).name
+    except UnknownZoneError as error:
+        problems.append(Problem(where, "", str(error), "" if timezone else "say which zone with --timezone"))
+        name = "UTC"
+    homes = {each.pw_name: each.pw_dir for each in pwd.getpwall()}
+    if user is not None and user not in homes:
+        problems.append(Problem("--user", "", f"there is no user {user} on this host", "check the name"))
+    return Host(name, user or getpass.getuser(), homes), problems
+
+
+def _zone_of_host() -> tuple[str, str]:
+    """Return where the zone of this host is configured, and its name."""
+    named, linked = ETC / "timezone", ETC / "localtime"
+    if named.is_file():
+        name = named.read_text(encoding="utf-8", errors="replace").strip()
+        if name:
+            return str(named), name
+    target = str(linked.readlink()) if linked.is_symlink() else ""
+    _, found, name = target.partition("/zoneinfo/")
+    return str(linked), name if found else "UTC"
+
+
+def _sources(paths: tuple[str, ...], user_field: str, problems: list[Problem]) -> list[Source]:
+    """Read the files that ``paths`` name; those that cannot be read become problems."""
+    sources = []
+    for path in paths:
+        for file in _files(path, problems):
+            text = _read(file, problems)
+            if text is not None:
+                sources.append(_source(file, text, user_field))
+    return sources
+
+
+def _files(path: str, problems: list[Problem]) -> list[str]:
+    """Return the files that ``path`` stands for, in the order in which cron reads them."""
+    if path == STANDARD_INPUT or not Path(path).is_dir():
+        return [path]
+    try:
+        files = sorted(file for file in Path(path).iterdir() if file.is_file())
+    except OSError as error:
+        problems.append(Problem(path, "", f"cannot be read: {error.strerror}", "check its permissions"))
+        return []
+    for file in files:
+        if not _is_read(file.name) and not file.name.startswith("."):
+            click.echo(f"note: {file}: not read, because cron ignores files with such a name", err=True)
+    return [str(file) for file in files if _is_read(file.name)]
+
+
+def _is_read(name: str) -> bool:
+    """Return whether cron reads a file with this name in cron.d, by the rule of run-parts(8)."""
+    return name.isascii() and name.replace("-", "a").replace("_", "a").isalnum()
+
+
+def _read(file: str, problems: list[Problem]) -> str | None:
+    try:
+        content = _content(file)
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+        problems.append(Problem(file, "", reason, "check the path and its permissions"))
+        return None
+    if len(content) > FILE_BYTES_MAX:
+        problems.append(Problem(file, "", f"larger than {FILE_BYTES_MAX} bytes", "is it a crontab?"))
+        return None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        byte = f"byte 0x{content[error.start]:02x} is not UTF-8"
+        problems.append(Problem(f"{file}:{line}", "", byte, "convert the file to UTF-8"))
+        return None
+
+
+def _content(file: str) -> bytes:
+    if file == STANDARD_INPUT:
+        return sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+    with Path(file).open("rb") as stream:
+        return stream.read(FILE_BYTES_MAX + 1)
+
+
+def _source(file: str, text: str, user_field: str) -> Source:
+    from supervisor.importers.crontab.reader import Source
+
+    if file == STANDARD_INPUT:
+        return Source("standard input", "crontab", text, has_user=user_field == "yes")
+    path = Path(file).absolute()
+    is_system = path.parent.name == "cron.d" or (path.name == "crontab" and path.parent.name == "etc")
+    return Source(file, _label(path.name), text, has_user=is_system if user_field == "auto" else user_field == "yes")
+
+
+def _label(name: str) -> str:
+    """Return the name of a file in letters that the id of a schedule may hold."""
+    import re
+
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name, flags=re.ASCII).strip("-")[:64] or "crontab"
+
+
+def _report(imported: Imported, problems: list[Problem], *, skip_invalid: bool) -> None:
+    for warning in imported.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    kind = "left out" if skip_invalid else "error"
+    for problem in problems:
+        click.echo(f"{kind}: {problem}", err=True)
+
+
+def _nothing_written(imported: Imported, *, skip_invalid: bool) -> str:
+    if skip_invalid or not imported.entries:
+        return "nothing written: no entry can be converted"
+    return f"nothing written; --skip-invalid converts the other entries: {len(imported.entries)}"
+
+
+def _write(text: str, output: str, *, force: bool) -> int:
+    if output == "-":
+        click.echo(text, nl=False)
+        return 0
+    try:
+        with Path(output).open("w" if force else "x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        click.echo(f"error: {output} exists; choose another name, or replace it with --force", err=True)
+        return EXIT_CANNOT_CREATE
+    except OSError as error:
+        click.echo(f"error: {output} cannot be written: {error.strerror}", err=True)
+        return EXIT_CANNOT_CREATE
+    click.echo(f"written: {output}", err=True)
+    return 0

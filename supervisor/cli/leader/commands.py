@@ -1,0 +1,305 @@
+"""``tenure leader``: who leads, follow the changes, what happened before, and asking a leader to hand over."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterator
+
+import click
+
+from supervisor.cli.cluster import confirm
+from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Group
+from supervisor.cli.leader.format import (
+    CANDIDATE_COLUMNS,
+    change_line,
+    change_row,
+    is_fresh,
+    leader_line,
+    lease_row,
+    replica_rows,
+)
+from supervisor.cli.options import DURATION, LoadSettings, config_options
+from supervisor.cli.output import (
+    list_options,
+    output_option,
+    print_record,
+    print_rows,
+    print_section,
+    print_value,
+    say,
+    span,
+)
+from supervisor.clock import SystemClock
+from supervisor.core.election.lease import is_named
+from supervisor.core.errors import EXIT_NO, EXIT_OK, StoreUnavailableError, TenureError
+from supervisor.store.election.leases import CandidateInfo, LeaseEvent, LeaseView
+
+COUNT_MAX = 1000  # as many events as are kept
+LISTEN_S = 1.0  # one blocking read
+LOOK_S = 0.1  # between two looks at the lease while a hand-over is awaited
+AWAY_S = 0.5  # between two questions while Redis does not answer
+CHANGE_COLUMNS = ("time", "change", "epoch", "who", "reason")
+
+
+class CannotHandOverError(TenureError):
+    """Asked to hand over, and the answer is no; the message says why and what to do."""
+
+    exit_code = EXIT_NO
+
+
+@click.group(cls=Group)
+def leader() -> None:
+    """Show the election, follow it, ask for a hand-over."""
+
+
+@leader.command("show")
+@config_options
+@output_option
+def leader_show(*, output: str, load_settings: LoadSettings) -> int:
+    """Show the lease and who could lead. Exits with 3 when nobody leads.
+
+    \b
+    Example:
+      tenure leader show -o json
+    """
+    with connected(load_settings().settings) as connection:
+        lease = connection.store.run(connection.leases.view())
+        replicas = replica_rows(connection, lease)
+    if output == "table":
+        say(leader_line(lease))
+        print_section("Candidates", replicas, columns=CANDIDATE_COLUMNS, empty="none")
+    else:
+        print_value({**lease_row(lease), "candidates": replicas}, output=output)
+    return EXIT_OK if lease.holder else EXIT_NO
+
+
+@leader.command("watch")
+@click.option("-n", "--count", type=click.IntRange(1), help="End after so many changes.  [default: never]")
+@click.option("--timeout", "timeout_s", type=DURATION, help="End after so long.  [default: never]")
+@config_options
+@output_option
+def leader_watch(*, count: int | None, timeout_s: float | None, output: str, load_settings: LoadSettings) -> int:
+    """Print who leads, then one line for each change as it happens, until Ctrl-C.
+
+    With -o json each line is one JSON object. An outage of Redis is waited out.
+
+    \b
+    Examples:
+      tenure leader watch
+      tenure leader watch --count 1 --timeout 1m -o json
+    """
+    with connected(load_settings().settings) as connection:
+        watch = Watch(connection, until_s=None if timeout_s is None else _elapsed_s() + timeout_s)
+        try:
+            lease = watch.begin()
+            print_record(lease_row(lease), line=leader_line(lease), output=output)
+            for number, change in enumerate(watch.changes(), start=1):
+                print_record(change_row(change), line=change_line(change), output=output)
+                if number == count:
+                    break
+        except KeyboardInterrupt:
+            pass  # how a person ends it, not a failure
+    return EXIT_OK
+
+
+@leader.command("history")
+@click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=20, show_default=True, help="How many.")
+@config_options
+@list_options
+def leader_history(*, count: int, output: str, load_settings: LoadSettings) -> None:
+    """Show what happened to the lease, newest first; Redis remembers about the last thousand changes.
+
+    \b
+    Example:
+      tenure leader history --count 50
+    """
+    with connected(load_settings().settings) as connection:
+        changes = connection.store.run(connection.leases.history(count))
+    print_rows([change_row(each) for each in changes], columns=CHANGE_COLUMNS, output=output, empty="no changes")
+
+
+@leader.command("resign")
+@click.option("--to", metavar="REPLICA", help="Who should lead next: a replica, or the beginning of its name.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--timeout", "timeout_s", type=DURATION, default="10s", show_default=True, help="How long to wait.")
+@config_options
+def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings: LoadSettings) -> int:
+    """Ask the leader to hand over, and wait until another replica leads.
+
+    Nothing is interrupted: workers go on, and no fire is lost. Exits with 3 when nobody else leads in time.
+
+    \b
+    Examples:
+      tenure leader resign
+      tenure leader resign --to worker-7 --yes
+    """
+    with connected(load_settings().settings) as connection:
+        lease = connection.store.run(connection.leases.view())
+        heir = choose_heir(lease, connection.store.run(connection.leases.candidates()), to)
+        if heir == lease.holder:
+            say(f"{lease.holder} leads already (epoch {lease.epoch}).")
+            return EXIT_OK
+        successor = f"to {heir}" if heir else "to another replica"
+        confirm(f"{lease.holder} leads (epoch {lease.epoch}). Ask it to hand over {successor}?", yes=yes)
+        signer = connection.settings.commands.signer(connection.settings.cluster)
+        at_ms = SystemClock().wall_ms()
+        call = connection.leases.request_resign(epoch=lease.epoch, to=heir, by=_asker(), signer=signer, at_ms=at_ms)
+        connection.store.run(call)
+        heard = await_heir(connection, lease, timeout_s)
+    say(f"{heard.holder} leads now (epoch {heard.epoch}).")
+    if heir and heard.holder != heir:
+        say(f"{heir} was asked for, but {heard.holder} was faster: look at `tenure leader show`", err=True)
+        return EXIT_NO
+    return EXIT_OK
+
+
+@leader.command("clear-hold")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_options
+def leader_clear_hold(*, yes: bool, load_settings: LoadSettings) -> int:
+    """Let the leader fire again after Redis lost data (election.on_data_loss: hold).
+
+    Look first at what was lost: runs that were waiting are gone, and schedules go on from what Redis still knows.
+
+    \b
+    Example:
+      tenure leader clear-hold
+    """
+    with connected(load_settings().settings) as connection:
+        lease = connection.store.run(connection.leases.view())
+        if not lease.hold:
+            click.echo("Nothing is held.")
+            return EXIT_OK
+        confirm(f"Fires are held: {lease.hold}. Let them go on?", yes=yes)
+        connection.store.run(connection.leases.clear_hold(by=_asker()))
+    click.echo("The leader fires again.")
+    return EXIT_OK
+
+
+def choose_heir(lease: LeaseView, candidates: list[CandidateInfo], to: str | None) -> str:
+    """Return the replica that shall lead next; empty when any may.
+
+    Args:
+        lease: the current term.
+        candidates: every one that is remembered, also those that vanished.
+        to: a replica or the beginning of its name, as a person gave it.
+
+    Raises:
+        CannotHandOverError: nobody leads, nobody else could, or ``to`` names none or several.
+    """
+    if not lease.holder:
+        raise CannotHandOverError("nobody leads, so nobody can hand over; `tenure leader show` lists who could lead")
+    fresh = [each for each in candidates if is_fresh(each, lease) and each.participates and not each.draining]
+    others = [each.replica for each in fresh if each.replica != lease.holder]
+    if to is not None:
+        return _named(to, lease.holder, others)
+    if not others:
+        raise CannotHandOverError(
+            f"{lease.holder} is the only candidate: start another replica first, or stop this one to have none"
+        )
+    return ""
+
+
+def _named(to: str, holder: str, others: list[str]) -> str:
+    """Return the one replica that ``to`` means: its id, its name, or the beginning of either."""
+    known = sorted({*others, holder})
+    found = [replica for replica in known if is_named(replica, to)]
+    found = found or [replica for replica in known if replica.startswith(to)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise CannotHandOverError(f"{to!r} names {len(found)} replicas: {', '.join(found)}; write one in full")
+    listed = ", ".join(sorted(others)) or "none"
+    raise CannotHandOverError(f"no replica that could lead is called {to!r}; candidates beside the leader: {listed}")
+
+
+def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> LeaseView:
+    """Return the first term after ``before``.
+
+    Raises:
+        CannotHandOverError: there was none in time; the message says what was seen last.
+    """
+    until_s = _elapsed_s() + timeout_s
+    last = before
+    while (left_s := until_s - _elapsed_s()) > 0:
+        try:
+            last = connection.store.run(connection.leases.view())
+            if last.holder and last.epoch > before.epoch:
+                return last
+            connection.store.listen(connection.keys.events, last.last_event, min(LOOK_S, left_s))
+        except StoreUnavailableError:
+            _pause(min(LOOK_S, left_s))
+    if last.holder:
+        raise CannotHandOverError(
+            f"{last.holder} still leads after {span(timeout_s)}: nobody else asked for the lease, or the leader does "
+            f"not answer; see its log for resign_requested, and `tenure leader history`"
+        )
+    raise CannotHandOverError(
+        f"{before.holder} released the lease and nobody took it within {span(timeout_s)}; it will lead again when no "
+        f"other does; see the logs of the other replicas"
+    )
+
+
+class Watch:
+    """Follows the events of the election, also across an outage of Redis and the loss of its data."""
+
+    def __init__(self, connection: Connection, *, until_s: float | None) -> None:
+        self._connection = connection
+        self._until_s = until_s
+        self._genesis = ""
+        self._last_id = "0-0"
+
+    def begin(self) -> LeaseView:
+        """Return the lease as it is; changes count from here."""
+        lease = self._connection.store.run(self._connection.leases.view())
+        self._genesis, self._last_id = lease.genesis, lease.last_event
+        return lease
+
+    def changes(self) -> Iterator[LeaseEvent]:
+        """Yield each change, until the time is over."""
+        is_away = False
+        while (left_s := self._left_s()) > 0:
+            try:
+                if is_away:
+                    self._look_again()
+                heard = self._connection.store.listen(
+                    self._connection.keys.events, self._last_id, min(LISTEN_S, left_s)
+                )
+            except StoreUnavailableError as error:
+                if not is_away:
+                    click.echo(f"tenure: {error}; waiting for it", err=True)
+                is_away = True
+                _pause(min(AWAY_S, left_s))
+                continue
+            if is_away:
+                is_away = False
+                click.echo("tenure: Redis answers again", err=True)
+            for event_id, fields in heard:
+                self._last_id = event_id
+                yield LeaseEvent.of(event_id, fields)
+
+    def _look_again(self) -> None:
+        """Start over in a data set that is another one: its events have ids of their own."""
+        lease = self._connection.store.run(self._connection.leases.view())
+        if lease.genesis != self._genesis:
+            self._genesis, self._last_id = lease.genesis, "0-0"
+
+    def _left_s(self) -> float:
+        return LISTEN_S if self._until_s is None else self._until_s - _elapsed_s()
+
+
+def _asker() -> str:
+    """Return who runs this command, for the history."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _elapsed_s() -> float:
+    return SystemClock().elapsed_ns() / 1e9
+
+
+def _pause(seconds: float) -> None:
+    from threading import Event
+
+    Event().wait(seconds)

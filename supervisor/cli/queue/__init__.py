@@ -1,0 +1,1 @@
+"""The commands `tenure queue` and `tenure dead`."""

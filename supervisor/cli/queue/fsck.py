@@ -1,0 +1,65 @@
+"""``tenure queue fsck``: whether queues hold what they must."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from supervisor.cli.cluster import run
+from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.cli.output import output_option, print_rows
+from supervisor.cli.progress import progress
+from supervisor.cli.queue.params import known_queue, queue_names
+from supervisor.core.errors import EXIT_NO, EXIT_OK
+from supervisor.store.queues.fsck import Fault, Fsck
+
+
+@click.command(cls=Command)
+@click.argument("names", metavar="[QUEUE]...", nargs=-1)
+@click.option("--fix", "is_mending", is_flag=True, help="Mend what is wrong. No run is lost by it.")
+@config_options
+@output_option
+def fsck(*, names: tuple[str, ...], is_mending: bool, output: str, load_settings: LoadSettings) -> int:
+    """Verify that every run is in exactly one place, and that counters and limits are true. Safe while runs run.
+
+    Exits with 3 when something is wrong, or with --fix when something is left that it could not mend.
+
+    \b
+    Examples:
+      tenure queue fsck
+      tenure queue fsck default --fix
+    """
+    with connected(load_settings().settings) as connection:
+        known = [known_queue(connection, each) for each in dict.fromkeys(names)] or queue_names(connection)
+        found = _check(connection, known, is_mending=is_mending)
+    rows = [{"queue": each.queue, "what": each.what, "problem": each.problem, "done": each.remedy} for each in found]
+    empty = f"nothing is wrong in {len(known)} queue{'' if len(known) == 1 else 's'}"
+    columns = ("queue", "what", "problem", "done") if is_mending else ("queue", "what", "problem")
+    print_rows(rows, columns=columns, output=output, empty=empty)
+    return EXIT_OK if all(each.remedy for each in found) else EXIT_NO
+
+
+def _check(connection: Connection, names: list[str], *, is_mending: bool) -> list[Fault]:
+    total = sum(_entries(connection, name) for name in names)
+    with progress("reading", total) as tell:
+
+        def send(call: Any) -> Any:
+            return run(connection, call)
+
+        check = Fsck(
+            send,
+            connection.keys,
+            is_mending=is_mending,
+            dead_cap=connection.settings.queues.dead,
+            tell=lambda done: tell(min(done, total)),
+        )
+        return [fault for name in names for fault in check.queue(name)] + check.shared()
+
+
+def _entries(connection: Connection, name: str) -> int:
+    counts = run(connection, connection.queues.counts(name))
+    runs = counts.ready_total + counts.later + counts.blocked + counts.running + counts.dead
+    return 2 * (runs + sum(counts.suspects.values()))

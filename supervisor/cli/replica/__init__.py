@@ -1,0 +1,1 @@
+"""Commands about process trees and worker processes."""

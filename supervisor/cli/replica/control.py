@@ -1,0 +1,278 @@
+"""``tenure reload`` and ``tenure stop``: ask the process tree on this machine, or by Redis that of another replica."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from supervisor.cli.help import Command as CliCommand
+from supervisor.cli.options import DURATION, LoadSettings, config_options
+from supervisor.cli.output import output_option, print_value, say
+from supervisor.clock import SystemClock
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, TenureError
+
+if TYPE_CHECKING:
+    from supervisor.process.run_file import Found
+    from supervisor.store.election.commands import Command
+
+POLL_S = 0.05
+SAY_EVERY_S = 5.0
+_DATA_DIR = "TENURE_DATA_DIR"
+
+_pid_option = click.option("--pid", type=click.IntRange(1), help="The tree's own process; no configuration is read.")
+_data_dir_option = click.option("--data-dir", type=click.Path(path_type=Path), help="Where the tree keeps its data.")
+
+
+@click.command("reload", cls=CliCommand)
+@_pid_option
+@_data_dir_option
+@click.option("--replica", help="Its id or its name. One on another machine is asked through Redis.")
+@click.option("--timeout", "timeout_s", type=DURATION, default="60s", show_default=True, help="How long to wait.")
+@config_options
+@output_option
+def reload_(
+    *,
+    pid: int | None,
+    data_dir: Path | None,
+    replica: str | None,
+    timeout_s: float,
+    output: str,
+    load_settings: LoadSettings,
+) -> int:
+    """Make a running tree follow its changed configuration, and say what became of that.
+
+    The tree reads the files that it was started with. Exits with 1 when it refuses them: then nothing has changed.
+
+    \b
+    Examples:
+      tenure reload
+      tenure reload --pid 4711
+      tenure reload --replica web-2
+    """
+    found = _find(pid, data_dir, replica, load_settings)
+    if found is None:
+        return _remote(replica, "reload", output, load_settings, done="reloaded", wait_s=timeout_s)
+    return _reload(found, timeout_s, output)
+
+
+@click.command(cls=CliCommand)
+@_pid_option
+@_data_dir_option
+@click.option("--replica", help="Its id or its name. One on another machine is asked through Redis.")
+@click.option(
+    "--timeout", "timeout_s", type=DURATION, help="How long to wait until it is gone.  [default: as it takes]"
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_options
+@output_option
+def stop(
+    *,
+    pid: int | None,
+    data_dir: Path | None,
+    replica: str | None,
+    timeout_s: float | None,
+    yes: bool,
+    output: str,
+    load_settings: LoadSettings,
+) -> int:
+    """Stop a tree as SIGTERM does: what runs is finished within the grace. Waits until it is gone.
+
+    Exits with 1 when not everything drained, or it is not gone in time.
+
+    \b
+    Examples:
+      tenure stop --yes
+      tenure stop --replica web-2 --yes
+    """
+    from supervisor.cli.cluster import confirm
+
+    found = _find(pid, data_dir, replica, load_settings)
+    if found is None:
+        confirm(f"Stop replica {replica}?", yes=yes)
+        return _remote(replica, "stop", output, load_settings, done="stops", wait_s=15.0)
+    confirm(f"Stop {found.plate.replica} (pid {found.plate.pid})?", yes=yes)
+    return _stop(found, timeout_s, output)
+
+
+def _find(pid: int | None, data_dir: Path | None, replica: str | None, load_settings: LoadSettings) -> Found | None:
+    """Return the tree of this machine that is meant; None when it can only be one of another machine."""
+    from supervisor.process import run_file
+
+    if pid is not None:
+        found = run_file.of_process(pid)
+        if found is None:
+            raise TenureError(f"pid {pid} is no tree of Tenure, or belongs to another user")
+        return found
+    directory, cluster = _directory(data_dir, load_settings)
+    here = [each for each in run_file.living(directory) if cluster in {None, each.plate.cluster}]
+    if replica is not None:
+        here = [each for each in here if replica in {each.plate.replica, each.plate.replica.rpartition(".")[0]}]
+    if len(here) > 1:
+        shown = ", ".join(f"{each.plate.replica} (pid {each.plate.pid})" for each in here)
+        raise click.UsageError(f"several trees run on {directory}: {shown}; say which by --replica or --pid")
+    if not here and replica is None:
+        raise TenureError(
+            f"no tree runs on data_dir {directory}; name another by --data-dir, --config or TENURE_DATA_DIR, "
+            f"its process by --pid, or a replica on another machine by --replica"
+        )
+    return here[0] if here else None
+
+
+def _directory(data_dir: Path | None, load_settings: LoadSettings) -> tuple[Path, str | None]:
+    """Return the data directory, also when the configuration that names it is the broken one, and the cluster."""
+    if data_dir is not None:
+        return data_dir, None
+    from supervisor.settings.loader import UnusableError
+    from supervisor.settings.sections.models import Settings
+
+    try:
+        settings = load_settings(is_strict=False).settings
+    except ConfigError as error:
+        partial = error.partial if isinstance(error, UnusableError) else None
+        if partial is None:
+            return Path(os.environ.get(_DATA_DIR, Settings().data_dir)), None
+        settings = partial.settings
+    return Path(settings.data_dir), settings.cluster
+
+
+def _reload(found: Found, timeout_s: float, output: str) -> int:
+    from supervisor.process import run_file
+
+    plate = found.plate
+    clock = SystemClock()
+    asked_ns = clock.elapsed_ns()
+    with _Handle(found) as handle:
+        handle.send(signal.SIGHUP)
+        until_ns = asked_ns + int(timeout_s * 1e9)
+        while not handle.is_gone(POLL_S) and clock.elapsed_ns() < until_ns:
+            now = run_file.read(found.place)
+            # One that began before we asked may have read the files before they were changed.
+            if now is not None and now.reload.outcome is not None and now.reload.began_ns >= asked_ns:
+                return _tell_reload(plate.replica, now.reload, output)
+        is_gone = handle.is_gone()
+    why = f"no outcome within {timeout_s:g} s" if not is_gone else "the tree ended meanwhile"
+    raise TenureError(f"{plate.replica} (pid {plate.pid}): {why}; its log says more")
+
+
+def _tell_reload(replica: str, ending: Any, output: str) -> int:
+    is_success = ending.outcome.is_success
+    if output != "table":
+        value = {
+            "replica": replica,
+            "outcome": ending.outcome.value,
+            "changed": list(ending.changed),
+            "reasons": list(ending.reasons),
+            "stale": list(ending.stale),
+        }
+        print_value(value, output=output)
+    elif is_success:
+        changed = f": {', '.join(ending.changed)}" if ending.changed else ""
+        say(f"{replica}: {ending.outcome.value}{changed}")
+    if ending.stale:
+        modules = ", ".join(ending.stale)
+        click.echo(f"note: changed code of {modules} runs after a restart; a reload imports nothing twice", err=True)
+    if not is_success:
+        click.echo(f"tenure: {replica}: reload {ending.outcome.value}; the former configuration runs on", err=True)
+        for reason in ending.reasons:
+            say(reason, err=True)
+    return EXIT_OK if is_success else EXIT_FAILED
+
+
+def _stop(found: Found, timeout_s: float | None, output: str) -> int:
+    from supervisor.process import run_file
+    from supervisor.process.system.linux import children_of
+
+    plate, clock = found.plate, SystemClock()
+    began_ns = clock.elapsed_ns()
+    with _Handle(found) as handle:
+        handle.send(signal.SIGTERM)
+        say = _Progress(lambda: f"{plate.replica}: {len(children_of(plate.pid))} processes are left")
+        while not handle.is_gone(POLL_S):
+            if timeout_s is not None and clock.elapsed_ns() - began_ns > timeout_s * 1e9:
+                raise TenureError(
+                    f"{plate.replica} (pid {plate.pid}) is not gone after {timeout_s:g} s; it goes on stopping"
+                )
+            say.now_and_then()
+    took_s = round((clock.elapsed_ns() - began_ns) / 1e9, 2)
+    last = run_file.read(found.place)
+    code = last.exit_code if last is not None and last.pid == plate.pid else None
+    if output != "table":
+        print_value({"replica": plate.replica, "exit_code": code, "took_s": took_s}, output=output)
+    else:
+        shown = "its exit code is not known" if code is None else f"exit code {code}"
+        click.echo(f"{plate.replica}: stopped after {took_s} s, {shown}")
+    return EXIT_OK if code == EXIT_OK else EXIT_FAILED
+
+
+def _remote(
+    replica: str | None, word: str, output: str, load_settings: LoadSettings, *, done: str, wait_s: float
+) -> int:
+    """Ask a replica through Redis."""
+    from supervisor.cli.cluster import who
+    from supervisor.cli.connection import connected
+    from supervisor.cli.replica.replica_commands import chosen_replica, replicas, send
+    from supervisor.store.election.commands import Command, Word
+
+    with connected(load_settings().settings) as connection:
+        name = chosen_replica(replicas(connection), replica)
+        command: Command = Command(word=Word(word), by=who())
+        answer = send(connection, {name: command}, wait_s=wait_s)[name]
+    if answer is None:
+        raise TenureError(f"{name} gave no answer within {wait_s:g} s; its log says whether it took the command")
+    if not answer.is_done:
+        raise TenureError(f"{name}: {answer.reason}")
+    if output != "table":
+        print_value({"replica": name, "outcome": done}, output=output)
+    else:
+        click.echo(f"{name}: {done}")
+    return EXIT_OK
+
+
+class _Handle:
+    """A tree's process in our hands, with errors that a person understands."""
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+
+    def __enter__(self) -> Self:
+        from supervisor.process.run_file import Handle
+
+        try:
+            self._handle = Handle(self._found)
+        except OSError as error:
+            raise TenureError(f"{self._found.plate.replica} ended just now") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.close()
+
+    def send(self, number: signal.Signals) -> None:
+        try:
+            self._handle.send(number)
+        except ProcessLookupError as error:
+            raise TenureError(f"{self._found.plate.replica} ended just now") from error
+        except PermissionError as error:
+            raise TenureError(f"pid {self._found.plate.pid} belongs to another user; run this as that user") from error
+
+    def is_gone(self, wait_s: float = 0) -> bool:
+        return self._handle.is_gone(wait_s)
+
+
+class _Progress:
+    """A line on standard error now and then, for somebody who waits."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
+        self._clock = SystemClock()
+        self._said_ns = self._clock.elapsed_ns()
+
+    def now_and_then(self) -> None:
+        now_ns = self._clock.elapsed_ns()
+        if now_ns - self._said_ns >= SAY_EVERY_S * 1e9:
+            self._said_ns = now_ns
+            click.echo(self._text(), err=True)

@@ -1,0 +1,166 @@
+"""``tenure run`` and ``tenure version``."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from supervisor.cli.config.feature_flags import features_option, gate_flags
+from supervisor.cli.help import Command
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK
+from supervisor.version import __version__
+
+_STDERR = 2
+
+
+@click.command(cls=Command)
+@config_options
+@click.option("--host", help="Address of the HTTP endpoint (web.host).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the HTTP endpoint (web.port); 0: the kernel's choice."
+)
+@click.option("--data-dir", help="Directory of the embedded server's data (data_dir).")
+@click.option(
+    "--redis-url",
+    help="embedded, redis://, rediss:// or unix:// (redis.url). Others can see a command line: "
+    "give a password by TENURE_REDIS__PASSWORD or a file.",
+)
+@click.option("--log-format", type=click.Choice(["auto", "json", "console"]), help="How the log looks (log.format).")
+@features_option
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="A plugin class beside those of the configuration (plugins); may be repeated.",
+)
+@click.option("--write-config-to", metavar="FILE|-", help="Write the effective configuration and exit.")
+def run(
+    *,
+    host: str | None,
+    port: int | None,
+    data_dir: str | None,
+    redis_url: str | None,
+    log_format: str | None,
+    feature_gates: str | None,
+    plugins: tuple[str, ...],
+    write_config_to: str | None,
+    load_settings: LoadSettings,
+) -> None:
+    """Start this replica: supervisor, agent, scheduler, web, workers and, by default, an embedded server.
+
+    SIGTERM or SIGINT drains and stops it; a second one stops it at once.
+
+    \b
+    Examples:
+      tenure run
+      tenure run --config /etc/tenure --port 9090
+      TENURE_REDIS__URL=redis://redis:6379/0 tenure run
+    """
+    _end_by_signal_until_the_tree_starts()
+    _fill_standard_descriptors()
+    gc.disable()  # until the fork everything stays; walks through all of it are a tenth of the time to start
+    from supervisor.telemetry.log_lines.import_structlog import import_structlog
+
+    import_structlog()
+    from supervisor.settings.overrides import Flag
+
+    given = {
+        "web.host": Flag("--host", host),
+        "web.port": Flag("--port", port),
+        "data_dir": Flag("--data-dir", data_dir),
+        "redis.url": Flag("--redis-url", redis_url),
+        "log.format": Flag("--log-format", log_format),
+    }
+    flags = {path: flag for path, flag in given.items() if flag.value is not None} | gate_flags(feature_gates)
+    if plugins:
+        _register(plugins)
+    loaded = load_settings(flags=flags, with_jobs=True)
+    if write_config_to is not None:
+        from supervisor.cli.config.commands import write_config
+
+        write_config(loaded.settings, write_config_to)
+        return
+    from supervisor.app import replica
+
+    _leave(replica.run(loaded, lambda: load_settings(flags=flags, with_jobs=True, is_strict=False)))
+
+
+def _register(plugins: Iterable[str]) -> None:
+    """Make classes known that the command line names; they stay, whatever a reload brings."""
+    from supervisor.plugins.registry import load_class, registry
+    from supervisor.settings.schedules.search_path import search_here
+
+    search_here()
+    for reference in plugins:
+        registry.register(load_class(reference))
+
+
+def _end_by_signal_until_the_tree_starts() -> None:
+    """Let TERM, INT and QUIT end the start; the parent blocks them before its first fork, and takes them from then on.
+
+    The kernel drops a signal without a handler when it is meant for process 1, and that is what this
+    process is in most containers: a stop during the start would be lost. One that came before waits, blocked
+    (``supervisor.__main__``), and is let through here. SIGHUP waits on, for the parent.
+    """
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+    for number in numbers:
+        signal.signal(number, _end_the_start)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+def _fill_standard_descriptors() -> None:
+    """Open what was closed of 0 to 2: else a socket of ours gets a number to which stacks and warnings are written."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(descriptor)
+
+
+def _end_the_start(number: int, _frame: FrameType | None) -> NoReturn:
+    with contextlib.suppress(OSError):
+        os.write(2, f"tenure: received {signal.Signals(number).name} before anything was started\n".encode())
+    os._exit(EXIT_FAILED if number == signal.SIGQUIT else EXIT_OK)  # as the parent would say
+
+
+def _leave(code: int) -> NoReturn:
+    # Not sys.exit: interpreter shutdown runs what libraries registered, and the tree is already gone.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, broken, or never there
+            stream.flush()
+    os._exit(code)
+
+
+@click.command(cls=Command)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "raw", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="How to print; all but text say everything about what is installed.",
+)
+def version(*, output: str) -> None:
+    """Print the version. Neither a configuration nor Redis is needed.
+
+    \b
+    Example:
+      tenure version -o json
+    """
+    from supervisor.cli import build
+    from supervisor.cli.output import print_value
+
+    if output == "text":
+        click.echo(__version__)
+    elif output == "raw":
+        click.echo(build.raw())
+    else:
+        print_value(build.build_info(), output=output)

@@ -1,0 +1,159 @@
+"""``tenure status`` and ``job``: look, change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from supervisor.cli.cluster import browse, server_now_ms
+from supervisor.cli.connection import connected
+from supervisor.cli.help import Command, Group
+from supervisor.cli.leader.format import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.cli.output import list_options, output_option, print_rows, print_section, print_value, say
+from supervisor.cli.schedule.format import record_row
+from supervisor.core.errors import EXIT_NO
+
+
+@click.command(cls=Command)
+@config_options
+@output_option
+def status(*, output: str, load_settings: LoadSettings) -> int:
+    """Show who leads, the replicas, the queues, the latest runs and the next fires.
+
+    Exits with 3 when nobody leads.
+
+    \b
+    Example:
+      tenure status --config /etc/tenure
+    """
+    from supervisor.cli.queue.commands import queue_rows
+    from supervisor.cli.runs.commands import latest_runs
+
+    with connected(load_settings().settings) as connection:
+        lease = connection.store.run(connection.leases.view())
+        replicas = replica_rows(connection, lease)
+        now_ms = server_now_ms(connection)
+        rows = [record_row(record, now_ms) for record in browse(connection)]
+        queues = queue_rows(connection)
+        recent = latest_runs(connection, count=10)
+    if output != "table":
+        value = {
+            "leader": lease_row(lease),
+            "replicas": replicas,
+            "queues": queues,
+            "schedules": rows,
+            "recent_runs": recent,
+        }
+        print_value(value, output=output)
+        return 0 if lease.holder else EXIT_NO
+    say(leader_line(lease))
+    print_section("Replicas", replicas, columns=CANDIDATE_COLUMNS, empty="none has campaigned yet")
+    print_section("Queues", queues, columns=("queue", "ready", "running", "later", "dead"), empty="none was used yet")
+    latest = ("run", "job", "outcome", "attempt", "ended", "duration")
+    print_section("Latest runs", recent, columns=latest, empty="none has ended yet")
+    rows.sort(key=lambda row: row.get("next_ms") or 1 << 62)
+    fires = ("schedule", "job", "trigger", "next", "in")
+    print_section("Next fires", rows[:10], columns=fires, empty="no schedules")
+    return 0 if lease.holder else EXIT_NO
+
+
+@click.group(cls=Group)
+def job() -> None:
+    """List and show the jobs that the configuration imports."""
+
+
+@job.command("list")
+@config_options
+@list_options
+def job_list(*, output: str, load_settings: LoadSettings) -> None:
+    """List the jobs that the modules under ``jobs:`` register. Needs no running tree.
+
+    \b
+    Example:
+      tenure job list --config config/demo
+    """
+    from supervisor.app.jobs import prepare_jobs
+    from supervisor.core.jobs.registry import registry
+
+    prepare_jobs(load_settings())
+    rows = []
+    for name in registry.names():
+        spec = registry.get(name)
+        rows.append(
+            {
+                "job": name,
+                "kind": spec.kind.value,
+                "queue": spec.queue,
+                "timeout_s": spec.timeout_s,
+                "attempts": spec.retry.attempts,
+                "signature": spec.signature,
+                "origin": spec.origin,
+            }
+        )
+    print_rows(
+        rows,
+        columns=("job", "kind", "queue", "timeout_s", "attempts", "signature"),
+        output=output,
+        empty="no jobs: list modules under jobs:",
+    )
+
+
+@job.command("show")
+@click.argument("name")
+@config_options
+@output_option
+def job_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
+    """Show one job: its options, and the JSON Schema of its arguments. Needs no running tree.
+
+    \b
+    Example:
+      tenure job show identity.token_cleanup -o json
+    """
+    from supervisor.app.jobs import prepare_jobs
+    from supervisor.core.jobs.registry import registry
+    from supervisor.core.jobs.schema import arguments_schema
+
+    prepare_jobs(load_settings())
+    spec = registry.get(name)
+    value = {
+        "job": name,
+        "kind": spec.kind.value,
+        "queue": spec.queue,
+        "timeout_s": spec.timeout_s,
+        "attempts": spec.retry.attempts,
+        "delivery": "at_most_once" if spec.at_most_once else "at_least_once",
+        "signature": spec.signature,
+        "origin": spec.origin,
+        "description": (spec.function.__doc__ or "").strip().split("\n")[0],
+        "arguments": arguments_schema(spec),
+    }
+    print_value(value, output=output)
+
+
+@job.command("run")
+@click.argument("job_name", metavar="JOB")
+@click.option("--param", "arguments", metavar="NAME=VALUE", multiple=True, help="An argument; may be given many times.")
+@click.option("--queue", "queue_name", help="Queue; default: the job's.")
+@click.option("--delay", help="Run it no sooner than after this time, such as 30s or 2h.")
+@click.option("--id", "run_id", help="Identity of the run; enqueued once in an hour.")
+@config_options
+def job_run(
+    *,
+    job_name: str,
+    arguments: Sequence[str],
+    queue_name: str | None,
+    delay: str | None,
+    run_id: str | None,
+    load_settings: LoadSettings,
+) -> None:
+    """Put one run of a job into its queue, as `tenure enqueue` does, and print its id.
+
+    \b
+    Example:
+      tenure job run identity.token_cleanup --param batch=100
+    """
+    from supervisor.cli.runs.commands import put_run
+
+    put_run(load_settings, job_name, arguments, queue=queue_name, delay=delay, run_id=run_id)

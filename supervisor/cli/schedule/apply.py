@@ -1,0 +1,233 @@
+"""``tenure schedule apply``: bring dynamic schedules from a file into the cluster."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli.cluster import LABEL, batches, confirm, known_jobs, moment_of_patience, run
+from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
+from supervisor.cli.options import LoadSettings, config_options, fail
+from supervisor.cli.output import output_option, print_rows, print_value, say
+from supervisor.cli.progress import progress
+from supervisor.clock import SystemClock
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
+from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.diff import Difference, FieldChange
+from supervisor.store.schedules.apply import Applying, Compared, Outcome
+from supervisor.store.schedules.control import Control
+from supervisor.store.schedules.reads import Record
+
+REFUSED_SHOWN = 50
+NOTES_MAX = 20
+FILES_MAX = 1000
+_SUFFIXES = (".yaml", ".yml", ".json", ".ndjson", ".jsonl")
+_COLUMNS = ("schedule", "difference", "fields")
+
+
+@click.command(cls=Command)
+@click.option(
+    "-f",
+    "--file",
+    "file",
+    required=True,
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="YAML, JSON or NDJSON, or a directory of such files; - is standard input.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["auto", "yaml", "json", "ndjson"]), default="auto", show_default=True,
+    help="How it is written; auto: by its name, else by its beginning.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--prune", is_flag=True, help="Delete dynamic schedules with all of --label that the file does not name.")
+@click.option(
+    "-l", "--label", "labels", multiple=True, type=LABEL, metavar="NAME=VALUE", help="With --prune: of these."
+)
+@click.option("--drop-buffered", is_flag=True, help="Drop what waits in the buffers of schedules that change.")
+@click.option("--yes", is_flag=True, help="Do not ask before --prune deletes.")
+@config_options
+@output_option
+def apply(
+    *,
+    file: Path,
+    form: str,
+    dry_run: bool,
+    prune: bool,
+    labels: tuple[tuple[str, str], ...],
+    drop_buffered: bool,
+    yes: bool,
+    output: str,
+    load_settings: LoadSettings,
+) -> int:
+    """Create and change dynamic schedules from a file of schedules, written as in the configuration.
+
+    Everything is checked first; when anything is wrong, every mistake is listed with its place, and nothing is applied.
+    What is equal is left alone, so applying again, also after an interruption, does only what is left.
+
+    \b
+    Examples:
+      tenure schedule apply -f schedules.yaml --dry-run
+      tenure schedule apply -f schedules/
+      tenure schedule apply -f tenants.ndjson --prune --label source=tenants --yes
+      generate-schedules | tenure schedule apply -f -
+    """
+    if prune and not labels:
+        raise click.UsageError("--prune needs --label NAME=VALUE: which schedules this file is the whole of")
+    if labels and not prune:
+        raise click.UsageError("--label goes with --prune")
+    if prune and str(file) == "-" and not yes and not dry_run:
+        raise click.UsageError("--prune with -f - needs --yes: standard input cannot also answer a question")
+    loaded = load_settings()
+    read = read_files(file)
+    with connected(loaded.settings) as connection:
+        definitions = _validated(connection, loaded, read, name=str(file), form=form)
+        applying = Applying(
+            connection.keys,
+            lambda call: run(connection, call),
+            wall_ms=SystemClock().wall_ms,
+            pause=moment_of_patience,
+        )
+        found = _compared(applying, definitions)
+        wanted = {each.id for each in definitions}
+        surplus = applying.surplus(wanted, dict(labels)) if prune else []
+        if dry_run:
+            return _show(found, surplus, output)
+        if surplus:
+            confirm(f"Delete {len(surplus)} schedules that {file} does not name?", yes=yes)
+        code = _apply(applying, found, surplus, output)
+        if drop_buffered:
+            _drop_buffered(connection, [each.id for each in found if each.difference is Difference.CHANGED])
+        return code
+
+
+def _drop_buffered(connection: Connection, names: list[str]) -> None:
+    dropped = 0
+    for batch in batches(names):
+        counts = run(connection, Control(connection.keys).drop_buffered(batch))
+        dropped += sum(counts)
+    click.echo(f"{dropped} waiting due times dropped", err=True)
+
+
+def read_raw(file: Path) -> bytes:
+    """Return the whole of ``file``, or of standard input for ``-``; a file that cannot be read ends the command."""
+    if str(file) == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        fail(ConfigError([Problem(str(file), "", f"cannot be read: {error.strerror or error}")]))
+
+
+def read_files(file: Path) -> list[tuple[str, bytes]]:
+    """Return name and content of ``file``, or of each file of schedules in a directory, in the order of their names."""
+    if not file.is_dir():
+        return [("standard input" if str(file) == "-" else str(file), read_raw(file))]
+    inside = sorted(each for each in file.iterdir() if each.suffix in _SUFFIXES and not each.name.startswith("."))
+    if not inside or len(inside) > FILES_MAX:
+        what = f"holds {len(inside)} files of schedules" if inside else "holds no file of schedules"
+        remedy = f"up to {FILES_MAX} files that end in {', '.join(_SUFFIXES)} are read"
+        fail(ConfigError([Problem(str(file), "", what, remedy)]))
+    return [(str(each), read_raw(each)) for each in inside]
+
+
+def _validated(
+    connection: Connection, loaded: Any, read: list[tuple[str, bytes]], *, name: str, form: str
+) -> tuple[ScheduleDef, ...]:
+    """Return the definitions in ``read``; when anything is wrong, all of it is printed and the command ends with 78."""
+    from supervisor.settings.schedules.definitions import validate_schedules
+    from supervisor.settings.schedules.files import Format, read_all
+
+    known = known_jobs(connection, loaded, lambda text: click.echo(text, err=True))
+    shown = "standard input" if name == "-" else name
+    entries = read_all(read, form=None if form == "auto" else Format(form))
+    profiles = loaded.settings.profiles
+    with progress("checking", len(entries.schedules)) as advance:
+        validated = validate_schedules(entries.schedules, known=known, where=shown, progress=advance, profiles=profiles)
+    problems = (*entries.problems, *validated.problems)
+    if problems:
+        for problem in problems:
+            say(" ".join(str(problem).splitlines()), err=True)
+        click.echo(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was applied", err=True)
+        raise click.exceptions.Exit(ConfigError.exit_code)
+    _note_past(validated.definitions)
+    return validated.definitions
+
+
+def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
+    """Say which of them will never be due."""
+    from supervisor.core.schedules.lints import never_due
+
+    now_ms = SystemClock().wall_ms()
+    found = ((each.id, never_due(each, now_ms=now_ms)) for each in definitions)
+    notes = [f"note: {name} {note}" for name, note in found if note is not None]
+    for note in notes[:NOTES_MAX]:
+        click.echo(note, err=True)
+    if len(notes) > NOTES_MAX:
+        click.echo(f"note: and {len(notes) - NOTES_MAX} more", err=True)
+
+
+def _compared(applying: Applying, definitions: tuple[ScheduleDef, ...]) -> list[Compared]:
+    found: list[Compared] = []
+    with progress("comparing", len(definitions)) as advance:
+        for each in applying.compare(definitions):
+            found.append(each)
+            if len(found) % 250 == 0:
+                advance(len(found))
+    clashes = [each.id for each in found if each.is_clash]
+    if clashes:
+        remedy = "change it there, or choose another id"
+        fail(
+            ConfigError(
+                [Problem(name, "", "a configuration defines a schedule of this id", remedy) for name in clashes]
+            )
+        )
+    return found
+
+
+def _show(found: list[Compared], surplus: list[Record], output: str) -> int:
+    rows: list[dict[str, Any]] = [
+        {
+            "schedule": each.id,
+            "difference": each.difference.value,
+            "fields": ", ".join(map(_change_words, each.fields)),
+        }
+        for each in found
+        if output != "table" or each.difference is not Difference.UNCHANGED
+    ]
+    rows += [{"schedule": each.id, "difference": Difference.DELETED.value, "fields": ""} for each in surplus]
+    print_rows(rows, columns=_COLUMNS, output=output, empty="nothing would change")
+    return EXIT_OK
+
+
+def _apply(applying: Applying, found: list[Compared], surplus: list[Record], output: str) -> int:
+    outcome = Outcome()
+    with progress("applying", len(found)) as advance:
+        for done in applying.write(found, outcome):
+            advance(done)
+    if surplus:
+        with progress("deleting", len(surplus)) as advance:
+            for done in applying.delete(surplus, outcome):
+                advance(done)
+    counts = {name: getattr(outcome, name) for name in ("created", "changed", "unchanged", "deleted")}
+    if output == "table":
+        told = ", ".join(f"{count} {name}" for name, count in counts.items() if count or name != "deleted")
+        click.echo(f"{told}, {len(outcome.refused)} refused" if outcome.refused else told)
+        for name, why in outcome.refused[:REFUSED_SHOWN]:
+            say(f"{name}: {why}", err=True)
+    else:
+        print_value(
+            {**counts, "refused": [{"schedule": name, "why": why} for name, why in outcome.refused]}, output=output
+        )
+    return EXIT_FAILED if outcome.refused else EXIT_OK
+
+
+def _change_words(change: FieldChange) -> str:
+    """Return what changes; of an argument that it does, since any value may be a secret."""
+    if f"{change.field}.".startswith("template.args."):
+        verb = "added" if change.before is None else "removed" if change.after is None else "changed"
+        return f"{change.field}: {verb}"
+    return f"{change.field}: {change.before!r} → {change.after!r}"

@@ -1,0 +1,279 @@
+"""``tenure schedule backfill``: run what lies in a schedule's past."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import click
+
+from supervisor.cli.cluster import (
+    INSTANT,
+    LAST_INSTANT,
+    confirm,
+    find,
+    moment_of_patience,
+    run,
+    server_now_ms,
+    who,
+)
+from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.cli.output import moment, output_option, print_rows, print_value, say
+from supervisor.cli.progress import progress
+from supervisor.cli.schedule.format import backfill_row
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK, TenureError
+from supervisor.core.model import ScheduleDef, scheduled_run_id
+from supervisor.core.schedules.backfill import Chunk, Known, chunks
+from supervisor.core.schedules.triggers import after_completion_ms
+from supervisor.store.schedules.backfills import (
+    OVERLAPS,
+    REMEMBERED_MAX,
+    AddCode,
+    Backfill,
+    Backfills,
+    BackfillState,
+    CancelCode,
+)
+from supervisor.store.schedules.backfills import Request as BackfillRequest
+
+_REMEMBERED_BATCH = 500
+_NOT_PLANNED = "what is due after the end of a run has no due times in the past, so there is nothing of it to backfill"
+_LIST_COLUMNS = ("backfill", "schedule", "state", "from", "to", "enqueued", "of", "skipped", "updated", "note")
+
+
+@click.command(cls=Command)
+@click.argument("schedule_id", metavar="[SCHEDULE]", required=False)
+@click.option("--from", "from_ms", type=INSTANT, help="First instant, included: 2026-11-01, 2026-11-01T06:00Z, -2d.")
+@click.option(
+    "--to", "to_ms", type=LAST_INSTANT, help="Last instant, included; a day is meant to its end.  [default: now]"
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    default="allow",
+    show_default=True,
+    help="buffer_all: one after the other. skip: not those for which an earlier run is unfinished.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, REMEMBERED_MAX),
+    default=REMEMBERED_MAX,
+    show_default=True,
+    help="At most so many runs, the oldest.",
+)
+@click.option("--force", is_flag=True, help="Also what has run, or is too long ago to know; under ids that end in #n.")
+@click.option("--dry-run", is_flag=True, help="Only list what would run.")
+@click.option("--no-wait", is_flag=True, help="Do not follow the progress.")
+@click.option("--list", "is_list", is_flag=True, help="List backfills of the last seven days.")
+@click.option("--cancel", "cancelled", metavar="ID", help="Stop a backfill. What it enqueued stays.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@config_options
+@output_option
+def backfill(
+    *,
+    schedule_id: str | None,
+    from_ms: int | None,
+    to_ms: int | None,
+    overlap: str,
+    limit: int,
+    force: bool,
+    dry_run: bool,
+    no_wait: bool,
+    is_list: bool,
+    cancelled: str | None,
+    yes: bool,
+    output: str,
+    load_settings: LoadSettings,
+) -> int:
+    """Run a schedule for due times that have passed: each at most once, under the id that the plan would have used.
+
+    The leader enqueues them behind everything that is due now. Ctrl-C stops following, not the backfill.
+
+    \b
+    Examples:
+      tenure schedule backfill nightly-report --from 2026-11-01 --to 2026-11-07 --dry-run
+      tenure schedule backfill nightly-report --from -7d --overlap buffer_all
+      tenure schedule backfill --list
+      tenure schedule backfill --cancel 3f2a9c01
+    """
+    asked = [bool(schedule_id), is_list, bool(cancelled)]
+    if sum(asked) != 1 or (schedule_id and from_ms is None):
+        raise click.UsageError("give SCHEDULE and --from, or --list, or --cancel ID")
+    with connected(load_settings().settings) as connection:
+        if is_list:
+            return _list(connection, output)
+        if cancelled:
+            return _cancel(connection, cancelled)
+        assert schedule_id is not None
+        assert from_ms is not None
+        until_ms = server_now_ms(connection) if to_ms is None else to_ms
+        if until_ms < from_ms:
+            raise click.UsageError(f"--to {moment(until_ms)} lies before --from {moment(from_ms)}")
+        definition, known = _known(connection, schedule_id)
+        planned = _plan(definition, known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=force)
+        marked = _marked(connection, definition, planned, is_forced=force)
+        if dry_run:
+            return _dry_run(definition, planned, marked, output)
+        _warn(planned, known, until_ms)
+        count = sum(each.is_again or not each.has_run for each in marked)
+        if not count:
+            return _nothing(len(marked) + sum(chunk.skipped for chunk in planned), output)
+        confirm(f"Enqueue up to {count} runs of {schedule_id}?", yes=yes or count == 1)
+        request = BackfillRequest(from_ms=from_ms, until_ms=until_ms, overlap=overlap, by=who(), at_ms=until_ms)
+        name = os.urandom(4).hex()
+        _add(connection, name, schedule_id, request, limit=count, is_forced=force)
+        if no_wait:
+            return _asked(name, schedule_id, count, output)
+        return _follow(connection, name, count, output)
+
+
+def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, Known]:
+    from supervisor.store.schedules.history import known_of
+
+    found = find(connection, schedule)
+    assert found.record is not None
+    definition = found.record.definition()
+    if after_completion_ms(definition) is not None:
+        click.echo(f"note: {_NOT_PLANNED}", err=True)
+    return definition, known_of(found)
+
+
+def _plan(
+    definition: ScheduleDef, known: Known, *, from_ms: int, until_ms: int, limit: int, is_forced: bool
+) -> list[Chunk]:
+    from supervisor.core.schedules.triggers import trigger_of
+
+    trigger = trigger_of(definition)
+    return list(chunks(trigger, known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=is_forced))
+
+
+def _warn(planned: list[Chunk], known: Known, until_ms: int) -> None:
+    if unknown := sum(chunk.unknown for chunk in planned):
+        click.echo(
+            f"note: {unknown} due times are left out: too long ago to know whether they ran; --force runs them",
+            err=True,
+        )
+    if not planned[-1].is_last:
+        click.echo(f"note: the limit ends it at {moment(planned[-1].cursor_ms)}; more would follow", err=True)
+    elif until_ms > known.mark_ms:
+        click.echo(
+            f"note: due times after {moment(known.mark_ms)} are left to the schedule, which has not decided them",
+            err=True,
+        )
+
+
+def _asked(name: str, schedule: str, limit: int, output: str) -> int:
+    if output == "table":
+        click.echo(name)
+    else:
+        print_value({"backfill": name, "schedule": schedule, "limit": limit}, output=output)
+    return EXIT_OK
+
+
+def _nothing(left_out: int, output: str) -> int:
+    if output == "table":
+        click.echo(f"nothing to run: {left_out} due times ran or are left out")
+    else:
+        print_value({"backfill": None, "enqueued": 0, "skipped": left_out}, output=output)
+    return EXIT_OK
+
+
+class _Marked(NamedTuple):
+    """One due time of a backfill."""
+
+    nominal_ms: int
+    is_again: bool  # it ran or may have run: under an id of its own
+    has_run: bool  # a backfill enqueued it within seven days
+
+
+def _marked(connection: Connection, definition: ScheduleDef, planned: list[Chunk], *, is_forced: bool) -> list[_Marked]:
+    nominals = [(nominal, nominal in chunk.again) for chunk in planned for nominal in chunk.run]
+    ran: list[bool] = []
+    for start in range(0, len(nominals), _REMEMBERED_BATCH):
+        ids = [scheduled_run_id(definition.id, nominal) for nominal, _ in nominals[start : start + _REMEMBERED_BATCH]]
+        remembered = run(connection, Backfills(connection.keys).ran(ids))
+        ran += remembered
+    return [
+        _Marked(nominal, is_again or (is_forced and has_run), has_run)
+        for (nominal, is_again), has_run in zip(nominals, ran, strict=True)
+    ]
+
+
+def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[_Marked], output: str) -> int:
+    rows = [
+        {
+            "nominal": moment(each.nominal_ms),
+            "run": f"{scheduled_run_id(definition.id, each.nominal_ms)}{'#n' if each.is_again else ''}",
+            "does": "run again" if each.is_again else "already enqueued: left out" if each.has_run else "run",
+        }
+        for each in marked
+    ]
+    skipped = sum(chunk.skipped for chunk in planned)
+    unknown = sum(chunk.unknown for chunk in planned)
+    print_rows(rows, columns=("nominal", "run", "does"), output=output, empty="nothing to run")
+    told = f"{len(rows)} listed, {skipped - unknown} known to have run or waiting, {unknown} too long ago to know"
+    click.echo(told, err=True)
+    return EXIT_OK
+
+
+def _add(
+    connection: Connection, name: str, schedule: str, request: BackfillRequest, *, limit: int, is_forced: bool
+) -> None:
+    code = run(connection, Backfills(connection.keys).add(name, schedule, request, limit=limit, is_forced=is_forced))
+    reasons = {
+        AddCode.UNKNOWN: f"no schedule is called {schedule!r}",
+        AddCode.FULL: "100 backfills are under way, or 1000 were asked for within seven days; cancel one, or wait",
+        AddCode.CAPPED: f"more than {REMEMBERED_MAX} backfilled runs of {schedule} would have to be remembered for "
+        f"seven days; ask for fewer, or wait",
+    }
+    if code in reasons:
+        raise TenureError(reasons[code])
+
+
+def _follow(connection: Connection, name: str, total: int, output: str) -> int:
+    """Show how far it is until it ends."""
+    backfills = Backfills(connection.keys)
+    try:
+        with progress(f"backfill {name}", total) as advance:
+            while True:
+                now: Backfill | None = next(
+                    (each for each in run(connection, backfills.all()) if each.id == name), None
+                )
+                if now is None:
+                    raise TenureError(f"backfill {name} is gone")
+                advance(min(now.enqueued + now.skipped, total))
+                if now.state is not BackfillState.ACTIVE:
+                    break
+                moment_of_patience()
+    except KeyboardInterrupt:
+        click.echo(f"\nit goes on; stop it with: tenure schedule backfill --cancel {name}", err=True)
+        return EXIT_OK
+    if output == "table":
+        note = f": {now.note}" if now.note else ""
+        say(f"{now.state.value}: {now.enqueued} enqueued, {now.skipped} left out{note}")
+    else:
+        print_value(backfill_row(now, server_now_ms(connection)), output=output)
+    return EXIT_OK if now.state is BackfillState.DONE else EXIT_FAILED
+
+
+def _list(connection: Connection, output: str) -> int:
+    now_ms = server_now_ms(connection)
+    rows: list[dict[str, Any]] = [
+        backfill_row(each, now_ms) for each in run(connection, Backfills(connection.keys).all())
+    ]
+    print_rows(rows, columns=_LIST_COLUMNS, output=output, empty="no backfill within seven days")
+    return EXIT_OK
+
+
+def _cancel(connection: Connection, name: str) -> int:
+    code, stopped = run(connection, Backfills(connection.keys).cancel(name))
+    if code is CancelCode.UNKNOWN:
+        raise TenureError(f"no backfill is called {name!r}; `tenure schedule backfill --list` shows all")
+    assert stopped is not None
+    if code is CancelCode.OVER:
+        click.echo(f"{name} had ended: {stopped.state.value}, {stopped.enqueued} enqueued")
+    else:
+        click.echo(f"cancelled {name} after {stopped.enqueued} runs, which stay enqueued")
+    return EXIT_OK

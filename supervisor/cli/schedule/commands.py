@@ -1,0 +1,96 @@
+"""``tenure schedule``: list and show; the other commands of the group are in the files beside this one."""
+
+from __future__ import annotations
+
+import click
+
+from supervisor.cli.cluster import LABEL, browse, find, run, server_now_ms
+from supervisor.cli.connection import connected
+from supervisor.cli.help import Group
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.cli.output import list_options, output_option, print_rows, print_value
+from supervisor.cli.schedule.apply import apply
+from supervisor.cli.schedule.backfill import backfill
+from supervisor.cli.schedule.control import delete, pause, resume, trigger
+from supervisor.cli.schedule.format import COLUMNS, inspection_value, record_row
+from supervisor.cli.schedule.times import coming_rows, explain, next_command, preview
+from supervisor.core.errors import TenureError
+from supervisor.store.schedules.apply import has_labels
+from supervisor.store.schedules.backfills import Backfills
+
+_NEXT_SHOWN = 5
+
+
+@click.group(cls=Group)
+def schedule() -> None:
+    """List, explain and control schedules.
+
+    Static schedules come from the configuration of the replicas, dynamic ones from `tenure schedule apply`. Both can be
+    paused, triggered and backfilled; only dynamic ones can be changed or deleted here.
+    """
+
+
+@schedule.command("list")
+@click.option("-l", "--label", "labels", multiple=True, type=LABEL, metavar="NAME=VALUE", help="Only with this label.")
+@click.option("--prefix", default="", help="Only ids that begin so.")
+@click.option("--paused", "is_paused", is_flag=True, help="Only paused ones.")
+@click.option("--kind", type=click.Choice(["static", "dynamic"]), help="Only of this kind.")
+@config_options
+@list_options
+def schedule_list(
+    *,
+    labels: tuple[tuple[str, str], ...],
+    prefix: str,
+    is_paused: bool,
+    kind: str | None,
+    output: str,
+    load_settings: LoadSettings,
+) -> None:
+    """List the schedules that the cluster runs.
+
+    \b
+    Examples:
+      tenure schedule list
+      tenure schedule list --paused --label team=billing
+      tenure schedule list --prefix reports/ -o json
+    """
+    with connected(load_settings().settings) as connection:
+        now_ms = server_now_ms(connection)
+        rows = [
+            record_row(record, now_ms)
+            for record in browse(connection)
+            if record.id.startswith(prefix)
+            and (not is_paused or record.pause is not None)
+            and (kind is None or record.is_dynamic == (kind == "dynamic"))
+            and has_labels(record, dict(labels))
+        ]
+    print_rows(rows, columns=COLUMNS, output=output, empty="no schedules")
+
+
+@schedule.command("show")
+@click.argument("schedule_id", metavar="SCHEDULE")
+@config_options
+@output_option
+def schedule_show(*, schedule_id: str, output: str, load_settings: LoadSettings) -> None:
+    """Show one schedule: definition, next fires, what was decided and why, pause, unfinished and waiting runs.
+
+    \b
+    Example:
+      tenure schedule show nightly-report
+    """
+    with connected(load_settings().settings) as connection:
+        found = find(connection, schedule_id)
+        backfills = [each for each in run(connection, Backfills(connection.keys).all()) if each.schedule == schedule_id]
+    assert found.record is not None
+    upcoming: list[int] = []
+    if found.record.pause is None:
+        try:
+            upcoming = [row["nominal_ms"] for row in coming_rows(found, count=_NEXT_SHOWN)]
+        except (TenureError, ValueError):
+            upcoming = []  # the status says why
+    value = inspection_value(found, backfills, upcoming)
+    print_value(value, output="yaml" if output == "table" else output)
+
+
+for _command in (next_command, preview, explain, trigger, pause, resume, backfill, apply, delete):
+    schedule.add_command(_command)

@@ -1,0 +1,274 @@
+"""``tenure schedule trigger``, ``pause``, ``resume`` and ``delete``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from supervisor.cli.cluster import (
+    INSTANT,
+    LABEL,
+    batches,
+    chosen,
+    confirm,
+    find,
+    known_jobs,
+    run,
+    server_now_ms,
+    unknown_message,
+    who,
+)
+from supervisor.cli.connection import Connection, connected
+from supervisor.cli.help import Command
+from supervisor.cli.options import DURATION, LoadSettings, config_options
+from supervisor.cli.output import moment, output_option, print_rows, print_value
+from supervisor.clock import SystemClock
+from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK, TenureError
+
+_STALE_TRIES = 10
+Labels = tuple[tuple[str, str], ...]
+
+_label_option = click.option(
+    "-l", "--label", "labels", multiple=True, type=LABEL, metavar="NAME=VALUE", help="Those with this label."
+)
+_all_option = click.option("--all", "everything", is_flag=True, help="Every schedule.")
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.command(cls=Command)
+@click.argument("schedule_id", metavar="SCHEDULE")
+@click.argument("arguments", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option("--key", help="The same key within 24 h is the same run.  [default: a fresh one]")
+@click.option(
+    "--overlap",
+    type=click.Choice(["allow", "skip"]),
+    default="allow",
+    show_default=True,
+    help="skip: not while an earlier run of it is unfinished.",
+)
+@config_options
+@output_option
+def trigger(
+    *,
+    schedule_id: str,
+    arguments: tuple[str, ...],
+    key: str | None,
+    overlap: str,
+    output: str,
+    load_settings: LoadSettings,
+) -> int:
+    """Run a schedule now, beside its plan, and print the run's id. Works while it is paused or completed.
+
+    NAME=VALUE replaces an argument of the schedule; a VALUE is read as JSON if it is JSON, else as text. Exits with 3
+    when --overlap skip kept it from running.
+
+    \b
+    Examples:
+      tenure schedule trigger nightly-report
+      tenure schedule trigger nightly-report date=2026-11-20 --key rerun-2026-11-20
+    """
+    from supervisor.cli.runs.commands import parse_arguments
+    from supervisor.store.schedules.control import TriggerCode
+
+    loaded = load_settings()
+    given = parse_arguments(arguments)
+    with connected(loaded.settings) as connection:
+        code, run_id = _trigger(connection, loaded, schedule_id, given, key=key, heeds_overlap=overlap == "skip")
+    if code is TriggerCode.SKIPPED:
+        click.echo(f"skipped: an earlier run of {schedule_id} is unfinished", err=True)
+        if output != "table":
+            print_value({"schedule": schedule_id, "run": None, "result": "skipped"}, output=output)
+        return EXIT_NO
+    if code is TriggerCode.DUPLICATE and key is not None:
+        click.echo(f"note: key {key!r} was used within the last 24 h; this is its run", err=True)
+    if output == "table":
+        click.echo(run_id)
+    else:
+        result = "duplicate" if code is TriggerCode.DUPLICATE else "triggered"
+        print_value({"schedule": schedule_id, "run": run_id, "result": result}, output=output)
+    return EXIT_OK
+
+
+def _trigger(
+    connection: Connection, loaded: Any, schedule: str, given: dict[str, Any], *, key: str | None, heeds_overlap: bool
+) -> tuple[Any, str]:
+    from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
+    from supervisor.store.schedules.control import KEYED_MAX, Control, TriggerCode
+
+    run_id = manual_run_id(schedule, key or os.urandom(8).hex())
+    for _ in range(_STALE_TRIES):
+        found = find(connection, schedule)
+        assert found.record is not None
+        definition = found.record.definition()
+        envelope = extra_run(
+            definition,
+            run_id=run_id,
+            nominal_ms=found.now_ms,
+            cause=MANUAL,
+            wall_ms=SystemClock().wall_ms(),
+            args=given,
+        )
+        if given:
+            known = known_jobs(connection, loaded, lambda text: click.echo(text, err=True))
+            known.get(definition.template.job).check(envelope.template.args)
+        call = Control(connection.keys).trigger(
+            envelope,
+            revision=found.record.revision,
+            heeds_overlap=heeds_overlap,
+            max_running=definition.max_running,
+            is_keyed=bool(key),
+        )
+        code = run(connection, call)
+        if code is TriggerCode.CAPPED:
+            raise TenureError(
+                f"schedule {schedule!r} was triggered with {KEYED_MAX} keys within a day; leave out --key"
+            )
+        if code is not TriggerCode.STALE:  # else somebody changed it in between
+            return code, run_id
+    raise TenureError(f"schedule {schedule!r} changes all the time; try again")
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="[SCHEDULE]...", nargs=-1)
+@_label_option
+@_all_option
+@click.option("--reason", default="", help="For people; shown beside the schedule.")
+@click.option("--for", "for_s", type=DURATION, help="Resume by itself after this time, such as 2h.")
+@click.option("--until", "until_ms", type=INSTANT, help="Resume by itself then, such as 2027-01-02T08:00:00+01:00.")
+@_yes_option
+@config_options
+@output_option
+def pause(
+    *,
+    ids: tuple[str, ...],
+    labels: Labels,
+    everything: bool,
+    reason: str,
+    for_s: float | None,
+    until_ms: int | None,
+    yes: bool,
+    output: str,
+    load_settings: LoadSettings,
+) -> int:
+    """Stop scheduled starts, static or dynamic. Running jobs, triggers and backfills go on.
+
+    The pause survives reloads and deploys. What is due meanwhile is not made up for, unless the schedule says
+    `on_resume: catchup`.
+
+    \b
+    Examples:
+      tenure schedule pause nightly-report --reason 'database moves' --for 2h
+      tenure schedule pause --label team=billing --yes
+    """
+    from supervisor.store.schedules.control import REASON_MAX, Control
+
+    if for_s is not None and until_ms is not None:
+        raise click.UsageError("give --for or --until, not both")
+    if for_s is not None and for_s <= 0:
+        raise click.UsageError("--for must be above 0")
+    if len(reason) > REASON_MAX:
+        raise click.UsageError(f"--reason has {len(reason)} characters; at most {REASON_MAX} are kept")
+    rows: list[dict[str, Any]] = []
+    with connected(load_settings().settings) as connection:
+        if until_ms is not None and until_ms <= server_now_ms(connection):
+            raise click.UsageError(f"--until {moment(until_ms)} has passed; name a later instant, or --for 2h")
+        names = chosen(connection, ids, dict(labels), everything=everything)
+        if not ids and names:
+            confirm(f"Pause {len(names)} schedules?", yes=yes)
+        for batch in batches(names):
+            call = Control(connection.keys).pause(
+                batch,
+                reason=reason,
+                by=who(),
+                until_ms=until_ms,
+                for_ms=None if for_s is None else max(1, round(for_s * 1000)),
+            )
+            done = run(connection, call)
+            rows += [
+                {"schedule": name, "result": "paused" if is_known else "unknown", "until": moment(done.until_ms)}
+                for name, is_known in zip(batch, done.known, strict=True)
+            ]
+        _tell_unknown(connection, rows)
+    print_rows(rows, columns=("schedule", "result", "until"), output=output, empty="no schedule matches")
+    return _code(rows)
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="[SCHEDULE]...", nargs=-1)
+@_label_option
+@_all_option
+@_yes_option
+@config_options
+@output_option
+def resume(
+    *, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool, output: str, load_settings: LoadSettings
+) -> int:
+    """End a pause: the schedule goes on with its next due time.
+
+    \b
+    Examples:
+      tenure schedule resume nightly-report
+      tenure schedule resume --all --yes
+    """
+    from supervisor.store.schedules.control import Control, ResumeCode
+
+    words = {ResumeCode.RESUMED: "resumed", ResumeCode.RUNNING: "was not paused", ResumeCode.UNKNOWN: "unknown"}
+    rows: list[dict[str, Any]] = []
+    with connected(load_settings().settings) as connection:
+        names = chosen(connection, ids, dict(labels), everything=everything)
+        if not ids and names:
+            confirm(f"Resume {len(names)} schedules?", yes=yes)
+        for batch in batches(names):
+            done = run(connection, Control(connection.keys).resume(batch))
+            rows += [
+                {"schedule": name, "result": words[code]} for name, (code, _) in zip(batch, done.results, strict=True)
+            ]
+        _tell_unknown(connection, rows)
+    print_rows(rows, columns=("schedule", "result"), output=output, empty="no schedule matches")
+    return _code(rows)
+
+
+@click.command(cls=Command)
+@click.argument("ids", metavar="SCHEDULE...", nargs=-1, required=True)
+@click.option("--revision", type=click.IntRange(1), help="Only if it is at this revision.")
+@_yes_option
+@config_options
+@output_option
+def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, output: str, load_settings: LoadSettings) -> int:
+    """Delete dynamic schedules: no more fires, what waits in their buffer is dropped, running jobs end normally.
+
+    For 24 hours, adding one again restores its counters and its pause. A static schedule goes when its configuration
+    no longer names it.
+
+    \b
+    Examples:
+      tenure schedule delete tenant-4711-report
+      tenure schedule delete tenant-4711-report --revision 3 --yes
+    """
+    from supervisor.store.schedules.apply import why_not_deleted
+    from supervisor.store.schedules.definitions import Definitions, DeleteCode
+
+    names = list(dict.fromkeys(ids))
+    rows: list[dict[str, Any]] = []
+    confirm(f"Delete {names[0] if len(names) == 1 else f'{len(names)} schedules'}?", yes=yes)
+    with connected(load_settings().settings) as connection:
+        for batch in batches(names):
+            done = run(connection, Definitions(connection.keys).delete([(name, revision) for name in batch]))
+            for name, (code, stored) in zip(batch, done.results, strict=True):
+                is_gone = code in {DeleteCode.DELETED, DeleteCode.GONE}
+                result = "deleted" if is_gone else why_not_deleted(code, stored)
+                rows.append({"schedule": name, "result": result})
+    print_rows(rows, columns=("schedule", "result"), output=output, empty="nothing")
+    return EXIT_OK if all(row["result"] == "deleted" for row in rows) else EXIT_FAILED
+
+
+def _tell_unknown(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    unknown = [row["schedule"] for row in rows if row["result"] == "unknown"]
+    for name in unknown[:3]:
+        click.echo(f"tenure: {unknown_message(connection, name)}", err=True)
+
+
+def _code(rows: list[dict[str, Any]]) -> int:
+    return EXIT_FAILED if any(row["result"] == "unknown" for row in rows) else EXIT_OK

@@ -1,0 +1,192 @@
+"""Schedules as rows, and what is known about one in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from supervisor.cli.output import distance, moment
+from supervisor.core.errors import TenureError
+from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
+from supervisor.store.schedules.backfills import Backfill
+from supervisor.store.schedules.reads import Inspection, Pause, Record
+from supervisor.store.schedules.state import ScheduleState, Stretch
+
+COLUMNS = ("schedule", "job", "trigger", "overlap", "next", "in", "status", "description")
+_OVER = "nothing is due any more"
+_COMPLETED = "completed"
+_AFTER_RUN = "after its run"
+_ASKED = "as soon as the leader looks"
+
+
+def record_row(record: Record, now_ms: int) -> dict[str, Any]:
+    """Return one schedule as ``list`` shows it."""
+    try:
+        definition = record.definition()
+    except msgspec.DecodeError:
+        return {"schedule": record.id, "revision": record.revision, "status": "written by another version"}
+    is_idle = record.pause is not None or bool(record.completed_ms) or bool(record.invalid)
+    is_planned = record.next_ms is not None and record.next_ms > 0 and not is_idle
+    is_running = is_planned and _waits_for_its_run(record, definition)
+    next_ms = record.next_ms if is_planned and not is_running else None
+    return {
+        "schedule": definition.id,
+        "job": definition.template.job,
+        "trigger": trigger_words(definition),
+        "overlap": definition.overlap,
+        "missed": definition.missed,
+        "queue": definition.template.queue,
+        "kind": "dynamic" if record.is_dynamic else "static",
+        "revision": record.revision,
+        "next": moment(next_ms),
+        "next_ms": next_ms,
+        "in": _AFTER_RUN if is_running else distance(next_ms, now_ms),
+        "last": moment(record.mark_ms),
+        "status": status_words(record, now_ms),
+        "paused": pause_row(record.pause),
+        "labels": definition.labels,
+        "owner": definition.owner,
+        "description": definition.description,
+    }
+
+
+def _waits_for_its_run(record: Record, definition: ScheduleDef) -> bool:
+    """Return whether only the end of an unfinished run makes it due: what is planned then is when to look again."""
+    if not record.is_live or after_completion_ms(definition) is None:
+        return False
+    try:
+        return trigger_of(definition).next_ms(record.mark_ms) is None
+    except TenureError:
+        return False
+
+
+def trigger_words(definition: ScheduleDef) -> str:
+    """Return when ``definition`` is due, as people write it."""
+    try:
+        return trigger_of(definition).describe()
+    except TenureError as error:
+        return f"invalid: {error}"
+
+
+def status_words(record: Record, now_ms: int) -> str:
+    """Return in a few words whether the schedule fires."""
+    if record.pause is not None:
+        until = distance(record.pause.until_ms, now_ms)
+        verb = "ends" if (record.pause.until_ms or 0) > now_ms else "ended"
+        about = [part for part in (record.pause.reason, f"{verb} {until}" if until else "") if part]
+        return f"paused: {', '.join(about)}" if about else "paused"
+    if record.completed_ms:
+        return _COMPLETED
+    if record.invalid:
+        return f"invalid: {record.invalid}"
+    if record.next_ms is None:
+        return _OVER
+    return _ASKED if record.next_ms <= 0 else "active"
+
+
+def pause_row(pause: Pause | None) -> dict[str, Any] | None:
+    """Return a pause for scripts; None when there is none."""
+    if pause is None:
+        return None
+    return {"reason": pause.reason, "by": pause.by, "at": moment(pause.at_ms), "until": moment(pause.until_ms)}
+
+
+def inspection_value(found: Inspection, backfills: Iterable[Backfill], next_ms: Iterable[int]) -> dict[str, Any]:
+    """Return everything about one schedule, without what is empty."""
+    assert found.record is not None
+    record, state = found.record, ScheduleState.parse(found.state)
+    row = record_row(record, found.now_ms)
+    value = {
+        **{name: row.get(name) for name in ("schedule", "kind", "revision", "status", "trigger", "paused")},
+        "next": [moment(at) for at in next_ms],
+        "watermark": moment(record.mark_ms),
+        "counters": {name: count for name, count in _counters(state) if count},
+        "failed_in_a_row": state.counters.failed,
+        "completed": moment(state.counters.completed_ms),
+        "live_runs": [run for _, run in found.live],
+        "buffered": [moment(at) for at in found.first_buffered_ms],
+        "buffered_count": found.buffered,
+        "decisions": [stretch_words(stretch) for stretch in state.stretches],
+        "backfills": [backfill_row(each, found.now_ms) for each in backfills],
+        "definition": _definition(record),
+    }
+    return {name: item for name, item in value.items() if item not in (None, "", 0, {}, [])}
+
+
+def _definition(record: Record) -> dict[str, Any]:
+    """Return the definition with the names of arguments only: any value may be a secret that was read for it."""
+    try:
+        shown: dict[str, Any] = msgspec.to_builtins(record.definition())
+    except msgspec.DecodeError:
+        return {}
+    template = shown["template"]
+    if "args" in template:
+        shown["template"] = {**template, "args": sorted(template["args"])}
+    return shown
+
+
+def _counters(state: ScheduleState) -> Iterator[tuple[str, int]]:
+    counters = state.counters
+    for name in ("fired", "skipped", "missed", "buffered", "dropped", "replaced"):
+        yield name, getattr(counters, name)
+
+
+_WORDS = {
+    "F": "fired",
+    "U": "started from the buffer",
+    "I": "fired, as the schedule was new,",
+    "S": "skipped",
+    "B": "buffered",
+    "D": "dropped",
+    "R": "replaced",
+    "M": "missed",
+}
+_BECAUSE = {
+    "S": " because an earlier one was running",
+    "B": " because an earlier one was running",
+    "D": " because the buffer was full, or the run too old when its turn came",
+    "R": " by a newer due time while waiting",
+}
+_MISSED = {
+    "policy": "several were due at once, and the missed policy runs fewer",
+    "window": "they were older than catchup_window",
+    "cap": "there were more than max_catchup",
+}
+
+
+def stretch_words(stretch: Stretch) -> str:
+    """Return what was decided about a stretch of nominal times, as a sentence."""
+    count = f"{stretch.count} run" + ("" if stretch.count == 1 else "s")
+    span = f"from {moment(stretch.from_ms)} to {moment(stretch.to_ms)}"
+    if stretch.from_ms == stretch.to_ms:
+        span = f"of {moment(stretch.to_ms)}"
+    elif stretch.code == "M":
+        span = f"after {moment(stretch.from_ms)} until {moment(stretch.to_ms)}"
+    because = _BECAUSE.get(stretch.code, "")
+    if stretch.code == "M":
+        because = f": {' and '.join(_MISSED.get(reason, reason) for reason in stretch.reasons)}"
+        because = "" if because == ": " else because
+    return f"{_WORDS.get(stretch.code, stretch.code)} {count} {span}{because} (decided {moment(stretch.at_ms)})"
+
+
+def backfill_row(backfill: Backfill, now_ms: int) -> dict[str, Any]:
+    """Return one backfill."""
+    return {
+        "backfill": backfill.id,
+        "schedule": backfill.schedule,
+        "state": backfill.state.value,
+        "from": moment(backfill.request.from_ms),
+        "to": moment(backfill.request.until_ms),
+        "cursor": moment(backfill.cursor_ms),
+        "enqueued": backfill.enqueued,
+        "of": backfill.limit,
+        "skipped": backfill.skipped,
+        "forced": backfill.is_forced,
+        "overlap": backfill.request.overlap,
+        "updated": distance(backfill.updated_ms, now_ms),
+        "by": backfill.request.by,
+        "note": backfill.note,
+    }

@@ -1,0 +1,241 @@
+"""``tenure schedule next``, ``preview`` and ``explain``: when it is due, by the code that fires it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from supervisor.cli.cluster import INSTANT, find, run
+from supervisor.cli.connection import connected
+from supervisor.cli.help import Command
+from supervisor.cli.options import LoadSettings, config_options, fail
+from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, say, span
+from supervisor.cli.schedule.hooks import kept_back, profile_sentences
+from supervisor.clock import SystemClock
+from supervisor.core.errors import ConfigError
+from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.catchup import next_fire
+from supervisor.store.schedules.reads import Inspection
+from supervisor.store.schedules.state import ScheduleState
+
+if TYPE_CHECKING:
+    from supervisor.settings.sections.pipeline import ProfileSettings
+
+NEXT_MAX = 10_000
+_COLUMNS = ("nominal", "local", "fire", "in")
+_SECOND_MAX = 200
+
+_count_option = click.option(
+    "-n", "--count", type=click.IntRange(1, NEXT_MAX), default=5, show_default=True, help="How many."
+)
+_from_option = click.option("--from", "from_ms", type=INSTANT, help="Count from this instant.  [default: now]")
+
+
+@click.command("next", cls=Command)
+@click.argument("schedule_id", metavar="SCHEDULE")
+@_count_option
+@_from_option
+@config_options
+@output_option
+def next_command(
+    *, schedule_id: str, count: int, from_ms: int | None, output: str, load_settings: LoadSettings
+) -> None:
+    """Show when a schedule is due next, computed by the code that fires it.
+
+    \b
+    Examples:
+      tenure schedule next nightly-report --count 10
+      tenure schedule next nightly-report --from 2027-03-27
+    """
+    with connected(load_settings().settings) as connection:
+        found = find(connection, schedule_id)
+    assert found.record is not None
+    definition = found.record.definition()
+    if from_ms is None:
+        rows = coming_rows(found, count=count)
+    else:
+        rows = due_rows(definition, after_ms=from_ms, now_ms=found.now_ms, count=count)
+    if found.record.pause is not None:
+        click.echo(f"note: {schedule_id} is paused; these times pass without a run until it is resumed", err=True)
+    empty = "is never due again"
+    if delay_ms := _after_completion_ms(definition):
+        delay = span(delay_ms / 1000)
+        empty = f"is due {delay} after a run of it has ended"
+        if rows:
+            click.echo(f"note: it is also due {delay} after a run of it has ended", err=True)
+    print_rows(rows, columns=_COLUMNS, output=output, empty=f"{schedule_id} {empty}")
+
+
+@click.command(cls=Command)
+@click.argument("schedule_id", metavar="[SCHEDULE]", required=False)
+@click.option("--cron", help="An expression, instead of a schedule that exists.")
+@click.option("--every", help="An interval, instead of a schedule that exists.")
+@click.option("--timezone", default=None, help="IANA zone of --cron.  [default: UTC]")
+@click.option("-f", "--file", "file", type=click.Path(path_type=Path, allow_dash=True), help="A file of schedules.")
+@_count_option
+@_from_option
+@config_options
+@output_option
+def preview(
+    *,
+    schedule_id: str | None,
+    cron: str | None,
+    every: str | None,
+    timezone: str | None,
+    file: Path | None,
+    count: int,
+    from_ms: int | None,
+    output: str,
+    load_settings: LoadSettings,
+) -> None:
+    """Show when something would be due that need not be saved yet: an expression, an interval, or a file.
+
+    \b
+    Examples:
+      tenure schedule preview --cron '30 2 * * *' --timezone Europe/Berlin --from 2027-03-27
+      tenure schedule preview --every 90m
+      tenure schedule preview -f schedules.yaml
+    """
+    given = [
+        name for name, value in (("SCHEDULE", schedule_id), ("--cron", cron), ("--every", every), ("-f", file)) if value
+    ]
+    if not given or (len(given) > 1 and set(given) != {"SCHEDULE", "-f"}):
+        raise click.UsageError("give one of SCHEDULE, --cron, --every and -f FILE")
+    if file is None and schedule_id:
+        with connected(load_settings().settings) as connection:
+            record = find(connection, schedule_id).record
+        assert record is not None
+        definitions = [record.definition()]
+    elif file is not None:
+        definitions = [
+            each for each in _from_file(file, load_settings().settings.profiles) if schedule_id in {None, each.id}
+        ]
+    else:
+        definitions = [_unsaved(cron=cron, every=every, timezone=timezone)]
+    now_ms = SystemClock().wall_ms()
+    rows: list[dict[str, Any]] = []
+    for definition in definitions:
+        rows += due_rows(definition, after_ms=from_ms or now_ms, now_ms=now_ms, count=count)
+    columns = _COLUMNS if len(definitions) == 1 else ("schedule", *_COLUMNS)
+    print_rows(rows, columns=columns, output=output, empty="never due")
+
+
+@click.command(cls=Command)
+@click.argument("subject", metavar="SCHEDULE|EXPRESSION")
+@click.option("--timezone", default=None, help="IANA zone of an expression.  [default: UTC]")
+@config_options
+@output_option
+def explain(*, subject: str, timezone: str | None, output: str, load_settings: LoadSettings) -> None:
+    """Say in words when a schedule or a cron expression is due, and what to watch out for.
+
+    \b
+    Examples:
+      tenure schedule explain nightly-report
+      tenure schedule explain '0 3 1 * MON' --timezone Europe/Berlin
+    """
+    from supervisor.core.schedules.lints import lints, sentences
+
+    others = 0
+    now_ms = SystemClock().wall_ms()
+    if " " in subject.strip() or subject.startswith("@"):
+        definition = _unsaved(cron=subject, every=None, timezone=timezone)
+    else:
+        with connected(load_settings().settings) as connection:
+            found = find(connection, subject)
+            assert found.record is not None
+            definition, now_ms = found.record.definition(), found.now_ms
+            if found.record.next_ms is not None and found.record.next_ms > 0:
+                second_ms = found.record.next_ms // 1000 * 1000
+                due = connection.schedules.due(
+                    after_ms=second_ms - 1, until_ms=second_ms + 999, late_ms=0, limit=_SECOND_MAX + 1
+                )
+                others = sum(1 for seen in run(connection, due).seen if seen.schedule != subject)
+    value = {"sentences": sentences(definition), "notes": lints(definition, now_ms=now_ms)}
+    if definition.id == subject:
+        value["sentences"] += profile_sentences(definition, load_settings().settings)
+        value["notes"] += kept_back(definition, now_ms=now_ms)
+    if others:
+        more = "at least " if others >= _SECOND_MAX else ""
+        noun = "schedule is" if others == 1 else "schedules are"
+        value["notes"].append(
+            f"{more}{others} other {noun} due in the same second as its next run; jitter or H spreads them"
+        )
+    if output != "table":
+        print_value(value, output=output)
+        return
+    for sentence in value["sentences"]:
+        say(sentence)
+    for note in value["notes"]:
+        say(f"note: {note}")
+
+
+def coming_rows(found: Inspection, *, count: int) -> list[dict[str, Any]]:
+    """Return the next ``count`` times at which a stored schedule is due, no more than its ``max_runs`` leaves."""
+    assert found.record is not None
+    definition, counters = found.record.definition(), ScheduleState.parse(found.state).counters
+    if counters.completed_ms or found.record.invalid:
+        return []
+    if definition.max_runs is not None:
+        count = min(count, max(0, definition.max_runs - counters.fired))
+    return due_rows(definition, after_ms=found.now_ms, now_ms=found.now_ms, count=count)
+
+
+def _after_completion_ms(definition: ScheduleDef) -> int | None:
+    delays = [definition.after_completion_ms, *(each.after_completion_ms for each in definition.when)]
+    return min((delay for delay in delays if delay is not None), default=None)
+
+
+def due_rows(definition: ScheduleDef, *, after_ms: int, now_ms: int, count: int) -> list[dict[str, Any]]:
+    """Return the next ``count`` times at which ``definition`` is due after ``after_ms``."""
+    from supervisor.core.schedules.calendar import Moment
+    from supervisor.core.schedules.triggers import trigger_of
+
+    trigger = trigger_of(definition)
+    rows: list[dict[str, Any]] = []
+    planned = next_fire(definition, trigger, after_ms)
+    while planned is not None and len(rows) < count:
+        rows.append(
+            {
+                "schedule": definition.id,
+                "nominal_ms": planned.nominal_ms,
+                "nominal": moment(planned.nominal_ms),
+                "local": Moment(planned.nominal_ms, definition.timezone).iso(),
+                "fire": moment(planned.fire_ms),
+                "in": distance(planned.fire_ms, now_ms),
+            }
+        )
+        planned = next_fire(definition, trigger, planned.nominal_ms)
+    return rows
+
+
+def _unsaved(*, cron: str | None, every: str | None, timezone: str | None) -> ScheduleDef:
+    entry = {"job": "preview", "cron": cron, "every": every, "timezone": timezone}
+    (definition,) = _validated({"preview": {key: value for key, value in entry.items() if value}}, "the command line")
+    return definition
+
+
+def _from_file(file: Path, profiles: Mapping[str, ProfileSettings]) -> tuple[ScheduleDef, ...]:
+    from supervisor.cli.schedule.apply import read_raw
+    from supervisor.settings.schedules.files import read_entries
+
+    entries = read_entries(read_raw(file), name=str(file))
+    if entries.problems:
+        fail(ConfigError(entries.problems))
+    return _validated(entries.schedules, str(file), profiles)
+
+
+def _validated(
+    entries: Any, where: str, profiles: Mapping[str, ProfileSettings] = MappingProxyType({})
+) -> tuple[ScheduleDef, ...]:
+    """Return the definitions in ``entries``, of whatever jobs they are: here only their times matter."""
+    from supervisor.settings.schedules.definitions import validate_schedules
+    from supervisor.store.queues.jobs import AnyJob
+
+    validated = validate_schedules(entries, known=AnyJob(), where=where, profiles=profiles)
+    if validated.problems:
+        fail(ConfigError(validated.problems))
+    return validated.definitions

@@ -1,0 +1,1 @@
+"""Task messages: planning, execution, redaction."""

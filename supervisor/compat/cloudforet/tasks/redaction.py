@@ -1,0 +1,163 @@
+"""What must not be seen of a task message: references in place of the token, and texts without secrets.
+
+Guarantees
+    A task that is made here carries a reference where the configured token would stand; it is resolved on the
+    worker that executes it, and nowhere else.
+    A text that went through ``Hidden`` holds none of the secrets of the task that it was made for: the configured
+    token, what stands under secret names, and the metadata but for the few keys that say who asks.
+
+Does not guarantee
+    Anything of a secret of fewer than four characters, or of one that is told in other words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.core.errors import TenureError
+from supervisor.telemetry.masking import MASK, is_secret_name
+
+REFERENCE = {"tenure_reference": "cloudforet.token"}
+SECRET_CHARS_MIN = 4
+METADATA_CHARS_MIN = 8  # of what may be a secret and may be a word: masking `info` would spoil every line
+SECRETS_MAX = 30_000  # more than a payload can hold, so that none is left out
+VALUES_MAX = 200_000  # of one task; ends what contains itself
+DEPTH_MAX = 32
+_HARMLESS = frozenset(
+    {"x_domain_id", "x_workspace_id", "domain_id", "traceparent", "peer", "service", "resource", "verb"}
+    | {"disable_info_log", "transaction_id", "trace_id"}
+)
+
+
+class TokenMissingError(TenureError):
+    """A task refers to the token, and this replica has none."""
+
+    def __init__(self) -> None:
+        super().__init__("the task refers to the system token, and this replica has none: set cloudforet.token")
+
+
+def with_references(task: Any) -> Any:
+    """Return ``task`` with a reference in place of the configured token."""
+    token = runtime.token()
+    return task if token is None else _replace(task, token, dict(REFERENCE))
+
+
+def resolved(task: Any) -> Any:
+    """Return ``task`` with the configured token in place of references to it.
+
+    Raises:
+        TokenMissingError: there is a reference, and no token.
+    """
+    if not _has_reference(task):
+        return task
+    token = runtime.token()
+    if token is None:
+        raise TokenMissingError
+    return _replace(task, REFERENCE, token)
+
+
+def masked(task: Any, depth: int = 0) -> Any:
+    """Return what may be shown of ``task``: metadata without values, nothing under a secret name."""
+    if isinstance(task, Mapping | list) and depth >= DEPTH_MAX:
+        return MASK
+    if isinstance(task, Mapping):
+        return {
+            str(key): MASK if _is_hidden(str(key), value) else masked(value, depth + 1) for key, value in task.items()
+        }
+    return [masked(item, depth + 1) for item in task] if isinstance(task, list) else task
+
+
+def _is_hidden(key: str, value: Any) -> bool:
+    return key == "metadata" or (is_secret_name(key) and value not in (None, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Secrets that no text may show."""
+
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of_settings(cls) -> Hidden:
+        """Return those that the configuration holds."""
+        token = runtime.token()
+        return cls(_usable([token] if token is not None else []))
+
+    @classmethod
+    def of_task(cls, task: Any) -> Hidden:
+        """Return those of one task message, and those of the configuration."""
+        return cls(_usable([*cls.of_settings().values, *_secrets(task)]))
+
+    def scrub(self, text: str) -> str:
+        """Return ``text`` without them."""
+        for value in self.values:
+            if value in text:
+                text = text.replace(value, MASK)
+        return text
+
+    def scrubbed(self, value: Any, depth: int = 0) -> Any:
+        """Return a JSON value whose texts are without them, and without what stands under secret names."""
+        if isinstance(value, str):
+            return self.scrub(value)
+        if depth >= DEPTH_MAX:
+            return MASK
+        if isinstance(value, Mapping):
+            return {
+                self.scrub(str(key)): MASK if _is_hidden(str(key), item) else self.scrubbed(item, depth + 1)
+                for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.scrubbed(item, depth + 1) for item in value]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return MASK if is_number and str(value) in self.values else value
+
+
+def _usable(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the longest first, each also as it stands in JSON and in a ``repr``."""
+    found = {value for value in values if len(value) >= SECRET_CHARS_MIN}
+    found |= {json.dumps(value)[1:-1] for value in found} | {repr(value)[1:-1] for value in found}
+    return tuple(sorted(found, key=lambda value: (-len(value), value))[:SECRETS_MAX])
+
+
+def _secrets(task: Any) -> Iterator[str]:
+    """Yield what is to be hidden of ``task``, however deep: without recursion, which ends before a message does."""
+    left: list[tuple[Any, int]] = [(task, 0)]
+    for _ in range(VALUES_MAX):
+        if not left:
+            return
+        value, least = left.pop()
+        if isinstance(value, Mapping):
+            left += [(item, _least(str(key), least)) for key, item in value.items()]
+        elif isinstance(value, list | tuple):
+            left += [(item, least) for item in value]
+        elif (
+            least and isinstance(value, str | int | float) and not isinstance(value, bool) and len(str(value)) >= least
+        ):
+            yield str(value)
+
+
+def _least(name: str, around: int) -> int:
+    """Return from how many characters on texts under ``name`` are secrets; 0: they are none."""
+    if is_secret_name(name) or around == SECRET_CHARS_MIN:
+        return SECRET_CHARS_MIN
+    if name == "metadata":
+        return METADATA_CHARS_MIN
+    return 0 if name in _HARMLESS else around
+
+
+def _has_reference(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return value == REFERENCE or any(_has_reference(item) for item in value.values())
+    return isinstance(value, list) and any(_has_reference(item) for item in value)
+
+
+def _replace(value: Any, old: Any, new: Any) -> Any:
+    if value == old:
+        return new
+    if isinstance(value, Mapping):
+        return {key: _replace(item, old, new) for key, item in value.items()}
+    return [_replace(item, old, new) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,61 @@
+"""Where this process stands: what the configuration says of Cloudforet, and which run is being executed.
+
+Set once in each worker process, before its first run. Elsewhere, in a test or a script, all of it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from supervisor.roles.worker.attempt.context import Context
+from supervisor.settings.sections.cloudforet import CloudforetSettings
+
+_settings = CloudforetSettings()
+_puts = 0  # how many tasks this process put as children of its run
+_running: ContextVar[Context | None] = ContextVar("tenure_cloudforet", default=None)
+
+
+def configure(settings: CloudforetSettings) -> None:
+    """Say what this process goes by."""
+    global _settings  # noqa: PLW0603 - one per process, as its configuration is
+    _settings = settings
+
+
+def settings() -> CloudforetSettings:
+    """Return what this process goes by."""
+    return _settings
+
+
+def token() -> str | None:
+    """Return the configured system token; None without one. Never to be shown."""
+    found = _settings.token
+    value = None if found is None else found.get_secret_value()
+    return value or None
+
+
+def context() -> Context | None:
+    """Return the run that is being executed; None outside of one."""
+    return _running.get()
+
+
+def note_put() -> None:
+    """Count a task that became a child of the run."""
+    global _puts  # noqa: PLW0603 - a process executes one run at a time
+    _puts += 1
+
+
+def puts() -> int:
+    """Return how many were counted so far."""
+    return _puts
+
+
+@contextmanager
+def running(context: Context) -> Iterator[None]:
+    """Say which run the code inside belongs to."""
+    before = _running.set(context)
+    try:
+        yield
+    finally:
+        _running.reset(before)

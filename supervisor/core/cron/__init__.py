@@ -1,0 +1,1 @@
+"""Cron expressions: parsing, instants, time zones, explanations."""

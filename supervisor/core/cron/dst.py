@@ -1,0 +1,124 @@
+"""What a change of the clock does to the fires of one stretch of time between two changes.
+
+A fixed time that a gap skips can ``run`` at the instant the gap ends, once however many fall
+into it; be left out (``skip``); or ``shift`` by the length of the gap: 02:30 becomes 03:30.
+One that comes twice in an overlap fires on the ``first`` pass, the ``last`` or ``both``.
+Expressions that follow real time leave out what a gap skips and fire on both passes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple
+
+from supervisor.core.cron.times import Times
+from supervisor.core.cron.zones import Segment
+
+
+class Gap(StrEnum):
+    """What to do about a fixed time that does not exist on a day."""
+
+    RUN = "run"
+    SKIP = "skip"
+    SHIFT = "shift"
+
+
+class Overlap(StrEnum):
+    """On which pass to fire a time that exists twice on a day."""
+
+    FIRST = "first"
+    LAST = "last"
+    BOTH = "both"
+
+
+class Policy(NamedTuple):
+    """Both of them. Get it from ``of``: equal policies are the same object."""
+
+    gap: Gap
+    overlap: Overlap
+
+    @classmethod
+    def of(cls, gap: str, overlap: str) -> Policy:
+        """Return the policy of these names.
+
+        Raises:
+            ValueError: one of them is none.
+        """
+        return _policy(Gap(gap), Overlap(overlap))
+
+
+@cache
+def _policy(gap: Gap, overlap: Overlap) -> Policy:
+    return Policy(gap, overlap)
+
+
+DEFAULT = Policy.of("run", "first")
+REAL_TIME = Policy.of("skip", "both")
+
+
+def first_in(times: Times, policy: Policy, segment: Segment, at: int) -> int | None:
+    """Return the first fire at or after ``at``, an instant of ``segment``, within it."""
+    start, end, offset, first_local, again_local = segment
+    opening = start + offset  # the reading as the segment begins
+    low = max(opening, first_local) if policy.overlap is Overlap.FIRST else opening
+    high = (end + offset if policy.overlap is not Overlap.LAST else min(end + offset, again_local)) - 1
+    found = times.first(max(at + offset, low), high)
+    best = None if found is None else found - offset
+    if first_local < opening:  # the readings from first_local to opening were skipped
+        if policy.gap is Gap.RUN and at <= start and times.first(first_local, opening - 1) is not None:
+            return start
+        if policy.gap is Gap.SHIFT:
+            before = first_local - start  # the offset that would have applied
+            skipped = times.first(max(at + before, first_local), min(end + before, opening) - 1)
+            if skipped is not None and (best is None or skipped - before < best):
+                best = skipped - before
+    return best
+
+
+def last_in(times: Times, policy: Policy, segment: Segment, at: int) -> int | None:
+    """Return the last fire at or before ``at``, an instant of ``segment``, within it."""
+    start, end, offset, first_local, again_local = segment
+    opening = start + offset
+    low = max(opening, first_local) if policy.overlap is Overlap.FIRST else opening
+    high = at + offset if policy.overlap is not Overlap.LAST else min(at + offset, again_local - 1)
+    found = times.last(high, low)
+    best = None if found is None else found - offset
+    if first_local < opening:
+        if policy.gap is Gap.RUN and best is None and times.first(first_local, opening - 1) is not None:
+            return start
+        if policy.gap is Gap.SHIFT:
+            before = first_local - start
+            skipped = times.last(min(at + before, end + before - 1, opening - 1), first_local)
+            if skipped is not None and (best is None or skipped - before > best):
+                best = skipped - before
+    return best
+
+
+def count_in(times: Times, policy: Policy, segment: Segment, at: int, *, last: int, cap: int) -> int:
+    """Count the fires at the instants at … last of ``segment``; may stop above ``cap``."""
+    start, _, offset, first_local, again_local = segment
+    opening = start + offset
+    low = max(opening, first_local) if policy.overlap is Overlap.FIRST else opening
+    low = max(low, at + offset)
+    high = last + offset if policy.overlap is not Overlap.LAST else min(last + offset, again_local - 1)
+    total = times.count(low, high, cap)
+    if first_local < opening:
+        if policy.gap is Gap.RUN and at <= start and not times.has(opening):
+            total += times.first(first_local, opening - 1) is not None
+        if policy.gap is Gap.SHIFT:
+            before = first_local - start
+            total += _count_shifted(
+                times, max(at + before, first_local), min(last + before, opening - 1), offset - before
+            )
+    return total
+
+
+def _count_shifted(times: Times, low: int, high: int, gap: int) -> int:
+    """Count the readings low … high that were skipped, without those whose shifted time fires anyway."""
+    total = 0
+    found = times.first(low, high)
+    while found is not None:  # a gap is three hours at most
+        total += not times.has(found + gap)
+        found = times.first(found + 1, high)
+    return total

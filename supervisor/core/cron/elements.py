@@ -1,0 +1,146 @@
+"""One field of a cron expression: text in, a bit mask of the values it allows out, or an error that helps.
+
+Bit n of a mask is the value n. The fields of days hold more than numbers, in bits above
+those: see ``days`` for what they mean there.
+"""
+
+from __future__ import annotations
+
+import re
+
+from supervisor.core.cron.days import FROM_END, LAST_WEEKDAYS, NEAREST, NTH_WEEKDAYS, WEEK
+from supervisor.core.cron.errors import Field, Place, as_list, refuse_name, refuse_syntax, shown
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+
+SECOND = Field("second", 0, 59)
+MINUTE = Field("minute", 0, 59)
+HOUR = Field("hour", 0, 23)
+DAY_OF_MONTH = Field("day-of-month", 1, 31)
+MONTH = Field("month", 1, 12, _MONTHS, 1)
+DAY_OF_WEEK = Field("day-of-week", 0, 7, _DAYS, 0)
+
+FIVE = (MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
+SIX = (SECOND, *FIVE)
+
+_DIGITS_MAX = 4  # more are out of every range, and are not turned into a number
+_TOO_LARGE = 99_999
+_ELEMENT = re.compile(r"(?P<first>\*|[0-9]+|[A-Za-z]+)(?:-(?P<last>[0-9]+|[A-Za-z]+))?(?:/(?P<step>[0-9]+))?", re.ASCII)
+_FROM_END = re.compile(r"L(?:-(?P<days>[0-9]+))?", re.ASCII | re.IGNORECASE)
+_NEAREST = re.compile(r"(?P<day>[0-9]+|L)W", re.ASCII | re.IGNORECASE)
+_NTH = re.compile(r"(?P<day>[0-9]+|[A-Za-z]+)#(?P<nth>[0-9]+)", re.ASCII)
+_LAST_WEEKDAY = re.compile(r"(?P<day>[0-9]+|[A-Za-z]{3})L", re.ASCII | re.IGNORECASE)
+
+
+def parse_field(place: Place, text: str) -> int:
+    """Return the mask of a whole field.
+
+    Raises:
+        CronError: an element of it cannot be read, is out of range or has no meaning.
+    """
+    if "," not in text:
+        return _parse_element(place, text)
+    mask = 0
+    column = place.column
+    for element in text.split(","):
+        mask |= _parse_element(Place(place.expression, place.field, column), element)
+        column += len(element) + 1
+    return mask
+
+
+def _parse_element(place: Place, element: str) -> int:
+    """Return the mask of ``*``, ``*/2``, ``5``, ``MON``, ``1-5``, ``MON-FRI``, ``0-30/10``, ``L`` or ``5#2``."""
+    field = place.field
+    if element == "*":
+        return (1 << field.top + 1) - (1 << field.low)
+    if not element:
+        place.refuse("", "an empty element", "remove the comma")
+    if field.is_day:
+        special = _parse_special(place, element)
+        if special is not None:
+            return special
+    match = _ELEMENT.fullmatch(element)
+    if not match or (match["first"] == "*" and match["last"]):
+        refuse_syntax(place, element)
+    if match["first"] == "*":
+        first, last = field.low, field.top
+    else:
+        first = number(place, element, match["first"])
+        last = number(place, element, match["last"]) if match["last"] else first
+    if first > last:
+        place.refuse(element, "the range runs backwards", f"write {as_list(field, element, first, last)}")
+    step = _step(place, element, match, last - first + 1)
+    return sum(1 << value for value in range(first, last + 1, step))
+
+
+def number(place: Place, element: str, text: str) -> int:
+    """Return the value of a number or a name, within the range of the field."""
+    field = place.field
+    if text.isdigit():
+        value = _whole(text)
+    elif text.upper() in field.names:
+        value = field.names.index(text.upper()) + field.first_named
+    else:
+        refuse_name(place, element, text)
+    if not field.low <= value <= field.high:
+        place.refuse(element, f"{shown(text)} is not within {field.low}-{field.high}", f"use {field.low}-{field.high}")
+    return value
+
+
+def step_of(place: Place, element: str, text: str, values: int) -> int:
+    """Return a step through ``values`` values."""
+    step = _whole(text)
+    if step == 0:
+        place.refuse(element, "a step of 0 never moves", "use 1 or more")
+    if step > values:
+        place.refuse(
+            element,
+            f"the step {shown(text)} is larger than the range, which has {values} values",
+            "name the values you mean",
+        )
+    return step
+
+
+def _step(place: Place, element: str, match: re.Match[str], values: int) -> int:
+    text = match["step"]
+    if text is None:
+        return 1
+    if match["first"] != "*" and match["last"] is None:
+        place.refuse(
+            element, "a step needs a range", f"write {match['first']}-{place.field.top}/{text} or {match['first']}"
+        )
+    return step_of(place, element, text, values)
+
+
+def _parse_special(place: Place, element: str) -> int | None:
+    """Return the mask of what only the fields of days know; None when ``element`` is nothing of the kind."""
+    if element == "?":
+        return (1 << place.field.top + 1) - (1 << place.field.low)
+    if place.field is DAY_OF_WEEK:
+        return _parse_weekday(place, element)
+    if match := _FROM_END.fullmatch(element):
+        days = _whole(match["days"] or "0")
+        if match["days"] and not 1 <= days <= 30:
+            place.refuse(element, f"{shown(match['days'])} days before the last are not within 1-30", "write L-1 or L")
+        return 1 << FROM_END + days
+    if match := _NEAREST.fullmatch(element):
+        if match["day"].isdigit():
+            return 1 << NEAREST + number(place, element, match["day"])
+        return 1 << NEAREST
+    return None
+
+
+def _parse_weekday(place: Place, element: str) -> int | None:
+    if match := _NTH.fullmatch(element):
+        day, nth = number(place, element, match["day"]) % WEEK, _whole(match["nth"])
+        if not 1 <= nth <= 5:
+            place.refuse(element, f"no month has a weekday number {shown(match['nth'])}", "use #1 to #5, or L")
+        return 1 << NTH_WEEKDAYS + (nth - 1) * WEEK + day
+    if match := _LAST_WEEKDAY.fullmatch(element):
+        return 1 << LAST_WEEKDAYS + number(place, element, match["day"]) % WEEK
+    return None
+
+
+def _whole(text: str) -> int:
+    return int(text) if len(text.lstrip("0")) <= _DIGITS_MAX else _TOO_LARGE

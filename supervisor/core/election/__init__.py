@@ -1,0 +1,1 @@
+"""The lease state machine and the values of a term."""

@@ -1,0 +1,1 @@
+"""The job registry, and the options, limits and hooks of jobs."""

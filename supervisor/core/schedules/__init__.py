@@ -1,0 +1,1 @@
+"""Triggers, catch-up, jitter, exclusions and templates of schedules."""

@@ -1,0 +1,139 @@
+"""Which nominal times of a schedule's past may be run, given what is known to have run.
+
+Guarantees
+    A nominal time that was enqueued, as far as that is known, or that waits to be, is not run
+    again. One of which it is not known is not run either, unless the caller insists.
+
+Does not guarantee
+    Anything about former lives of the same id that ended more than a day ago.
+
+What is known: the latest decisions of a schedule as stretches, at most ``STRETCHES_MAX`` of
+them. While there are fewer, none was forgotten, and what no stretch names was never enqueued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from supervisor.core.schedules.trigger_kinds import Trigger
+
+STRETCHES_MAX = 20
+LOOK_MAX = 2000
+"""At most so many nominal times are looked at for one chunk, so that none takes long."""
+COUNTED_MAX = 10_000
+"""Longer stretches under another definition count as unknown: comparing them takes too long."""
+
+
+class Verdict(StrEnum):
+    """What may be done about one nominal time."""
+
+    RUN = "run"
+    RAN = "ran"  # it was enqueued
+    WAITING = "waiting"  # it lies in the buffer
+    UNKNOWN = "unknown"  # older than what is remembered, or decided under another timing
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """Nominal times from ``from_ms`` to ``to_ms``, both included, of which ``count`` were enqueued."""
+
+    from_ms: int
+    to_ms: int
+    count: int
+    revision: int  # of the definition that then ruled
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is remembered of a schedule."""
+
+    revision: int  # of the definition that rules now
+    mark_ms: int  # later nominal times are the schedule's own
+    enqueued: tuple[Enqueued, ...] = ()
+    since_ms: int | None = None  # of earlier ones nothing is known; None: everything is
+    waiting: frozenset[int] = frozenset()
+    backfilled: frozenset[int] = frozenset()  # among those that the caller asked about
+
+    def verdict(self, trigger: Trigger, nominal_ms: int) -> Verdict:
+        """Return what may be done about ``nominal_ms``, which must not lie after the watermark."""
+        if nominal_ms in self.waiting:
+            return Verdict.WAITING
+        if nominal_ms in self.backfilled:
+            return Verdict.RAN
+        for stretch in self.enqueued:
+            if stretch.from_ms <= nominal_ms <= stretch.to_ms:
+                return self._within(stretch, trigger, nominal_ms)
+        return Verdict.UNKNOWN if self.since_ms is not None and nominal_ms < self.since_ms else Verdict.RUN
+
+    def _within(self, stretch: Enqueued, trigger: Trigger, nominal_ms: int) -> Verdict:
+        if stretch.revision == self.revision or nominal_ms in {stretch.from_ms, stretch.to_ms}:
+            return Verdict.RAN
+        return Verdict.RAN if _is_same(trigger, stretch) else Verdict.UNKNOWN
+
+
+@lru_cache(maxsize=256)
+def _is_same(trigger: Trigger, stretch: Enqueued) -> bool:
+    """Return whether ``trigger`` has as many times there as were enqueued: then only other fields were edited."""
+    if stretch.count > COUNTED_MAX:
+        return False
+    return trigger.count(stretch.from_ms - 1, stretch.to_ms, stretch.count + 1) == stretch.count
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The next part of a backfill."""
+
+    run: tuple[int, ...]  # oldest first
+    again: tuple[int, ...]  # those among them that ran or may have run, with ``is_forced``
+    skipped: int  # looked at and left out
+    unknown: int  # how many of these because nothing is known of them
+    cursor_ms: int  # nominal times up to this one are then done
+    is_last: bool
+
+
+def next_chunk(
+    trigger: Trigger, known: Known, *, after_ms: int, until_ms: int, limit: int, is_forced: bool = False
+) -> Chunk:
+    """Return the first nominal times in (after_ms, until_ms] that are to be run, at most ``limit``.
+
+    Nothing after the watermark: the schedule itself decides that.
+    """
+    end_ms = min(until_ms, known.mark_ms)
+    run: list[int] = []
+    again: list[int] = []
+    counts = dict.fromkeys(Verdict, 0)
+    cursor, looked = after_ms, 0
+    for nominal in trigger.nominals(after_ms, end_ms, LOOK_MAX + 1):
+        if len(run) == limit or looked == LOOK_MAX:
+            return _chunk(run, again, counts, cursor, is_last=False)
+        verdict = known.verdict(trigger, nominal)
+        if verdict is Verdict.RUN or (is_forced and verdict is not Verdict.WAITING):
+            run.append(nominal)
+            again += [nominal] if verdict is not Verdict.RUN else []
+        else:
+            counts[verdict] += 1
+        cursor, looked = nominal, looked + 1
+    return _chunk(run, again, counts, max(end_ms, after_ms), is_last=True)
+
+
+def _chunk(run: list[int], again: list[int], counts: dict[Verdict, int], cursor_ms: int, *, is_last: bool) -> Chunk:
+    skipped = sum(counts.values())
+    return Chunk(tuple(run), tuple(again), skipped, counts[Verdict.UNKNOWN], cursor_ms, is_last)
+
+
+def chunks(
+    trigger: Trigger, known: Known, *, from_ms: int, until_ms: int, limit: int, is_forced: bool = False
+) -> Iterator[Chunk]:
+    """Yield the whole of a backfill in chunks, at most ``limit`` runs together."""
+    after_ms, left = from_ms - 1, limit
+    while True:
+        chunk = next_chunk(
+            trigger, known, after_ms=after_ms, until_ms=until_ms, limit=min(left, 100), is_forced=is_forced
+        )
+        yield chunk
+        after_ms, left = chunk.cursor_ms, left - len(chunk.run)
+        if chunk.is_last or left == 0:
+            return

@@ -1,0 +1,151 @@
+"""What a schedule owes for the nominal times that passed since its watermark.
+
+Guarantees
+    Every nominal time that passed is either in ``Owed.nominals`` or counted in
+    ``Owed.missed``, once, however the evaluations fall.
+    A single due time within the window is owed however late it is: lateness alone is no
+    reason to lose a run. Several are an outage, and ``missed`` decides.
+    A run whose fire is still ahead, because of jitter, is neither. How late one is counts from its fire.
+
+Does not guarantee
+    That what is owed is enqueued: overlap is decided in Redis.
+    Exact counts above ``MISSED_MAX``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.triggers import Trigger
+
+MISSED_MAX = 10_000
+"""Missed nominal times are counted exactly up to this; the figure then means "at least"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What is to be done at one evaluation."""
+
+    nominals: tuple[int, ...]  # to be enqueued, oldest first; may be empty
+    new_mark_ms: int  # watermark afterwards: the newest nominal time that was due
+    next_ms: int | None  # first nominal time after the watermark; may already have passed, its fire has not
+    next_fire_ms: int | None  # when that one is fired
+    missed: Mapping[str, int] = field(default_factory=dict)  # by reason: policy, window, cap; each at most MISSED_MAX
+
+
+class Planned(NamedTuple):
+    """The next run of a schedule."""
+
+    nominal_ms: int
+    fire_ms: int
+
+
+def next_fire(definition: ScheduleDef, trigger: Trigger, mark_ms: int) -> Planned | None:
+    """Return the first nominal time after ``mark_ms`` and when it is fired; None when there is none.
+
+    Raises:
+        OverExcludedError: the exclusions leave nothing within reach.
+    """
+    nominal = trigger.next_ms(mark_ms)
+    return None if nominal is None else Planned(nominal, fire_of(definition, trigger, nominal))
+
+
+def fire_of(definition: ScheduleDef, trigger: Trigger, nominal_ms: int) -> int:
+    """Return when the run of ``nominal_ms`` is fired: how late it is counts from then."""
+    if not definition.jitter_ms:
+        return nominal_ms
+    return fire_at_ms(definition, nominal_ms, trigger.next_ms(nominal_ms))
+
+
+def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int, on_time_grace_ms: int) -> Owed | None:
+    """Return what is owed for the nominal times after ``mark_ms`` whose fire is due; None when none is.
+
+    Args:
+        definition: whose policies decide.
+        trigger: of this definition.
+        mark_ms: its watermark: the newest nominal time that was decided.
+        now_ms: wall clock.
+        on_time_grace_ms: how late a run of ``missed: skip`` may be and still count as on time.
+
+    Raises:
+        OverExcludedError: the exclusions leave nothing within reach.
+    """
+    newest = _newest_due(definition, trigger, mark_ms, now_ms)
+    if newest is None:
+        return None
+    case = _Case(definition, trigger, mark_ms, newest, now_ms, on_time_grace_ms)
+    nominals, missed = case.decide()
+    following = next_fire(definition, trigger, newest)
+    return Owed(
+        nominals=nominals,
+        new_mark_ms=newest,
+        next_ms=following.nominal_ms if following else None,
+        next_fire_ms=following.fire_ms if following else None,
+        missed={reason: count for reason, count in missed.items() if count},
+    )
+
+
+def _newest_due(definition: ScheduleDef, trigger: Trigger, mark_ms: int, now_ms: int) -> int | None:
+    """Return the newest nominal time after the mark whose fire is due."""
+    newest = trigger.latest_ms(mark_ms, now_ms)
+    if newest is not None and fire_of(definition, trigger, newest) > now_ms:
+        # Jitter ends before the next nominal time, so all older ones are due.
+        return trigger.latest_ms(mark_ms, newest - 1)
+    return newest
+
+
+class _Case(NamedTuple):
+    """The nominal times in (mark_ms, newest_ms], of which there is one at least."""
+
+    definition: ScheduleDef
+    trigger: Trigger
+    mark_ms: int
+    newest_ms: int
+    now_ms: int
+    grace_ms: int
+
+    def decide(self) -> tuple[tuple[int, ...], dict[str, int]]:
+        """Return what is enqueued, and the others by reason."""
+        definition, newest = self.definition, self.newest_ms
+        window = definition.catchup_window_ms
+        # The newest time that is too old; whatever is younger lies in the window.
+        horizon = self.mark_ms if window is None else self._due_by(self.now_ms - window - 1)
+        outside = self._count(self.mark_ms, horizon, MISSED_MAX)
+        if newest == horizon:
+            return (), {"window": outside}
+        inside = self._count(horizon, newest, MISSED_MAX + max(definition.max_catchup, 2))
+        if outside + inside == 1:
+            return (newest,), {}
+        nominals = self._chosen(horizon)
+        rest = min(inside - len(nominals), MISSED_MAX)
+        if definition.missed == "all":
+            return nominals, {"window": outside, "cap": rest}
+        if definition.missed == "skip":
+            border = max(horizon, self._due_by(self.now_ms - self.grace_ms))
+            late = self._count(horizon, border, MISSED_MAX)
+            on_time = self._count(border, newest, MISSED_MAX + len(nominals))
+            return nominals, {"window": outside, "policy": late, "cap": on_time - len(nominals)}
+        return nominals, {"window": outside, "policy": rest}
+
+    def _chosen(self, horizon: int) -> tuple[int, ...]:
+        """Return which of the times in (horizon, newest] are enqueued."""
+        missed = self.definition.missed
+        if missed == "latest":
+            return (self.newest_ms,)
+        if missed == "earliest":
+            return tuple(self.trigger.nominals(horizon, self.newest_ms, 1))
+        if missed == "skip":  # what is late by the grace or more is left out
+            horizon = max(horizon, self._due_by(self.now_ms - self.grace_ms))
+        return self.trigger.newest(horizon, self.newest_ms, self.definition.max_catchup)
+
+    def _due_by(self, at_ms: int) -> int:
+        """Return the newest nominal time whose fire was due at ``at_ms``, else the watermark."""
+        found = _newest_due(self.definition, self.trigger, self.mark_ms, min(at_ms, self.now_ms))
+        return self.mark_ms if found is None else found
+
+    def _count(self, after_ms: int, until_ms: int, cap: int) -> int:
+        return self.trigger.count(after_ms, until_ms, cap) if until_ms > after_ms else 0

@@ -1,0 +1,179 @@
+"""Hooks that the leader itself asks: pure, bounded questions about a schedule and one of its nominal times.
+
+    closed    gate     nothing of the profile is fired, for ever or until an instant
+    blackout  filter   nominal times that lie in a window are not fired
+    weekdays  filter   only nominal times on these days are fired
+    quota     filter   only the first so many nominal times of each period are fired
+
+Guarantees
+    The same nominal time gets the same answer on every replica and after a restart, unless ``closed`` has ended
+    meanwhile: nothing is counted, everything follows from the definition.
+    An answer costs at most ``QUOTA_MAX`` steps of the trigger.
+
+Does not guarantee
+    Anything about what no nominal time of the plan stands for: runs by hand, backfills, the initial run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
+
+from supervisor.core.cron.hashing import is_hashed
+from supervisor.core.cron.zones import zone
+from supervisor.core.jobs.hooks import Hook, Point
+from supervisor.core.model import Check, ScheduleDef
+from supervisor.core.schedules.exclusions import OverExcludedError, exclusions_of
+from supervisor.core.schedules.trigger_kinds import Trigger
+
+QUOTA_MAX = 1000
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+LETTERS = {"closed": "g", "blackout": "b", "weekdays": "d", "quota": "q"}
+"""As the decision is kept with a schedule: ``store/schedules/state.py`` reads them."""
+
+POINT = {"closed": Point.GATE, "blackout": Point.FILTER, "weekdays": Point.FILTER, "quota": Point.FILTER}
+_DAY_S = 86_400
+_THURSDAY = 3  # 1970-01-01
+
+
+class Refusal(NamedTuple):
+    """A nominal time that is not fired."""
+
+    hook: str
+    letter: str
+    reason: str
+
+    @property
+    def point(self) -> Point:
+        """Where its hook was asked."""
+        return POINT[self.hook]
+
+
+class Asked(NamedTuple):
+    """What a check is asked about."""
+
+    nominal_ms: int
+    now_ms: int
+    trigger: Trigger
+
+
+Question = Callable[[Asked], str | None]
+
+
+class Checks(NamedTuple):
+    """The checks of one schedule, gates first, each group in the order of its profile."""
+
+    questions: tuple[tuple[str, Question], ...]
+
+    def refusal(self, nominal_ms: int, now_ms: int, trigger: Trigger) -> Refusal | None:
+        """Return which check has something against ``nominal_ms``, the first that does; None when none has."""
+        asked = Asked(nominal_ms, now_ms, trigger)
+        for hook, question in self.questions:
+            reason = question(asked)
+            if reason is not None:
+                return Refusal(hook, LETTERS[hook], reason)
+        return None
+
+
+@lru_cache(maxsize=4096)
+def checks_of(checks: tuple[Check, ...], timezone: str, seed: str) -> Checks | None:
+    """Return what ``checks`` ask; None when there are none.
+
+    One that is not known here comes from a newer version, and asks nothing.
+
+    Args:
+        checks: of a definition.
+        timezone: of the schedule, where a check names none.
+        seed: id of the schedule, for ``H`` in expressions.
+    """
+    known = [check for check in checks if check.hook in _MAKE]
+    known.sort(key=lambda check: POINT[check.hook] is not Point.GATE)
+    found = tuple((check.hook, _MAKE[check.hook](check, check.timezone or timezone, seed)) for check in known)
+    return Checks(found) if found else None
+
+
+def checks_of_definition(definition: ScheduleDef) -> Checks | None:
+    """Return what is asked about each due time of ``definition``, shared by schedules that differ in their id only."""
+    if not definition.checks:
+        return None
+    expressions = [item.cron for check in definition.checks for item in check.exclude if item.cron is not None]
+    return checks_of(definition.checks, definition.timezone, definition.id if any(map(is_hashed, expressions)) else "")
+
+
+def hooks() -> list[Hook]:
+    """Return the checks as hooks of the registry."""
+    return [Hook(name, "in-tree", (POINT[name],), is_check=True) for name in LETTERS]
+
+
+def _closed(check: Check, timezone: str, seed: str) -> Question:
+    del timezone, seed
+    until_ms, reason = check.until_ms, check.reason or "closed"
+    if until_ms is None:
+        return lambda _: reason
+    text = f"{reason} until {datetime.fromtimestamp(until_ms / 1000, UTC).isoformat()}"
+    return lambda asked: text if asked.now_ms < until_ms else None
+
+
+def _blackout(check: Check, timezone: str, seed: str) -> Question:
+    exclusions = exclusions_of(check.exclude, timezone, seed)
+    reason = check.reason or "in a blackout window"
+
+    def question(asked: Asked) -> str | None:
+        try:
+            return reason if exclusions.has(asked.nominal_ms) else None
+        except OverExcludedError:  # the window has no end
+            return reason
+
+    return question
+
+
+def _weekdays(check: Check, timezone: str, seed: str) -> Question:
+    del seed
+    days, of = frozenset(check.days), zone(timezone)
+
+    def question(asked: Asked) -> str | None:
+        at = asked.nominal_ms // 1000
+        day = ((at + of.at(at).offset) // _DAY_S + _THURSDAY) % 7
+        return None if day in days else f"not on {DAYS[day]}"
+
+    return question
+
+
+def _quota(check: Check, timezone: str, seed: str) -> Question:
+    del timezone, seed
+    count, per_ms = check.count, check.per_ms
+
+    def question(asked: Asked) -> str | None:
+        begin_ms = asked.nominal_ms // per_ms * per_ms
+        before = asked.trigger.count(begin_ms - 1, asked.nominal_ms - 1, count)
+        return None if before < count else f"{count} due times of its period came before it"
+
+    return question
+
+
+_MAKE: dict[str, Callable[[Check, str, str], Question]] = {
+    "closed": _closed,
+    "blackout": _blackout,
+    "weekdays": _weekdays,
+    "quota": _quota,
+}
+
+
+def sentences(checks: Sequence[Check]) -> list[str]:
+    """Return in words what ``checks`` ask."""
+    return [_sentence(check) for check in checks]
+
+
+def _sentence(check: Check) -> str:
+    match check.hook:
+        case "weekdays":
+            return f"Only on {', '.join(DAYS[day] for day in check.days)}."
+        case "quota":
+            return f"Only the first {check.count} due times of each {check.per_ms / 1000:g} s."
+        case "blackout":
+            return f"Not fired in {len(check.exclude)} blackout window(s)."
+        case "closed":
+            return f"Its profile is closed: {check.reason or 'no reason given'}."
+    return f"Asked: {check.hook}."

@@ -1,0 +1,166 @@
+"""When a schedule is due, as pure functions of its definition and time in milliseconds.
+
+A nominal time depends on the definition alone, never on when something ran or started, so
+every replica computes the same ones and a restart moves nothing. Only ``after_completion``
+is measured from the end of a run: it has no nominal times of its own here, whoever sees a
+run end asks ``after_end_ms``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from supervisor.core.cron import hashing
+from supervisor.core.cron.expression import compile_cron
+from supervisor.core.errors import EXIT_CONFIG, TenureError
+from supervisor.core.model import Exclusion, ScheduleDef, When
+from supervisor.core.schedules.exclusions import OverExcludedError, exclusions_of
+from supervisor.core.schedules.trigger_kinds import (
+    AfterCompletion,
+    At,
+    Bounded,
+    CronTrigger,
+    Every,
+    Excluding,
+    Trigger,
+    Union,
+)
+
+__all__ = [
+    "AfterCompletion", "At", "Bounded", "CronTrigger", "Every", "Excluding", "OverExcludedError", "Trigger",
+    "TriggerError", "Union", "after_completion_ms", "after_end_ms", "trigger_of",
+]  # fmt: skip
+
+
+class TriggerError(TenureError):
+    """A definition without any trigger, with two at one place, or with an impossible interval."""
+
+    exit_code = EXIT_CONFIG
+
+
+def trigger_of(definition: ScheduleDef) -> Trigger:
+    """Return the trigger of ``definition``: the union of all it names, without what it excludes, within its bounds.
+
+    Equal timings share one trigger.
+
+    Raises:
+        TriggerError: it names none, two at one place, or an interval below 1 ms.
+        CronError: an expression or a zone cannot be used.
+    """
+    own = When(
+        every_ms=definition.every_ms,
+        phase_ms=definition.phase_ms,
+        cron=definition.cron,
+        at_ms=definition.at_ms,
+        after_completion_ms=definition.after_completion_ms,
+    )
+    triggers = (own, *definition.when) if _named(own) or not definition.when else definition.when
+    for when in triggers:
+        _check(definition.id, when)
+    timing = _Timing(
+        triggers=triggers,
+        timezone=definition.timezone,
+        dst_gap=definition.dst_gap,
+        dst_overlap=definition.dst_overlap,
+        anchor_ms=0 if definition.anchor == "epoch" else definition.start_at_ms or 0,
+        exclude=definition.exclude,
+        start_ms=definition.start_at_ms,
+        end_ms=definition.end_at_ms,
+        seed=definition.id if _is_hashed(triggers, definition.exclude) else "",
+    )
+    return _trigger(timing)
+
+
+def after_completion_ms(definition: ScheduleDef) -> int | None:
+    """Return how long after the end of a run the next one is due; None when that is not asked for."""
+    delays = [when.after_completion_ms for when in definition.when if when.after_completion_ms is not None]
+    if definition.after_completion_ms is not None:
+        delays.append(definition.after_completion_ms)
+    return min(delays) if delays else None
+
+
+def after_end_ms(definition: ScheduleDef, ended_ms: int) -> int | None:
+    """Return the nominal time that the end of a run at ``ended_ms`` makes due.
+
+    That is ``after_completion`` later, moved out of what is excluded and up to ``start_at``; None when
+    it is not asked for, or lies behind ``end_at``.
+
+    Raises:
+        OverExcludedError: the exclusions leave nothing.
+    """
+    delay = after_completion_ms(definition)
+    if delay is None:
+        return None
+    nominal = max(ended_ms + delay, definition.start_at_ms or 0)
+    if definition.exclude:
+        seed = definition.id if _is_hashed((), definition.exclude) else ""
+        nominal = exclusions_of(definition.exclude, definition.timezone, seed).free_from(nominal)
+    return None if definition.end_at_ms is not None and nominal > definition.end_at_ms else nominal
+
+
+def _named(when: When) -> list[str]:
+    return [
+        name
+        for name, value in (
+            ("every", when.every_ms),
+            ("cron", when.cron),
+            ("at", when.at_ms),
+            ("after_completion", when.after_completion_ms),
+        )
+        if value is not None
+    ]
+
+
+def _check(schedule: str, when: When) -> None:
+    named = _named(when)
+    if not named:
+        raise TriggerError(f"schedule {schedule!r} sets neither every nor cron, at nor after_completion; set one")
+    if len(named) > 1:
+        raise TriggerError(
+            f"schedule {schedule!r} sets both {' and '.join(named)}; set one, and list others under when"
+        )
+    if when.every_ms is not None and when.every_ms < 1:
+        raise TriggerError(f"every must be at least 1 ms, got {when.every_ms} ms; use 100ms or more")
+
+
+class _Timing(NamedTuple):
+    """Everything that a trigger depends on."""
+
+    triggers: tuple[When, ...]
+    timezone: str
+    dst_gap: str
+    dst_overlap: str
+    anchor_ms: int
+    exclude: tuple[Exclusion, ...]
+    start_ms: int | None
+    end_ms: int | None
+    seed: str  # empty where nothing is hashed, so that schedules with equal timings share
+
+
+def _is_hashed(triggers: tuple[When, ...], exclude: tuple[Exclusion, ...]) -> bool:
+    expressions = [*(when.cron for when in triggers), *(item.cron for item in exclude)]
+    return any(hashing.is_hashed(expression) for expression in expressions if expression is not None)
+
+
+@lru_cache(maxsize=16_384)
+def _trigger(timing: _Timing) -> Trigger:
+    parts = tuple(_part(when, timing) for when in timing.triggers)
+    found: Trigger = parts[0] if len(parts) == 1 else Union(parts)
+    if timing.exclude:
+        found = Excluding(found, exclusions_of(timing.exclude, timing.timezone, timing.seed))
+    if timing.start_ms is not None or timing.end_ms is not None:
+        found = Bounded(found, timing.start_ms, timing.end_ms)
+    return found
+
+
+def _part(when: When, timing: _Timing) -> Trigger:
+    if when.cron is not None:
+        zone = when.timezone or timing.timezone
+        policies = {"dst_gap": timing.dst_gap, "dst_overlap": timing.dst_overlap}
+        return CronTrigger(compile_cron(when.cron, zone, seed=timing.seed, **policies))
+    if when.every_ms is not None:
+        return Every(when.every_ms, timing.anchor_ms + when.phase_ms)
+    if when.at_ms is not None:
+        return At(when.at_ms)
+    return AfterCompletion(when.after_completion_ms or 0)

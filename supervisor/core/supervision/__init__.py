@@ -1,0 +1,1 @@
+"""State machines of slots, pools and the tree; the layout of the scoreboard."""

@@ -1,0 +1,141 @@
+"""Blame: what to do with each run that a dead worker process still holds.
+
+Guarantees
+    Every death is charged, or makes suspects. Whoever was alone with its process is charged, whatever
+    was being done about it: it was read, prepared, executed or acknowledged. So no run takes one process
+    after the other down without end: it is alone after the first, and dead after ``max_crashes`` more.
+    A run is charged with a crash only when no other can have ended the process, or when it overran
+    its own hard deadline. Its neighbours are never charged for it.
+    Where several can have done it they are suspects, and run alone next. One that had ended without Redis
+    knowing is among them: what breaks a process (memory overwritten, a descriptor of ours closed, a thread left
+    behind) may show after the job has returned. One without an entry was just being read: a worker notes all that a
+    turn brought before it does anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from signal import SIGKILL, Signals
+
+from supervisor.core.model import Release
+from supervisor.core.supervision.inflight import Inflight, RunState, execution_hash
+from supervisor.core.supervision.slot import Cause
+
+
+class Death(Enum):
+    """Why a worker process is gone, as far as its runs are concerned."""
+
+    CRASHED = "crashed"  # it died by itself, or hung and was killed
+    OVERRUN = "overrun"  # killed because one of its runs passed its hard deadline
+    STOPPED = "stopped"  # it was asked to stop, the tree stops, or it left because of Redis
+    NODE_LOST = "node_lost"  # its whole replica vanished; nothing is known about its runs
+
+
+_SIGNALLED = 256
+_BEGUN = frozenset({RunState.STARTED, RunState.DONE})
+_NAMED = frozenset(Signals)
+_BY_CAUSE = {
+    Cause.BOOT_TIMEOUT: "killed because it did not become ready",
+    Cause.HANG: "killed because it hung",
+    Cause.OVERRUN: "killed at a hard timeout",
+    Cause.STOP: "stopped",
+    Cause.RESTART: "stopped",
+    Cause.FORCED: "stopped",
+    Cause.RETIRED: "stopped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRun:
+    """A run that Redis says the dead session holds."""
+
+    queue: str
+    run_id: str
+    attempt: int
+    fetched_ms: int
+
+    @property
+    def execution(self) -> int:
+        """What stands for it in the in-flight table."""
+        return execution_hash((self.queue, self.run_id), self.fetched_ms)
+
+
+def describe_death(
+    cause: Cause, last_exit: int | None, *, is_out_of_memory: bool = False, table: Iterable[Inflight] = ()
+) -> str:
+    """Say how a worker process ended, for the record of the runs that it held.
+
+    Args:
+        cause: why the parent told it to go, if it did.
+        last_exit: how it ended, as the board has it: the exit code, or 256 and the signal. None: not known.
+        is_out_of_memory: whether the kernel killed a process of ours for memory since the last death.
+        table: the in-flight table that the process left.
+    """
+    if cause is Cause.HANG and {entry.state for entry in table} & _BEGUN == {RunState.DONE}:
+        return f"{_BY_CAUSE[cause]}, after the job had returned"
+    if cause in _BY_CAUSE:
+        return _BY_CAUSE[cause]
+    if last_exit is None:
+        return "died"
+    if last_exit < _SIGNALLED:
+        return f"exit code {last_exit}"
+    number = last_exit - _SIGNALLED
+    if number == SIGKILL:
+        return "SIGKILL, out of memory" if is_out_of_memory else "SIGKILL from outside"
+    return Signals(number).name if number in _NAMED else f"signal {number}"
+
+
+def assign(held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: Death, now_ns: int) -> list[Release]:
+    """Return what to do with each held run, in their order.
+
+    Args:
+        held: all that Redis says the session holds.
+        table: the in-flight table the worker left; None when it is not known.
+        death: why the process is gone.
+        now_ns: with an overrun, the runs whose deadline is before this are the ones that overran.
+    """
+    if death is Death.NODE_LOST:
+        return [Release.INTERRUPTED] * len(held)
+    entries = {(entry.execution, entry.attempt): entry for entry in table or ()}
+    found = [entries.get((run.execution, run.attempt)) for run in held]
+    if death is Death.STOPPED:
+        return [_uncharged(entry) for entry in found]
+    overdue = [entry for entry in entries.values() if _is_overdue(entry, now_ns)] if death is Death.OVERRUN else []
+    if overdue:  # the cause is known, so nobody else is suspected
+        return [Release.CRASHED if entry in overdue else _uncharged(entry) for entry in found]
+    states = [None if entry is None else entry.state for entry in found]
+    suspected = _suspected([entry.state for entry in entries.values()], states, death)
+    others = sum(entry.state in suspected for entry in entries.values() if entry not in found)
+    is_one = others + sum(state in suspected for state in states) == 1
+    return [
+        _blame(entry, is_one=is_one, is_known=table is not None) if state in suspected else _uncharged(entry)
+        for entry, state in zip(found, states, strict=True)
+    ]
+
+
+def _is_overdue(entry: Inflight, now_ns: int) -> bool:
+    return entry.state is RunState.STARTED and 0 < entry.deadline_ns <= now_ns
+
+
+def _suspected(table: Sequence[RunState], held: Sequence[RunState | None], death: Death) -> frozenset[RunState | None]:
+    """Return the states in which a run can have ended its process. None: Redis gave it, and no entry tells of it."""
+    if death is Death.OVERRUN:
+        return frozenset({RunState.STARTED, None})  # one that ended does not make a process overrun
+    suspected = {RunState.STARTED, RunState.DONE, RunState.FETCHED, None}
+    if None in held or RunState.FETCHED in table or RunState.STARTED in table:
+        return frozenset(suspected)
+    return frozenset({*suspected, RunState.WAITING})  # its turn may just have come
+
+
+def _uncharged(entry: Inflight | None) -> Release:
+    is_unstarted = entry is not None and entry.state in {RunState.FETCHED, RunState.WAITING}
+    return Release.UNSTARTED if is_unstarted else Release.INTERRUPTED
+
+
+def _blame(entry: Inflight | None, *, is_one: bool, is_known: bool) -> Release:
+    has_begun = entry.state in {RunState.STARTED, RunState.DONE} if entry is not None else not is_known
+    if has_begun:
+        return Release.CRASHED if is_one else Release.SUSPECT
+    return Release.CRASHED_UNSTARTED if is_one else Release.SUSPECT_UNSTARTED

@@ -1,0 +1,305 @@
+"""The rows of one pool of workers: which are to have a process, and who takes whose place.
+
+Guarantees
+    A worker is told to go for a replacement only once its successor runs, so a replacement never
+    leaves the pool with fewer running workers than it had. A successor that does not come up ends
+    its replacement: the old worker goes on, and with it everybody else who was still to be replaced.
+    No more than ``capacity`` rows are ever in use, and after ``stopped`` none is started.
+
+Does not guarantee
+    That a replacement starts at once: at most a quarter of the pool, and at least one, is replaced
+    at a time, and each needs a free row.
+
+Rows are numbers from 0. The state of their processes comes in as facts, looked at anew each time;
+orders go out. So whatever was missed between two looks is made good by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, Place
+from supervisor.core.supervision.scoreboard import SlotState
+
+SURGE_DIVISOR = 4  # of the processes of a pool, this part may be replaced at once
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """The process of one row, as the parent knows it."""
+
+    state: SlotState
+    generation: int = 0
+    started_ns: int = 0
+    busy: int = 0  # runs it executes
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One replacement under way."""
+
+    old: int
+    generation: int  # of the process that is to go
+    new: int
+
+
+class Rolling(Enum):
+    """Where the replacement of a whole pool stands."""
+
+    NEVER = "never asked for"
+    GOING = "going"
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class News(Enum):
+    """What is worth a line in the log."""
+
+    REPLACING = "replacement_started"
+    REPLACED = "replacement_done"
+    ABORTED = "replacement_aborted"
+    OUTLIVED = "replacement_overtaken"  # the old one died first; the successor has its place
+    ROLLED = "roll_done"
+    ROLL_ABORTED = "roll_aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One piece of news; rows only where two are concerned."""
+
+    news: News
+    pair: Pair | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """One pool. ``places`` has one entry for each row."""
+
+    name: str
+    desired: int
+    places: tuple[Place, ...]
+    pairs: tuple[Pair, ...] = ()
+    waiting: tuple[tuple[int, int], ...] = ()  # (row, generation) of processes still to be replaced
+    rolling: Rolling = Rolling.NEVER
+    is_quiet: bool = False  # as a whole: places added meanwhile stay without a process too
+    is_stopped: bool = False
+
+    @property
+    def capacity(self) -> int:
+        """How many rows there are."""
+        return len(self.places)
+
+    @property
+    def most(self) -> int:
+        """The most processes that it may be set to: one row is left for a successor."""
+        return self.capacity - 1
+
+    @property
+    def surge(self) -> int:
+        """How many may be replaced at once."""
+        return max(1, self.desired // SURGE_DIVISOR)
+
+    def rows(self, *places: Place) -> list[int]:
+        """Return the rows in one of these places."""
+        return [row for row, place in enumerate(self.places) if place in places]
+
+
+@dataclass(slots=True)
+class _Change:
+    """A pool while it changes, and what follows from it."""
+
+    pool: Pool
+    orders: list[tuple[int, Order]] = field(default_factory=list)
+    news: list[Item] = field(default_factory=list)
+
+    def move(self, row: int, move: Move) -> None:
+        place = self.pool.places[row]
+        after = MOVES.get((place, move))
+        if after is None:
+            raise ImpossibleMoveError(place, move)
+        places = (*self.pool.places[:row], after[0], *self.pool.places[row + 1 :])
+        self.pool = replace(self.pool, places=places)
+        if after[1] is not None:
+            self.orders.append((row, after[1]))
+
+    def end_pair(self, pair: Pair, news: News) -> None:
+        self.pool = replace(self.pool, pairs=tuple(other for other in self.pool.pairs if other != pair))
+        self.news.append(Item(news, pair))
+
+    def abort(self, pair: Pair) -> None:
+        """Keep the old one, and whoever waits: what does not come up now would not come up for them either."""
+        self.move(pair.new, Move.RETIRE)
+        self.end_pair(pair, News.ABORTED)
+        self.pool = replace(self.pool, waiting=())
+        if self.pool.rolling is Rolling.GOING:
+            self.pool = replace(self.pool, rolling=Rolling.ABORTED)
+            self.news.append(Item(News.ROLL_ABORTED))
+
+    def leave_pairs(self, row: int) -> None:
+        """Give up the replacement of ``row``, which is not wanted any more itself."""
+        for pair in self.pool.pairs:
+            if pair.old == row:
+                self.move(pair.new, Move.RETIRE)
+                self.end_pair(pair, News.ABORTED)
+
+    def done(self) -> Outcome:
+        return Outcome(self.pool, tuple(self.orders), tuple(self.news))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A pool after a change, what to do about its rows, in order, and what to tell."""
+
+    pool: Pool
+    orders: tuple[tuple[int, Order], ...] = ()
+    news: tuple[Item, ...] = ()
+    refusal: str = ""  # why nothing was changed
+
+
+def make(name: str, *, processes: int, capacity: int) -> Pool:
+    """Return a pool without a process; ``settle`` fills it."""
+    assert 1 <= processes < capacity
+    return Pool(name=name, desired=processes, places=(Place.EMPTY,) * capacity)
+
+
+def set_processes(pool: Pool, processes: int) -> Outcome:
+    """Let the pool have so many processes; ``settle`` starts or retires the difference."""
+    if not 1 <= processes <= pool.most:
+        return Outcome(pool, refusal=f"pool {pool.name} can have 1 to {pool.most} processes until the tree restarts")
+    return Outcome(replace(pool, desired=processes))
+
+
+def replace_row(pool: Pool, row: int, generation: int) -> Outcome:
+    """Replace the process of ``row`` by one that is started first."""
+    place = pool.places[row]
+    if place is not Place.MEMBER:
+        return Outcome(pool, refusal=f"its row is {place.value}")
+    wanted = (row, generation)
+    if wanted in pool.waiting or any((pair.old, pair.generation) == wanted for pair in pool.pairs):
+        return Outcome(pool)  # asked for twice
+    return Outcome(replace(pool, waiting=(*pool.waiting, wanted)))
+
+
+def roll(pool: Pool, facts: Sequence[Fact]) -> Outcome:
+    """Replace every process that lives now. One that is not forked yet will be of the new kind anyway."""
+    rows = pool.rows(Place.MEMBER, Place.SUCCESSOR)
+    waiting = tuple((row, facts[row].generation) for row in rows if facts[row].state.has_process)
+    return Outcome(replace(pool, waiting=waiting, rolling=Rolling.GOING))
+
+
+def quiet(pool: Pool, row: int) -> Outcome:
+    """Let the process of ``row`` finish and go, and start none in its place."""
+    place = pool.places[row]
+    if place is Place.QUIET:
+        return Outcome(pool)
+    if place is not Place.MEMBER:
+        return Outcome(pool, refusal=f"its row is {place.value}")
+    change = _Change(pool)
+    change.leave_pairs(row)
+    change.move(row, Move.QUIET)
+    return change.done()
+
+
+def resume(pool: Pool, row: int) -> Outcome:
+    """Start what was made quiet."""
+    place = pool.places[row]
+    if place is Place.MEMBER:
+        return Outcome(pool)
+    if place is not Place.QUIET:
+        return Outcome(pool, refusal=f"its row is {place.value}")
+    change = _Change(pool)
+    change.move(row, Move.RESUME)
+    return change.done()
+
+
+def quiet_all(pool: Pool) -> Outcome:
+    """Make the whole pool quiet, places included that it gets later."""
+    change = _Change(replace(pool, is_quiet=True))
+    for row in pool.rows(Place.MEMBER):
+        change.leave_pairs(row)
+        change.move(row, Move.QUIET)
+    return change.done()
+
+
+def resume_all(pool: Pool) -> Outcome:
+    """Start everything that was made quiet, by one or by all."""
+    change = _Change(replace(pool, is_quiet=False))
+    for row in pool.rows(Place.QUIET):
+        change.move(row, Move.RESUME)
+    return change.done()
+
+
+def stopped(pool: Pool) -> Pool:
+    """Return the pool once the tree stops: no order comes from it any more."""
+    return replace(pool, is_stopped=True, waiting=(), pairs=())
+
+
+def settle(pool: Pool, facts: Sequence[Fact]) -> Outcome:
+    """Bring the pool nearer to what is wanted; nothing to do is the normal case."""
+    assert len(facts) == pool.capacity
+    if pool.is_stopped:
+        return Outcome(pool)
+    change = _Change(pool)
+    for row in pool.rows(Place.LEAVING):
+        if not facts[row].state.has_process:
+            change.move(row, Move.GONE)
+    for pair in pool.pairs:
+        _follow(change, pair, facts)
+    _resize(change, facts)
+    _replace_next(change, facts)
+    if change.pool.rolling is Rolling.GOING and not change.pool.waiting and not change.pool.pairs:
+        change.pool = replace(change.pool, rolling=Rolling.DONE)
+        change.news.append(Item(News.ROLLED))
+    return change.done()
+
+
+def _follow(change: _Change, pair: Pair, facts: Sequence[Fact]) -> None:
+    """Carry one replacement on. Whether the successor failed is looked at first: then nothing may change."""
+    old, new = facts[pair.old], facts[pair.new]
+    is_old_there = old.state.has_process and old.generation == pair.generation
+    if new.state not in {SlotState.STOPPED, SlotState.STARTING, SlotState.RUNNING}:
+        change.abort(pair)
+    elif old.generation != pair.generation:
+        change.leave_pairs(pair.old)  # it died and came back: it is a fresh one itself
+    elif new.state is SlotState.RUNNING or not is_old_there:
+        change.move(pair.new, Move.PROMOTE)
+        change.move(pair.old, Move.RETIRE)
+        change.end_pair(pair, News.REPLACED if is_old_there else News.OUTLIVED)
+
+
+def _resize(change: _Change, facts: Sequence[Fact]) -> None:
+    members = change.pool.rows(Place.MEMBER, Place.QUIET)
+    surplus = len(members) - change.pool.desired
+    for row in sorted(members, key=lambda row: _worth(change.pool, row, facts[row]))[: max(0, surplus)]:
+        change.leave_pairs(row)
+        change.move(row, Move.RETIRE)
+    for row in change.pool.rows(Place.EMPTY)[: max(0, -surplus)]:
+        change.move(row, Move.RESERVE if change.pool.is_quiet else Move.FILL)
+
+
+def _worth(pool: Pool, row: int, fact: Fact) -> tuple[bool, bool, bool, int]:
+    """Order rows by how little is lost with them: without a process, not up yet, idle, young."""
+    is_running = fact.state is SlotState.RUNNING
+    return pool.places[row] is not Place.QUIET, is_running, fact.busy > 0, -fact.started_ns
+
+
+def _replace_next(change: _Change, facts: Sequence[Fact]) -> None:
+    if not change.pool.waiting:
+        return
+    still: list[tuple[int, int]] = []
+    for row, generation in change.pool.waiting:
+        place, fact = change.pool.places[row], facts[row]
+        if place is Place.SUCCESSOR:  # of an earlier replacement, forked before this was asked for
+            still.append((row, generation))
+        elif place is Place.MEMBER and fact.state.has_process and fact.generation == generation:
+            free = change.pool.rows(Place.EMPTY)
+            if free and len(change.pool.pairs) < change.pool.surge:
+                pair = Pair(row, generation, free[0])
+                change.move(pair.new, Move.FOLLOW)
+                change.pool = replace(change.pool, pairs=(*change.pool.pairs, pair))
+                change.news.append(Item(News.REPLACING, pair))
+            elif all(pair.old != row for pair in change.pool.pairs):
+                still.append((row, generation))
+    change.pool = replace(change.pool, waiting=tuple(still))

@@ -1,0 +1,271 @@
+"""How the tree stops: in which order its children are told, and how long each may take.
+
+Guarantees
+    The stop ends within the grace plus 3.5 s, whatever the children do, and within half a
+    second once it is forced: every stage that waits has a deadline, and both orders of
+    stages are finite. The embedded server is the last to go, on a forced stop too.
+
+Does not guarantee
+    That nothing is left: what survives SIGKILL is given up on, and the exit code says so.
+
+Order (docs/guarantees.md): work first, because its runs need a beating session; then the
+agent, which gives back what is left; then the web, so that probes see it all; then the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK
+from supervisor.core.supervision.slot import Event, Group
+from supervisor.core.units import SECOND_NS
+
+DEBOUNCE_NS = SECOND_NS // 4  # terminals and launchers deliver one Ctrl-C several times
+BOUND_AFTER_GRACE_NS = 7 * SECOND_NS // 2
+FORCED_BOUND_NS = SECOND_NS // 2
+SWEEP_MIN_NS = SECOND_NS // 20  # of the bound, kept for descendants that nobody waited for
+SWEEP_MAX_NS = 2 * SECOND_NS
+_MS = SECOND_NS // 1000
+_SHORTEST_NS = 20 * _MS  # a parent that was itself paused still gives each child the time to notice
+
+WORK = frozenset({Group.SCHEDULER, Group.WORKER})
+AGENT = frozenset({Group.AGENT})
+WEB = frozenset({Group.WEB})
+SERVER = frozenset({Group.EMBEDDED})
+ALL = frozenset(Group)
+
+
+class Stage(Enum):
+    """Where the stop of the tree stands."""
+
+    RUNNING = "running"  # nobody asked
+    DRAINING = "draining"
+    CANCELLING = "cancelling"
+    KILLING_WORK = "killing work"
+    STOPPING_AGENT = "stopping agent"
+    KILLING_AGENT = "killing agent"
+    STOPPING_WEB = "stopping web"
+    KILLING_WEB = "killing web"
+    STOPPING_SERVER = "stopping server"
+    KILLING_SERVER = "killing server"
+    FORCED_WORK = "forced: killing work"
+    FORCED_AGENT = "forced: stopping agent"
+    FORCED_AGENT_KILL = "forced: killing agent"
+    FORCED_WEB = "forced: killing web"
+    FORCED_SERVER = "forced: stopping server"
+    FORCED_SERVER_KILL = "forced: killing server"
+    DONE = "done"
+
+
+class StopEvent(Enum):
+    """What moves the stop on."""
+
+    ASKED = "asked"
+    FORCED = "forced"
+    GONE = "gone"  # nobody whom this stage waits for has a process any more
+    LATE = "late"  # the stage took as long as it may
+
+
+_G = Stage
+FORCED = frozenset(
+    {_G.FORCED_WORK, _G.FORCED_AGENT, _G.FORCED_AGENT_KILL, _G.FORCED_WEB, _G.FORCED_SERVER, _G.FORCED_SERVER_KILL}
+)
+
+WORKING = frozenset({_G.DRAINING, _G.CANCELLING})
+"""Stages in which workers may still acknowledge: who carries that for them is replaced if it dies."""
+
+# For each stage that waits: where it goes when all are gone, and when its time is over.
+_NEXT: dict[Stage, tuple[Stage, Stage]] = {
+    _G.DRAINING: (_G.STOPPING_AGENT, _G.CANCELLING),
+    _G.CANCELLING: (_G.STOPPING_AGENT, _G.KILLING_WORK),
+    _G.KILLING_WORK: (_G.STOPPING_AGENT, _G.STOPPING_AGENT),
+    _G.STOPPING_AGENT: (_G.STOPPING_WEB, _G.KILLING_AGENT),
+    _G.KILLING_AGENT: (_G.STOPPING_WEB, _G.STOPPING_WEB),
+    _G.STOPPING_WEB: (_G.STOPPING_SERVER, _G.KILLING_WEB),
+    _G.KILLING_WEB: (_G.STOPPING_SERVER, _G.STOPPING_SERVER),
+    _G.STOPPING_SERVER: (_G.DONE, _G.KILLING_SERVER),
+    _G.KILLING_SERVER: (_G.DONE, _G.DONE),
+    _G.FORCED_WORK: (_G.FORCED_AGENT, _G.FORCED_AGENT),
+    _G.FORCED_AGENT: (_G.FORCED_WEB, _G.FORCED_AGENT_KILL),
+    _G.FORCED_AGENT_KILL: (_G.FORCED_WEB, _G.FORCED_WEB),
+    _G.FORCED_WEB: (_G.FORCED_SERVER, _G.FORCED_SERVER),
+    _G.FORCED_SERVER: (_G.DONE, _G.FORCED_SERVER_KILL),
+    _G.FORCED_SERVER_KILL: (_G.DONE, _G.DONE),
+}
+
+# Pairs that are absent are impossible, and raise. A test walks the full product.
+TRANSITIONS: dict[tuple[Stage, StopEvent], Stage] = {
+    (_G.RUNNING, StopEvent.ASKED): _G.DRAINING,
+    (_G.RUNNING, StopEvent.FORCED): _G.FORCED_WORK,
+    (_G.DONE, StopEvent.ASKED): _G.DONE,
+    (_G.DONE, StopEvent.FORCED): _G.DONE,
+    **{(stage, StopEvent.ASKED): stage for stage in _NEXT},
+    **{(stage, StopEvent.FORCED): stage if stage in FORCED else _G.FORCED_WORK for stage in _NEXT},
+    (
+        _G.KILLING_SERVER,
+        StopEvent.FORCED,
+    ): _G.KILLING_SERVER,  # everybody was killed: starting over would only take longer
+    **{(stage, StopEvent.GONE): gone for stage, (gone, _) in _NEXT.items()},
+    **{(stage, StopEvent.LATE): late for stage, (_, late) in _NEXT.items()},
+}
+
+WAITS_FOR: dict[Stage, frozenset[Group]] = {
+    _G.DRAINING: WORK,
+    _G.CANCELLING: WORK,
+    _G.KILLING_WORK: WORK,
+    _G.STOPPING_AGENT: AGENT,
+    _G.KILLING_AGENT: AGENT,
+    _G.STOPPING_WEB: WEB,
+    _G.KILLING_WEB: WEB,
+    _G.STOPPING_SERVER: SERVER,
+    _G.KILLING_SERVER: SERVER,
+    _G.FORCED_WORK: WORK,
+    _G.FORCED_AGENT: AGENT,
+    _G.FORCED_AGENT_KILL: AGENT,
+    _G.FORCED_WEB: WEB,
+    _G.FORCED_SERVER: SERVER,
+    _G.FORCED_SERVER_KILL: SERVER,
+}
+
+# What entering a stage does, to whom. Only slots with a process notice.
+ORDERS: dict[Stage, tuple[Event, frozenset[Group]]] = {
+    _G.DRAINING: (Event.STOP, WORK),
+    _G.CANCELLING: (Event.CANCEL, WORK),
+    _G.KILLING_WORK: (Event.KILL, WORK),
+    _G.STOPPING_AGENT: (Event.STOP, AGENT),
+    _G.KILLING_AGENT: (Event.KILL, AGENT),
+    _G.STOPPING_WEB: (Event.STOP, WEB),
+    _G.KILLING_WEB: (Event.KILL, WEB),
+    _G.STOPPING_SERVER: (Event.STOP, SERVER),
+    _G.KILLING_SERVER: (Event.KILL, SERVER),
+    _G.FORCED_WORK: (Event.KILL, WORK),
+    _G.FORCED_AGENT: (Event.STOP, AGENT),
+    _G.FORCED_AGENT_KILL: (Event.KILL, AGENT),
+    _G.FORCED_WEB: (Event.KILL, WEB),
+    _G.FORCED_SERVER: (Event.STOP, SERVER),
+    _G.FORCED_SERVER_KILL: (Event.KILL, SERVER),
+}
+
+# How long a stage may take by itself. The forced ones add up to less than half a second.
+_LENGTH_NS: dict[Stage, int] = {
+    _G.CANCELLING: 2 * SECOND_NS,
+    _G.KILLING_WORK: 150 * _MS,
+    _G.STOPPING_AGENT: 5 * SECOND_NS,
+    _G.KILLING_AGENT: 50 * _MS,
+    _G.STOPPING_WEB: SECOND_NS,
+    _G.KILLING_WEB: 50 * _MS,
+    _G.STOPPING_SERVER: 5 * SECOND_NS,
+    _G.KILLING_SERVER: 100 * _MS,
+    _G.FORCED_WORK: 30 * _MS,
+    _G.FORCED_AGENT: 150 * _MS,
+    _G.FORCED_AGENT_KILL: 20 * _MS,
+    _G.FORCED_WEB: 20 * _MS,
+    _G.FORCED_SERVER: 200 * _MS,
+    _G.FORCED_SERVER_KILL: 30 * _MS,
+}
+
+# When it must be over at the latest, counted from the end of the grace, when earlier stages were late.
+_LATEST_NS: dict[Stage, int] = {
+    _G.DRAINING: 0,
+    _G.CANCELLING: 2000 * _MS,
+    _G.KILLING_WORK: 2150 * _MS,
+    _G.STOPPING_AGENT: 2650 * _MS,
+    _G.KILLING_AGENT: 2700 * _MS,
+    _G.STOPPING_WEB: 2850 * _MS,
+    _G.KILLING_WEB: 2900 * _MS,
+    _G.STOPPING_SERVER: 3300 * _MS,
+    _G.KILLING_SERVER: 3400 * _MS,
+    **dict.fromkeys(FORCED, 3350 * _MS),  # a second signal near the end makes the stop no longer
+}
+
+# Entering one of these means that somebody was cut off. A web child cut off lost nobody's work.
+_UNCLEAN = frozenset({_G.CANCELLING, _G.KILLING_WORK, _G.KILLING_AGENT, _G.KILLING_SERVER}) | FORCED
+
+
+class ImpossibleStopError(AssertionError):
+    """An event that cannot happen in this stage: the parent has a bug."""
+
+    def __init__(self, stage: Stage, event: StopEvent) -> None:
+        super().__init__(f"a stop in the stage {stage.value!r} cannot meet the event {event.value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """One stop of a tree, from nobody having asked to done. Times are CLOCK_BOOTTIME."""
+
+    grace_ns: int
+    stage: Stage = Stage.RUNNING
+    asked_ns: int = 0
+    entered_ns: int = 0
+    first_signal_ns: int = 0
+    is_clean: bool = True
+    forced_ns: int = 0
+    code: int = EXIT_OK  # of the reason to stop, when that is not just having been asked
+    reason: str = ""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the tree stops; then nothing is started any more but what draining workers need."""
+        return self.stage is not Stage.RUNNING
+
+    @property
+    def deadline_ns(self) -> int:
+        """When the present stage is late; 0 if it waits for nothing."""
+        if self.stage not in WAITS_FOR:
+            return 0
+        bounds = []
+        if self.stage in _LENGTH_NS:
+            bounds.append(self.entered_ns + _LENGTH_NS[self.stage])
+        if self.stage in _LATEST_NS:
+            bounds.append(self.asked_ns + self.grace_ns + _LATEST_NS[self.stage])
+        return max(min(bounds), self.entered_ns + _SHORTEST_NS)
+
+    def sweep_until_ns(self, now_ns: int) -> int:
+        """Return until when descendants that nobody waited for may be ended: for what is left of the bound."""
+        bound_ns = self.asked_ns + self.grace_ns + BOUND_AFTER_GRACE_NS
+        if self.forced_ns:
+            bound_ns = min(bound_ns, self.forced_ns + FORCED_BOUND_NS)
+        return max(now_ns + SWEEP_MIN_NS, min(now_ns + SWEEP_MAX_NS, bound_ns))
+
+    @property
+    def exit_code(self) -> int:
+        """What the tree exits with: the reason's own code, else whether everything drained."""
+        return self.code or (EXIT_OK if self.is_clean else EXIT_FAILED)
+
+
+def advance(stop: Stop, event: StopEvent, *, now_ns: int) -> Stop:
+    """Return the stop after ``event``. Entering a stage restarts its clock."""
+    after = TRANSITIONS.get((stop.stage, event))
+    if after is None:
+        raise ImpossibleStopError(stop.stage, event)
+    if event is StopEvent.FORCED:
+        stop = replace(stop, forced_ns=stop.forced_ns or now_ns)
+    if after is stop.stage:
+        return stop
+    return replace(
+        stop,
+        stage=after,
+        asked_ns=stop.asked_ns or now_ns,
+        entered_ns=now_ns,
+        is_clean=stop.is_clean and after not in _UNCLEAN,
+    )
+
+
+def ask(stop: Stop, *, now_ns: int, code: int, reason: str) -> Stop:
+    """Stop because of something other than a signal; the first reason is the one that counts."""
+    if stop.is_asked:
+        return stop
+    return advance(replace(stop, code=code, reason=reason), StopEvent.ASKED, now_ns=now_ns)
+
+
+def signalled(stop: Stop, *, now_ns: int, is_quit: bool, reason: str) -> Stop:
+    """Return the stop after TERM, INT or QUIT. TERM and INT are one family: either may be the second."""
+    reason = stop.reason or reason
+    if is_quit:
+        return advance(replace(stop, reason=reason), StopEvent.FORCED, now_ns=now_ns)
+    if not stop.first_signal_ns:
+        return advance(replace(stop, first_signal_ns=now_ns, reason=reason), StopEvent.ASKED, now_ns=now_ns)
+    if now_ns - stop.first_signal_ns < DEBOUNCE_NS:
+        return stop
+    return advance(stop, StopEvent.FORCED, now_ns=now_ns)

@@ -1,0 +1,165 @@
+"""Configurations in Cloudforet's format, converted to native settings (docs/cloudforet.md).
+
+A pure function of files, variables and sources: nothing is imported, nothing is run, and
+``spaceone`` least of all. What comes out is a layer under the native files, variables and
+flags, which therefore win.
+
+Guarantees
+    What the original refused, ignored or never reached is a problem or a notice with its
+    place; two readings of one entry are never chosen between in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervisor.core.errors import Problem
+from supervisor.importers.cloudforet.classes import Sources
+from supervisor.importers.cloudforet.layers import Layers, read_document
+from supervisor.importers.cloudforet.other_keys import (
+    read_config,
+    read_log,
+    read_packages,
+    read_replica,
+    read_timezone,
+    read_token,
+)
+from supervisor.importers.cloudforet.queues import read_queues, read_redis, read_workers
+from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.importers.cloudforet.schedules import Around, read_schedules
+from supervisor.importers.foreign import FORMATS, KEY
+from supervisor.settings.document import Node
+from supervisor.settings.schema import settings_shape
+
+JOBS_MODULE = "supervisor.compat.cloudforet.jobs"
+_EMPTY = Node({}, "default")
+_ALIASES = {"cron": "rule", "every": "interval", "missed": "misfire", "catchup_window": "misfire_grace"}
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What Cloudforet's files say, in native terms; and the native files among them."""
+
+    root: Node
+    native: tuple[Node, ...]
+    files: tuple[Path, ...]
+    problems: tuple[Problem, ...]
+    notices: tuple[str, ...]
+
+    @staticmethod
+    def with_own_jobs(root: Node) -> Node:
+        """Return settings with the module that plans, whatever a native file lists under ``jobs``."""
+        jobs = root.child("jobs")
+        listed = jobs.value if jobs is not None and isinstance(jobs.value, list) else []
+        if any(each.value == JOBS_MODULE for each in listed):
+            return root
+        return Node({**root.value, "jobs": Node([Node(JOBS_MODULE, "default"), *listed], "default")}, root.origin)
+
+
+def convert(
+    files: Sequence[Path], *, environ: Mapping[str, str], directories: Sequence[Path], has_redis: bool = False
+) -> Converted:
+    """Return the native settings that ``files`` mean together, later ones winning.
+
+    Args:
+        files: Cloudforet's, and native ones, which only have keys that a native file has.
+        environ: for TZ, and to find out whether the token is there.
+        directories: where the sources of schedulers may lie.
+        has_redis: whether ``redis.url`` is set elsewhere; then QUEUES does not decide where Redis is.
+    """
+    report = Report()
+    layers = Layers(report)
+    native: list[Node] = []
+    for file in files:
+        document = read_document(file, report)
+        if document is None:
+            layers.files.append(file)
+        elif is_native(document):
+            native.append(Node({key: node for key, node in document.value.items() if key != "compat"}, document.origin))
+            layers.files.append(file)
+        else:
+            _check_format(document, report)
+            layers.add(document, file)
+    has_redis = has_redis or any(len(each.nearest(("redis", "url"))[0]) > 1 for each in native)
+    root = _native(layers, environ, directories, report, has_redis=has_redis)
+    if not report.problems and not native and not _has_work(layers.root):
+        where = str(files[0]) if files else "--compat cloudforet"
+        remedy = "give the file that the scheduler or the worker mounts"
+        report.problem(Node(None, where), (), "has neither SCHEDULERS nor WORKERS", remedy)
+    return Converted(
+        root, tuple(native), tuple(dict.fromkeys(layers.files)), tuple(report.problems), tuple(report.notices)
+    )
+
+
+def _check_format(document: Node, report: Report) -> None:
+    said = document.child(KEY)
+    if said is not None and said.value not in FORMATS:
+        report.problem(said, (KEY,), f"is not a known format, got {shown(said)}", f"write {', '.join(FORMATS)}")
+
+
+def is_native(document: Node) -> bool:
+    """Return whether every key of a file is one of ours; a file with any other is Cloudforet's."""
+    keys = {key for key in document.value if not key.startswith("x-")} - {"compat"}
+    return bool(keys) and keys <= settings_shape().children.keys()
+
+
+def original_path(path: str) -> str:
+    """Return a native path as the Cloudforet file has it: ``schedules.a.cron`` is ``SCHEDULERS.a.rule``."""
+    head, _, rest = path.partition(".")
+    if head != "schedules" or not rest:
+        return path
+    name, _, key = rest.rpartition(".")
+    return f"SCHEDULERS.{name}.{_ALIASES[key]}" if key in _ALIASES else f"SCHEDULERS.{rest}"
+
+
+def _has_work(root: Node) -> bool:
+    return any((child := root.child(key)) is not None and child.value for key in ("SCHEDULERS", "WORKERS"))
+
+
+def _native(
+    layers: Layers, environ: Mapping[str, str], directories: Sequence[Path], report: Report, *, has_redis: bool
+) -> Node:
+    root = layers.root
+    queues, entries = read_queues(root.child("QUEUES") or _EMPTY, report)
+    token, suspension = read_token(root, environ, report)
+    around = Around(
+        queues=entries,
+        timezone=read_timezone(root, environ, report),
+        phase=root.child("phase"),
+        suspension=suspension,
+    )
+    schedulers = root.child("SCHEDULERS") or _EMPTY
+    schedules = read_schedules(schedulers, around, Sources(directories), report)
+    entries_found = [schedulers.value[name] for name in schedules.value]
+    backends = [found for each in entries_found if (found := each.child("backend"))]
+    handlers = [found for each in entries_found if (found := each.child("handler"))]
+    found = {
+        "jobs": Node([Node(JOBS_MODULE, "default")], "default"),
+        "workers": read_workers(root.child("WORKERS") or _EMPTY, entries, report, planners=2 if handlers else 1),
+        "schedules": schedules,
+        "log": read_log(root, report),
+        "replica": read_replica(root),
+        "redis": _redis(entries, report, has_redis=has_redis),
+    }
+    own = {
+        "packages": read_packages(root, [*backends, *handlers], layers.is_remote, report),
+        "token": token,
+        "queues": queues if queues.value else None,
+        "config": read_config(root, report),
+    }
+    kept = {key: node for key, node in own.items() if node is not None and node.value}
+    found["cloudforet"] = Node(kept, root.origin) if kept else None
+    return Node({key: node for key, node in found.items() if node is not None}, root.origin)
+
+
+def _redis(entries: Mapping[str, Node], report: Report, *, has_redis: bool) -> Node | None:
+    if has_redis:
+        if entries:
+            report.notice("redis.url is set, so the host, port and credentials in QUEUES are not used")
+        return None
+    redis = read_redis(dict(entries), report)
+    if redis is None:
+        report.notice("QUEUES names no host, so the embedded server is used; redis.url names another")
+    return redis

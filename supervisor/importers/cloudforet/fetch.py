@@ -1,0 +1,195 @@
+"""One entry of ``IMPORT`` or ``REMOTE_URL``: where it points, and the bytes that are there.
+
+Guarantees
+    A fetch ends: in time, in size, in redirects. With ``sha256`` nothing else than that very text is used.
+    Only files and http(s) are read; plain http only with ``sha256``, also where https redirects to it.
+    What comes over the network can name no file and no variable of this machine.
+
+Does not guarantee
+    Consul: its values change under the program and it would have to be asked by every replica (docs/adr/0028).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from supervisor.clock import SystemClock
+from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.settings.base import Path as TreePath
+from supervisor.settings.document import Node
+from supervisor.settings.masking import mask_url
+from supervisor.settings.sections.durations import parse_duration
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
+
+TIMEOUT_S = 5.0
+TIMEOUT_S_MAX = 60.0
+BYTES_MAX = 8 * 1024 * 1024
+_CHUNK = 64 * 1024
+_KEYS = ("url", "optional", "sha256", "timeout")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}\Z")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_PINNED = "use https://, or write {url: …, sha256: …} with the digest of its text"
+_CONSUL = (
+    "consul is not read",
+    "write the value into a file and import that: consul kv get KEY > FILE, or a template of consul-template",
+)
+
+
+class ChangedError(OSError):
+    """Another text than the one that ``sha256`` demands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where an entry points."""
+
+    node: Node
+    path: TreePath
+    url: str  # http(s), or empty
+    file: Path | None
+    is_optional: bool = False
+    sha256: str = ""
+    timeout_s: float = TIMEOUT_S
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its text is chosen on this machine: a file, or what the digest in a file demands."""
+        return self.file is not None or bool(self.sha256)
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages: without a password."""
+        return mask_url(self.url) if self.url else str(self.file)
+
+
+def target_of(node: Node, path: TreePath, base: Path, report: Report) -> Target | None:
+    """Return what an entry means: a text, or a mapping with url and perhaps optional, sha256, timeout."""
+    entry = node if isinstance(node.value, dict) else Node({"url": node}, node.origin)
+    unknown = [key for key in entry.value if key not in _KEYS]
+    for key in unknown:
+        report.problem(entry.value[key], (*path, key), "is not known here", f"known: {', '.join(_KEYS)}")
+    url = entry.child("url")
+    if url is None or not isinstance(url.value, str) or not url.value or not url.value.isprintable():
+        report.problem(
+            url or node, path, f"must be a path or URL, got {shown(url or node)}", "write file:///… or a path"
+        )
+        return None
+    options = _options(entry, path, report)
+    scheme = _SCHEME.match(url.value)
+    name = scheme[1].lower() if scheme else ""
+    if name == "http" and not options[1]:
+        report.problem(url, path, "is plain http: anybody on the way can change it, and it decides what runs", _PINNED)
+        return None
+    if name in {"http", "https"}:
+        return Target(node, path, url.value, None, *options)
+    if name in {"", "file"}:
+        return Target(node, path, "", base / _file(url.value), *options)
+    if name == "consul":
+        report.problem(url, path, *_CONSUL)
+    else:
+        report.problem(url, path, f"cannot be read over {name}://", "use file://, a path, http:// or https://")
+    return None
+
+
+def _file(text: str) -> str:
+    parts = urlsplit(text) if text.startswith("file:") else None
+    return text if parts is None else unquote(f"{parts.netloc}{parts.path}")
+
+
+def _options(entry: Node, path: TreePath, report: Report) -> tuple[bool, str, float]:
+    optional, sha256, timeout = (entry.child(key) for key in _KEYS[1:])
+    if optional is not None and not isinstance(optional.value, bool):
+        report.problem(optional, (*path, "optional"), f"must be true or false, got {shown(optional)}", "correct it")
+    if sha256 is not None and not (isinstance(sha256.value, str) and _SHA256.match(sha256.value)):
+        report.problem(sha256, (*path, "sha256"), "must be 64 hexadecimal digits", "take them from sha256sum FILE")
+    seconds = TIMEOUT_S
+    if timeout is not None:
+        try:
+            seconds = parse_duration(timeout.value)
+        except ValueError as error:
+            report.problem(timeout, (*path, "timeout"), str(error), "e.g. 5s")
+        if not 0 < seconds <= TIMEOUT_S_MAX:
+            report.problem(timeout, (*path, "timeout"), "must be above 0 and at most 60s", "e.g. 5s")
+            seconds = TIMEOUT_S
+    return bool(optional and optional.value is True), str(sha256.value).lower() if sha256 else "", seconds
+
+
+def is_absent(target: Target) -> bool:
+    """Return whether a file is not there; what is behind a URL is known only once it is asked for."""
+    try:
+        return target.file is not None and not target.file.exists()
+    except OSError:  # a name too long, a directory that nobody may look into: reading it says which
+        return False
+
+
+def fetch(target: Target) -> bytes:
+    """Return what a URL or file holds.
+
+    Raises:
+        OSError: it cannot be read; the message says why, and holds no credentials.
+    """
+    raw = _read_url(target) if target.url else _read(target)
+    if len(raw) > BYTES_MAX:
+        raise OSError(f"is larger than {BYTES_MAX // (1024 * 1024)} MiB")
+    if target.sha256 and hashlib.sha256(raw).hexdigest() != target.sha256:
+        raise ChangedError(f"has another sha256 than the {target.sha256[:12]}… that is demanded")
+    return raw
+
+
+def _read(target: Target) -> bytes:
+    assert target.file is not None
+    with target.file.open("rb") as file:
+        return file.read(BYTES_MAX + 1)
+
+
+def _opener(*, is_pinned: bool) -> OpenerDirector:
+    """Return an opener that speaks HTTP and nothing else, through redirects too; plain only for a pinned text."""
+    import urllib.request  # noqa: PLC0415 - as below
+
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        *([urllib.request.HTTPHandler()] if is_pinned else []),
+        urllib.request.HTTPSHandler(),
+        urllib.request.UnknownHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+def _read_url(target: Target) -> bytes:
+    import http.client  # noqa: PLC0415 - only for whoever imports over the network: they take longer than all of this
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
+    clock = SystemClock()
+    end_ns = clock.elapsed_ns() + round(target.timeout_s * 1e9)
+    found = bytearray()
+    try:
+        request = urllib.request.Request(target.url, headers={"User-Agent": "tenure"})  # noqa: S310 - http(s) only
+        response = _opener(is_pinned=bool(target.sha256)).open(request, timeout=target.timeout_s)
+        with response:
+            while (chunk := response.read1(_CHUNK)) and len(found) <= BYTES_MAX:
+                found += chunk
+                if clock.elapsed_ns() > end_ns:
+                    raise OSError(f"did not answer within {target.timeout_s:g}s")
+    except urllib.error.HTTPError as error:
+        raise OSError(f"answered {error.code}") from None
+    except urllib.error.URLError as error:
+        plain = "; plain http needs sha256" if "url type: http" in str(error.reason) else ""
+        raise OSError(f"cannot be reached: {error.reason}{plain}") from None
+    except TimeoutError:
+        raise OSError(f"did not answer within {target.timeout_s:g}s") from None
+    except (ValueError, http.client.HTTPException):
+        raise OSError("is not a URL, or did not answer in HTTP") from None
+    return bytes(found)

@@ -1,0 +1,50 @@
+"""What a conversion has to say: problems that stop it, notices that do not, each once and with its place."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from supervisor.core.errors import Problem
+from supervisor.settings.base import Path
+from supervisor.settings.document import Node, format_path
+from supervisor.settings.masking import looks_secret, mask_url
+
+NOTICES_MAX = 100
+_ECHO_MAX = 60
+
+
+@dataclass(slots=True)
+class Report:
+    """Collects what is wrong and what is worth saying."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    def problem(self, node: Node, path: Path, message: str, remedy: str) -> None:
+        """Note what keeps the configuration from being used, where ``node`` was written."""
+        self.problems.append(Problem(node.origin, format_path(path), message, remedy))
+
+    def is_about(self, path: Path) -> bool:
+        """Return whether something below ``path`` is a problem already."""
+        inside = f"{format_path(path)}."
+        return any(inside in f"{problem.path}." for problem in self.problems)
+
+    def notice(self, text: str) -> None:
+        """Note what a person may want to know; the same text counts once."""
+        if text not in self.notices and len(self.notices) < NOTICES_MAX:
+            self.notices.append(text)
+
+
+def shown(node: Node, path: Path = ()) -> str:
+    """Return a value as a message may quote it: short, and not at all where its key looks like a secret's."""
+    if any(looks_secret(step) for step in path):
+        return "a value that is not shown"
+    if isinstance(node.value, dict):
+        return "a mapping"
+    if isinstance(node.value, list):
+        return "a list"
+    if isinstance(node.value, str):
+        text = mask_url(node.value)
+        return repr(text if len(text) <= _ECHO_MAX else f"{text[:_ECHO_MAX]}…")
+    return json.dumps(node.value)

@@ -1,0 +1,240 @@
+"""From what a Cloudforet schedule says about time to the trigger of a native one.
+
+N hours are anchored: hours 0, N, 2N … of the zone where N divides 24, else every N hours
+from 1970. The original counts from the start of its process, so a restart moves it, and one
+that restarts daily never reaches 24 hours; ``phase: start`` asks for that phase all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from supervisor.importers.cloudforet.classes import Found, Timing
+from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.importers.cloudforet.values import (
+    HOURS_WITHOUT_UNIT_MAX,
+    INTERVAL_S_MIN,
+    Interval,
+    Minute,
+    read_interval,
+    read_minute,
+)
+from supervisor.settings.base import Path
+from supervisor.settings.document import Node
+from supervisor.settings.sections.durations import format_duration
+
+UNITS = {"seconds": Timing.INTERVAL, "hours": Timing.HOURLY}
+_ONE = Interval(Decimal(1), has_unit=False)
+_DAY_HOURS = 24
+_FIELDS_WITH_SECONDS = 6
+_KEYS = {
+    Timing.INTERVAL: frozenset({"interval"}),
+    Timing.HOURLY: frozenset({"interval", "minute"}),
+    Timing.CRON: frozenset({"rule"}),
+}
+_NAMES = {Timing.INTERVAL: "an interval schedule", Timing.HOURLY: "an hourly schedule", Timing.CRON: "a cron schedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """When a schedule is due, as native settings; and what the class is given."""
+
+    settings: dict[str, Any]
+    options: dict[str, Any]
+
+
+class Reader:
+    """Reads the timing of one entry."""
+
+    def __init__(self, entry: Node, path: Path, found: Found, name: str, report: Report) -> None:
+        self._entry = entry
+        self._path = path
+        self._found = found
+        self._class = name
+        self._report = report
+
+    def trigger(self) -> Trigger | None:
+        """Return when it is due; None when that is a problem."""
+        before = len(self._report.problems)
+        kind = self._kind()
+        if kind is None:
+            return None
+        interval = self._interval()
+        minute = self._value("minute")
+        at = read_minute(minute, (*self._path, "minute"), self._report) if minute is not None else Minute(0)
+        if len(self._report.problems) > before or at is None:
+            return None
+        if kind is Timing.CRON:
+            return self._cron()
+        if kind is Timing.INTERVAL:
+            return self._every(interval)
+        return self._hourly(interval or _ONE, at, minute)
+
+    def _value(self, key: str) -> Node | None:
+        """Return what the entry says, else what the class fixes, of one key."""
+        given = self._given(key)
+        if given is None and key in self._found.fixed:
+            return Node(self._found.fixed[key], self._found.where)
+        return given
+
+    def _given(self, key: str) -> Node | None:
+        node = self._entry.child(key)
+        return node if node is not None and node.value is not None else None
+
+    def _kind(self) -> Timing | None:
+        unit = self._given("unit")
+        if unit is not None and unit.value not in tuple(UNITS):
+            self._complain(unit, "unit", f"must be seconds or hours, got {shown(unit)}", "correct it")
+            return None
+        asked = UNITS[unit.value] if unit is not None else None
+        if self._found.kind is not None:
+            if asked is not None and asked is not self._found.kind and unit is not None:
+                message = f"{unit.value} contradicts the class, {_NAMES[self._found.kind]} ({self._found.where})"
+                self._complain(unit, "unit", message, "remove it")
+            return self._fitting(self._found.kind)
+        return self._fitting(asked) if asked is not None else self._guessed()
+
+    def _fitting(self, kind: Timing) -> Timing | None:
+        """Return ``kind`` unless the entry says what such a schedule cannot take."""
+        own = self._found.takes
+        taken = _KEYS[kind] if own is None else own  # a class with a constructor of its own dies of what that lacks
+        wrong = [key for key in ("interval", "minute", "rule") if self._given(key) and key not in taken]
+        for key in wrong:
+            interval = self._given("interval") if key != "interval" else None
+            seen = f" (interval is {interval.value} seconds)" if kind is Timing.INTERVAL and interval else ""
+            message = f"not accepted by {_NAMES[kind]}"
+            if key in _KEYS[kind]:
+                message = f"the constructor of the class does not take it ({self._found.where})"
+            self._complain(self._given(key), key, message, f"remove it{seen}")
+        return None if wrong else kind
+
+    def _guessed(self) -> Timing | None:
+        """Return the kind that the keys leave no doubt about."""
+        rule, minute, interval = (self._given(key) for key in ("rule", "minute", "interval"))
+        if rule is not None:
+            return self._fitting(Timing.CRON)
+        if minute is not None:
+            return self._hours_believed(interval, minute)
+        if interval is None:
+            self._complain(
+                self._entry,
+                "",
+                f"has neither interval nor rule, and the source of its class {self._class} is not on the path",
+                "add interval: or rule:, or say where the class is with -m DIRECTORY",
+            )
+            return None
+        if "hour" in self._class.rpartition(".")[2].lower() and not isinstance(interval.value, str):
+            self._complain(
+                interval,
+                "interval",
+                f"{shown(interval)} may be seconds or hours: the class {self._class} sounds hourly, and its source is "
+                f"not on the path",
+                "add unit: hours or unit: seconds",
+            )
+            return None
+        return Timing.INTERVAL
+
+    def _hours_believed(self, interval: Node | None, minute: Node) -> Timing | None:
+        value = interval.value if interval is not None else 1
+        number = float(value) if isinstance(value, str) and value.isdecimal() else value
+        if isinstance(number, int | float) and number > HOURS_WITHOUT_UNIT_MAX and interval is not None:
+            self._complain(
+                interval,
+                "interval",
+                f"{shown(interval)} with minute {shown(minute)} is a contradiction: that many hours, or seconds?",
+                f"add unit: hours, or remove minute and add unit: seconds; the class {self._class} would decide, "
+                f"but its source is not on the path",
+            )
+            return None
+        return Timing.HOURLY
+
+    def _interval(self) -> Interval | None:
+        node = self._value("interval")
+        return read_interval(node, (*self._path, "interval"), self._report) if node is not None else None
+
+    def _cron(self) -> Trigger | None:
+        rule = self._value("rule")
+        if rule is None:
+            self._complain(self._entry, "rule", "is missing: the class takes it", "add rule: '*/5 * * * *'")
+            return None
+        if not isinstance(rule.value, str):
+            self._complain(rule, "rule", f"must be text, got {shown(rule)}", "quote it: '*/5 * * * *'")
+            return None
+        fields = rule.value.split()
+        if len(fields) > _FIELDS_WITH_SECONDS:
+            self._complain(
+                rule, "rule", f"has {len(fields)} fields, got {shown(rule)}", "write five, or six with seconds last"
+            )
+            return None
+        if len(fields) == _FIELDS_WITH_SECONDS:
+            self._report.notice(f"{rule.origin}: {'.'.join(map(str, self._path))}.rule: its last field is seconds")
+        cron = " ".join((fields[-1], *fields[:-1])) if len(fields) == _FIELDS_WITH_SECONDS else rule.value
+        return Trigger({"cron": Node(cron, rule.origin)}, self._options())
+
+    def _every(self, interval: Interval | None) -> Trigger | None:
+        if interval is None:
+            self._complain(self._entry, "interval", "is missing: the class takes it", "add interval: 60 (seconds)")
+            return None
+        place = self._value("interval") or self._entry
+        if interval.number < INTERVAL_S_MIN:
+            message = f"must be at least {INTERVAL_S_MIN} seconds, got {shown(place)}"
+            self._complain(place, "interval", message, "write how many seconds, e.g. 30")
+            return None
+        every = format_duration(float(interval.number))
+        settings = {"every": Node(every, place.origin)}
+        return Trigger(self._phased(settings, "first_seen"), self._options(interval))
+
+    def _hourly(self, interval: Interval, at: Minute, minute: Node | None) -> Trigger | None:
+        place = self._value("interval") or self._entry
+        hours = interval.number / 3600 if interval.has_unit else interval.number
+        if hours != int(hours):
+            self._complain(
+                place, "interval", f"must be whole hours, got {shown(place)}", "an hourly schedule counts hours"
+            )
+            return None
+        settings = _hours(int(hours), at, (minute or place).origin)
+        phase = self._given("phase")
+        if phase is not None and phase.value == "start" and hours > 1:  # every hour is the same either way
+            settings = _grid(int(hours), at, place.origin)
+        return Trigger(self._phased(settings, "first_seen_hour"), self._options(Interval(hours, has_unit=False)))
+
+    def _phased(self, settings: dict[str, Any], anchor: str) -> dict[str, Any]:
+        phase = self._given("phase")
+        if phase is not None and phase.value not in ("anchored", "start"):
+            self._complain(phase, "phase", f"must be anchored or start, got {shown(phase)}", "correct it")
+        is_grid = "every" in settings and phase is not None and phase.value == "start"
+        return {**settings, "anchor": Node(anchor, phase.origin)} if is_grid and phase is not None else settings
+
+    def _options(self, interval: Interval | None = None) -> dict[str, Any]:
+        """Return what the constructor of the class is given, as the entry says it."""
+        found: dict[str, Any] = {}
+        if interval is not None and self._given("interval") is not None:
+            number = interval.number
+            found["interval"] = int(number) if number == int(number) else float(number)
+        for key in ("minute", "rule"):
+            node = self._given(key)
+            if node is not None:
+                found[key] = f":{node.value:02d}" if isinstance(node.value, int) else node.value
+        return found
+
+    def _complain(self, node: Node | None, key: str, message: str, remedy: str) -> None:
+        path = (*self._path, key) if key else self._path
+        self._report.problem(node or self._entry, path, message, remedy)
+
+
+def _hours(hours: int, at: Minute, origin: str) -> dict[str, Any]:
+    """Return every N hours at a minute, anchored."""
+    if _DAY_HOURS % hours:
+        return _grid(hours, at, origin)
+    step = {1: "*", _DAY_HOURS: "0"}.get(hours, f"*/{hours}")
+    seconds = f"{at.second} " if at.second else ""
+    return {"cron": Node(f"{seconds}{at.minute} {step} * * *", origin)}
+
+
+def _grid(hours: int, at: Minute, origin: str) -> dict[str, Any]:
+    settings = {"every": Node(f"{hours}h", origin)}
+    if at != Minute(0):
+        settings["phase"] = Node(format_duration(at.minute * 60 + at.second), origin)
+    return settings

@@ -1,0 +1,305 @@
+"""Crontabs, system and user ones, read as Debian's cron reads them.
+
+Guarantees
+    Every problem of every file is found, each with its file and line. An entry that is
+    returned means what cron would have done: the variables that the crontab sets, HOME and
+    SHELL, its shell, its directory, its standard input after ``%``, its zone under ``CRON_TZ``.
+    No command runs as another user than cron's: Tenure runs every job as its own, so an entry
+    of another user is paused, with the reason.
+
+Does not guarantee
+    Cron's PATH and LOGNAME: what the crontab does not set comes from the tree's environment.
+
+Reads no files and knows no host: text and facts come in as arguments. What is accepted is
+described by crontab(5) of Debian's cron and of cronie (for CRON_TZ).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from supervisor.core.cron.expression import Cron, CronError, compile_cron
+from supervisor.core.cron.zones import UnknownZoneError, zone
+from supervisor.core.errors import Problem
+from supervisor.importers.crontab.lines import (
+    BLANK,
+    Setting,
+    Timed,
+    describes,
+    first_word,
+    lines,
+    setting,
+    split_command,
+    timed,
+)
+
+ENTRIES_MAX = 10_000
+
+_NAME_OF_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_NAME_OF_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", re.ASCII)
+_SLUG_BREAK = re.compile(r"[^A-Za-z0-9_]+", re.ASCII)
+_REDIRECTION = re.compile(r"[0-9&]*>{1,2}[ \t]*&?[^ \t;&|]+")
+_SLUG_CHARACTERS_MAX = 40
+
+_FOR_MAIL = ("MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING")
+_IGNORED = {
+    "LOGNAME": "cron does not let a crontab set it either",
+    "RANDOM_DELAY": "runs are not delayed at random; spread the minutes instead",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One crontab."""
+
+    name: str  # as people know it, for messages
+    label: str  # start of the ids of its schedules
+    text: str
+    has_user: bool  # each entry names a user after the time
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What an import has to know of the place where it happens."""
+
+    timezone: str
+    user: str  # as whom the tree will run
+    homes: Mapping[str, str] = field(default_factory=dict)  # of the known users
+
+    @property
+    def users(self) -> frozenset[str]:
+        """Known names; they help to notice a user field that was not expected."""
+        return frozenset(self.homes)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line that runs a command."""
+
+    where: str  # "file:line"
+    id: str
+    cron: str
+    timezone: str
+    command: str
+    stdin: str | None
+    shell: str
+    cwd: str | None
+    env: Mapping[str, str]
+    user: str | None  # None: the owner of the crontab
+    description: str
+    comments: tuple[str, ...]  # what the operator should find beside it in the configuration
+    pause_reason: str = ""  # why it must not run as it is; empty: it may
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What was found in all files."""
+
+    entries: tuple[Entry, ...]
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+
+
+def read_crontabs(sources: Sequence[Source], host: Host) -> Imported:
+    """Return the entries, the problems and the warnings of ``sources``."""
+    taken: set[str] = set()
+    readers = [_Reader(source, host, taken) for source in sources]
+    for reader in readers:
+        reader.read()
+    return Imported(
+        entries=tuple(entry for reader in readers for entry in reader.entries),
+        problems=tuple(problem for reader in readers for problem in reader.problems),
+        warnings=tuple(warning for reader in readers for warning in reader.warnings),
+    )
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Goes through one crontab from top to bottom: an environment line holds for the entries below it."""
+
+    source: Source
+    host: Host
+    taken: set[str]
+    entries: list[Entry] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    line: int = 0
+    environment: dict[str, str] = field(default_factory=dict)
+    timezone: str | None = None  # None: CRON_TZ named none that exists
+    comments: list[str] = field(default_factory=list)
+
+    def read(self) -> None:
+        self.timezone = self.host.timezone
+        if "\r" in self.source.text:
+            self.warnings.append(f"{self.source.name}: has line ends of Windows, which cron would hand to the commands")
+        for line in lines(self.source.text):
+            self.line += 1
+            self._read_line(line)
+        self._check_users()
+
+    def _check_users(self) -> None:
+        first_words = {first_word(entry.command)[0] for entry in self.entries}
+        if first_words and not self.source.has_user and first_words <= self.host.users:
+            names = ", ".join(sorted(first_words))
+            self.warnings.append(
+                f"{self.source.name}: every command starts with a user of this host ({names}); "
+                f"if that is the user field, pass --user-field yes"
+            )
+
+    def _read_line(self, line: str) -> None:
+        stripped = line.strip(BLANK)
+        if stripped.startswith("#"):
+            self._read_comment(stripped.lstrip("#").strip())
+            return
+        if "\0" in line:
+            self._problem("holds a NUL character", "remove it")
+        elif stripped:
+            found = setting(line)
+            if found:
+                self._read_setting(found)
+            else:
+                self._read_entry(stripped)
+        self.comments.clear()  # only what stands directly above an entry describes it
+
+    def _read_comment(self, text: str) -> None:
+        if describes(text):
+            self.comments.append(text)
+        else:
+            self.comments.clear()
+
+    def _read_setting(self, found: Setting) -> None:
+        name, value = found
+        if name == "CRON_TZ":
+            self._set_timezone(value)
+        elif not _NAME_OF_VARIABLE.fullmatch(name):
+            self._problem(f"{name!r} is not a name of a variable", "use letters, digits and _")
+        elif name in _IGNORED:
+            self._warn(f"{name}={value} is left out: {_IGNORED[name]}")
+        else:
+            self.environment[name] = value
+            if name == "MAILTO" and value:
+                self._warn(f"MAILTO={value}: no mail is sent; the end of the output is kept with each run")
+
+    def _set_timezone(self, name: str) -> None:
+        try:
+            self.timezone = zone(name).name
+        except UnknownZoneError as error:
+            self.timezone = None
+            self._problem(f"CRON_TZ: {error}", "the entries below it are left out")
+
+    def _read_entry(self, line: str) -> None:
+        entry = self._read_timed(line)
+        if entry is None:
+            return
+        cron = self._read_time(entry.when)
+        user, rest = self._read_user(entry.rest) if self.source.has_user else (None, entry.rest)
+        if cron is None or user == "":
+            return
+        command, stdin = split_command(rest)
+        if not command.strip(BLANK):
+            self._problem("no command", "add a user and a command" if self.source.has_user else "add a command")
+        elif len(self.entries) == ENTRIES_MAX:
+            self._problem(f"more than {ENTRIES_MAX} entries", "split the file")
+        elif self.timezone is not None:
+            self.entries.append(self._entry(cron, command, stdin, user))
+
+    def _read_timed(self, line: str) -> Timed | None:
+        if line.startswith("-"):
+            self._problem(f"an entry starts with -, which Debian's cron does not know: {_shown(line)}", "remove the -")
+            return None
+        entry = timed(line)
+        if entry is None:
+            self._problem(
+                f"neither a setting nor an entry: {_shown(line)}",
+                "an entry is: minute hour day-of-month month day-of-week command; a setting is: NAME=value",
+            )
+        return entry
+
+    def _read_time(self, when: str) -> Cron | None:
+        try:
+            return compile_cron(when, self.timezone or "UTC")
+        except CronError as error:
+            self._problem(str(error))
+            return None
+
+    def _read_user(self, rest: str) -> tuple[str, str]:
+        """Return the user, empty if there is none, and the command."""
+        user, command = first_word(rest)
+        if _NAME_OF_USER.fullmatch(user):
+            return user, command
+        if user:
+            self._problem(f"{_shown(user)!r} is not the name of a user", "if that is the command, pass --user-field no")
+        else:
+            self._problem("no command", "add a user and a command")
+        return "", command
+
+    def _entry(self, cron: Cron, command: str, stdin: str | None, user: str | None) -> Entry:
+        environment = dict(self.environment)
+        mail = {name: environment.pop(name) for name in _FOR_MAIL if name in environment}
+        shell = environment.pop("SHELL", "/bin/sh")
+        home = environment.pop("HOME", self.host.homes.get(user or self.host.user))
+        exported = {"SHELL": shell} if home is None else {"HOME": home, "SHELL": shell}
+        return Entry(
+            where=self._where(),
+            id=self._new_id(command),
+            cron=cron.expression,
+            timezone=cron.timezone,
+            command=command,
+            stdin=stdin,
+            shell=shell,
+            cwd=home,
+            env={**environment, **exported},
+            user=user,
+            description=self._description(user),
+            comments=tuple(f"{name}={value}" for name, value in mail.items() if value),
+            pause_reason=self._pause_reason(user),
+        )
+
+    def _description(self, user: str | None) -> str:
+        text = " ".join(self.comments)
+        if user is None or user == self.host.user:
+            return text
+        return f"{text} (user {user})" if text else f"(user {user})"
+
+    def _pause_reason(self, user: str | None) -> str:
+        """Return why an entry of another user is paused; empty for our own."""
+        if user is None or user == self.host.user:
+            return ""
+        ran = f"cron ran this as {user}, and Tenure runs commands as its own user"
+        self._warn(f"{ran}; it is paused. Run a tree as {user}, or change the user in the command (sudo -u {user})")
+        return f"{ran}: run a tree as {user}, or change the user in the command, then remove paused"
+
+    def _new_id(self, command: str) -> str:
+        """Return an id that stays the same when lines are added elsewhere."""
+        stem = f"{self.source.label}.{_slug(command)}"
+        number, candidate = 1, stem
+        while candidate in self.taken:
+            number += 1
+            candidate = f"{stem}-{number}"
+        self.taken.add(candidate)
+        return candidate
+
+    def _where(self) -> str:
+        return f"{self.source.name}:{self.line}"
+
+    def _warn(self, message: str) -> None:
+        self.warnings.append(f"{self._where()}: {message}")
+
+    def _problem(self, message: str, remedy: str = "") -> None:
+        self.problems.append(Problem(self._where(), "", message, remedy))
+
+
+def _slug(command: str) -> str:
+    """Return the end of ``command`` in letters that an id may hold; the end tells commands apart best."""
+    words = [word for word in _SLUG_BREAK.split(_REDIRECTION.sub("", command)) if word]
+    slug = words.pop()[-_SLUG_CHARACTERS_MAX:] if words else "command"
+    while words and len(slug) + len(words[-1]) < _SLUG_CHARACTERS_MAX:
+        slug = f"{words.pop()}-{slug}"
+    return slug
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= 60 else f"{text[:60]}…"
+    return short if short.isprintable() else repr(short)[1:-1]

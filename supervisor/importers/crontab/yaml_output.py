@@ -1,0 +1,100 @@
+"""The configuration that an imported crontab becomes: YAML that people read and edit."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from supervisor.importers.crontab.reader import Entry
+from supervisor.settings.interpolate import escape
+from supervisor.settings.scalars import resolve
+
+TIMEOUT = "24h"  # cron sets none; a backup that takes three hours must not be cut off by the default
+
+_HEADER = """\
+# Made by `tenure import crontab` from {names}. Read it before you run it:
+# - A schedule runs once per cluster, on one replica; cron ran it on every host that had the file.
+# - Commands run as Tenure's own user, in its environment and what stands under env. Those of other users are paused.
+# - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
+# - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.
+version: 1
+jobs: [jobs.shell]
+"""
+
+
+_BLOCK = re.compile(r"[^\s](?:.*\n)*.*[^\n]\n")  # whole lines; PyYAML writes others as blocks that it cannot read
+
+
+class _Quoted(str):
+    """A string that is written in double quotes, whatever it holds."""
+
+    __slots__ = ()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style; double quotes where asked for; several lines as a block."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", str(text), style=_style(text))
+
+
+def _style(text: str) -> str | None:
+    """Return ``|`` for whole lines, quotes where anything else could be read, and None where nothing could."""
+    if isinstance(text, _Quoted):
+        return '"'
+    if _BLOCK.fullmatch(text) and text.replace("\n", "").isprintable():
+        return "|"
+    return None if text.isprintable() and resolve(text) == text else '"'
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+_Dumper.add_representer(_Quoted, _Dumper.represent_text)
+
+
+def to_yaml(entries: Sequence[Entry], names: Sequence[str]) -> str:
+    """Return the configuration that runs ``entries``, which came from the files ``names``."""
+    header = _HEADER.format(names=", ".join(_on_one_line(name) for name in names) or "nothing")
+    if not entries:
+        return f"{header}schedules: {{}}\n"
+    return header + "schedules:\n" + "\n".join(_schedule(entry) for entry in entries)
+
+
+def _schedule(entry: Entry) -> str:
+    comments = "".join(f"# {_on_one_line(comment)}\n" for comment in (entry.where, *entry.comments))
+    body: dict[str, Any] = {
+        "job": "shell.command",
+        "cron": _Quoted(entry.cron),
+        "timezone": entry.timezone,
+        "overlap": "allow",
+        "timeout": TIMEOUT,
+    }
+    if entry.pause_reason:
+        body |= {"paused": True, "pause_reason": escape(entry.pause_reason)}
+    if entry.description:
+        body["description"] = escape(entry.description)
+    body["args"] = _arguments(entry)
+    text = yaml.dump(
+        {entry.id: body}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1 << 30
+    )
+    return textwrap.indent(comments + text, "  ")
+
+
+def _arguments(entry: Entry) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"command": escape(entry.command)}
+    if entry.shell != "/bin/sh":
+        arguments["shell"] = escape(entry.shell)
+    if entry.cwd is not None:
+        arguments["cwd"] = escape(entry.cwd)
+    if entry.env:
+        arguments["env"] = {name: escape(value) for name, value in entry.env.items()}
+    if entry.stdin is not None:
+        arguments["stdin"] = escape(entry.stdin)
+    return arguments
+
+
+def _on_one_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]

@@ -1,0 +1,121 @@
+"""Files in another program's format: whether there are any, and what they become before the native layers.
+
+A command says so by ``--compat``, a file by its key ``compat``. One format is known: cloudforet.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from supervisor.core.errors import Problem
+from supervisor.settings.document import DEFAULT_ORIGIN, Node
+from supervisor.settings.overrides import Flag
+
+if TYPE_CHECKING:
+    from supervisor.importers.cloudforet.conversion import Converted
+
+KEY = "compat"
+FORMATS = ("cloudforet",)
+
+_CLOUDFORET_KEYS = ("SCHEDULERS", "QUEUES", "WORKERS", "GLOBAL", "application_scheduler", "application_worker")
+_ALIASES = {"SPACEONE_HOST": ("web", "host"), "SPACEONE_PORT": ("web", "port")}
+_THREADS = "SPACEONE_WORKER"
+_PORT = re.compile(r"[0-9]{1,5}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What files of another format became, in native terms, and what is worth saying about that."""
+
+    root: Node
+    notices: tuple[str, ...]
+
+    def original(self, problem: Problem) -> Problem:
+        """Return ``problem`` with the place as the file calls it."""
+        from supervisor.importers.cloudforet.conversion import original_path  # noqa: PLC0415 - as below
+
+        return replace(problem, path=original_path(problem.path))
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayers:
+    """What all files say together, below variables and flags."""
+
+    root: Node
+    files: tuple[Path, ...]
+    conversion: Conversion | None = None  # None: all were native
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """How files of another format are found and read."""
+
+    compat: str | None
+    environ: Mapping[str, str]
+    flags: Mapping[str, object]
+
+    def convert(self, files: Sequence[Path], roots: Sequence[Node | None], problems: list[Problem]) -> Converted | None:
+        """Return what ``files`` became, or None when all are native.
+
+        Args:
+            files: those that were found.
+            roots: what a native reading of them gave; empty when ``compat`` is said.
+            problems: takes a ``compat`` that nobody knows.
+        """
+        said = self.compat
+        for root in roots:
+            node = root.child(KEY) if root is not None else None
+            if node is not None and node.value not in FORMATS:
+                remedy = f"write {', '.join(FORMATS)}, or remove it"
+                problems.append(
+                    Problem(node.origin, KEY, f"is not a known format, got {str(node.value)[:60]!r}", remedy)
+                )
+            elif node is not None:
+                said = node.value
+        if said is None:
+            return None
+        from supervisor.importers.cloudforet import conversion as cloudforet  # noqa: PLC0415 - a start without such files need not load it
+
+        return cloudforet.convert(
+            files, environ=self.environ, directories=self._directories(), has_redis=self._has_redis()
+        )
+
+    def notices(self) -> tuple[str, ...]:
+        """Return what is worth saying of the original's variables."""
+        if self.environ.get(_THREADS):
+            return (f"{_THREADS}: counted threads of the gRPC server, and is not used",)
+        return ()
+
+    def _directories(self) -> list[Path]:
+        return [*(Path(entry) for entry in sys.path if entry), Path.cwd()]
+
+    def _has_redis(self) -> bool:
+        flag = self.flags.get("redis.url")
+        return bool(self.environ.get("TENURE_REDIS__URL") or (flag.value if isinstance(flag, Flag) else flag))
+
+
+def looks_foreign(document: Node) -> Problem | None:
+    """Return what to say of a file that is Cloudforet's and is read as a native one; None of any other."""
+    node = next((child for key in _CLOUDFORET_KEYS if (child := document.child(key)) is not None), None)
+    if node is None:
+        return None
+    remedy = "read it with --compat cloudforet, or once with tenure config convert"
+    return Problem(node.origin, "", "is a configuration of Cloudforet's, and not of Tenure's", remedy)
+
+
+def foreign_environment(root: Node, environ: Mapping[str, str]) -> Node:
+    """Return ``root`` with what the variables of the original say; ours lie over them."""
+    entries = dict(root.value)
+    for name, (section, key) in _ALIASES.items():
+        text = environ.get(name, "")
+        if not text or (key == "port" and not _PORT.match(text)):  # Kubernetes sets SPACEONE_PORT for a Service
+            continue
+        inner = entries.get(section, Node({}, DEFAULT_ORIGIN))
+        value = int(text) if key == "port" else text
+        entries[section] = Node({**inner.value, key: Node(value, name)}, inner.origin)
+    return Node(entries, root.origin)

@@ -1,0 +1,1 @@
+"""Guarded commands: specification, handle, guard process."""

@@ -1,0 +1,1 @@
+"""Operating system interfaces: signals, cgroups, systemd, child reaping."""

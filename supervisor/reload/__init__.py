@@ -1,0 +1,1 @@
+"""Reload of a running tree: check, comparison, transfer of the new configuration."""

@@ -1,0 +1,184 @@
+"""Judges a changed configuration, in a child that is thrown away: loads, completes, compares, hands over.
+
+Guarantees
+    Everything that a start would refuse is refused, with the same words and places, and what a running
+    tree cannot follow besides. The parent is told by a plan; it parses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from supervisor.clock import SystemClock
+from supervisor.core.errors import ConfigError, Problem
+from supervisor.core.jobs.registry import registry
+from supervisor.core.model import ScheduleDef
+from supervisor.core.supervision.reload import PROBLEMS_MAX, NewLimits, Plan
+from supervisor.reload.audiences import Audience
+from supervisor.reload.config_memfd import Brief, Handover, HandoverError
+from supervisor.reload.diff import Difference, Effect, compare, named
+from supervisor.settings.loader import Loaded
+from supervisor.settings.schedules.complete import schedules_digest
+from supervisor.settings.sections.models import Settings
+
+Complete = Callable[[Loaded], tuple[ScheduleDef, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What the tree runs with now."""
+
+    number: int  # 0: as it started
+    definitions: tuple[ScheduleDef, ...]  # as it started
+    runs_at_once_max: int
+    started_s: float  # wall clock, as that of files
+
+    def now(self, handover: Handover) -> tuple[Settings, str]:
+        """Return the settings in effect, and the digest of their schedules."""
+        reader = handover.reader(Audience.CHECK)
+        digest = digest_of(self.definitions) if self.number == 0 else reader.brief(self.number).schedules_digest
+        return reader.settings(self.number), digest
+
+
+def check(
+    number: int,
+    running: Running,
+    handover: Handover,
+    *,
+    load: Callable[[], Loaded],
+    prepare: Complete,
+    fits: Callable[[str, int], str],
+) -> bool:
+    """Make the plan of reload ``number`` and hand it over with everything; return whether it can be carried out.
+
+    Args:
+        number: of this check; never used before.
+        running: what the tree runs with.
+        handover: where the result goes.
+        load: reads the same files, variables and flags as the start did.
+        prepare: imports the jobs and completes the schedules.
+        fits: whether a pool may have so many processes; empty when it may, else why not.
+    """
+    before, digest_before = running.now(handover)
+    stale = _stale(before.jobs, running.started_s)
+    definitions: tuple[ScheduleDef, ...] = ()
+    settings, digest = before, ""
+    try:
+        loaded = load()
+        definitions = prepare(loaded)
+        settings, digest = loaded.settings, digest_of(definitions)
+        found = compare(
+            before,
+            loaded,
+            has_other_schedules=digest != digest_before,
+            fits=fits,
+            runs_at_once_max=running.runs_at_once_max,
+        )
+        plan = _refusal(found.problems) if found.problems else structs.replace(_plan(found, settings), stale=stale)
+    except ConfigError as error:
+        plan = _refusal(error.problems)
+    brief = Brief(digest, registry.cards())
+    packed = msgspec.json.encode(plan)
+    if plan.problems:
+        settings, definitions = Settings(), ()
+    try:
+        handover.write(number, plan=packed, settings=settings, brief=brief, definitions=definitions)
+    except HandoverError as error:
+        packed = msgspec.json.encode(
+            _refusal([Problem("configuration", "", str(error), "split it over several clusters")])
+        )
+        empty = Brief("", {})
+        handover.write(number, plan=packed, settings=Settings(), brief=empty, definitions=())
+        return False
+    return not plan.problems
+
+
+def _stale(modules: Sequence[str], started_s: float) -> tuple[str, ...]:
+    """Return the job modules that were changed since they were imported; what they import is not looked at."""
+    found = []
+    for name in modules:
+        file = getattr(sys.modules.get(name), "__file__", None)  # absent: it is imported by this reload
+        with contextlib.suppress(OSError):
+            if file is not None and Path(file).stat().st_mtime > started_s:
+                found.append(name)
+    return tuple(found)
+
+
+def digest_of(definitions: Sequence[ScheduleDef]) -> str:
+    """Return the identity of a set of schedules as candidates tell it: empty when they bring none."""
+    return schedules_digest(definitions) if definitions else ""
+
+
+def _refusal(problems: Sequence[Problem]) -> Plan:
+    told = tuple(" ".join(str(problem).splitlines()) for problem in problems[:PROBLEMS_MAX])
+    return Plan(problems=told, problem_count=len(problems))
+
+
+def _plan(found: Difference, settings: Settings) -> Plan:
+    if not found.changed:
+        return Plan()
+    supervision, log = settings.supervision, settings.log
+    is_replanned = Effect.SCHEDULER in found.effects
+    return Plan(
+        changed=tuple(named(found.changed)),
+        processes=found.processes,
+        rolled=tuple(sorted(found.rolled)),
+        restarts=("scheduler", "web") if is_replanned else ("web",),  # the web process shows the settings
+        limits=NewLimits(
+            grace_s=supervision.grace_s,
+            boot_timeout_s=supervision.boot_timeout_s,
+            hang_timeout_s=supervision.hang_timeout_s,
+            backoff_max_s=supervision.backoff_max_s,
+        ),
+        log_level=log.level,
+        log_format=log.format,
+        log_mask=log.mask,
+        log_exclude=log.exclude,
+    )
+
+
+class ConfigCheck:
+    """What the parent holds of all this: opened, run in a child, and asked for the plan afterwards."""
+
+    def __init__(
+        self,
+        *,
+        definitions: tuple[ScheduleDef, ...],
+        runs_at_once_max: int,
+        handover: Handover,
+        load: Callable[[], Loaded],
+        prepare: Complete,
+    ) -> None:
+        self._started_s = SystemClock().wall_ms() / 1000
+        self._definitions = definitions
+        self._runs_at_once_max = runs_at_once_max
+        self._handover = handover
+        self._in_effect = 0
+        self._load = load
+        self._prepare = prepare
+
+    def open(self, number: int, in_effect: int) -> None:
+        """Make room for reload ``number`` of a tree in which ``in_effect`` rules; raises OSError when there is none."""
+        self._handover.open(number, in_effect=in_effect)
+        self._in_effect = in_effect
+
+    def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
+        """Judge the configuration as reload ``number`` of a tree in which ``in_effect`` rules; see ``check``."""
+        running = Running(
+            number=in_effect,
+            definitions=self._definitions,
+            runs_at_once_max=self._runs_at_once_max,
+            started_s=self._started_s,
+        )
+        return check(number, running, self._handover, load=self._load, prepare=self._prepare, fits=fits)
+
+    def plan(self, number: int) -> bytes | None:
+        """Return what ``run`` handed over; None when it did not come so far."""
+        return self._handover.take(number, in_effect=self._in_effect)

@@ -1,0 +1,1 @@
+"""The elector of one replica."""

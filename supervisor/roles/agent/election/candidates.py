@@ -1,0 +1,131 @@
+"""Who else could lead, as Redis lists them: for the order after a release, for people, and for a name used twice.
+
+Guarantees
+    It is read when the list has changed, as the replies and the release itself say by a
+    number, and now and then. Whoever was not seen for three lease durations does not count.
+
+Does not guarantee
+    That who is listed will answer. The others wait for a better candidate a few
+    milliseconds, not for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from supervisor.core.election.clock_skew import SKEW_MS_MAX
+from supervisor.core.election.lease import PREFER_NS, Rank, State, is_named, stagger_ns
+from supervisor.core.units import MILLISECOND_NS
+from supervisor.roles.agent.election.context import UNANSWERED, Standing
+from supervisor.roles.effects import Ask, Steps
+from supervisor.store.election.leases import CandidateInfo
+
+PERIOD_NS = 60_000 * MILLISECOND_NS  # of the leader, whose count is what alarms look at
+STANDBY_PERIOD_NS = (
+    300_000 * MILLISECOND_NS
+)  # of the others: less than half a question a second is what a standby may cost
+FORGET_MS = 86_400_000
+WITHDRAWN_MAX = 100  # in one question
+FRESH_LEASES = 3  # candidates that campaigned within so many lease durations are alive
+
+
+class Roster:
+    """The candidates beside this replica."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._at = standing
+        self._others: list[CandidateInfo] = []
+        self._number = -1  # of the list that was read
+        self._due_ns = 0
+        self._twins: dict[str, int] = {}  # replicas of this one's name, and when each was last seen
+        self._reported: set[str] = set()
+
+    def noticed(self, number: int) -> None:
+        """Take in which list Redis has now."""
+        if number != self._number:
+            self._due_ns = 0
+
+    def is_due(self) -> bool:
+        """Whether the list should be read."""
+        return self._at.now() >= self._due_ns
+
+    def is_alone(self) -> bool:
+        """Whether nobody else would lead."""
+        return not self._others
+
+    def learn(self, number: int) -> Steps[Sequence[CandidateInfo] | None]:
+        """Read the list, whose number is ``number``, and return all of it; None: Redis did not answer."""
+        at = self._at
+        self._due_ns = at.now() + (PERIOD_NS if at.state is State.LEADER else STANDBY_PERIOD_NS)
+        try:
+            listed: list[CandidateInfo] = yield Ask(at.leases.candidates(), at.timing.timeout_ns)
+        except UNANSWERED:
+            return None  # only the order of campaigns depends on it
+        self._number = number
+        # What is far ahead of Redis' clock was written by a stranger, or before that clock was set back.
+        dated = [each for each in listed if each.seen_ms <= at.answered_ms + FORGET_MS]
+        newest_ms = max((each.seen_ms for each in dated), default=0)
+        if at.state is State.LEADER:
+            known = {each.replica for each in dated if each.seen_ms >= newest_ms - FORGET_MS}
+            yield from self._forget([each.replica for each in listed if each.replica not in known])
+        oldest_ms = newest_ms - FRESH_LEASES * at.timing.duration_ms
+        fresh = [candidate for candidate in dated if candidate.seen_ms >= oldest_ms]
+        eligible = [candidate for candidate in fresh if candidate.participates]
+        self._others = [candidate for candidate in eligible if candidate.replica != at.me.replica]
+        at.report("candidates", count=len(eligible))
+        self._look_for_twins(fresh)
+        return listed
+
+    def _forget(self, gone: Sequence[str]) -> Steps[None]:
+        """Take off the list who was not seen for a day: killed, each start of a tree having a name of its own."""
+        if not gone:
+            return
+        try:
+            yield Ask(self._at.leases.withdraw(*gone[:WITHDRAWN_MAX]), self._at.timing.timeout_ns)
+        except UNANSWERED:
+            return  # at the next reading
+
+    def wait_ns(self, *, holder: str, prefer: str) -> int:
+        """Return how long to let better candidates go first after ``holder`` released the lease.
+
+        ``prefer`` was asked for: it waits for nobody, and everybody waits for it.
+        """
+        if is_named(self._at.me.replica, prefer):
+            return 0
+        others = [rank(other) for other in self._others if other.replica != holder]
+        me = replace(rank(self._at.me), is_skewed=self._at.skew.is_over)
+        return stagger_ns(me, others) + (PREFER_NS if prefer else 0)
+
+    def _look_for_twins(self, fresh: Sequence[CandidateInfo]) -> None:
+        """Say once that a replica of this one's name lives: it was seen, and seen again later.
+
+        The predecessor of a tree that was killed looks the same, but is never seen again.
+        """
+        at = self._at
+        name = at.me.replica.rpartition(".")[0]
+        known, self._twins = self._twins, {}
+        for candidate in fresh:
+            if candidate.replica == at.me.replica or candidate.replica.rpartition(".")[0] != name or not name:
+                continue
+            seen_ms = known.get(candidate.replica, candidate.seen_ms)
+            self._twins[candidate.replica] = seen_ms
+            if candidate.seen_ms == seen_ms:
+                self._due_ns = min(self._due_ns, at.now() + 2 * at.timing.duration_ns)
+            elif candidate.replica not in self._reported:
+                self._reported.add(candidate.replica)
+                at.report("name_used_twice", name=name, other=candidate.replica, host=candidate.host)
+        self._reported &= set(self._twins)
+        at.report("twins", count=len(self._reported))
+
+
+def rank(candidate: CandidateInfo) -> Rank:
+    """Return what decides between ``candidate`` and others."""
+    return Rank(
+        draining=candidate.draining,
+        is_skewed=abs(candidate.skew_ms or 0) > SKEW_MS_MAX,
+        priority=candidate.priority,
+        version=candidate.version,
+        started_ms=candidate.started_ms,
+        replica=candidate.replica,
+    )

@@ -1,0 +1,327 @@
+"""The elector: gets the lease for this replica, keeps it, gives it back.
+
+Guarantees
+    The term on the board is trusted only while Redis cannot have given it to another.
+    It ends in one way only, when it is asked to stop. Losing the lease makes a follower,
+    and a follower always contends again.
+    A scheduler that died is followed by one with a later term, so that nothing the dead
+    one sent late is accepted. One that makes no progress gets no renewal: its replica
+    ends it or loses the lease. One that keeps dying costs its replica the lease at once.
+
+Does not guarantee
+    That nothing is sent after trust ended: a paused scheduler may still send. The fire
+    script refuses it.
+
+A generator of steps (supervisor.roles.effects): no thread, socket or clock of its own.
+"""
+
+from __future__ import annotations
+
+from supervisor.core.election.lease import Event, Memory, State, granted, is_named
+from supervisor.core.election.term import Term
+from supervisor.core.signing import without_mark
+from supervisor.core.units import MILLISECOND_NS
+from supervisor.roles.agent.election.candidates import Roster
+from supervisor.roles.agent.election.clock_skew import WallClock
+from supervisor.roles.agent.election.context import UNANSWERED, Standing
+from supervisor.roles.agent.election.follower import Candidacy, Won
+from supervisor.roles.agent.election.held_term import Tenancy
+from supervisor.roles.agent.election.resignation import Resignation
+from supervisor.roles.effects import Ask, Sleep, Steps
+from supervisor.store.election.leases import LeaseCode, LeaseView
+from supervisor.store.wire.codec import cut
+
+COOL_DOWN_FIRST_NS = 10_000 * MILLISECOND_NS
+COOL_DOWN_LAST_NS = 300_000 * MILLISECOND_NS
+STABLE_NS = 60_000 * MILLISECOND_NS  # a term that lasted so long proves that this replica can lead
+LOOK_AGAIN_NS = 1000 * MILLISECOND_NS
+WITHHELD_LOOK_NS = 200 * MILLISECOND_NS  # how often a leader that does not renew looks at its scheduler
+CRASHES_MAX = 3  # of the scheduler within a minute: then another replica leads
+
+
+class Elector:
+    """One replica's part in the election."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._at = standing
+        self._roster = Roster(standing)
+        self._candidacy = Candidacy(standing, self._roster)
+        self._tenancy = Tenancy(standing)
+        self._resignation = Resignation(standing, self._tenancy, self._candidacy)
+        self._wall_clock = WallClock(standing, self._roster)
+        self._renew_at_ns = 0
+        self._is_withheld = False  # renewals, because the scheduler stands still
+        self._cool_downs = 0
+        self._cool_until_ns = 0
+        self._glance: tuple[int, int, str] | None = None  # at the lease, while the others may have it
+        self._glance_due_ns = 0
+        self._refused = (0, "")  # term and words of the last request to hand over that was no operator's
+        self._incarnation = 0  # of the scheduler, when a follower last looked
+
+    def run(self) -> Steps[None]:
+        """Contend until asked to stop; then give back what is held."""
+        at = self._at
+        self._resume()
+        while not at.around.is_stopping():
+            if at.state in {State.LEADER, State.PROMOTING, State.LAPSED}:
+                yield from self._hold()
+            else:
+                yield from self._follow()
+        if at.state is not State.FOLLOWER:
+            yield from self._resignation.resign("shutdown")
+        yield from self._withdraw()
+        at.move(Event.STOP)
+
+    def _resume(self) -> None:
+        """Take over the term of an agent that died: it is renewed, or its promotion repeated, before anything else."""
+        at, term = self._at, self._at.board.term()
+        self._leave_it_until(at.board.header.ineligible_until_ns)
+        if term.epoch > 0:
+            self._tenancy.resume(term)
+            at.memory = Memory(floor=term.epoch, epoch=term.epoch)
+            self._candidacy.forget()
+            at.move(Event.RESUMED)
+            at.report("leader_resumed", epoch=term.epoch)
+
+    # As a follower.
+
+    def _follow(self) -> Steps[None]:
+        at = self._at
+        self._judge_scheduler()
+        if not at.me.participates:
+            yield from self._candidacy.register()
+            return
+        if not at.around.can_schedule():
+            self._candidacy.forget()
+            yield Sleep(max(self._cool_until_ns, at.now() + LOOK_AGAIN_NS))
+            return
+        if at.now() < self._cool_until_ns:
+            yield from self._stand_back()
+            return
+        won = yield from self._candidacy.contend()
+        if won is not None:
+            self._adopt(won) if won.asked_at_ns is None else self._confirm(won.view, won.asked_at_ns, mode=won.mode)
+
+    def _stand_back(self) -> Steps[None]:
+        """Leave the lease to the others for a while; but not if none of them takes or renews it for a whole duration.
+
+        Where the scheduler of every replica keeps dying, one that tries is better than none. A lease that lies free
+        is wanted by nobody sooner: a standby takes it within milliseconds.
+        """
+        at = self._at
+        self._candidacy.forget()
+        if at.now() < self._glance_due_ns:
+            if (yield from self._candidacy.is_called(min(self._cool_until_ns, self._glance_due_ns))):
+                self._stand_again("named_heir")
+            return
+        self._glance_due_ns = at.now() + at.timing.duration_ns
+        former = self._glance
+        self._glance = yield from self._candidacy.glance()
+        is_free = self._glance is not None and self._glance[2] == ""
+        if is_free and at.board.header.ineligible_until_ns:
+            self._glance_due_ns = at.now() + LOOK_AGAIN_NS
+        if former is not None and former == self._glance:
+            self._stand_again("nobody_leads")
+
+    def _stand_again(self, reason: str) -> None:
+        self._cool_until_ns = self._at.board.header.ineligible_until_ns = 0
+        self._at.report("eligible", reason=reason)
+
+    def _judge_scheduler(self) -> None:
+        """Step back for a while when the scheduler of this replica keeps dying."""
+        incarnation = self._at.around.incarnation()
+        has_died, self._incarnation = 0 < self._incarnation < incarnation, incarnation
+        is_cooling = self._at.now() < self._cool_until_ns
+        if has_died and not is_cooling and self._at.around.crashes() >= CRASHES_MAX:
+            self._cool_down("scheduler_crashes")
+
+    def _adopt(self, won: Won) -> None:
+        """Hold a term of unknown age: renew before trusting it."""
+        self._tenancy.adopt(Term(won.view.epoch, won.view.nonce, 0))
+        self._renew_at_ns = self._at.now()
+        self._at.move(Event.ADOPTED)
+
+    # As a holder.
+
+    def _hold(self) -> Steps[None]:
+        """Wait until the next renewal is due or trust ends, then act on whichever came."""
+        at = self._at
+        until_ns = self._renew_at_ns
+        if at.state is State.LEADER:
+            until_ns = min(until_ns, self._tenancy.term.trusted_until_ns)
+        if at.now() < until_ns and (at.state is State.PROMOTING or not self._tenancy.is_outlived):
+            yield Sleep(min(until_ns, at.now() + LOOK_AGAIN_NS))  # the scheduler is looked at in between
+        if at.around.is_stopping():
+            return
+        if self._tenancy.is_outlived or at.board.next_nonce is not None:
+            yield from self._follow_up_death()
+        elif not at.around.can_schedule() and at.around.is_scheduler_gone():
+            yield from self._resign("no_progress")
+        else:
+            yield from self._keep()
+
+    def _keep(self) -> Steps[None]:
+        """Renew, if that is due and the scheduler makes progress."""
+        at = self._at
+        if at.state is State.LEADER and not self._tenancy.term.is_trusted(at.now()):
+            self._tenancy.lapse()
+        if at.now() < self._renew_at_ns:
+            return
+        if not at.around.can_schedule():
+            # It may be stopped in the middle of a write, so nothing is given back before the parent has reaped it.
+            if not self._is_withheld:
+                at.report("renewal_withheld", epoch=self._tenancy.term.epoch)
+            self._is_withheld = True
+            self._renew_at_ns = at.now() + WITHHELD_LOOK_NS
+            return
+        self._is_withheld = False
+        yield from self._renew()
+        if at.state is State.LEADER and at.failures == 0:
+            yield from self._look_around()
+
+    def _look_around(self) -> Steps[None]:
+        """Learn who else there is; give way if this machine's clock is wrong, or Redis refuses its scheduler."""
+        at = self._at
+        heir = yield from self._wall_clock.heir(self._tenancy.term.epoch)
+        if heir:
+            at.report("clock_skew_resigned", epoch=self._tenancy.term.epoch, skew_s=at.skew.ms / 1000, to=heir)
+            yield from self._give_way("clock_skew", heir)
+        elif at.board.header.vain_epoch == self._tenancy.term.epoch and not self._roster.is_alone():
+            at.report("refusals_resigned", epoch=self._tenancy.term.epoch)
+            yield from self._give_way("refusals", "")
+        elif self._roster.is_due():
+            yield from self._roster.learn(at.roster)
+
+    def _follow_up_death(self) -> Steps[None]:
+        """Promote the term for the scheduler to come; or let another replica lead, when this one keeps dying."""
+        at = self._at
+        if at.around.crashes() >= CRASHES_MAX and self._tenancy.is_outlived:
+            yield from self._resign("scheduler_crashes")
+        elif at.state is not State.PROMOTING or at.now() >= self._renew_at_ns:
+            yield from self._promote()
+
+    def _promote(self) -> Steps[None]:
+        at = self._at
+        asked_at_ns = at.now()
+        call = self._tenancy.promotion()
+        try:
+            view = yield Ask(call, at.timing.timeout_ns)
+        except UNANSWERED as error:
+            self._renew_at_ns = at.now() + at.unanswered("promote", error)
+            return
+        at.answered("promote", view, asked_at_ns)
+        if view.code in {LeaseCode.GRANTED, LeaseCode.SAME}:
+            self._confirm(view, asked_at_ns)
+        else:
+            self._lose(view)
+
+    def _renew(self) -> Steps[None]:
+        at, term = self._at, self._tenancy.term
+        asked_at_ns = at.now()
+        timeout_ns = at.timing.timeout_ns
+        if at.state is State.LEADER:
+            timeout_ns = min(timeout_ns, max(MILLISECOND_NS, term.trusted_until_ns - asked_at_ns))
+        is_present = at.presence.is_shown(term.epoch)
+        call = at.leases.renew(
+            epoch=term.epoch,
+            nonce=term.nonce,
+            duration_ms=at.timing.duration_ms,
+            info=at.described(),
+            hold=at.hold,
+            is_present=is_present,
+        )
+        try:
+            view = yield Ask(call, timeout_ns)
+        except UNANSWERED as error:
+            self._renew_at_ns = at.now() + at.unanswered("renew", error)
+            return
+        at.answered("renew", view, asked_at_ns)
+        if view.code not in {LeaseCode.RENEWED, LeaseCode.RECLAIMED}:
+            self._lose(view)
+            return
+        self._confirm(view, asked_at_ns)
+        if at.loss is not None and not at.hold:
+            # Redis went back within this very term. What fires from now on is of a later one.
+            yield from self._promote()
+            return
+        if is_present and view.presence == 0:
+            at.presence.refresh()
+            at.report("presence_hidden", epoch=term.epoch)
+        if view.is_resign_requested and not is_named(at.me.replica, view.resign_to) and self._may_ask(view):
+            at.report("resign_requested", epoch=view.epoch, to=view.resign_to, by=without_mark(view.resign_by))
+            yield from self._obey(view.resign_to)
+
+    def _may_ask(self, view: LeaseView) -> bool:
+        """Whether who asks for a hand-over is an operator; what is refused is told once."""
+        at = self._at
+        fault = at.signer and view.fault_of_resign(at.signer, at.clock.wall_ms())
+        if fault and self._refused != (view.epoch, view.resign_by):
+            self._refused = (view.epoch, view.resign_by)
+            at.report("resign_refused", epoch=view.epoch, to=view.resign_to, by=cut(view.resign_by), reason=fault)
+        return not fault
+
+    def _confirm(self, view: LeaseView, asked_at_ns: int, *, mode: str = "") -> None:
+        """Publish the term that a reply confirmed; trust counts from the question."""
+        at = self._at
+        term = granted(
+            epoch=view.epoch,
+            nonce=view.nonce,
+            asked_at_ns=asked_at_ns,
+            duration_ns=at.timing.duration_ns,
+            margin_ns=at.timing.margin_ns,
+        )
+        self._renew_at_ns = asked_at_ns + int(at.timing.period_ns * (0.9 + 0.2 * at.rng.random()))
+        if at.now() - at.board.header.acquired_ns > STABLE_NS:
+            self._cool_downs = 0
+        self._tenancy.confirm(term, view, mode=mode)
+        if at.hold:
+            self._renew_at_ns = at.now()  # found with this very answer: Redis must be told
+        elif at.now() < at.disputed_until_ns:
+            self._renew_at_ns = min(self._renew_at_ns, at.disputed_until_ns)  # its answer makes the term a trusted one
+        self._roster.noticed(view.roster)
+
+    def _lose(self, view: LeaseView) -> None:
+        at = self._at
+        at.report("leader_lost", epoch=self._tenancy.term.epoch, reason=view.code.name.lower(), holder=view.holder)
+        at.board.next_nonce = None  # a promotion that was refused
+        self._incarnation = at.around.incarnation()
+        self._tenancy.drop()
+        at.move(Event.REFUSED)
+        self._candidacy.observe(view)
+
+    def _obey(self, heir: str) -> Steps[None]:
+        """Hand over because a person asked; then let others lead for a lease duration, if there are any."""
+        yield from self._roster.learn(self._at.roster)
+        yield from self._give_way("requested", heir)
+
+    def _give_way(self, reason: str, heir: str) -> Steps[None]:
+        is_alone = self._roster.is_alone()
+        yield from self._resignation.resign(reason, prefer=heir)
+        if not is_alone:
+            self._leave_it_until(self._at.now() + self._at.timing.duration_ns)
+
+    def _resign(self, reason: str) -> Steps[None]:
+        """Hand over because the scheduler of this replica does not work, which others need not suffer from."""
+        yield from self._resignation.resign(reason)
+        self._incarnation = self._at.around.incarnation()  # the death that led here is judged
+        self._cool_down(reason)
+
+    def _leave_it_until(self, until_ns: int) -> None:
+        self._cool_until_ns = until_ns
+        self._glance, self._glance_due_ns = None, self._at.now() + self._at.timing.duration_ns
+
+    def _cool_down(self, reason: str) -> None:
+        """Let others lead: the scheduler of this replica does not schedule."""
+        at = self._at
+        pause_ns = min(COOL_DOWN_LAST_NS, COOL_DOWN_FIRST_NS << min(self._cool_downs, 10))
+        self._cool_downs += 1
+        at.board.header.ineligible_until_ns = at.now() + pause_ns
+        self._leave_it_until(at.now() + pause_ns)
+        self._glance_due_ns = at.now() + LOOK_AGAIN_NS
+        at.report("ineligible", reason=reason, seconds=pause_ns / 1e9)
+
+    def _withdraw(self) -> Steps[None]:
+        try:
+            yield Ask(self._at.leases.withdraw(self._at.me.replica), self._at.timing.timeout_ns)
+        except UNANSWERED:
+            return  # the age of the entry tells others that we are gone

@@ -1,0 +1,101 @@
+"""Runs the elector on a thread of its own, with a connection of its own.
+
+Guarantees
+    Nothing the agent's main thread does (a slow page of runs, a hung reply) delays a renewal.
+    ``wake`` is seen at once while the elector sleeps, and after one reply while it asks.
+    Every step has a deadline on the board while it lasts: a loop that does not turn is seen.
+
+Does not guarantee
+    That a standby blocked on the event stream ends when told. It need not: it holds
+    nothing, checks for the stop before it asks for the lease, and dies with the process.
+"""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from threading import Event, Thread
+from typing import Any
+
+from msgspec import structs
+
+from supervisor.core.election.lease import State
+from supervisor.roles.agent.election.context import Standing
+from supervisor.roles.agent.election.elector import Elector
+from supervisor.roles.agent.election.presence import PresenceThread
+from supervisor.roles.agent.election.watchdog import MARGIN_NS
+from supervisor.roles.effects import Ask, Listen, Step, drive
+from supervisor.store.client.sync_client import Store
+from supervisor.store.keys import Keys
+
+
+class ElectorThread:
+    """The elector, its thread and its connection."""
+
+    def __init__(self, standing: Standing, *, store: Store, keys: Keys, presence: PresenceThread | None = None) -> None:
+        self._standing = standing
+        self._presence = presence
+        self._store = store
+        self._events = keys.events
+        self._elector = Elector(standing)
+        self._woken = Event()
+        self.failure: BaseException | None = None
+        self.answered_ns = 0  # when Redis last answered a question of the election
+        self._thread = Thread(target=self._run, name="elector", daemon=True)
+
+    def start(self) -> None:
+        """Begin to contend. Threads are started here, after the fork, and nowhere earlier."""
+        if self._presence is not None:
+            self._presence.start()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Make a sleeping elector look again. Change what it looks at first."""
+        self._woken.set()
+
+    def bring(self, schedules_digest: str) -> None:
+        """Say from the next campaign or renewal on that this replica brings another set of schedules."""
+        standing = self._standing
+        standing.me = structs.replace(standing.me, schedules_digest=schedules_digest)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a term is held, may have been won, or is being given back."""
+        return self._standing.state not in {State.FOLLOWER, State.STOPPED}
+
+    def is_alive(self) -> bool:
+        """Whether it still contends or releases."""
+        return self._thread.is_alive()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for its end, at most so long."""
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            drive(self._elector.run(), self._execute)
+        except BaseException as failure:  # noqa: BLE001 - the main thread reports it and ends the role
+            self.failure = failure
+        finally:
+            self._standing.board.header.elector_due_ns = 0
+            self._store.close()
+
+    def _execute(self, step: Step) -> Any:
+        clock = self._standing.clock
+        until_ns = clock.elapsed_ns() + step.timeout_ns if isinstance(step, Ask) else step.until_ns
+        self._standing.board.header.elector_due_ns = max(until_ns, clock.elapsed_ns()) + MARGIN_NS
+        if isinstance(step, Ask):
+            answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9)
+            self.answered_ns = clock.elapsed_ns()
+            return answer
+        left_s = (step.until_ns - clock.elapsed_ns()) / 1e9
+        if isinstance(step, Listen):
+            return self._store.listen(self._events, step.last_id, max(0.001, left_s))
+        self._woken.wait(max(0.0, left_s))
+        self._woken.clear()
+        return None
+
+
+def elector_rng() -> Random:
+    """Return a source of jitter that differs between replicas that started together."""
+    return Random(os.urandom(16))  # noqa: S311 - it spreads load; nonces come from secrets

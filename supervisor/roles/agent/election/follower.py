@@ -1,0 +1,306 @@
+"""The follower's half of the election: watch the holder, ask for the lease when it is free.
+
+Guarantees
+    The lease is asked for only when it was seen released, or its holder was silent for as
+    long as the record allows by this replica's own clock. An error starts the wait anew.
+    Where Redis lost data, the highest term that was ever seen is waited out first.
+    The nonce is on the board before it is sent, so whoever comes after a crash of the
+    agent asks again with it, and no term is orphaned.
+
+Does not guarantee
+    That a holder which seems gone by its presence is gone. Such a hint costs a hand-over
+    at worst: the script looks again, and what the old holder writes is fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from supervisor.core.election.lease import Event, Observation, State, is_named
+from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sighting
+from supervisor.core.election.term import Term
+from supervisor.roles.agent.election.candidates import Roster
+from supervisor.roles.agent.election.context import UNANSWERED, Standing
+from supervisor.roles.effects import Ask, Listen, Sleep, Steps
+from supervisor.store.election.leases import LeaseCode, LeaseView, Mode
+from supervisor.store.scripts import Call
+from supervisor.store.wire.codec import foreign_number
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """The lease is ours."""
+
+    view: LeaseView
+    asked_at_ns: int | None  # None: an earlier, unanswered question won it; when is not known
+    mode: Mode | Literal[""] = ""
+
+
+class Candidacy:
+    """What a follower knows about the lease, and what it does about it."""
+
+    def __init__(self, standing: Standing, roster: Roster) -> None:
+        self._at = standing
+        self._roster = roster
+        self._observation: Observation | None = None
+        self._at_silence: Mode = "expired"  # what to ask as when nothing changed until the observation ends
+        self._is_new = True  # has never seen the lease
+        self._is_vacant = False
+        self._holder = ""
+        self._presence = PresenceWatch(standing.timing.duration_ns)
+        self._presence_due_ns = 0
+        self._register_due_ns = 0
+
+    def contend(self) -> Steps[Won | None]:
+        """Do what comes next for a follower; return the lease if that won it."""
+        at = self._at
+        if at.now() < at.wait_until_ns and at.state is State.FOLLOWER:
+            return (yield from self._wait_out())
+        if self._is_new:
+            return (yield from self._campaign("cold"))
+        if self._is_vacant:
+            return (yield from self._campaign("free"))
+        if self._observation is None or at.state is State.CAMPAIGNING:
+            return (yield from self._look())
+        return (yield from self._stand_by(self._observation))
+
+    def register(self) -> Steps[None]:
+        """Be listed without asking for the lease, about once in a lease duration."""
+        at = self._at
+        if at.now() < self._register_due_ns:
+            yield Sleep(self._register_due_ns)
+            return
+        asked_at_ns = at.now()
+        try:
+            view = yield Ask(self._call("register", at.new_nonce()), at.timing.timeout_ns)
+        except UNANSWERED as error:
+            yield from self._start_afresh("register", error)
+            return
+        at.answered("register", view, asked_at_ns)
+        self.observe(view)
+        if self._roster.is_due():
+            yield from self._roster.learn(view.roster)
+        self._register_due_ns = at.now() + int(at.timing.duration_ns * (0.9 + 0.2 * at.rng.random()))
+
+    def observe(self, view: LeaseView) -> None:
+        """Remember what was seen, from the moment it was seen."""
+        at, was_new = self._at, self._is_new
+        self._is_new = False
+        self._is_vacant = view.holder == ""
+        # A replica that starts on a term that is over by Redis' clock waits only until a living leader had renewed.
+        is_over = was_new and view.remaining_ms <= 0
+        self._at_silence = "cold" if is_over else "expired"
+        self._observation = Observation.of(
+            epoch=view.epoch,
+            seq=view.seq,
+            remaining_ms=at.timing.renewal_ms if is_over else view.remaining_ms,
+            duration_ms=view.duration_ms or at.timing.duration_ms,
+            now_ns=at.now(),
+        )
+        self._roster.noticed(view.roster)
+        if view.holder == at.me.replica:
+            self._take_back(view)
+        if view.holder and view.holder != self._holder:
+            at.report("standby", holder=view.holder, epoch=view.epoch)
+        self._holder = view.holder
+
+    def _take_back(self, view: LeaseView) -> None:
+        """Ask at once for a term that is ours by the record, though this replica does not hold it.
+
+        A late copy of an old question was granted: its nonce asks again, and adopts it. Or the record is of an
+        earlier term, because Redis went back in time: only a later epoch will do then.
+        """
+        self._is_vacant = True
+        self._at.board.next_nonce = view.nonce if view.epoch >= self._at.memory.floor else None
+
+    def glance(self) -> Steps[tuple[int, int, str] | None]:
+        """Read the lease without asking for it; return its epoch, sequence number and holder, None if unanswered."""
+        at = self._at
+        try:
+            view = yield Ask(at.leases.view(), at.timing.timeout_ns)
+        except UNANSWERED as error:
+            at.unanswered("view", error)
+            return None
+        at.failures = 0
+        at.saw(view)
+        return view.epoch, view.seq, view.holder
+
+    def is_called(self, until_ns: int) -> Steps[bool]:
+        """Wait until ``until_ns``, or until the holder releases the lease to this very replica; whether it did."""
+        at = self._at
+        try:
+            heard = yield Listen(at.last_event, until_ns)
+        except UNANSWERED as error:
+            yield Sleep(min(until_ns, at.now() + at.unanswered("listen", error)))
+            return False
+        released = self._release_in(heard)
+        self._is_vacant = released is not None and is_named(at.me.replica, released.get("prefer", ""))
+        return self._is_vacant
+
+    def forget(self) -> None:
+        """Let nothing seen so far count as silence of the holder."""
+        self._observation, self._is_vacant, self._is_new = None, False, False
+        self._presence.interrupted(self._at.now())
+
+    def find_unanswered(self, known: Term) -> Steps[Term]:
+        """Return the term that an unanswered question may have won, untrusted; ``known`` if that one stands still."""
+        try:
+            view = yield Ask(self._at.leases.view(), self._at.timing.timeout_ns)
+        except UNANSWERED:
+            return known
+        return Term(view.epoch, view.nonce, 0) if self._is_ours(view) else known
+
+    def _stand_by(self, observation: Observation) -> Steps[Won | None]:
+        """Wait for the holder to release, to be silent for too long, or to be gone visibly."""
+        at = self._at
+        if self._roster.is_due():
+            yield from self._roster.learn(at.roster)
+        until_ns = observation.dead_at_ns
+        if at.timing.presence_poll_ns:
+            until_ns = min(until_ns, max(self._presence_due_ns, at.now()))
+        try:
+            heard = yield Listen(at.last_event, until_ns)
+        except UNANSWERED as error:
+            yield from self._start_afresh("listen", error)
+            return None
+        released = self._release_in(heard)
+        if released is not None:
+            yield from self._let_better_ones_pass(released)
+            return (yield from self._campaign("free"))
+        if at.now() >= observation.dead_at_ns:
+            return (yield from self._campaign(self._at_silence))
+        if not heard and at.timing.presence_poll_ns:
+            return (yield from self._look_for_holder())
+        return None
+
+    def _release_in(self, heard: Sequence[tuple[str, dict[str, str]]]) -> dict[str, str] | None:
+        """Return the release among ``heard``, unless the lease was granted again since."""
+        found = None
+        for event_id, fields in heard:
+            self._at.last_event = event_id
+            if fields.get("kind") == "released":
+                found = fields
+                epoch = foreign_number(fields.get("epoch", "")) or 0
+                self._at.memory = self._at.memory.heard_release(epoch)
+            elif fields.get("kind") == "acquired":
+                found = None
+                if fields.get("who") != self._at.me.replica:
+                    self._at.led(foreign_number(fields.get("epoch", "")) or 0)
+        return found
+
+    def _let_better_ones_pass(self, released: dict[str, str]) -> Steps[None]:
+        """Wait for those who go first. Who they are is asked only if that has changed since it was read."""
+        number = released.get("roster", "")
+        self._roster.noticed(int(number) if number.isdecimal() else -1)
+        if self._roster.is_due() and number.isdecimal():
+            yield from self._roster.learn(int(number))
+        wait_ns = self._roster.wait_ns(holder=released.get("who", ""), prefer=released.get("prefer", ""))
+        until_ns = self._at.now() + int(wait_ns * (0.9 + 0.2 * self._at.rng.random()))
+        # A wake-up that came while this replica listened ends the first sleep at once: it must not jump the queue.
+        while self._at.now() < until_ns and not self._at.around.is_stopping():
+            yield Sleep(until_ns)
+
+    def _look_for_holder(self) -> Steps[Won | None]:
+        """Ask whether the holder's connection is there; campaign when it was gone twice."""
+        at = self._at
+        self._presence_due_ns = at.now() + int(at.timing.presence_poll_ns * (1.1 + 0.1 * at.rng.random()))
+        view = yield from self._read(with_presence=True)
+        if view is None:
+            return None
+        is_watched = self._observation is not None and view.epoch == self._observation.epoch
+        if not view.holder or not is_watched:
+            self.observe(view)
+            return None
+        sighting = self._presence.look(epoch=view.epoch, count=view.presence, now_ns=at.now())
+        if sighting is Sighting.ABSENT_ONCE:
+            self._presence_due_ns = at.now() + CONFIRM_NS
+        if sighting is not Sighting.ABSENT:
+            return None
+        self._presence.interrupted(at.now())  # whatever the answer, it is not asked again at once
+        self.observe(view)
+        won = yield from self._campaign("presence")
+        at.report("leader_suspected", epoch=view.epoch, holder=view.holder, confirmed=won is not None)
+        return won
+
+    def _campaign(self, mode: Mode) -> Steps[Won | None]:
+        at = self._at
+        if at.around.is_stopping():
+            return None
+        nonce = at.board.next_nonce or at.new_nonce()
+        at.board.next_nonce = nonce
+        at.move(Event.CAMPAIGN)
+        asked_at_ns = at.now()
+        try:
+            view = yield Ask(self._call(mode, nonce), at.timing.timeout_ns)
+        except UNANSWERED as error:
+            yield from self._start_afresh("campaign", error)
+            return None
+        at.answered("campaign", view, asked_at_ns, mode=mode)
+        if view.code is LeaseCode.GRANTED:
+            return Won(view, asked_at_ns, mode)
+        if view.code is LeaseCode.SAME and view.epoch >= at.memory.floor:
+            return Won(view, None)
+        at.move(Event.REFUSED)
+        self.observe(view)
+        return None
+
+    def _call(self, mode: Mode, nonce: str) -> Call[LeaseView]:
+        at, observation = self._at, self._observation
+        return at.leases.campaign(
+            replica=at.me.replica,
+            nonce=nonce,
+            duration_ms=at.timing.duration_ms,
+            floor=at.memory.floor,
+            mode=mode,
+            observed_epoch=observation.epoch if observation else 0,
+            observed_seq=observation.seq if observation else 0,
+            info=at.described(),
+            genesis=at.known_genesis,
+            hold=at.hold,
+        )
+
+    def _look(self) -> Steps[Won | None]:
+        """Find out how the lease stands, and whether an unanswered question won it."""
+        at = self._at
+        view = yield from self._read()
+        if view is None:
+            return None
+        if at.state is State.CAMPAIGNING:
+            if self._is_ours(view) and view.epoch >= at.memory.floor:
+                return Won(view, None)
+            at.move(Event.REFUSED)
+        self.observe(view)
+        return None
+
+    def _read(self, *, with_presence: bool = False) -> Steps[LeaseView | None]:
+        """Read the lease without asking for it; None after an error, which starts the wait anew."""
+        at = self._at
+        try:
+            view: LeaseView = yield Ask(at.leases.view(with_presence=with_presence), at.timing.timeout_ns)
+        except UNANSWERED as error:
+            yield from self._start_afresh("view", error)
+            return None
+        at.failures = 0
+        at.saw(view)
+        return view
+
+    def _wait_out(self) -> Steps[Won | None]:
+        """Let the highest term ever seen end, of which Redis knows nothing any more; look when something happens."""
+        at = self._at
+        try:
+            heard = yield Listen(at.last_event, at.wait_until_ns)
+        except UNANSWERED as error:
+            yield from self._start_afresh("listen", error)
+            return None
+        self._release_in(heard)
+        return (yield from self._look())
+
+    def _start_afresh(self, operation: str, error: Exception) -> Steps[None]:
+        """Pause after an error. Redis may have been away for all, so the silence before it proves nothing."""
+        self.forget()
+        yield Sleep(self._at.now() + self._at.unanswered(operation, error))
+
+    def _is_ours(self, view: LeaseView) -> bool:
+        return view.nonce != "" and view.nonce == self._at.board.next_nonce

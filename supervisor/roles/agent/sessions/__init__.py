@@ -1,0 +1,1 @@
+"""Worker sessions: beats, reaping, cancellation."""

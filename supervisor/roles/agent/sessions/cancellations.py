@@ -1,0 +1,121 @@
+"""Makes runs of this replica end: in favour of newer ones of their schedule, or because a person cancelled them.
+
+Guarantees
+    A request is repeated while it stands, so that a worker that missed one gets the next. Several of one worker are
+    passed on one after the other, so that none hides another.
+    Only a process in the very execution that is meant is asked or killed, as far as the scoreboard shows.
+
+Does not guarantee
+    That a coroutine that refuses its cancellation ends before its hard timeout: the process is not killed,
+    because its neighbours would die with it. What it reports later is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from supervisor.core.supervision.inflight import execution_hash
+from supervisor.core.supervision.scoreboard import Row, UnwantedReason, Verb
+from supervisor.roles.agent.sessions.local_workers import LocalWorkers
+from supervisor.roles.child import Seat
+from supervisor.roles.effects import Report
+from supervisor.settings.sections.models import WorkerKind
+from supervisor.store.queues.runs import HISTORY, Queues, UnwantedRun
+from supervisor.store.scripts import Call
+
+PERIOD_NS = 1_000_000_000  # asked only while something is executed here
+BETWEEN_NS = 250_000_000  # a worker has one place for such a request, and looks at it every 200 ms
+
+
+def exclusive_slots(seat: Seat) -> list[int]:
+    """Return the worker slots whose processes execute one run at a time."""
+    pools = {name for name, pool in seat.settings.workers.items() if pool.kind is WorkerKind.SYNC}
+    return [
+        slot for slot, name in enumerate(seat.slot_names) if name.removeprefix("worker-").rpartition("-")[0] in pools
+    ]
+
+
+class Unwanted:
+    """Passes requests on from Redis to workers, and to the parent, who alone kills."""
+
+    def __init__(
+        self,
+        *,
+        run: Callable[[Call[Any]], Any],
+        queues: Queues,
+        workers: LocalWorkers,
+        row: Row,
+        wake_parent: Callable[[], None],
+        exclusive: Collection[int],
+        report: Report,
+        history: int = HISTORY,
+    ) -> None:
+        """Build it.
+
+        Args:
+            run: sends one call and returns its reply.
+            queues: builds it.
+            workers: of this replica.
+            row: the agent's own, for requests to the parent.
+            wake_parent: makes the parent look at it.
+            exclusive: slots whose process executes one run at a time, so that a kill hits no other.
+            report: what happened.
+            history: how many ended attempts each queue remembers.
+        """
+        self._run = run
+        self._queues = queues
+        self._workers = workers
+        self._row = row
+        self._wake_parent = wake_parent
+        self._exclusive = frozenset(exclusive)
+        self._report = report
+        self._history = history
+        self._waiting: list[UnwantedRun] = []
+        self._position: tuple[str, str] | None = None  # where the next page begins; None: a round is over
+
+    @property
+    def period_ns(self) -> int:
+        """How long until the next look."""
+        return BETWEEN_NS if self._waiting or self._position else PERIOD_NS
+
+    def look(self, _now_ns: int) -> None:
+        """Pass on what Redis wants to end, one run of each worker; ask for a page if none waits and one is busy."""
+        slots = self._workers.busy()
+        if slots and not self._waiting:
+            position = self._position or ("", "0")
+            page = self._run(self._queues.unwanted(sorted(slots), history=self._history, position=position))
+            self._waiting, self._position = page, page.position
+        told: set[str] = set()
+        later: list[UnwantedRun] = []
+        for request in self._waiting:
+            if request.session not in slots:
+                continue
+            if request.session in told:
+                later.append(request)
+            elif self._pass_on(request, slots[request.session]):
+                told.add(request.session)
+        self._waiting = later
+
+    def _pass_on(self, request: UnwantedRun, slot: int) -> bool:
+        """Tell the worker in ``slot``; return whether it executes the run."""
+        reason = UnwantedReason.CANCELLED if request.is_cancelled else UnwantedReason.REPLACED
+        wanted = execution_hash((request.queue, request.run_id), request.fetched_ms)
+        if not self._workers.end_run(slot, wanted, reason):
+            return False
+        is_killed = request.is_killed and slot in self._exclusive
+        self._report(
+            "run_unwanted", run=request.run_id, session=request.session, why=reason.name.lower(), kill=is_killed
+        )
+        if is_killed:
+            self._kill(slot, int(request.session.rpartition("/")[2]))
+        return True
+
+    def _kill(self, slot: int, generation: int) -> None:
+        if self._row.request_number != self._row.handled_number:
+            return  # the parent has not seen the one before; this one comes again
+        self._row.request_verb = Verb.KILL
+        self._row.request_slot = slot
+        self._row.request_generation = generation
+        self._row.request_number += 1
+        self._wake_parent()

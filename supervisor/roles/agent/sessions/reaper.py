@@ -1,0 +1,206 @@
+"""Gives the runs of dead worker processes back to their queues.
+
+Guarantees
+    The session is shut off first, so that nothing the dead process sent can still
+    acknowledge; its runs go back next; it is forgotten last. A reaper that dies in between
+    leaves the session in ``dying``, where the next one finds it. Two reapers at once are
+    harmless: a run goes back once. A queue that Redis refuses is told once and left out: the session stays in
+    ``dying`` for its sake, and what it holds of the others goes back.
+
+Does not guarantee
+    Fair blame for a session that another reaper left behind: its runs count as interrupted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor.core.errors import StoreRefusedError
+from supervisor.core.model import Release
+from supervisor.core.supervision.crash_blame import Death, HeldRun, assign
+from supervisor.core.supervision.inflight import Inflight
+from supervisor.roles.effects import Report
+from supervisor.store.queues.runs import RELEASE_MAX, Queues
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.scripts import Call
+
+ORPHAN = "no session held it"
+_HOW = {Death.NODE_LOST: "its replica vanished", Death.STOPPED: "stopped"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Corpse:
+    """A session whose runs go back, and what is known of its death."""
+
+    session: str
+    death: Death
+    how: str
+    table: tuple[Inflight, ...] | None
+    now_ns: int
+
+
+class Reaper:
+    """Reclaims sessions through ``run``, which sends one call and returns its reply.
+
+    Attributes:
+        between: done before each call, since a session may hold runs of many queues.
+    """
+
+    def __init__(
+        self,
+        *,
+        run: Callable[[Call[Any]], Any],
+        sessions: Sessions,
+        queues: Queues,
+        dead_cap: int,
+        history: int,
+        report: Report,
+    ) -> None:
+        self.between: Callable[[], None] = lambda: None
+        self._send = run
+        self._refused: set[str] = set()  # queues, by the last call about each
+        self._sessions = sessions
+        self._queues = queues
+        self._dead_cap = dead_cap
+        self._history = history
+        self._report = report
+
+    def reclaim(
+        self,
+        session: str,
+        *,
+        death: Death,
+        how: str = "",
+        table: Iterable[Inflight] | None = None,
+        counter: int | None = None,
+        now_ns: int = 0,
+    ) -> bool:
+        """Condemn ``session``, give back what it holds, bury it; return False if it beat since ``counter`` was read.
+
+        Args:
+            session: of the dead process.
+            death: why it is gone; blame goes by it.
+            how: the same for people, kept with each run that it held.
+            table: the in-flight table it left; None: not known.
+            counter: only if its beat counter still is this.
+            now_ns: when it died, at the latest.
+        """
+        if not self._run(self._sessions.condemn(session, counter)):
+            return False
+        corpse = _Corpse(session, death, how or _HOW.get(death, ""), None if table is None else tuple(table), now_ns)
+        reasons, is_whole = self._give_back(corpse)
+        if is_whole:
+            self._run(self._sessions.bury(session))
+        if reasons:
+            total = reasons.total()
+            reasons_by_name = dict(reasons)
+            self._report(
+                "session_reclaimed",
+                session=session,
+                runs=total,
+                death=death.value,
+                how=corpse.how,
+                reasons=reasons_by_name,
+            )
+        return True
+
+    def sweep_orphans(self) -> None:
+        """Give back runs of sessions that are neither open nor dying: nobody else ever would."""
+        self._in_each_queue(self._sweep)
+
+    def forget(self, cursor: str) -> str:
+        """Forget a page of queues, jobs and removed schedules that nobody needs; return where the next one begins."""
+        page = self._run(self._queues.forget(cursor))
+        if page.items:
+            self._report("queues_forgotten", queues=page.items[:10], count=len(page.items))
+        return str(page.cursor)
+
+    def _run(self, call: Call[Any]) -> Any:
+        self.between()
+        return self._send(call)
+
+    def _in_each_queue(self, act: Callable[[str], None]) -> bool:
+        """Do ``act`` for each queue of which something is executed; return False if Redis refused one."""
+        is_whole, cursor = True, "0"
+        while True:
+            page = self._run(self._queues.executing(cursor=cursor))
+            for queue in page.items:
+                is_whole &= self._in_queue(act, queue)
+            cursor = page.cursor
+            if cursor == "0":
+                return is_whole
+
+    def _in_queue(self, act: Callable[[str], None], queue: str) -> bool:
+        try:
+            act(queue)
+        except StoreRefusedError as error:
+            if error.concerns_client:
+                raise
+            self._report("queue_refused", queue=queue, error=str(error), is_new=queue not in self._refused)
+            self._refused.add(queue)
+            return False
+        self._refused.discard(queue)
+        return True
+
+    def _sweep(self, queue: str) -> None:
+        cursor = "0"
+        while True:
+            page = self._run(self._queues.orphans(queue=queue, cursor=cursor))
+            by_session: dict[str, list[tuple[str, str, Release]]] = {}
+            for session, run_id, _attempt in page.items:
+                by_session.setdefault(session, []).append((queue, run_id, Release.INTERRUPTED))
+            for session, items in by_session.items():
+                self._release(session, items, ORPHAN)
+                reasons = {Release.INTERRUPTED.value: len(items)}
+                self._report(
+                    "session_reclaimed",
+                    session=session,
+                    runs=len(items),
+                    death="orphan",
+                    how=ORPHAN,
+                    reasons=reasons,
+                )
+            cursor = page.cursor
+            if cursor == "0":
+                return
+
+    def _give_back(self, corpse: _Corpse) -> tuple[Counter[str], bool]:
+        """Give back what a session holds, and say whether Redis refused nothing.
+
+        All of it is read first: who is to blame depends on who else was there.
+        """
+        held: dict[HeldRun, None] = {}
+        is_whole = self._in_each_queue(lambda queue: held.update(dict.fromkeys(self._held(corpse.session, queue))))
+        blame = zip(held, assign(list(held), corpse.table, death=corpse.death, now_ns=corpse.now_ns), strict=True)
+        by_queue: dict[str, list[tuple[str, str, Release]]] = {}
+        for run, release in blame:
+            by_queue.setdefault(run.queue, []).append((run.queue, run.run_id, release))
+        reasons: Counter[str] = Counter()
+
+        def release_all(queue: str) -> None:
+            self._release(corpse.session, by_queue[queue], corpse.how)
+            reasons.update(release.reason for _, _, release in by_queue[queue])
+
+        for queue in by_queue:
+            is_whole &= self._in_queue(release_all, queue)
+        return reasons, is_whole
+
+    def _held(self, session: str, queue: str) -> Iterator[HeldRun]:
+        """Yield what a session holds of one queue, page by page to the end."""
+        cursor = ""
+        while cursor != "0":
+            page = self._run(self._queues.held(session=session, queue=queue, cursor=cursor or "0"))
+            for run_id, attempt, fetched_ms in page.items:
+                yield HeldRun(queue, run_id, attempt, fetched_ms)
+            cursor = page.cursor
+
+    def _release(self, session: str, items: list[tuple[str, str, Release]], how: str) -> None:
+        for start in range(0, len(items), RELEASE_MAX):
+            batch = items[start : start + RELEASE_MAX]
+            call = self._queues.release_runs(
+                session=session, items=batch, dead_cap=self._dead_cap, history=self._history, detail=how
+            )
+            self._run(call)

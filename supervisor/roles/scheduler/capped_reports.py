@@ -1,0 +1,68 @@
+"""Reports of what the scheduler reads and plans: at most so many schedules of a term by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from supervisor.roles.effects import Report
+from supervisor.roles.scheduler.fire_items import Ready
+from supervisor.store.wire.fire import DueReply, PlanItem
+
+ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
+NAMED_MAX = 10  # schedules named in one line
+
+
+class Telling:
+    """Says what changed since it last said so."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._overdue = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a term."""
+        self._is_first = True
+        self._announced = 0
+
+    def read(self, reply: DueReply, *, refused: int) -> None:
+        """Tell how many schedules there are, and that some are overdue."""
+        if self._is_first:
+            self._report("term_read", schedules=reply.defined)
+            self._is_first = False
+        if reply.overdue and not self._overdue:
+            self._report("schedule_overdue", count=reply.overdue, reason="due more than a minute ago")
+        self._overdue = reply.overdue
+        self._report(
+            "plan",
+            defined=reply.defined,
+            planned=reply.planned,
+            overdue=reply.overdue,
+            paused=reply.paused,
+            invalid=reply.invalid,
+            refused=refused,
+        )
+
+    def planned(self, plan: PlanItem, ready: Ready | None) -> None:
+        """Tell that a schedule has a place in the plan."""
+        if plan.set_pause and plan.set_pause != "-":
+            self._report("schedule_paused", schedule=plan.seen.schedule, reason="its runs keep failing")
+        if ready is None or self._announced >= ANNOUNCED_MAX:
+            return
+        self._announced += 1
+        self._report(
+            "schedule_planned",
+            schedule=plan.seen.schedule,
+            trigger=ready.known.trigger.describe(),
+            next_ms=ready.nominal_ms,
+        )
+
+    def put_off(self, schedules: Sequence[str], error: str) -> None:
+        """Tell that Redis refuses ``schedules``."""
+        if schedules:
+            self._report("schedules_put_off", schedules=schedules[:NAMED_MAX], count=len(schedules), reason=error)
+
+    def accepted(self, schedules: Sequence[str]) -> None:
+        """Tell that Redis refuses ``schedules`` no longer."""
+        if schedules:
+            self._report("schedules_accepted_again", schedules=schedules[:NAMED_MAX], count=len(schedules))

@@ -1,0 +1,322 @@
+"""Bringing the schedules of this replica's configuration into Redis, step by step, behind everything that is on time.
+
+Guarantees
+    One question to Redis for each call of ``work``. A set that is in place costs one question.
+    ``is_outdated`` names what this set is about to change or remove, from the first question of a term on:
+    what was edited while nobody led does not fire once more as it was.
+    Nothing is changed before every stored schedule was compared, so that a clash with a dynamic
+    one refuses the whole set. Only what differs is written. What Redis refuses of it, such as for a key of
+    another type, is written and removed apart until that stands alone; it is tried again each minute, and the
+    former definition stays. The set counts as applied when its
+    last page is in: a crash in between leaves the rest to the next term, which compares anew.
+    An older replica never removes a newer one's schedules (lua/schedules/declare_begin.lua); once no live
+    replica holds those, it brings in its own within seconds, also in the same term.
+
+Does not guarantee
+    That a schedule fires while its page waits to be written, or that a set that came while its replica led is
+    compared before what was read under the former one fires.
+
+A configuration without schedules declares nothing, unless that is allowed by name: a replica
+with an empty file would otherwise silence all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, TypeVar
+
+import msgspec
+
+from supervisor.clock import Clock
+from supervisor.core.election.term import Term
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.anchor import ANCHORS, settled
+from supervisor.core.units import MILLISECOND_NS
+from supervisor.roles.effects import Ask, Report, Steps
+from supervisor.settings.schedules.complete import schedules_digest
+from supervisor.store.keys import Keys
+from supervisor.store.schedules.definitions import (
+    BATCH_MAX,
+    Begin,
+    BeginCode,
+    Change,
+    DefineCode,
+    Defined,
+    Definitions,
+)
+from supervisor.store.schedules.reads import Record, RecordPage, Views, change_of
+from supervisor.store.scripts import Call
+from supervisor.store.wire.codec import pack_definition, unpack_definition
+
+TOLD_MAX = 20
+"""At most so many ids are told by name."""
+
+RETRY_NS = 1000 * MILLISECOND_NS
+REFUSED_NS = 60_000 * MILLISECOND_NS
+"""How long after a clash the whole is compared again: somebody may have deleted the dynamic schedule."""
+
+OLDER_NS = 5000 * MILLISECOND_NS
+"""How long after a newer set was found to rule it is asked again: its last replica may have gone, for a deploy that is
+rolled back while this one leads. A replica counts as gone two lease durations after it was last seen."""
+
+_TIMEOUT_NS = 1000 * MILLISECOND_NS
+T = TypeVar("T")
+
+
+class Phase(Enum):
+    """What is asked next."""
+
+    BEGIN = auto()
+    COMPARE = auto()
+    WRITE = auto()
+    REMOVE = auto()
+    END = auto()
+    DONE = auto()
+
+
+@dataclass(slots=True)
+class _Round:
+    """One comparison of the whole set, under one term."""
+
+    nonce: str
+    phase: Phase = Phase.BEGIN
+    revision: int = 0  # of the set
+    cursor: str = "0"
+    now_ms: int = 0  # Redis' time at the latest comparison
+    missing: dict[str, int] = field(default_factory=dict)  # ids of the set not met yet, by their place in it
+    differing: list[Change] = field(default_factory=list)
+    surplus: list[str] = field(default_factory=list)
+    clashes: list[str] = field(default_factory=list)
+    done: int = 0  # of ``differing``, then of ``surplus``
+    width: int = BATCH_MAX  # how many of them are asked about next: halved by a refusal, doubled by an answer
+    refused: list[str] = field(default_factory=list)  # what Redis refuses alone
+    reason: str = ""
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+
+class Declaring:
+    """Declares one configuration under one term after the other."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        definitions: Sequence[ScheduleDef],
+        *,
+        lease_ms: int,
+        clock: Clock,
+        report: Report,
+        allow_empty: bool = False,
+    ) -> None:
+        self._calls = Definitions(keys)
+        self._views = Views(keys)
+        self._definitions = definitions
+        self._lease_ms = lease_ms
+        self._clock = clock
+        self._report = report
+        self._places = {each.id: place for place, each in enumerate(definitions)}
+        self._is_idle = not definitions and not allow_empty
+        self._digest = "" if self._is_idle else schedules_digest(definitions)
+        self._round = _Round(nonce="")
+        self._free_ns = 0
+        self._refused: tuple[str, ...] = ()  # the clashes that were told
+        self._put_off: tuple[str, ...] = ()  # the refusals that were told
+        self._again_ns: int | None = None  # when the whole is asked for again; None: it is in place
+        self._older_nonce = ""  # the term in which it was told that a newer set rules
+
+    def is_asked(self, term: Term) -> bool:
+        """Return whether Redis was asked under ``term`` if this set is in place."""
+        return self._is_idle or self._round.nonce == term.nonce
+
+    def is_outdated(self, schedule: str, body: bytes) -> bool:
+        """Return whether this set is about to change the static ``schedule``, stored as ``body``, or to remove it."""
+        if self._is_idle or self._round.phase is Phase.DONE:
+            return False
+        place = self._places.get(schedule)
+        return place is None or body != pack_definition(_settled(self._definitions[place], body, 0))
+
+    def is_done(self, term: Term) -> bool:
+        """Return whether nothing is left to do under ``term``, for now."""
+        if self._is_idle:
+            return True
+        is_waiting = self._again_ns is None or self._clock.elapsed_ns() < self._again_ns
+        return self._round.nonce == term.nonce and self._round.phase is Phase.DONE and is_waiting
+
+    @property
+    def wake_ns(self) -> int:
+        """When ``work`` may ask again after Redis did not answer."""
+        return self._free_ns
+
+    def work(self, term: Term) -> Steps[bool]:
+        """Ask Redis one question; True when there is more to do at once.
+
+        Raises:
+            FencedError: ``term`` is not the current one.
+        """
+        if self._round.nonce != term.nonce:
+            self._round, self._free_ns = _Round(nonce=term.nonce), 0
+        if self.is_done(term) or self._clock.elapsed_ns() < self._free_ns:
+            return False
+        if self._round.phase is Phase.DONE:  # it was refused, or older than another one, some time ago
+            self._round = _Round(nonce=term.nonce)
+        try:
+            yield from _PHASES[self._round.phase](self, term)
+        except (StoreUnavailableError, StoreRefusedError) as error:
+            # What was asked may have had its effect; every question can be asked again.
+            self._report("declaring_unanswered", error=str(error))
+            self._free_ns = self._clock.elapsed_ns() + RETRY_NS
+            return False
+        return not self.is_done(term)
+
+    def _begin(self, term: Term) -> Steps[None]:
+        call = self._calls.begin(epoch=term.epoch, nonce=term.nonce, digest=self._digest, lease_ms=self._lease_ms)
+        begin: Begin = yield from _ask(call)
+        now = self._round
+        now.revision = begin.revision
+        if begin.code is BeginCode.NEEDED:
+            now.phase = Phase.COMPARE
+            now.missing = dict(self._places)
+        else:
+            is_applied = begin.code is BeginCode.APPLIED
+            now.phase, self._refused, self._put_off = Phase.DONE, (), ()
+            self._again_ns = None if is_applied else self._clock.elapsed_ns() + OLDER_NS
+            if is_applied or self._older_nonce != term.nonce:
+                self._tell(applied=is_applied)
+            self._older_nonce = "" if is_applied else term.nonce
+
+    def _compare(self, term: Term) -> Steps[None]:
+        del term
+        now = self._round
+        page: RecordPage = yield from _ask(self._views.browse(now.cursor))
+        for record in page.items:
+            self._meet(record, page.now_ms)
+        now.cursor, now.now_ms = page.cursor, page.now_ms
+        if now.cursor == "0":
+            missing = (self._definitions[place] for place in now.missing.values())
+            now.differing += [Change(definition=settled(each, None, page.now_ms)) for each in missing]
+            now.phase = Phase.END if now.clashes else Phase.WRITE
+
+    def _meet(self, record: Record, now_ms: int) -> None:
+        """Compare a stored schedule with the set. One may come twice."""
+        now = self._round
+        place = now.missing.pop(record.id, None)
+        if place is None:
+            if not record.is_dynamic and record.id not in self._places:
+                now.surplus.append(record.id)
+            return
+        if record.is_dynamic:
+            now.clashes.append(record.id)
+            return
+        definition = _settled(self._definitions[place], record.body, now_ms)
+        if record.body == pack_definition(definition):
+            return
+        now.differing.append(change_of(record, definition, now_ms=now_ms)[0])
+
+    def _write(self, term: Term) -> Steps[None]:
+        now = self._round
+        batch = now.differing[now.done : now.done + now.width]
+        if batch:
+            call = self._calls.page(
+                epoch=term.epoch, nonce=term.nonce, digest=self._digest, changes=batch, wall_ms=now.now_ms
+            )
+            defined: Defined | None = yield from self._part(call, [change.definition.id for change in batch])
+            if defined is not None:
+                self._note(batch, defined)
+        if now.done >= len(now.differing):
+            now.phase, now.done, now.width = (Phase.END if now.clashes else Phase.REMOVE), 0, BATCH_MAX
+
+    def _part(self, call: Call[T], ids: Sequence[str]) -> Steps[T | None]:
+        """Ask about the next of a list; None: Redis refuses that, so that fewer are next, or one is left out."""
+        now = self._round
+        try:
+            reply: T = yield from _ask(call)
+        except StoreRefusedError as error:
+            if error.concerns_client:
+                raise
+            now.width, now.reason = max(1, len(ids) // 2), str(error)
+            if len(ids) == 1:
+                now.refused.append(ids[0])
+                now.done += 1
+            return None
+        now.width = min(BATCH_MAX, 2 * now.width)
+        now.done += len(ids)
+        return reply
+
+    def _note(self, batch: Sequence[Change], defined: Defined) -> None:
+        now = self._round
+        for change, (code, _) in zip(batch, defined.results, strict=True):
+            if code is DefineCode.CREATED:
+                now.added.append(change.definition.id)
+            elif code is DefineCode.CHANGED:
+                now.changed.append(change.definition.id)
+            elif code is DefineCode.CLASH:
+                now.clashes.append(change.definition.id)
+
+    def _remove(self, term: Term) -> Steps[None]:
+        now = self._round
+        batch = now.surplus[now.done : now.done + now.width]
+        if batch:
+            call = self._calls.remove(epoch=term.epoch, nonce=term.nonce, ids=batch)
+            removed = yield from self._part(call, batch)
+            now.removed += [name for name, was_there in zip(batch, removed or (), strict=False) if was_there]
+        if now.done >= len(now.surplus):
+            now.phase = Phase.END
+
+    def _end(self, term: Term) -> Steps[None]:
+        now = self._round
+        is_applied = not now.clashes and not now.refused
+        yield from _ask(self._calls.end(epoch=term.epoch, nonce=term.nonce, digest=self._digest, is_applied=is_applied))
+        now.phase = Phase.DONE
+        clashes, put_off = tuple(sorted(set(now.clashes))), tuple(now.refused)
+        if (clashes, put_off) != (self._refused, self._put_off) or is_applied:
+            if clashes:
+                self._report("schedules_refused", clashes=list(clashes[:TOLD_MAX]), count=len(clashes))
+            if put_off:
+                names = list(put_off[:TOLD_MAX])
+                self._report("schedules_put_off", schedules=names, count=len(put_off), reason=now.reason)
+            self._tell(applied=is_applied)
+        self._refused, self._put_off, self._older_nonce = clashes, put_off, ""
+        self._again_ns = None if is_applied else self._clock.elapsed_ns() + REFUSED_NS
+        self._round = _Round(nonce=now.nonce, phase=Phase.DONE)  # let go of what was compared
+
+    def _tell(self, *, applied: bool) -> None:
+        now = self._round
+        lists = {"added": now.added, "changed": now.changed, "removed": now.removed}
+        counts = {f"{name}_count": len(ids) for name, ids in lists.items()}
+        told = {name: ids[:TOLD_MAX] for name, ids in lists.items()}
+        self._report(
+            "schedules_declared",
+            applied=applied,
+            is_refused=bool(now.clashes or now.refused),
+            revision=now.revision,
+            **told,
+            **counts,
+        )
+
+
+_PHASES: dict[Phase, Any] = {
+    Phase.BEGIN: Declaring._begin,  # noqa: SLF001 - its own table
+    Phase.COMPARE: Declaring._compare,  # noqa: SLF001
+    Phase.WRITE: Declaring._write,  # noqa: SLF001
+    Phase.REMOVE: Declaring._remove,  # noqa: SLF001
+    Phase.END: Declaring._end,  # noqa: SLF001
+}
+
+
+def _settled(declared: ScheduleDef, body: bytes, now_ms: int) -> ScheduleDef:
+    """Return ``declared`` with what Redis knows of when it was first seen; most do not depend on that."""
+    if declared.anchor not in ANCHORS:
+        return declared
+    try:
+        stored: ScheduleDef | None = unpack_definition(body)
+    except msgspec.DecodeError:
+        stored = None
+    return settled(declared, stored, now_ms)
+
+
+def _ask(call: Call[Any]) -> Steps[Any]:
+    return (yield Ask(call, _TIMEOUT_NS))

@@ -1,0 +1,209 @@
+"""What a schedule owes: from its definition, its watermark and the time to items for ``fire``. Pure.
+
+Guarantees
+    The items of one schedule stand in nominal order, each on the watermark of the one before.
+    A due time that was prepared ahead and is fired on time costs no evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from supervisor.core.schedules.catchup import Owed, Planned, fire_of, next_fire, owed
+from supervisor.core.schedules.triggers import after_completion_ms, after_end_ms
+from supervisor.roles.scheduler.schedule_cache import Known
+from supervisor.store.schedules.state import LOST
+from supervisor.store.wire.fire import NOTHING, FireItem, Seen, What
+
+RECHECK_MS = 60_000
+"""A schedule that waits for the end of a run is looked at as often all the same: nothing hangs on one message."""
+
+
+class Ready(NamedTuple):
+    """A schedule and its next due time."""
+
+    schedule: str
+    known: Known
+    mark_ms: int
+    nominal_ms: int
+    fire_ms: int
+    following: Planned | None  # the due time after it
+    is_grid: bool  # from the trigger; else from the end of a run
+
+
+class _Decision(NamedTuple):
+    mark_ms: int
+    nominal_ms: int
+    new_mark_ms: int
+    next_ms: int | None
+
+
+class Moment(NamedTuple):
+    """When something is decided, and what that means."""
+
+    now_ms: int  # this machine's wall clock; Redis' where it judges what was read
+    grace_ms: int  # how late a run may be and still be on time
+    doubtful_until_ms: int = 0  # what was due until then may have been fired before Redis lost it
+    ahead_ms: int = 0  # how far this machine's wall clock is ahead of ``now_ms``
+
+
+def prepare(schedule: str, known: Known, mark_ms: int, *, after_ms: int = 0, live: int = 0) -> Ready | None:
+    """Return the next due time of ``schedule`` after ``mark_ms``; None when time alone makes none due.
+
+    Args:
+        schedule: its id.
+        known: its definition.
+        mark_ms: its watermark.
+        after_ms: when the end of its last run makes the next one due; 0: it did not.
+        live: unfinished runs; while there are some, none is due by the end of one.
+
+    Raises:
+        TenureError: its exclusions leave nothing.
+    """
+    definition, trigger = known.definition, known.trigger
+    planned = next_fire(definition, trigger, mark_ms)
+    ended = _after(known, mark_ms, after_ms, live) if "c" in known.wait else None
+    if ended is not None and (planned is None or ended < planned.fire_ms):
+        return Ready(schedule, known, mark_ms, ended, ended, planned, is_grid=False)
+    if planned is None:
+        return None
+    following = next_fire(definition, trigger, planned.nominal_ms)
+    return Ready(schedule, known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True)
+
+
+def items(ready: Ready, moment: Moment, limit: int) -> list[FireItem]:
+    """Return what is to be decided about ``ready`` now, at most ``limit`` items; none when it is not due yet."""
+    now_ms, known = moment.now_ms, ready.known
+    if now_ms < ready.fire_ms:
+        return []
+    following = ready.following
+    window = known.definition.catchup_window_ms
+    is_alone = following is None or now_ms < following.fire_ms
+    if is_alone and (window is None or now_ms - ready.fire_ms <= window):
+        return [_alone(ready, moment)]
+    found = owed(
+        known.definition, known.trigger, mark_ms=ready.mark_ms, now_ms=now_ms, on_time_grace_ms=moment.grace_ms
+    )
+    if found is None:
+        return [_alone(ready, moment)]
+    return _chain(ready, moment, found, limit)
+
+
+def _alone(ready: Ready, moment: Moment) -> FireItem:
+    return _asked(ready, moment, _Decision(ready.mark_ms, ready.nominal_ms, ready.nominal_ms, _next(ready, moment)))
+
+
+def advanced(ready: Ready, mark_ms: int) -> Ready | None:
+    """Return the due time after a decision that left the watermark at ``mark_ms``; None when time makes none due."""
+    if "c" in ready.known.wait:
+        return None  # it depends on how its run ends, so it is read again
+    planned = ready.following
+    if planned is None or mark_ms != ready.nominal_ms:
+        return prepare(ready.schedule, ready.known, mark_ms)
+    following = next_fire(ready.known.definition, ready.known.trigger, planned.nominal_ms)
+    return Ready(ready.schedule, ready.known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True)
+
+
+def starts(seen: Seen, known: Known, moment: Moment) -> list[FireItem]:
+    """Return items for what begins without a due time: the initial run, and what waits in the buffer."""
+    found = []
+    counters = seen.counters
+    definition = known.definition
+    if definition.run_on_create and not counters.initial:
+        found.append(_extra(seen, known, moment, moment.now_ms, What.INITIAL))
+    is_forced = definition.overlap == "cancel_other" and 0 < counters.force_ms <= moment.now_ms
+    for nominal_ms in seen.waiting:
+        window = definition.catchup_window_ms
+        is_old = window is not None and moment.now_ms - fire_of(definition, known.trigger, nominal_ms) > window
+        is_old = is_old or (known.is_at_most_once and nominal_ms <= moment.doubtful_until_ms)
+        what = What.DROP if is_old else What.FORCE if is_forced else What.START
+        found.append(_extra(seen, known, moment, nominal_ms, what))
+    return found
+
+
+def _after(known: Known, mark_ms: int, after_ms: int, live: int) -> int | None:
+    delay = after_completion_ms(known.definition)
+    if live or delay is None:
+        return None
+    # Without an end on record it counts from the watermark: a chain that could break would stop for ever.
+    ended_ms = after_ms - delay if after_ms else mark_ms
+    found = after_end_ms(known.definition, ended_ms)
+    return found if found is None else max(found, mark_ms + 1)
+
+
+def _next(ready: Ready, moment: Moment) -> int | None:
+    if ready.following is not None:
+        return ready.following.fire_ms
+    delay = after_completion_ms(ready.known.definition) if "c" in ready.known.wait else None
+    return None if delay is None else moment.now_ms + max(delay, RECHECK_MS)
+
+
+def _chain(ready: Ready, moment: Moment, found: Owed, limit: int) -> list[FireItem]:
+    missed, why = sum(found.missed.values()), _why(found.missed)
+    next_ms = found.next_fire_ms
+    if next_ms is None:
+        next_ms = _next(ready._replace(following=None), moment)
+    if not found.nominals:
+        mark = found.new_mark_ms
+        item = _item(ready, moment, _Decision(ready.mark_ms, mark, mark, next_ms), is_missed=True)
+        return [item._replace(missed=missed, why=why)]
+    chain, mark_ms = [], ready.mark_ms
+    for index, nominal in enumerate(found.nominals[:limit]):
+        is_last = index == len(found.nominals) - 1
+        new_mark_ms = found.new_mark_ms if is_last else nominal
+        after = next_ms if is_last else found.nominals[index + 1]
+        chain.append(_asked(ready, moment, _Decision(mark_ms, nominal, new_mark_ms, after)))
+        mark_ms = new_mark_ms
+    first = chain[0]
+    chain[0] = first._replace(missed=missed + first.missed, why="".join(sorted({*why, *first.why})))
+    return chain
+
+
+def _asked(ready: Ready, moment: Moment, decision: _Decision) -> FireItem:
+    """Return the item of one due time: its run, or that a check or the doubt about what Redis lost is against it."""
+    known = ready.known
+    if known.is_at_most_once and decision.nominal_ms <= moment.doubtful_until_ms:
+        return _item(ready, moment, decision, is_missed=True)._replace(missed=1, why=LOST)
+    if known.checks is not None:
+        refusal = known.checks.refusal(decision.nominal_ms, moment.now_ms, known.trigger)
+        if refusal is not None:
+            item = _item(ready, moment, decision, is_missed=True)
+            return item._replace(missed=1, why=refusal.letter, refusal=refusal)
+    return _item(ready, moment, decision)
+
+
+def _item(ready: Ready, moment: Moment, decision: _Decision, *, is_missed: bool = False) -> FireItem:
+    known, schedule = ready.known, ready.schedule
+    mark_ms, nominal_ms, new_mark_ms, next_ms = decision
+    is_doubtful = nominal_ms <= moment.doubtful_until_ms
+    run = NOTHING if is_missed else known.run(schedule, nominal_ms, moment.now_ms, is_doubtful=is_doubtful)
+    what = What.MISSED if is_missed else What.DUE
+    delay_ms = ready.fire_ms - ready.nominal_ms
+    if nominal_ms != ready.nominal_ms and not is_missed:
+        delay_ms = fire_of(known.definition, known.trigger, nominal_ms) - nominal_ms
+    return FireItem(
+        schedule, known.revision, mark_ms, nominal_ms, new_mark_ms, next_ms, run, known.policy, what, job=known.job,
+        is_doubtful=is_doubtful, delay_ms=delay_ms,
+    )  # fmt: skip
+
+
+def _extra(seen: Seen, known: Known, moment: Moment, nominal_ms: int, what: What) -> FireItem:
+    is_initial = what is What.INITIAL
+    # A schedule that was there before Redis went back may have begun then.
+    is_doubtful = (seen.mark_ms if is_initial else nominal_ms) <= moment.doubtful_until_ms
+    is_lost = is_initial and is_doubtful and known.is_at_most_once
+    delay_ms = 0 if is_initial else fire_of(known.definition, known.trigger, nominal_ms) - nominal_ms
+    run = NOTHING
+    if what is not What.DROP and not is_lost:
+        cause = "initial" if is_initial else "buffered"
+        run = known.run(seen.schedule, nominal_ms, moment.now_ms, cause=cause, is_doubtful=is_doubtful)
+    item = FireItem(
+        seen.schedule, known.revision, seen.mark_ms, nominal_ms, nominal_ms, None, run, known.policy, what,
+        job=known.job, is_doubtful=is_doubtful, delay_ms=delay_ms,
+    )  # fmt: skip
+    return item._replace(missed=1, why=LOST) if is_lost else item
+
+
+def _why(missed: Mapping[str, int]) -> str:
+    return "".join(sorted(reason[0] for reason in missed))

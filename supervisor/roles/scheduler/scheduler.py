@@ -1,0 +1,245 @@
+"""The scheduler: fires what is due, while the term on the board is trusted.
+
+Guarantees
+    Nothing is sent without a term that is trusted at that moment, and every write carries
+    it, so that Redis can refuse what a pause made late.
+    A batch whose answer was lost is sent again unchanged; Redis' watermarks make that safe.
+    What is on time goes before everything else: late runs, backfills, bringing in a configuration.
+    What this replica's configuration is about to change or remove is not fired as it was.
+    Losing the term idles it in place. It ends only when the tree stops, after its batch.
+
+Does not guarantee
+    Punctuality while Redis is away: what is due then is due at its return, by catch-up.
+
+A generator of steps (supervisor.roles.effects). It runs no user code. The plan lies in Redis; this is
+a window on it (docs/adr/0016-the-plan-lies-in-redis.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from supervisor.clock import Clock
+from supervisor.core.election.term import Term
+from supervisor.core.errors import FencedError
+from supervisor.core.model import ScheduleDef
+from supervisor.core.supervision.scoreboard import Board
+from supervisor.core.units import MILLISECOND_NS
+from supervisor.roles.effects import Report, Sleep, Steps, Watch
+from supervisor.roles.scheduler.backfill import Backfills
+from supervisor.roles.scheduler.config_sync import Declaring
+from supervisor.roles.scheduler.fenced_client import Asking, TermOverError, same
+from supervisor.roles.scheduler.fire_items import Moment
+from supervisor.roles.scheduler.firing import Firing
+from supervisor.roles.scheduler.prefetcher import Reading
+from supervisor.roles.scheduler.rezoning import Rezoning
+from supervisor.store.schedules.fire import Schedules
+
+LATE_BATCH = 50
+"""Late runs go in small batches: what becomes due meanwhile waits for one of them at most."""
+
+LATE_BURST_S = 0.1
+
+
+class Scheduler:
+    """Serves one term after the other."""
+
+    slice_ns = 1000 * MILLISECOND_NS
+    """Longest sleep, so that a step of the wall clock is noticed."""
+
+    idle_ns = 500 * MILLISECOND_NS
+    """How often it looks at the board unasked while it must not act."""
+
+    reconcile_ns = 5000 * MILLISECOND_NS
+    """How often everything due is read again: a message about a change may be lost."""
+
+    audit_ns = 10_000 * MILLISECOND_NS
+    """How often a page of all schedules is searched for those that nothing would ever look at."""
+
+    def __init__(
+        self,
+        *,
+        schedules: Schedules,
+        board: Board,
+        clock: Clock,
+        definitions: Sequence[ScheduleDef],
+        lease_ms: int,
+        is_stopping: Callable[[], bool],
+        report: Report,
+        rng: Random,
+        catchup_rate: int = 1000,
+        allow_empty: bool = False,
+        backfills: Backfills | None = None,
+        zones_version: str = "",
+    ) -> None:
+        self._schedules = schedules
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._catchup_rate = catchup_rate
+        self._backfills = backfills
+        self._report = report
+        self._asking = Asking(
+            board=board, clock=clock, is_stopping=is_stopping, report=report, rng=rng, idle_ns=self.idle_ns
+        )
+        self._reading = Reading(
+            schedules,
+            self._asking,
+            reconcile_ns=self.reconcile_ns,
+            is_outdated=lambda schedule, body: self._declaring.is_outdated(schedule, body),  # noqa: PLW0108 - replaced
+        )
+        self._rezoning = Rezoning(schedules, self._asking, zones_version)
+        self._firing = Firing(schedules, self._asking, self._reading, moment=self._moment)
+        self._refused: Term | None = None
+        self._allow_empty = allow_empty
+        self.redeclare(definitions)
+        self._late_at_ns = 0  # when the next late batch may be fired
+        self._audit_at_ns = 0
+        self._lost_ms = 0  # when the agent last found that Redis lost data
+
+    def redeclare(self, definitions: Sequence[ScheduleDef]) -> None:
+        """Bring in another configuration from now on. Between two steps: a half-written set is compared anew."""
+        self._definitions = definitions
+        self._declaring = Declaring(
+            self._schedules.keys,
+            definitions,
+            lease_ms=self._lease_ms,
+            clock=self._clock,
+            report=self._report,
+            allow_empty=self._allow_empty,
+        )
+
+    def run(self) -> Steps[None]:
+        """Serve until asked to stop."""
+        while not self._asking.is_stopping():
+            term = self._asking.board.term()
+            if not term.is_trusted(self._clock.elapsed_ns()) or self._is_refused(term):
+                yield Sleep(self._clock.elapsed_ns() + self.idle_ns)
+                continue
+            try:
+                yield from self._serve(term)
+            except TermOverError:
+                pass
+            except FencedError as error:
+                # Another term stands in Redis. This one never comes back, so wait for another.
+                self._refused = term
+                self._report("fenced", epoch=term.epoch, current_epoch=error.current_epoch)
+            self._report("term_left", epoch=term.epoch)
+
+    def _is_refused(self, term: Term) -> bool:
+        return self._refused is not None and same(term, self._refused)
+
+    def _serve(self, term: Term) -> Steps[None]:
+        self._report("term_begun", acquired_ns=self._asking.board.header.acquired_ns)
+        self._reading.begin()
+        self._reading.marks.begin(term)
+        self._firing.begin()
+        self._rezoning.begin()
+        self._is_served = False  # whether what is due at its start was looked at
+        self._audit_at_ns = self._clock.elapsed_ns() + self.audit_ns
+        try:
+            yield from self._reading.marks.restore(term, self._definitions)  # before anything is defined anew
+            while True:
+                yield from self._asking.await_trust(term)
+                if not (yield from self._work(term)):
+                    changes = yield Watch(self._reading.last_change, self._wake_ns())
+                    if changes:
+                        self._heard(changes)
+        finally:
+            self._firing.settle()
+
+    def _heard(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+        self._reading.hear(changes)
+        for _, fields in changes:
+            if fields.get("kind") in {"pause", "resume"}:
+                self._report("schedule_heard", kind=fields["kind"], schedule=fields.get("schedule", ""))
+        if self._backfills is not None and any(fields.get("kind") == "backfill" for _, fields in changes):
+            self._backfills.wake()
+
+    def _work(self, term: Term) -> Steps[bool]:
+        """Do the most urgent thing there is; False when there is none."""
+        self._notice_loss()
+        if not self._declaring.is_asked(term):
+            yield from self._bring_in(term)
+            return True
+        moment = self._moment()
+        self._firing.end_hold(moment)
+        batch = self._firing.due(moment)
+        if batch is not None:
+            yield from self._firing.fire(term, batch)
+            return True
+        if self._reading.is_due(moment):
+            begin, redis_ms = yield from self._reading.read(term, moment)
+            if begin:
+                yield from self._firing.begin_runs(term, begin, redis_ms)
+            return True
+        if (yield from self._fire_late(term, moment)) or (yield from self._declare(term)):
+            return True
+        if (yield from self._rezoning.work(term)):
+            self._reading.expect()
+            return True
+        if self._backfills is not None and (yield from self._backfills.work(term)):
+            return True
+        return (yield from self._audit(term))
+
+    def _fire_late(self, term: Term, moment: Moment) -> Steps[bool]:
+        """Fire a small batch of what is late, as many in a second as is allowed."""
+        now_ns = self._clock.elapsed_ns()
+        if now_ns < self._late_at_ns or not self._reading.window.behind:
+            return False
+        late = self._reading.window.late(min(LATE_BATCH, self._catchup_rate))
+        count = yield from self._firing.fire(term, self._firing.batch(late, moment))
+        pace_ns = count * 1000 * MILLISECOND_NS // self._catchup_rate
+        self._late_at_ns = max(self._late_at_ns, now_ns - round(LATE_BURST_S * 1000) * MILLISECOND_NS) + pace_ns
+        return True
+
+    def _declare(self, term: Term) -> Steps[bool]:
+        """Take one step of bringing in this replica's configuration; False when there is none to take."""
+        if not self._is_served:
+            self._is_served = True
+            self._report("term_served", epoch=term.epoch)
+        return not self._declaring.is_done(term) and (yield from self._bring_in(term))
+
+    def _bring_in(self, term: Term) -> Steps[bool]:
+        """Ask one question about this replica's configuration; False while Redis does not answer."""
+        is_more: bool = yield from self._declaring.work(term)
+        if self._declaring.is_done(term):
+            self._reading.expect()
+        return is_more or self._declaring.is_done(term)
+
+    def _audit(self, term: Term) -> Steps[bool]:
+        if self._clock.elapsed_ns() < self._audit_at_ns:
+            return False
+        self._audit_at_ns = self._clock.elapsed_ns() + self.audit_ns
+        yield from self._reading.audit(term)
+        return True
+
+    def _notice_loss(self) -> None:
+        """Read everything again after a loss of data: a revision may have come back with another definition."""
+        lost_ms = self._asking.board.header.doubtful_until_ms
+        if lost_ms != self._lost_ms:
+            self._lost_ms = lost_ms
+            self._firing.begin()
+            self._reading.begin()
+
+    def _moment(self) -> Moment:
+        doubtful_ms = max(self._asking.board.header.doubtful_until_ms, self._reading.marks.doubtful_until_ms)
+        return Moment(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms)
+
+    def _wake_ns(self) -> int:
+        """Return when to look again. Timers may fire early and the wall clock may step, so look often."""
+        now_ns, now_ms = self._clock.elapsed_ns(), self._clock.wall_ms()
+        wake_ns = min(now_ns + self.slice_ns, self._reading.reconcile_at_ns, self._audit_at_ns)
+        due_ms = self._reading.window.next_ms()
+        if due_ms is not None:
+            wake_ns = min(wake_ns, now_ns + (due_ms - now_ms) * MILLISECOND_NS)
+        wake_ns = min(wake_ns, now_ns + (self._reading.read_at_ms - now_ms) * MILLISECOND_NS)
+        if self._firing.held_until_ns is not None:
+            wake_ns = min(wake_ns, self._firing.held_until_ns)
+        if self._reading.window.behind:
+            wake_ns = min(wake_ns, self._late_at_ns)
+        if not self._declaring.is_done(self._asking.board.term()):
+            wake_ns = min(wake_ns, self._declaring.wake_ns)
+        if self._backfills is not None:
+            wake_ns = min(wake_ns, self._backfills.wake_ns)
+        return max(wake_ns, now_ns)

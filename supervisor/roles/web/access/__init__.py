@@ -1,0 +1,1 @@
+"""Authentication, host names and TLS of the HTTP endpoint."""

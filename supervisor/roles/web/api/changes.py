@@ -1,0 +1,297 @@
+"""What the API changes: enqueue a run, cancel one, pause, resume and trigger a schedule. For tokens with ``operate``.
+
+Guarantees
+    A body has at most ``BODY_BYTES_MAX`` bytes and no field that is not known. Who asked stands in the log, and in
+    the history of what was changed.
+    A token with ``jobs=``, ``queues=`` or ``labels=`` changes nothing of others; arguments of jobs that are as good
+    as code are taken from ``admin``, or from a token that names the job.
+    A queue that is named in an enqueue is one that somebody serves, unless ``force`` says that it will be.
+    Asked again with the same ``run_id`` or ``key``, an enqueue or a trigger enqueues nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from supervisor.clock import Clock
+from supervisor.core.durations import parse_duration
+from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
+from supervisor.core.json_values import read_json
+from supervisor.core.schedules.manual_runs import MANUAL, TriggerKeyError, extra_run, manual_run_id
+from supervisor.roles.web.responses import ASKER, HOLDER, bad_request, json_response, not_found, unavailable
+from supervisor.settings.web.tokens import is_powerful
+from supervisor.store.client.sync_client import AsyncStore
+from supervisor.store.keys import Keys, check_name
+from supervisor.store.producer.producer import Producer
+from supervisor.store.queues.control import CancelCode, QueueControl
+from supervisor.store.queues.reads import QueueReads
+from supervisor.store.queues.runs import Queues
+from supervisor.store.schedules.control import KEYED_MAX, Control, ResumeCode, TriggerCode
+from supervisor.store.schedules.reads import Views
+from supervisor.store.wire.codec import check_run_id
+
+BODY_BYTES_MAX = 128 * 1024
+STALE_TRIES = 5
+TEXT_MAX = 500
+T = TypeVar("T", bound=msgspec.Struct)
+log = structlog.get_logger()
+
+
+class EnqueueBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A run to be enqueued."""
+
+    args: dict[str, Any] = {}
+    queue: str | None = None
+    priority: str | None = None
+    delay: float | str | None = None
+    run_id: str | None = None
+    force: bool = False  # also into a queue from which no live worker takes runs
+
+
+class PauseBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A pause; ``for`` is a duration after which it ends by itself."""
+
+    reason: str = ""
+    for_: str | None = msgspec.field(default=None, name="for")
+
+
+class TriggerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A run of a schedule, beside its plan."""
+
+    key: str | None = None
+    overlap: str = "allow"
+
+
+class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The end of a run."""
+
+    reason: str = ""
+    queue: str = ""
+
+
+class EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing to be said."""
+
+
+class ApiChanges:
+    """The handlers."""
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        keys: Keys,
+        producer: Producer,
+        clock: Clock,
+        *,
+        history: int,
+        own_queues: Collection[str] = (),
+    ) -> None:
+        """Build them; ``own_queues``: those of this replica's pools, served also while their workers are replaced."""
+        self._own_queues = frozenset(own_queues)
+        self._queues = Queues(keys)
+        self._store = store
+        self._schedules = Control(keys)
+        self._views = Views(keys)
+        self._reads = QueueReads(keys)
+        self._runs = QueueControl(keys, history=history)
+        self._producer = producer
+        self._clock = clock
+
+    async def enqueue(self, request: web.Request) -> web.Response:
+        """Enqueue a run of a job."""
+        body, job = await _body(request, EnqueueBody), request.match_info["job"]
+        _may_enqueue(request, job, body.queue)
+        if body.queue is not None and not body.force:
+            await self._must_be_served(body.queue)
+        try:
+            put = await self._producer.put_async(
+                job,
+                body.args,
+                queue=body.queue,
+                priority=body.priority,
+                delay=body.delay,
+                run_id=body.run_id,
+                traceparent=request.headers.get("traceparent"),
+            )
+        except UnknownJobError as error:
+            raise not_found("job", job) from error
+        except PayloadTooLargeError as error:
+            raise web.HTTPRequestEntityTooLarge(max_size=BODY_BYTES_MAX, actual_size=0, text=str(error)) from error
+        except (ArgumentsError, ValueError) as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        _note(request, "api_enqueued", run=put.run_id, job=job)
+        return json_response({"run": put.run_id, "new": put.is_new}, status_code=201 if put.is_new else 200)
+
+    async def _must_be_served(self, queue: str) -> None:
+        """Raise 409 unless a pool of this replica, or a live worker of any, takes runs from ``queue``."""
+        try:
+            is_served = queue in self._own_queues or await self._store.run(self._queues.is_served(queue))
+        except ValueError as error:
+            raise bad_request("queue", queue, str(error)) from error
+        if not is_served:
+            remedy = 'correct the name, or send "force": true and start a worker for it'
+            raise web.HTTPConflict(text=f"no live worker takes runs from queue {queue}; {remedy}")
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Pause a schedule."""
+        body, name = await _body(request, PauseBody), request.match_info["schedule"]
+        try:
+            for_ms = None if body.for_ is None else round(parse_duration(body.for_) * 1000)
+        except ValueError as error:
+            raise bad_request("for", body.for_, str(error)) from error
+        if for_ms is not None and for_ms < 1:
+            raise bad_request("for", body.for_, "it is longer than nothing")
+        reason = body.reason[:TEXT_MAX]
+        await self._may_control(request, name)
+        paused = await self._store.run(self._schedules.pause([name], reason=reason, by=_who(request), for_ms=for_ms))
+        if not paused.known[0]:
+            raise not_found("schedule", name)
+        _note(request, "api_paused", schedule=name)
+        return json_response({"schedule": name, "result": "paused", "until_ms": paused.until_ms})
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """End the pause of a schedule."""
+        await _body(request, EmptyBody)
+        name = request.match_info["schedule"]
+        await self._may_control(request, name)
+        ((code, _),) = (await self._store.run(self._schedules.resume([name]))).results
+        if code is ResumeCode.UNKNOWN:
+            raise not_found("schedule", name)
+        _note(request, "api_resumed", schedule=name)
+        return json_response({"schedule": name, "result": code.value.lower()})
+
+    async def trigger(self, request: web.Request) -> web.Response:
+        """Run a schedule now."""
+        body, name = await _body(request, TriggerBody), request.match_info["schedule"]
+        if body.overlap not in {"allow", "skip"}:
+            raise bad_request("overlap", body.overlap, "allow or skip")
+        await self._may_control(request, name)
+        try:
+            run_id = manual_run_id(name, body.key or os.urandom(8).hex())
+        except TriggerKeyError as error:
+            raise bad_request("key", body.key, str(error)) from error
+        code = await self._trigger(name, run_id, heeds_overlap=body.overlap == "skip", is_keyed=bool(body.key))
+        if code is TriggerCode.CAPPED:
+            raise web.HTTPConflict(text=f"{name} was triggered with {KEYED_MAX} keys within a day; leave the key out")
+        if code is TriggerCode.SKIPPED:
+            raise web.HTTPConflict(text=f"an earlier run of {name} is unfinished")
+        _note(request, "api_triggered", schedule=name, run=run_id)
+        is_new = code is TriggerCode.TRIGGERED
+        shown = {"schedule": name, "run": run_id, "result": code.value.lower()}
+        return json_response(shown, status_code=201 if is_new else 200)
+
+    async def _may_control(self, request: web.Request, name: str) -> None:
+        """Raise 403 unless the token reaches the job and the queue of schedule ``name``."""
+        if not request[HOLDER].is_limited:
+            return
+        (found,) = await self._store.run(self._views.inspect([name]))
+        if found.record is None:
+            raise not_found("schedule", name)
+        definition = found.record.definition()
+        _must_reach(request, definition.template.job, definition.template.queue, definition.labels)
+
+    async def _may_end(self, request: web.Request, run_id: str, queue: str) -> str:
+        """Return the queue in which the token may end a run: two queues can hold runs of the same id.
+
+        Raises:
+            web.HTTPForbidden: it does not reach the job and the queue of the run, or the labels of its schedule.
+        """
+        if not request[HOLDER].is_limited:
+            return queue
+        shown = await self._store.run(self._reads.show(run_id, [queue] if queue else None))
+        if shown is None or shown.envelope is None:
+            raise not_found("unfinished run", run_id)
+        labels: Mapping[str, str] = {}
+        if request[HOLDER].labels and shown.envelope.schedule is not None:
+            (found,) = await self._store.run(self._views.inspect([shown.envelope.schedule]))
+            labels = {} if found.record is None else found.record.definition().labels
+        _must_reach(request, shown.envelope.template.job, shown.queue, labels)
+        return shown.queue
+
+    async def _trigger(self, name: str, run_id: str, *, heeds_overlap: bool, is_keyed: bool) -> TriggerCode:
+        for _ in range(STALE_TRIES):
+            (found,) = await self._store.run(self._views.inspect([name]))
+            if found.record is None:
+                raise not_found("schedule", name)
+            definition = found.record.definition()
+            envelope = extra_run(
+                definition,
+                run_id=run_id,
+                nominal_ms=found.now_ms,
+                cause=MANUAL,
+                wall_ms=self._clock.wall_ms(),
+                args={},
+            )
+            code = await self._store.run(
+                self._schedules.trigger(
+                    envelope,
+                    revision=found.record.revision,
+                    heeds_overlap=heeds_overlap,
+                    max_running=definition.max_running,
+                    is_keyed=is_keyed,
+                )
+            )
+            if code is not TriggerCode.STALE:
+                return code
+        raise unavailable(f"schedule {name} changes all the time")
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Cancel a run: one that waits at once, one that runs is asked."""
+        body, run_id = await _body(request, CancelBody), request.match_info["run"]
+        try:
+            check_run_id(run_id)
+            check_name("queue", body.queue or "any")
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        queue = await self._may_end(request, run_id, body.queue)
+        call = self._runs.cancel([(queue, run_id)], by=_who(request), reason=body.reason[:TEXT_MAX])
+        (found,) = await self._store.run(call)
+        if found.code is CancelCode.UNKNOWN:
+            raise not_found("unfinished run", run_id)
+        if found.code is CancelCode.DEAD:
+            raise web.HTTPConflict(text=f"{run_id} was given up before: drop it from the dead instead")
+        _note(request, "api_cancelled", run=run_id)
+        return json_response({"run": run_id, "queue": found.queue, "result": found.code.value.lower()})
+
+
+def _must_reach(request: web.Request, job: str, queue: str, labels: Mapping[str, str]) -> None:
+    """Raise 403 unless the token may change what there is of ``job`` in ``queue``, of a schedule with ``labels``."""
+    token = request[HOLDER]
+    if not token.reaches(job=job, queue=queue, labels=labels):
+        of_labels = ", or not for a schedule without its labels" if token.labels else ""
+        raise web.HTTPForbidden(text=f"the token {token.name} is not for job {job} in queue {queue}{of_labels}")
+
+
+def _may_enqueue(request: web.Request, job: str, queue: str | None) -> None:
+    """Raise 403 unless the token may choose arguments for ``job``, and its queue."""
+    token = request[HOLDER]
+    if token.labels:
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited by label, and a run by itself has none")
+    if token.queues and queue is None:
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited by queue: say which one in the body")
+    if not token.may_enqueue(job, queue):
+        remedy = f"; such a job needs admin, or jobs={job} in the token's line" if is_powerful(job) else ""
+        raise web.HTTPForbidden(text=f"the token {token.name} may not enqueue job {job[:200]}{remedy}")
+
+
+async def _body(request: web.Request, kind: type[T]) -> T:
+    """Return the body of a request; none is the same as {}."""
+    text = await request.read()
+    try:
+        return read_json(text or b"{}", kind)
+    except msgspec.DecodeError as error:
+        raise web.HTTPBadRequest(text=f"the body cannot be used: {error}") from error
+
+
+def _who(request: web.Request) -> str:
+    return f"{request.get(ASKER, '')}@http"
+
+
+def _note(request: web.Request, event: str, **fields: str) -> None:
+    log.info(event, by=request.get(ASKER, ""), **fields)

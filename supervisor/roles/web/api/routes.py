@@ -1,0 +1,166 @@
+"""The routes of /api/v1, each with its scope, and the OpenAPI document that is made from the same table.
+
+docs/openapi.json is that document; a test compares the two, and every route with what it says.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.roles.child import Seat
+from supervisor.roles.web.access.auth import needs
+from supervisor.roles.web.api import changes
+from supervisor.roles.web.api.changes import ApiChanges
+from supervisor.roles.web.api.reads import ApiReads
+from supervisor.roles.web.cluster_snapshot import Overviews
+from supervisor.roles.web.events.handlers import EventPages
+from supervisor.roles.web.responses import json_response, unavailable
+from supervisor.settings.web.tokens import Scope
+from supervisor.store.client.sync_client import AsyncStore
+from supervisor.store.keys import Keys
+from supervisor.store.producer.producer import Producer
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PATH = "/api/v1"
+_PAGE = {"limit": "at most so many", "cursor": "of the page before"}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One thing that can be asked."""
+
+    method: str
+    path: str  # below /api/v1
+    handler: str  # name of the method
+    scope: Scope
+    summary: str
+    answers: tuple[int, ...]
+    query: Mapping[str, str] | None = None
+    body: type[msgspec.Struct] | None = None
+
+
+_EVENT_QUERY = {
+    "limit": "at most so many of the newest",
+    "after": "id of the last event that is known",
+    "since": "a duration, like 1h",
+    "level": "info, warning or error: the least",
+    "reason": "only this reason; may be given again",
+}
+ROUTES = (
+    Route("GET", "/leader", "leader", Scope.READ, "Who leads", (200,)),
+    Route("GET", "/events", "events", Scope.READ, "What happened, also as a stream", (200, 400), _EVENT_QUERY),
+    Route("GET", "/schedules", "schedules", Scope.READ, "A page of the schedules", (200, 400), _PAGE),
+    Route("GET", "/schedules/{schedule}", "schedule", Scope.READ, "One schedule", (200, 404)),
+    Route("GET", "/queues", "queues", Scope.READ, "How queues stand", (200,)),
+    Route("GET", "/jobs", "jobs", Scope.READ, "A page of the jobs that replicas run", (200, 400), _PAGE),
+    Route("GET", "/runs/{run}", "run", Scope.READ, "One run", (200, 404)),
+    Route("POST", "/jobs/{job}/runs", "enqueue", Scope.OPERATE, "Enqueue a run", (200, 201, 400, 404, 409, 413), None,
+          changes.EnqueueBody),
+    Route("POST", "/schedules/{schedule}/pause", "pause", Scope.OPERATE, "Pause a schedule", (200, 400, 404), None,
+          changes.PauseBody),
+    Route("POST", "/schedules/{schedule}/resume", "resume", Scope.OPERATE, "End its pause", (200, 400, 404), None,
+          changes.EmptyBody),
+    Route("POST", "/schedules/{schedule}/trigger", "trigger", Scope.OPERATE, "Run it now", (200, 201, 400, 404, 409),
+          None, changes.TriggerBody),
+    Route("POST", "/runs/{run}/cancel", "cancel", Scope.OPERATE, "Cancel a run", (200, 400, 404, 409), None,
+          changes.CancelBody),
+)  # fmt: skip
+
+
+def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: EventPages) -> list[web.RouteDef]:
+    """Return the routes for the web child of ``seat``."""
+    settings = seat.settings
+    keys = Keys(settings.cluster)
+    producer = Producer(settings.redis, cluster=settings.cluster, clock=seat.clock, open_async_store=lambda: store)
+    own_queues = {queue for pool in settings.workers.values() for queue in pool.queues}
+    parts = (
+        event_pages,
+        ApiReads(store, keys, overviews),
+        ApiChanges(store, keys, producer, seat.clock, history=settings.queues.history, own_queues=own_queues),
+    )
+    found = [web.get(f"{PATH}/openapi.json", _openapi)]
+    for route in ROUTES:
+        handler = next(getattr(part, route.handler) for part in parts if hasattr(part, route.handler))
+        # Ids of schedules and runs hold slashes: the last variable of a path takes them, a verb stands behind it.
+        path = PATH + route.path.replace("{schedule}", "{schedule:.+}").replace("{run}", "{run:.+}")
+        method = web.get if route.method == "GET" else web.post
+        found.append(method(path, needs(route.scope)(_answering(handler))))
+    return found
+
+
+def _answering(handler: Handler) -> Handler:
+    """Return ``handler``, with what Redis may say as an answer."""
+
+    @functools.wraps(handler)
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (StoreUnavailableError, StoreRefusedError) as error:
+            raise unavailable(str(error)) from error
+        except msgspec.DecodeError as error:
+            raise web.HTTPConflict(text="a newer version wrote it") from error
+
+    return answer
+
+
+@needs(Scope.READ)
+async def _openapi(_request: web.Request) -> web.Response:
+    """The document."""
+    return json_response(openapi())
+
+
+def openapi() -> dict[str, Any]:
+    """Return the OpenAPI document of the API."""
+    bodies = [route.body for route in ROUTES if route.body is not None]
+    _, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(PATH + route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tenure", "version": "1", "license": {"name": "Apache-2.0"}},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    named = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named]
+    for name, text in (route.query or {}).items():
+        parameters.append({"name": name, "in": "query", "description": text, "schema": {"type": "string"}})
+    codes = sorted({*route.answers, 401, 403, 503})
+    shown: dict[str, Any] = {
+        "operationId": route.handler,
+        "summary": route.summary,
+        "security": [{"token": [route.scope.word]}],
+        "parameters": parameters,
+        "responses": {str(code): {"description": _MEANINGS[code]} for code in codes},
+    }
+    if route.body is not None:
+        schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
+        shown["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    return shown
+
+
+_MEANINGS = {
+    200: "as asked",
+    201: "enqueued",
+    400: "what was asked cannot be used; says why",
+    401: "no token, or an unknown one",
+    403: "the token may not",
+    404: "there is none of that name",
+    409: "not as it stands now",
+    413: "too large",
+    503: "Redis does not answer, or there is no room now",
+}

@@ -1,0 +1,250 @@
+"""Accepts the connections of a port, within the limits of ``connection_table``.
+
+Guarantees
+    A connection is counted before anything is done for it, and nothing is done before its first byte has come: one
+    that says nothing costs a descriptor, of which there are no more than places.
+    A connection of HTTP carries one request, must have sent it after 5 s, handshake and all, and is gone after 15 s,
+    however slowly its client reads. Streams of events may last an hour, and are never pushed out.
+    Without a descriptor for the next connection the oldest silent one goes, and the loop does not spin meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+from aiohttp import web
+
+from supervisor.clock import Clock
+from supervisor.core.supervision.health import Endpoint
+from supervisor.roles.web.connection_table import REQUEST_S, Place, Places, address_of
+from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
+from supervisor.roles.web.responses import HEADERS, unavailable
+
+ACCEPTS_MAX = 128
+"""Connections that are accepted in one turn of the loop: those of a flood are cheaper to accept than to leave waiting,
+where they fill the queue of the kernel, which then drops others, that come again after a second."""
+
+PAUSE_S = 0.1
+"""How long nothing is accepted after the kernel had no descriptor or memory for it."""
+
+_PROBES = frozenset(endpoint.title for endpoint in Endpoint)
+_REFUSED = "too many connections\n"
+REFUSAL = "\r\n".join(
+    (
+        "HTTP/1.1 503 Service Unavailable",
+        *(f"{name}: {value}" for name, value in HEADERS.items()),
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(_REFUSED)}",
+        "Connection: close",
+        "Retry-After: 1",
+        "",
+        _REFUSED,
+    )
+).encode()
+
+log = structlog.get_logger()
+
+
+class Held(Protocol):
+    """The protocol of a connection that holds a place; it has a transport until it is gone."""
+
+    transport: asyncio.Transport | None
+
+
+@dataclass(slots=True)
+class _Connection:
+    """The parts of a connection that has sent something."""
+
+    protocol: Held
+    opening: asyncio.Task[Any]  # ends when the handshake, if there is one, is done
+
+    @property
+    def is_gone(self) -> bool:
+        return self.opening.done() and self.protocol.transport is None
+
+    def end(self) -> None:
+        self.opening.cancel()
+        if self.protocol.transport is not None:
+            self.protocol.transport.abort()
+
+
+class Gate:
+    """Lets clients in, and ends connections that take too long."""
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        clock: Clock,
+        listener: socket.socket,
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        refusal: bytes = b"",
+    ) -> None:
+        """Guard ``listener`` and open nothing yet.
+
+        Args:
+            make: returns the protocol of a new connection, which is ``Held``.
+            clock: elapsed time.
+            listener: bound by the parent.
+            tls: returns what a new connection is served with; plain text without.
+            refusal: bytes for those that find no room, in plain text.
+        """
+        self._make = make
+        self._clock = clock
+        self._listener = listener
+        self._tls = tls
+        self._refusal = refusal
+        self._places = Places()
+        self._silent: dict[Place, socket.socket] = {}
+        self._connections: dict[Place, _Connection] = {}
+        self._by_protocol: dict[Held, Place] = {}
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Accept from now on."""
+        self._pause = None
+        self._listener.settimeout(0)
+        self._loop.add_reader(self._listener, self._accept)
+
+    def close(self) -> None:
+        """Accept no more, and end whoever has not asked yet."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listener)
+        for place in self._places:
+            if not place.has_asked:
+                self._end(place)
+
+    def admit(self, request: web.Request) -> None:
+        """Note that the connection of ``request`` has sent it.
+
+        Raises:
+            web.HTTPServiceUnavailable: there is no room to deal with it, or its connection was pushed out just now.
+        """
+        is_probe = request.path.split("/", 2)[1] in _PROBES and "verbose" not in request.query
+        if not self.ask(request.protocol, is_probe=is_probe):
+            raise unavailable("too many connections")
+
+    def ask(self, protocol: Held, *, is_probe: bool = False) -> bool:
+        """Note that a connection has sent its request; return whether there is room to deal with it."""
+        place = self._by_protocol.get(protocol)
+        return place is not None and self._places.ask(place, is_probe=is_probe)
+
+    def mark_stream(self, protocol: Held) -> None:
+        """Note that what a connection asked for takes long."""
+        place = self._by_protocol.get(protocol)
+        if place is not None:
+            place.is_stream = True
+
+    def sweep(self) -> None:
+        """End connections that took too long. Call once a second."""
+        self._forget_gone()
+        for place in self._places.overdue(self._clock.elapsed_ns()):
+            self._end(place)
+
+    def _accept(self) -> None:
+        self._forget_gone()
+        for _ in range(ACCEPTS_MAX):
+            try:
+                plain, peer = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:
+                continue  # it went away while it waited
+            except OSError as error:
+                self._pause_for(error)
+                return
+            plain.settimeout(0)
+            self._seat(plain, address_of(str(peer[0]) if isinstance(peer, tuple) else ""))
+
+    def _seat(self, plain: socket.socket, address: str) -> None:
+        """Give a newcomer a place, and wait for its first byte."""
+        place = self._places.take(address, self._clock.elapsed_ns())
+        self._silent[place] = plain
+        self._loop.add_reader(plain, self._listen_to, place)
+        while (surplus := self._places.surplus()) is not None:
+            if not self._listen_to(surplus):
+                self._end(surplus)
+
+    def _listen_to(self, place: Place) -> bool:
+        """Open the connection of ``place`` if its first byte has come; return whether it is silent no more."""
+        plain = self._silent[place]
+        try:
+            has_spoken = bool(plain.recv(1, socket.MSG_PEEK))
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            has_spoken = False
+        if not has_spoken:
+            self._end(place)
+            return True
+        self._loop.remove_reader(plain)
+        del self._silent[place]
+        has_room, leaver = self._places.speak(place, self._clock.elapsed_ns())
+        if leaver is not None:
+            self._end(leaver)
+        if has_room:
+            self._open(place, plain)
+        else:
+            self._refuse(plain)
+        return True
+
+    def _open(self, place: Place, plain: socket.socket) -> None:
+        protocol = self._make()
+        tls = None if self._tls is None else self._tls()
+        budget = {} if tls is None else {"ssl_handshake_timeout": REQUEST_S, "ssl_shutdown_timeout": REQUEST_S}
+        opening = self._loop.create_task(self._loop.connect_accepted_socket(lambda: protocol, plain, ssl=tls, **budget))
+        opening.add_done_callback(partial(self._opened, place, plain))
+        self._connections[place] = _Connection(protocol, opening)
+        self._by_protocol[protocol] = place
+
+    def _opened(self, place: Place, plain: socket.socket, opening: asyncio.Task[Any]) -> None:
+        """Give the place back where the connection did not come about: cancelled, or no handshake."""
+        if opening.cancelled() or opening.exception() is not None:
+            plain.close()
+            self._forget(place)
+
+    def _refuse(self, plain: socket.socket) -> None:
+        with plain, suppress(OSError):
+            if self._tls is None:
+                plain.recv(LINE_BYTES_MAX)  # what is left unread would reset the connection before the answer is read
+                plain.send(self._refusal)
+                plain.shutdown(socket.SHUT_WR)
+
+    def _pause_for(self, error: OSError) -> None:
+        log.warning("accept_failed", reason=error.strerror or type(error).__name__, places=len(self._places))
+        now_ns = self._clock.elapsed_ns()
+        silent = next((place for place in self._places if place.gives_way(now_ns)), None)
+        if silent is not None:
+            self._end(silent)
+        self._loop.remove_reader(self._listener)
+        self._pause = self._loop.call_later(PAUSE_S, self.open)
+
+    def _forget_gone(self) -> None:
+        for place, connection in list(self._connections.items()):
+            if connection.is_gone:
+                self._forget(place)
+
+    def _end(self, place: Place) -> None:
+        connection, plain = self._connections.get(place), self._silent.pop(place, None)
+        self._forget(place)
+        if connection is not None:
+            connection.end()
+        if plain is not None:
+            self._loop.remove_reader(plain)
+            plain.close()
+
+    def _forget(self, place: Place) -> None:
+        self._places.leave(place)
+        connection = self._connections.pop(place, None)
+        if connection is not None:
+            self._by_protocol.pop(connection.protocol, None)

@@ -1,0 +1,161 @@
+"""Events over HTTP: a list as JSON, and a stream of server-sent events that goes on where its client left off.
+
+Guarantees
+    ``Last-Event-ID`` (or ``after``) resumes without a gap as far as Redis keeps events, and without a repetition.
+    A stream says something at least every ``HEARTBEAT_S``, ends after ``STREAM_S``, and is cut when its client
+    does not read for ``SEND_S``. Streams have places of their own, so they keep no probe out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from supervisor.clock import Clock
+from supervisor.core.durations import parse_duration
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.events import LEVELS
+from supervisor.roles.web.connection_table import address_of
+from supervisor.roles.web.events.followers import Followers, Item, Streamer, TooManyFollowersError
+from supervisor.roles.web.responses import ASKER, HEADERS, STILL_ADMITTED, bad_request, json_response, unavailable
+from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, KeptEvent
+
+LIST_COUNT = 100
+HEARTBEAT_S = 10.0
+STREAM_S = 3600.0
+SEND_S = 10.0
+RETRY_MS = 2000
+"""How long a client is asked to wait before it comes back."""
+
+
+class EventPages:
+    """The handler of /api/v1/events."""
+
+    def __init__(self, store: Streamer, events: EventLog, followers: Followers, clock: Clock) -> None:
+        self._store = store
+        self._events = events
+        self._followers = followers
+        self._clock = clock
+        self.on_stream: Any = lambda _request: None
+        """Told of a request whose answer takes long."""
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """What happened: JSON, or a stream for who accepts text/event-stream."""
+        wanted = _Wanted.of(request)
+        if "text/event-stream" in request.headers.get("Accept", ""):
+            return await self._stream(request, wanted)
+        since_ms = 0 if wanted.since_s is None else self._clock.wall_ms() - int(wanted.since_s * 1000)
+        found = await self._read(wanted.after, since_ms=max(0, since_ms), count=wanted.count)
+        rows = [event.row() for event in found if wanted.admits(event)]
+        return json_response({"events": rows, "last": found[-1].id if found else wanted.after or None})
+
+    async def _read(self, after: str, *, since_ms: int = 0, count: int = READ_MAX) -> list[KeptEvent]:
+        try:
+            found: list[KeptEvent] = await self._store.run(
+                self._events.read(after=after, since_ms=since_ms, count=count)
+            )
+        except StoreUnavailableError as error:
+            raise unavailable(str(error)) from error
+        return found
+
+    async def _stream(self, request: web.Request, wanted: _Wanted) -> web.StreamResponse:
+        try:
+            async with self._followers.follow(request[ASKER], address_of(request.remote or "")) as queue:
+                self.on_stream(request)
+                return await self._tell(request, wanted, queue)
+        except TooManyFollowersError as error:
+            raise unavailable("as many clients follow events as may; come back later") from error
+        except (StoreUnavailableError, StoreRefusedError) as error:
+            raise unavailable(str(error)) from error
+
+    async def _tell(self, request: web.Request, wanted: _Wanted, queue: asyncio.Queue[Item]) -> web.StreamResponse:
+        missed = await self._read(wanted.after) if wanted.after else []
+        response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+        response.force_close()
+        until_ns = self._clock.elapsed_ns() + int(STREAM_S * 1e9)
+        await response.prepare(request)
+        with suppress(TimeoutError, ConnectionError):  # the client does not read, or is gone
+            await _send(response, f"retry: {RETRY_MS}\n\n".encode())
+            last_id = wanted.after
+            while len(missed) == READ_MAX:  # it was away for long; what comes meanwhile waits in the queue
+                last_id = await _send_events(response, missed, wanted, last_id)
+                missed = await self._read(last_id)
+            last_id = await _send_events(response, missed, wanted, last_id)
+            while self._clock.elapsed_ns() < until_ns and request[STILL_ADMITTED]():
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        event = await queue.get()
+                except TimeoutError:
+                    await _send(response, b": still here\n\n")
+                    continue
+                if event is None or not request[STILL_ADMITTED]():
+                    break
+                if _place(event.id) > _place(last_id):
+                    last_id = await _send_events(response, [event], wanted, last_id)
+        return response
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """What a client asked for."""
+
+    after: str
+    since_s: float | None
+    count: int
+    level: str
+    reasons: frozenset[str]
+
+    @classmethod
+    def of(cls, request: web.Request) -> _Wanted:
+        """Read it; raise a 400 that names what is wrong."""
+        query = request.query
+        after = request.headers.get("Last-Event-ID") or query.get("after", "")
+        if after and not (EVENT_ID.fullmatch(after) and max(_place(after)) < 1 << 64):
+            raise bad_request("after", after, "it is the id of an event, like 1700000000000-0")
+        count = query.get("limit", str(LIST_COUNT))
+        if not (count.isascii() and count.isdigit() and 1 <= int(count[:9]) <= READ_MAX):
+            raise bad_request("limit", count, f"it is a number from 1 to {READ_MAX}")
+        level = query.get("level", LEVELS[0])
+        if level not in LEVELS:
+            raise bad_request("level", level, f"one of {', '.join(LEVELS)}")
+        since_s = None
+        if "since" in query:
+            try:
+                since_s = parse_duration(query["since"])
+            except ValueError as error:
+                raise bad_request("since", query["since"], str(error)) from error
+        return cls(after, since_s, int(count), level, frozenset(query.getall("reason", [])))
+
+    def admits(self, kept: KeptEvent) -> bool:
+        """Return whether it was asked for."""
+        event = kept.event
+        is_bad_enough = event.level in LEVELS and LEVELS.index(event.level) >= LEVELS.index(self.level)
+        return is_bad_enough and (not self.reasons or event.reason in self.reasons)
+
+
+async def _send_events(response: web.StreamResponse, events: list[KeptEvent], wanted: _Wanted, last_id: str) -> str:
+    """Send those of ``events`` that are wanted; return the id of the last one either way."""
+    for event in events:
+        if wanted.admits(event):
+            body = msgspec.json.encode(event.row())
+            await _send(response, b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode(), _name(event), body))
+        last_id = event.id
+    return last_id
+
+
+async def _send(response: web.StreamResponse, text: bytes) -> None:
+    async with asyncio.timeout(SEND_S):
+        await response.write(text)
+
+
+def _name(event: KeptEvent) -> bytes:
+    """Return the reason as the name of a server-sent event, which must be one line."""
+    return event.event.reason.encode("ascii", "replace").replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def _place(event_id: str) -> tuple[int, int]:
+    at, _, number = event_id.partition("-")
+    return int(at or 0), int(number or 0)

@@ -1,0 +1,1 @@
+"""grpc.health.v1.Health beside HTTP."""

@@ -1,0 +1,83 @@
+"""The forms that answers take: JSON, text, and errors in either; the headers that all of them carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from supervisor.settings.web.tokens import Token
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+HSTS = {"Strict-Transport-Security": "max-age=31536000"}
+"""Over TLS beside the others: a browser then comes back over TLS alone."""
+
+ASKER = web.RequestKey("asker", str)
+"""The name of the token that a request came with."""
+
+HOLDER = web.RequestKey("holder", Token)
+"""That token; absent where none was asked for."""
+
+STILL_ADMITTED: web.RequestKey[Callable[[], bool]] = web.RequestKey("still_admitted", Callable)  # type: ignore[arg-type]
+"""Tells an answer that takes long whether it may go on."""
+
+
+def wants_json(request: web.Request) -> bool:
+    """Return whether the client asked for JSON, by ``?format=json`` or by Accept; of the API always."""
+    chosen = request.query.get("format")
+    if chosen is not None:
+        return chosen == "json"
+    if request.path.startswith("/api/"):
+        return True
+    accept = request.headers.get("Accept", "")
+    return "application/json" in accept and "text/html" not in accept
+
+
+def json_body(value: Any) -> bytes:
+    """Return ``value`` as indented JSON: people read it too."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def json_response(value: Any, *, status_code: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Return ``value`` as an answer."""
+    return web.Response(body=json_body(value), status=status_code, headers=headers, content_type="application/json")
+
+
+def error_response(
+    request: web.Request, status_code: int, message: str, headers: dict[str, str] | None = None
+) -> web.Response:
+    """Return an error as JSON or as a line of text."""
+    if wants_json(request):
+        return json_response({"error": message, "status": status_code}, status_code=status_code, headers=headers)
+    return web.Response(status=status_code, text=f"{message.rstrip()}\n", headers=headers)
+
+
+def finish_headers(response: web.StreamResponse, *, is_secure: bool) -> None:
+    """Put the headers of every answer on ``response``, and take away which library made it."""
+    wanted = HEADERS | HSTS if is_secure else HEADERS
+    response.headers.update({name: value for name, value in wanted.items() if name not in response.headers})
+    response.headers.pop("Server", None)
+
+
+def bad_request(name: str, value: object, remedy: str) -> web.HTTPBadRequest:
+    """Return the refusal of one parameter."""
+    return web.HTTPBadRequest(text=f"{name}: {str(value)[:100]!r} cannot be used: {remedy}")
+
+
+def not_found(what: str, name: str) -> web.HTTPNotFound:
+    """Return the refusal of a name."""
+    return web.HTTPNotFound(text=f"there is no {what} {name[:200]!r}")
+
+
+def unavailable(reason: str) -> web.HTTPServiceUnavailable:
+    """Return the refusal of what cannot be answered now."""
+    return web.HTTPServiceUnavailable(text=reason, headers={"Retry-After": "1"})

@@ -1,0 +1,107 @@
+"""Takes the look at Redis that pages and scrapes show."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection
+from typing import Self, TypeVar
+
+import structlog
+
+from supervisor.core.errors import StoreRefusedError
+from supervisor.core.model import Kind
+from supervisor.roles.child import Seat
+from supervisor.roles.web.cluster_snapshot import WAIT_S, Leader, Overview, QueueDepth
+from supervisor.store.client.sync_client import AsyncStore
+from supervisor.store.election.leases import Leases
+from supervisor.store.keys import Keys
+from supervisor.store.queues.runs import Queues
+
+QUEUES_MAX = 100
+"""Queues beyond this many are not shown: those that this replica serves come first, then by name."""
+
+DUE_SHOWN = 10
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+class StoreReader:
+    """Looks through a connection of its own."""
+
+    def __init__(self, store: AsyncStore, keys: Keys, *, first: Collection[str] = ()) -> None:
+        """Build it; ``first``: the queues that are shown whatever others there are."""
+        self.store = store
+        self._first = frozenset(first)
+        self._refused: set[str] = set()  # parts of the latest look
+        self._refused_before: set[str] = set()
+        self._keys = keys
+        self._queues = Queues(keys)
+        self._leases = Leases(keys)
+
+    @classmethod
+    def connect(cls, seat: Seat) -> Self:
+        """Return a reader for this child. Connects when first used."""
+        store = AsyncStore.connect(
+            seat.redis_url,
+            settings=seat.settings.redis,
+            name=f"{seat.settings.cluster}:web",
+            timeout_s=WAIT_S,
+            clock=seat.clock,
+            follow=seat.board,
+        )
+        served = {queue for pool in seat.settings.workers.values() for queue in pool.queues}
+        return cls(store, Keys(seat.settings.cluster), first=served)
+
+    async def read(self) -> Overview:
+        """Return what Redis holds now.
+
+        Raises:
+            StoreUnavailableError: it does not answer.
+            StoreRefusedError: it answers no to what the rest depends on. A queue that it refuses is left out.
+        """
+        names = await self.store.run(self._queues.names())
+        self._refused, self._refused_before = set(), self._refused
+        depths = [depth for name in self._shown(names) if (depth := await self._depth(name)) is not None]
+        lease = await self.store.run(self._leases.view())
+        leader = Leader(lease.holder, lease.epoch, lease.host) if lease.holder else None
+        plan = self.store.command("ZRANGE", self._keys.schedule_next, 0, DUE_SHOWN - 1, "WITHSCORES")
+        due = await self._part("the plan", plan) or []
+        pairs = zip(due[::2], due[1::2], strict=True)
+        due_next = tuple((name.decode(), int(float(at))) for name, at in pairs)
+        return Overview(tuple(depths), leader, due_next, await self._unserved())
+
+    def _shown(self, names: Collection[str]) -> list[str]:
+        return sorted(names, key=lambda name: (name not in self._first, name))[:QUEUES_MAX]
+
+    async def _part(self, name: str, asked: Awaitable[T]) -> T | None:
+        """Return one part of the look; None if Redis refuses it alone, such as for a key of another type."""
+        try:
+            return await asked
+        except StoreRefusedError as error:
+            self._refused.add(name)
+            if name not in self._refused_before:
+                log.warning("overview_part_refused", part=name, reason=str(error))
+            return None
+
+    async def _unserved(self) -> tuple[tuple[str, Kind, int], ...]:
+        page = await self._part("unserved queues", self.store.run(self._queues.unserved()))
+        items = [] if page is None else sorted(page.items, key=str)[:QUEUES_MAX]
+        return tuple((each.queue, each.kind, each.waiting) for each in items)
+
+    async def _depth(self, queue: str) -> QueueDepth | None:
+        """Return where the runs of a queue are; None if Redis refuses it, such as for a key of another type."""
+        counts = await self._part(queue, self.store.run(self._queues.counts(queue)))
+        if counts is None:
+            return None
+        return QueueDepth(
+            queue=queue,
+            ready=counts.ready,
+            running=counts.running,
+            later=counts.later,
+            dead=counts.dead,
+            is_paused=counts.paused is not None,
+            blocked=counts.blocked,
+        )
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        await self.store.close()

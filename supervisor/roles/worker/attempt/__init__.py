@@ -1,0 +1,1 @@
+"""One attempt of a run: from the fetched envelope to its acknowledgement."""

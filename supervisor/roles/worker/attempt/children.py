@@ -1,0 +1,207 @@
+"""What a run spawned: collected while it executes, brought into being when it is acknowledged (adr/0018).
+
+Guarantees
+    A child's id follows from its parent's: the parent's id, a slash, and the child's key or number. So an
+    attempt that is repeated spawns the same children, and never a second set beside the first.
+    Arguments and sizes are checked where ``spawn`` is called, so that the job hears of a mistake.
+
+    A child is counted by its parent, exactly once, whatever becomes of it (adr/0030).
+
+Does not guarantee
+    Anything of an attempt that does not finish: what it spawned never existed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from supervisor.core.durations import delay_to_ms
+from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, TenureError
+from supervisor.core.jobs.registry import Registry
+from supervisor.core.model import PRIORITIES, Envelope
+from supervisor.roles.worker.attempt.run_output import FOLLOW_WHEN
+from supervisor.store.producer.tracing import traceparent_of
+from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Child
+from supervisor.store.wire.codec import Packed, pack
+
+KEY = re.compile(r"[!-+\-./0-9:-{}~]{1,200}", re.ASCII)
+RUN_ID_MAX = 255
+FOLLOW_MAX = 10
+
+
+class SpawnError(TenureError):
+    """A child that cannot be: its key is taken or unusable, its run has ended, or there are too many."""
+
+
+class Children:
+    """The children of one attempt, in the order in which it spawned them."""
+
+    def __init__(
+        self, parent: str, *, registry: Registry, nominal_ms: int | None = None, wall_ms: Callable[[], int]
+    ) -> None:
+        self._parent = parent
+        self._registry = registry
+        self._nominal_ms = nominal_ms
+        self._wall_ms = wall_ms
+        self._numbers = count()
+        self._by_id: dict[str, tuple[Child, Envelope]] = {}
+        self._follow: dict[str, tuple[str, Envelope]] = {}
+        self._bytes = 0
+        self._is_closed = False
+
+    @property
+    def envelopes(self) -> list[Envelope]:
+        """What was spawned so far, for tests of the job."""
+        return [envelope for _, envelope in self._by_id.values()]
+
+    @property
+    def following(self) -> list[Envelope]:
+        """What will start when all of these have ended, for tests of the job."""
+        return [envelope for _, envelope in self._follow.values()]
+
+    def spawn(
+        self,
+        job: str | Callable[..., Any],
+        args: Mapping[str, Any] | None = None,
+        *,
+        key: str | int | None = None,
+        queue: str | None = None,
+        priority: str | None = None,
+        delay: float | str | None = None,
+        traceparent: str | None = None,
+    ) -> str:
+        """Add a child and return its id; see ``Context.spawn``."""
+        envelope = self._envelope(
+            job, args, self._id(key), "child", queue=queue, priority=priority, traceparent=traceparent
+        )
+        self._add(envelope, delay_to_ms(delay))
+        return envelope.id
+
+    def then(
+        self,
+        job: str | Callable[..., Any],
+        args: Mapping[str, Any] | None = None,
+        *,
+        when: str = "complete",
+        key: str | int | None = None,
+        queue: str | None = None,
+        priority: str | None = None,
+        delay: float | str | None = None,
+        traceparent: str | None = None,
+    ) -> str:
+        """Add a run that starts when all children have ended, and return its id; see ``Context.then``."""
+        if when not in FOLLOW_WHEN:
+            raise ValueError(f"when must be one of {', '.join(FOLLOW_WHEN)}, got {when!r}")
+        number = len(self._follow)
+        run_id = self._id(key if key is not None else "then" if number == 0 else f"then-{number}")
+        envelope = self._envelope(job, args, run_id, "then", queue=queue, priority=priority, traceparent=traceparent)
+        packed = self._packed(envelope)
+        if run_id in self._by_id or run_id in self._follow:
+            raise SpawnError(f"run {self._parent} spawned two different children under {run_id}; give each its own key")
+        if number >= FOLLOW_MAX:
+            raise SpawnError(f"run {self._parent}: up to {FOLLOW_MAX} runs may follow it; let one spawn the rest")
+        line = f"{when} {delay_to_ms(delay)} {packed.queue} {packed.run_id} {packed.data.decode()}"
+        self._grow(len(line))
+        self._follow[run_id] = line, envelope
+        return run_id
+
+    def follow(self) -> list[str]:
+        """Return what starts when all children have ended, as the acknowledgement carries it."""
+        return [line for line, _ in self._follow.values()]
+
+    def _envelope(
+        self,
+        job: str | Callable[..., Any],
+        args: Mapping[str, Any] | None,
+        run_id: str,
+        cause: str,
+        *,
+        queue: str | None,
+        priority: str | None,
+        traceparent: str | None,
+    ) -> Envelope:
+        if self._is_closed:
+            raise SpawnError(f"run {self._parent} has ended: what it spawns now would belong to nobody")
+        if priority is not None and priority not in PRIORITIES:
+            raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
+        spec = self._registry.get(job) if isinstance(job, str) else self._registry.find(job)
+        template = spec.template(args or {}, queue=queue, priority=PRIORITIES[priority] if priority else None)
+        return Envelope(
+            id=run_id,
+            template=template,
+            enqueued_ms=self._wall_ms(),
+            nominal_ms=self._nominal_ms,
+            cause=cause,
+            parent=self._parent,
+            traceparent=traceparent_of(traceparent),
+        )
+
+    def take(self) -> tuple[Child, ...]:
+        """Return every child, and take no more."""
+        self._is_closed = True
+        return tuple(self._at_the_end(child, envelope) for child, envelope in self._by_id.values())
+
+    def _at_the_end(self, child: Child, envelope: Envelope) -> Child:
+        """Count the deadline of its start from now on: it could not start before its parent ended."""
+        deadline_s = envelope.template.start_deadline_s
+        if deadline_s is None:
+            return child
+        late_ms = self._wall_ms() + child.delay_ms + round(1000 * deadline_s)
+        late = msgspec.structs.replace(envelope, not_after_ms=late_ms)
+        return replace(child, packed=pack(late, above=len(self._parent)))
+
+    def _add(self, envelope: Envelope, delay_ms: int) -> None:
+        known = self._by_id.get(envelope.id)
+        if known is not None:
+            before = known[1]
+            same = msgspec.structs.replace(envelope, enqueued_ms=before.enqueued_ms, traceparent=before.traceparent)
+            if same == before and delay_ms == known[0].delay_ms:
+                return
+            raise SpawnError(
+                f"run {self._parent} spawned two different children under {envelope.id}; give each a key of its own"
+            )
+        if envelope.id in self._follow:
+            raise SpawnError(
+                f"run {self._parent} spawned two different children under {envelope.id}; give each its own key"
+            )
+        packed = self._packed(envelope, above=len(self._parent))
+        if len(self._by_id) >= CHILDREN_MAX:
+            raise SpawnError(
+                f"run {self._parent} may spawn {CHILDREN_MAX} children, and this is one more; "
+                f"spawn runs that spawn the rest, each for its part"
+            )
+        self._grow(len(packed.data))
+        self._by_id[envelope.id] = Child(packed, delay_ms, envelope.template.job), envelope
+
+    @staticmethod
+    def _packed(envelope: Envelope, *, above: int = 0) -> Packed:
+        try:
+            return pack(envelope, above=above)
+        except (TypeError, OverflowError, RecursionError, UnicodeEncodeError) as error:
+            job = envelope.template.job
+            raise ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}") from None
+
+    def _grow(self, size: int) -> None:
+        if self._bytes + size > CHILDREN_BYTES_MAX:
+            raise PayloadTooLargeError(
+                f"run {self._parent}: its {len(self._by_id) + 1} children have over {CHILDREN_BYTES_MAX} bytes; "
+                f"store the data elsewhere and pass a reference"
+            )
+        self._bytes += size
+
+    def _id(self, key: str | int | None) -> str:
+        if key is not None and not KEY.fullmatch(str(key)):
+            raise SpawnError(
+                f"key {str(key)[:80]!r} must be 1 to 200 printable ASCII characters without space, comma and |; "
+                f"leave it out to number the children"
+            )
+        run_id = f"{self._parent}/{next(self._numbers) if key is None else key}"
+        if len(run_id) > RUN_ID_MAX:
+            raise SpawnError(f"run id {run_id[:80]}… would have {len(run_id)} characters, the limit is {RUN_ID_MAX}")
+        return run_id

@@ -1,0 +1,345 @@
+"""What both pools share: from a fetched run to something that can be called, and from its end to an acknowledgement.
+
+Decisions about ends
+    A result that is no JSON, nested too deeply, or over 64 KiB, does not fail the run: its work is done, and a retry
+    would do it again. A note says why it is missing, in the result's place and in the log.
+    A run that is not executed at all ends as rejections.py says.
+    A run of the other kind goes back uncharged, with its kind put right.
+    A run that was asked to end, and failed after that, ends as it was asked to: replaced or cancelled.
+    What a run spawned travels with the acknowledgement that it finished, and with no other.
+
+Sans I/O: it logs and counts, and neither waits nor speaks to Redis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+import structlog
+
+from supervisor.clock import Clock
+from supervisor.core.errors import ArgumentsError, UnknownJobError
+from supervisor.core.jobs.hooks import UnknownProfileError, VetoedError
+from supervisor.core.jobs.registry import JobSpec, Registry
+from supervisor.core.jobs.trace_context import checked
+from supervisor.core.json_values import json_of
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
+from supervisor.core.supervision.inflight import RunKey, execution_hash
+from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.roles.worker.attempt.children import Children
+from supervisor.roles.worker.attempt.context import Context, Enqueuer
+from supervisor.roles.worker.attempt.failure import Failure, describe, is_clean_exit
+from supervisor.roles.worker.attempt.invocation import Calling
+from supervisor.roles.worker.attempt.planning import is_planner
+from supervisor.roles.worker.attempt.rejections import Refusals
+from supervisor.roles.worker.attempt.run_output import Leavings
+from supervisor.roles.worker.attempt.steps import Steps
+from supervisor.roles.worker.run_reporting import Ends, identity
+from supervisor.store.queues.runs import Ack, BrokenRun, Child, FetchedRun
+from supervisor.store.queues.steps import StepCalls
+
+_GAVE_WAY = {
+    UnwantedReason.REPLACED: (Outcome.REPLACED, "asked to make room for a newer run"),
+    UnwantedReason.CANCELLED: (Outcome.CANCELLED, "a person asked for its end"),
+}
+STILL_HERE_DELAY_MS = 5_000
+_SPANS_MAX = 1000
+_OF_DATA = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
+
+log = structlog.get_logger("tenure.worker")
+
+
+@dataclass(slots=True, eq=False)
+class Execution:
+    """One attempt that can be called, and its times once it was."""
+
+    fetched: FetchedRun
+    spec: JobSpec
+    arguments: dict[str, Any]
+    function: Callable[..., Any]
+    """What to call with ``arguments``: the job's function, or that with what stands around it (invocation.py)."""
+
+    context: Context | None
+    """None for a job that nothing of it could reach."""
+
+    started_ns: int = 0
+    started_ms: int = 0
+    soft_ns: int = 0
+    hard_ns: int = 0
+    ended_ns: int = 0
+    unwanted: UnwantedReason | None = None
+    """Why it was asked to end, if it was."""
+
+    @property
+    def key(self) -> RunKey:
+        """Queue and id of the run that this is an attempt of."""
+        return self.fetched.queue, self.fetched.envelope.id
+
+    @property
+    def hash(self) -> int:
+        """What stands for this execution on the board."""
+        return execution_hash(self.key, self.fetched.fetched_ms)
+
+    def cancel(self, unwanted: UnwantedReason | None = None) -> None:
+        """Note that it is being asked to end, where the job sees it too.
+
+        Args:
+            unwanted: why, if nobody wants it any more; None: its time is over, or its process must go.
+        """
+        if unwanted is not None:
+            self.unwanted = unwanted
+        if self.context is not None:
+            self.context.is_cancelled = True
+            self.context.is_replaced = self.unwanted is UnwantedReason.REPLACED
+
+
+class Executor:
+    """Turns runs into calls and ends into acknowledgements, for one worker process."""
+
+    def __init__(
+        self,
+        *,
+        kind: Kind,
+        registry: Registry,
+        worker: str,
+        clock: Clock,
+        uniform: Callable[[], float],
+        producer: Enqueuer | None = None,
+        calling: Calling | None = None,
+    ) -> None:
+        self._kind = kind
+        self._registry = registry
+        self._worker = worker
+        self._clock = clock
+        self._uniform = uniform
+        self._producer = producer
+        self._calling = calling or Calling(kind=kind)
+        self.ends = Ends()
+        self._refusals = Refusals(worker=worker, clock=clock, ends=self.ends)
+        self._spans: dict[tuple[float | None, float], tuple[int, int]] = {}
+
+    def prepare(self, fetched: FetchedRun) -> Execution | Ack:
+        """Return what to call for ``fetched``, or how it ends without being called."""
+        try:
+            return self._prepared(fetched)
+        except _OF_DATA as error:  # whatever lies in Redis ends its own run, and no process
+            reason = f"{type(error).__name__}: {error}"
+            broken = BrokenRun(
+                queue=fetched.queue,
+                run_id=fetched.envelope.id,
+                attempt=fetched.attempt,
+                fetched_ms=fetched.fetched_ms,
+                reason=reason,
+            )
+            return self._refusals.bury(broken)
+
+    def _prepared(self, fetched: FetchedRun) -> Execution | Ack:
+        envelope = fetched.envelope
+        if envelope.not_after_ms is not None and self._refusals.is_too_late(fetched):
+            return self._refusals.expire(fetched)
+        template = envelope.template
+        try:
+            spec = self._registry.get(template.job)
+        except UnknownJobError as error:
+            return self._refusals.unknown(fetched, error)
+        self._refusals.known(fetched)
+        if spec.kind is not self._kind:
+            return self._refusals.other_kind(fetched, spec.kind)
+        try:
+            arguments = spec.check(template.args) if template.args or spec.arguments.__struct_fields__ else {}
+        except ArgumentsError as error:
+            return self._refusals.arguments(fetched, error)
+        profile = template.profile
+        try:
+            is_plain = self._calling.is_plain(spec, profile)
+        except UnknownProfileError as error:
+            return self._refusals.unknown(fetched, error)
+        if is_plain:
+            return Execution(fetched, spec, arguments, spec.function, None)
+        context = self._context(fetched, spec)
+        if spec.context_parameter is not None:
+            arguments[spec.context_parameter] = context
+        is_repeated = fetched.crashes + fetched.interrupts > 0
+        function = self._calling.prepare(spec, context, profile, may_have_left=is_repeated)
+        return Execution(fetched, spec, arguments, function, context)
+
+    def _context(self, fetched: FetchedRun, spec: JobSpec) -> Context:
+        envelope = fetched.envelope
+        return Context(
+            run_id=envelope.id,
+            job=spec.name,
+            attempt=fetched.attempt,
+            fence=fetched.attempt + fetched.crashes + fetched.interrupts,
+            schedule=envelope.schedule,
+            nominal_ms=envelope.nominal_ms,
+            parent=envelope.parent,
+            queue=fetched.queue,
+            traceparent=checked(envelope.traceparent) if envelope.traceparent else "",
+            kind=self._kind,
+            clock=self._clock,
+            producer=self._producer,
+            children=Children(
+                envelope.id, registry=self._registry, nominal_ms=envelope.nominal_ms, wall_ms=self._clock.wall_ms
+            ),
+            result_ttl_s=envelope.template.result_ttl_s,
+            make_steps=None if self._producer is None else partial(self._steps, fetched),
+        )
+
+    def _steps(self, fetched: FetchedRun) -> Steps:
+        envelope, runner = fetched.envelope, cast("Any", self._producer)
+        calls = StepCalls(
+            runner.keys,
+            run_id=envelope.id,
+            queue=fetched.queue,
+            fence=f"{self._worker}|{fetched.attempt}|{fetched.fetched_ms}",
+            born=f"{envelope.enqueued_ms}",
+        )
+        return Steps(attempt=fetched.attempt, clock=self._clock, calls=calls, runner=runner)
+
+    def begin(self, execution: Execution) -> None:
+        """Start the clocks of ``execution``; the next thing that happens is the call of the job."""
+        fetched = execution.fetched
+        envelope = fetched.envelope
+        template = envelope.template
+        execution.started_ns = now_ns = self._clock.elapsed_ns()
+        execution.started_ms = now_ms = self._clock.wall_ms()
+        key = template.soft_timeout_s, template.timeout_s
+        span = self._spans.get(key)
+        if span is None:
+            if len(self._spans) >= _SPANS_MAX:
+                self._spans.clear()
+            span = self._spans[key] = (round(template.soft_after_s * 1e9), round(template.timeout_s * 1e9))
+        execution.soft_ns = now_ns + span[0]
+        execution.hard_ns = now_ns + span[1]
+        if execution.context is not None:
+            execution.context.deadline_ns = execution.hard_ns
+        waited_s = None
+        if fetched.attempt == 1 and fetched.crashes + fetched.interrupts == 0:
+            due_ms = None if envelope.parent else envelope.nominal_ms  # a child's is its ancestor's
+            waited_s = max(0, now_ms - (due_ms or envelope.enqueued_ms)) / 1000
+        self.ends.began(fetched, waited_s)
+
+    def succeed(self, execution: Execution, value: Any) -> Ack:
+        """Return the acknowledgement of a job that returned ``value``."""
+        result = None
+        if value is not None and execution.fetched.envelope.template.result_ttl_s > 0:
+            result = self._encode(execution, value)
+        execution.ended_ns = now_ns = self._clock.elapsed_ns()
+        elapsed_ns = max(0, now_ns - execution.started_ns)
+        self.ends.finished(execution.fetched, elapsed_ns / 1e9, now_ns)
+        if execution.context is None:
+            return self._ack(execution, Outcome.OK, elapsed_ns, result=result)
+        return self._ack(execution, Outcome.OK, elapsed_ns, result=result, **_left(execution, execution.context))
+
+    def end(self, execution: Execution, error: BaseException) -> Ack:
+        """Return the acknowledgement of a job that ended with ``error``, where ``sys.exit(0)`` means success.
+
+        ``sys.exit`` is how many a script's ``main`` says that it is done, so its code decides as a process's would.
+        """
+        if is_clean_exit(error):
+            return self.succeed(execution, None)
+        return self.fail(execution, error)
+
+    def fail(self, execution: Execution, error: BaseException) -> Ack:
+        """Return the acknowledgement of a job that ended with ``error``: another attempt later, or none."""
+        fetched = execution.fetched
+        execution.ended_ns = now_ns = self._clock.elapsed_ns()
+        elapsed_ns = max(0, now_ns - execution.started_ns)
+        seconds = elapsed_ns / 1e9
+        if execution.unwanted is not None:
+            outcome, note = _GAVE_WAY[execution.unwanted]
+            self.ends.gave_way(fetched, outcome, seconds, now_ns)
+            return self._ack(execution, outcome, elapsed_ns, note=note)
+        if isinstance(error, VetoedError):
+            return self._refusals.vetoed(fetched, error.veto, started_ms=execution.started_ms)
+        template = fetched.envelope.template
+        failure = describe(error, worker=self._worker)
+        # At most once means that what it did before it failed is not done again either; and some errors say
+        # themselves that another attempt meets them again.
+        is_final = template.at_most_once or getattr(error, "ends_run", False) is True
+        delay_s = None if is_final else template.retry.delay_s(fetched.attempt, self._uniform())
+        outcome = Outcome.DEAD if delay_s is None else Outcome.RETRY
+        self.ends.failed(fetched, outcome, seconds, now_ns, error=failure.note, retry_s=delay_s)
+        delay_ms = round(1000 * (delay_s or 0))
+        left = execution.context.leavings if execution.context is not None and outcome is Outcome.DEAD else None
+        left_behind = left.pack(keep_s=template.result_ttl_s) if left is not None else None
+        return self._ack(
+            execution, outcome, elapsed_ns, failure=failure, retry_delay_ms=delay_ms, left_behind=left_behind
+        )
+
+    def give_back(self, fetched: FetchedRun) -> Ack:
+        """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
+        return self._refusals.give_back(fetched)
+
+    def put_off(self, fetched: FetchedRun) -> Ack:
+        """Return the acknowledgement of a run of which an earlier execution is still here."""
+        log.warning("run_still_here", **identity(fetched))
+        return self._refusals.give_back(fetched, delay_ms=STILL_HERE_DELAY_MS)
+
+    def bury(self, broken: BrokenRun) -> Ack:
+        """Return the acknowledgement of a run that cannot be read."""
+        return self._refusals.bury(broken)
+
+    @staticmethod
+    def _ack(
+        execution: Execution,
+        outcome: Outcome,
+        elapsed_ns: int,
+        *,
+        result: bytes | None = None,
+        failure: Failure | None = None,
+        retry_delay_ms: int = 0,
+        children: tuple[Child, ...] = (),
+        left_behind: bytes | None = None,
+        note: str = "",
+    ) -> Ack:
+        fetched = execution.fetched
+        envelope = fetched.envelope
+        template = envelope.template
+        return Ack(
+            run_id=envelope.id,
+            queue=fetched.queue,
+            attempt=fetched.attempt,
+            fetched_ms=fetched.fetched_ms,
+            outcome=outcome,
+            schedule=envelope.schedule,
+            result=result,
+            result_ttl_ms=round(1000 * template.result_ttl_s),
+            retry_delay_ms=retry_delay_ms,
+            error=failure.as_error() if failure else None,
+            started_ms=execution.started_ms,
+            # Not by the wall clock, which may have been set back meanwhile: a run never ends before it starts.
+            ended_ms=execution.started_ms + (elapsed_ns + 500_000) // 1_000_000,
+            history_note=failure.note if failure else note,
+            job=template.job,
+            children=children,
+            left_behind=left_behind,
+        )
+
+    @staticmethod
+    def _encode(execution: Execution, value: Any) -> bytes:
+        try:
+            encoded = json_of(value)
+            if len(encoded) <= PAYLOAD_BYTES_MAX:
+                return encoded
+            reason = f"{len(encoded)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
+        except ValueError as error:
+            reason = str(error)
+        log.warning("run_result_dropped", **identity(execution.fetched), reason=reason)
+        return msgspec.json.encode({"tenure_result_dropped": reason})
+
+
+def _left(execution: Execution, context: Context) -> dict[str, Any]:
+    """Return what a finished attempt leaves behind, as fields of its acknowledgement."""
+    children = () if context.children is None else context.children.take()
+    follow = () if context.children is None else context.children.follow()
+    leavings = context.leavings
+    if leavings is None and not (children or follow):
+        return {"note": "planned nothing"} if is_planner(execution.spec.function) else {}
+    leavings = leavings or Leavings()
+    left_behind = leavings.pack(children=children, follow=follow, keep_s=context.result_ttl_s)
+    return {"children": children, "left_behind": left_behind, "note": leavings.note}

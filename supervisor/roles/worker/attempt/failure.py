@@ -1,0 +1,80 @@
+"""What is kept of an exception: enough to find the fault, never more than its cap."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import msgspec
+
+from supervisor.telemetry.log_lines.tracebacks import end_of_traceback
+from supervisor.telemetry.masking import mask_text
+
+MESSAGE_BYTES_MAX = 1024
+TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one error stays under 4 KiB
+NOTE_CHARS_MAX = 200
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why an attempt failed, as the run's record keeps it."""
+
+    type: str
+    message: str
+    worker: str
+    traceback: str = ""
+
+    @property
+    def note(self) -> str:
+        """One line for the history."""
+        line = " ".join(f"{self.type}: {self.message}".split())
+        return line if len(line) <= NOTE_CHARS_MAX else line[: NOTE_CHARS_MAX - 1] + "…"
+
+    def as_error(self) -> dict[str, Any]:
+        """Return it as the queue stores it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+def is_clean_exit(error: BaseException) -> bool:
+    """Return whether ``error`` is ``sys.exit()`` or ``sys.exit(0)``, which say that a job is done."""
+    return isinstance(error, SystemExit) and (
+        error.code is None or error.code == 0
+    )  # a code may be anything, a list too
+
+
+def describe(error: BaseException, *, worker: str, skip_frames: int = 1) -> Failure:
+    """Return what to keep of ``error``; its text without credentials.
+
+    Args:
+        error: what the job raised.
+        worker: the session that ran it.
+        skip_frames: how many outermost frames are ours, not the job's.
+    """
+    trace = error.__traceback__
+    for _ in range(skip_frames):
+        trace = trace.tb_next if trace is not None and trace.tb_next is not None else trace
+    # TracebackException survives a __str__ that raises; str(error) would not.
+    rendered = traceback.TracebackException(type(error), error, trace, compact=True)
+    name = type(error).__name__
+    message = "".join(rendered.format_exception_only()).strip()
+    for prefix in (f"{type(error).__module__}.{type(error).__qualname__}", type(error).__qualname__):
+        message = message.removeprefix(f"{prefix}: ") if message != prefix else ""
+    return Failure(
+        type=name,
+        message=_head(mask_text(message, MESSAGE_BYTES_MAX), MESSAGE_BYTES_MAX),
+        worker=worker,
+        traceback=_tail(
+            end_of_traceback(rendered, chars=TRACEBACK_BYTES_MAX, piece_chars=MESSAGE_BYTES_MAX), TRACEBACK_BYTES_MAX
+        ),
+    )
+
+
+def _head(text: str, limit: int) -> str:
+    raw = text.encode("utf-8", "replace")  # a lone surrogate is no JSON
+    return raw.decode() if len(raw) <= limit else raw[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+def _tail(text: str, limit: int) -> str:
+    """Return the end of ``text``: the innermost frames and the message are what tells."""
+    raw = text.encode("utf-8", "replace")
+    return raw.decode() if len(raw) <= limit else "…" + raw[3 - limit :].decode("utf-8", "ignore")

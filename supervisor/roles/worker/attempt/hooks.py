@@ -1,0 +1,264 @@
+"""The hooks of one worker process: which a profile has, how they are called, for how long a run is put off.
+
+Guarantees
+    A profile without hooks for workers costs its runs nothing: no object is made for them.
+    A call returns or raises within the timeout of its hook. Plain methods run in threads, at most ``THREADS_MAX`` at
+    once; coroutine methods in the loop, or where there is none in a loop of their own.
+    A run is put off for ``defer_max`` at most, by the clock of this process from when it first put it off; what has
+    failed is asked again after 1 s, doubled up to 30 s. No attempt is charged.
+
+Does not guarantee
+    That a method which does not return is ended: its thread is given up, and so is its place among the threads. A
+    coroutine method that swallows its cancellation holds its run until the run's own timeout, which kills the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from supervisor.clock import Clock
+from supervisor.core.errors import TenureError
+from supervisor.core.jobs.hooks import (
+    Hook,
+    HookRegistry,
+    Point,
+    UnknownProfileError,
+    Veto,
+    failure_delay_s,
+    plain_reason,
+)
+from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
+from supervisor.core.model import Kind
+from supervisor.core.supervision.inflight import RunKey
+from supervisor.settings.schedules.hook_sources import (
+    UnusableHookError,
+    enabled_names,
+    find_hook,
+    known_hooks,
+    points_of,
+)
+from supervisor.settings.sections.models import Settings
+from supervisor.settings.sections.pipeline import HooksSettings
+
+if TYPE_CHECKING:
+    from supervisor.roles.worker.attempt.webhooks import Webhook
+
+THREADS_MAX = 8
+WAITING_MAX = 10_000
+
+
+class HookFailedError(Exception):
+    """A hook raised, did not answer in time, or answered neither yes nor no."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A hook as it is asked in this process. Built when it is first needed, once."""
+
+    hook: Hook
+    config: Mapping[str, Any]
+    points: frozenset[Point]
+    timeout_s: float
+    is_ignorable: bool = False
+    target: Any = None
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.hook.name
+
+    def method(self, name: str) -> Callable[..., Any]:
+        """Return what to call.
+
+        Raises:
+            HookFailedError: the hook cannot be built.
+        """
+        if self.target is None:
+            assert self.hook.make is not None
+            try:
+                self.target = self.hook.make(self.config)
+            except (Exception, SystemExit) as error:
+                raise HookFailedError(f"cannot be built: {describe(error)}") from error
+        found: Callable[..., Any] = getattr(self.target, name)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What stands around the runs of one profile: point to hooks, in their order."""
+
+    at: Mapping[Point, tuple[Asked, ...]]
+    defer_max_s: float
+
+    @property
+    def dispatcher(self) -> Asked | None:
+        """What does in the job's place what a run is for."""
+        found = self.at[Point.DISPATCH]
+        return found[0] if found else None
+
+
+class Pipeline:
+    """The profiles of one worker process."""
+
+    def __init__(self, settings: Settings, clock: Clock, kind: Kind) -> None:
+        self._settings = settings
+        self._kind = kind
+        self._clock = clock
+        self._known: HookRegistry | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._webhooks: list[Webhook] = []
+        self._waiting: OrderedDict[RunKey, tuple[int, int]] = OrderedDict()  # since when, how often put off
+
+    def of(self, profile: str) -> Hooks | None:
+        """Return the hooks of a profile, empty for the default; None when no worker has anything to ask.
+
+        Raises:
+            UnknownProfileError: the configuration of this process has no such profile.
+        """
+        section = self._settings.profiles.get(profile or DEFAULT_PROFILE)
+        if section is None:
+            if profile:
+                raise UnknownProfileError(f"profile {profile!r} is not in this worker's configuration; add it")
+            return None
+        hooks = section.hooks
+        try:
+            found = [self._ask(hooks, name) for name in enabled_names(hooks)]
+        except (TenureError, UnusableHookError) as error:  # where the configuration was checked, it could be used
+            raise UnknownProfileError(f"profile {profile or DEFAULT_PROFILE!r} cannot be used here: {error}") from error
+        found = [asked for asked in found if asked.points and not asked.hook.is_check]
+        if not found:
+            return None
+        at = {point: tuple(asked for asked in found if point in asked.points) for point in Point}
+        return Hooks(at, hooks.defer_max_s)
+
+    def _ask(self, hooks: HooksSettings, name: str) -> Asked:
+        if self._known is None:
+            self._known = known_hooks(self._settings)
+        hook = find_hook(name, self._known)
+        webhook = self._settings.webhooks.get(name)
+        timeout_s, is_ignorable = hooks.timeout_s, False
+        if webhook is not None:
+            from supervisor.roles.worker.attempt.webhooks import Webhook, patience_s  # noqa: PLC0415 - aiohttp, if it is used
+
+            is_kept = self._kind is Kind.ASYNC
+            asked_over_http = Webhook(name, webhook, is_kept=is_kept, wall_ms=self._clock.wall_ms)
+            self._webhooks.append(asked_over_http)
+            hook = Hook(name, hook.origin, hook.points, make=lambda _: asked_over_http)
+            timeout_s, is_ignorable = patience_s(webhook), webhook.ignorable
+        points = frozenset(points_of(hooks, hook))
+        return Asked(hook, hooks.config.get(name, {}), points, timeout_s, is_ignorable)
+
+    # Asking --------------------------------------------------------------------------------------
+
+    def call(self, asked: Asked, name: str, *args: Any) -> Any:
+        """Call a method of a hook from a thread without a loop, and wait for it as long as it may take.
+
+        Raises:
+            HookFailedError: it failed.
+        """
+        try:
+            method = asked.method(name)
+            future = self._pool().submit(copy_context().run, partial(_here, method, args, asked.timeout_s))
+            try:
+                return future.result(asked.timeout_s)
+            finally:
+                future.cancel()
+        except TimeoutError:
+            raise HookFailedError(f"did not answer within {asked.timeout_s:g} s") from None
+        except Exception as error:
+            raise _failure(error) from error
+
+    async def call_async(self, asked: Asked, name: str, *args: Any) -> Any:
+        """Call a method of a hook from an event loop. Raises HookFailedError like ``call``."""
+        try:
+            method = asked.method(name)
+            async with asyncio.timeout(asked.timeout_s):
+                if inspect.iscoroutinefunction(method):
+                    return await method(*args)
+                called = partial(copy_context().run, partial(_here, method, args, asked.timeout_s))
+                return await asyncio.get_running_loop().run_in_executor(self._pool(), called)
+        except TimeoutError:
+            raise HookFailedError(f"did not answer within {asked.timeout_s:g} s") from None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise _failure(error) from error  # nobody cancelled the run: it is the hook's own
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            raise _failure(error) from error
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hook")
+        return self._threads
+
+    async def close_async(self, within_s: float) -> None:
+        """Close the connections that webhooks kept, and let threads go; returns after ``within_s`` at the latest."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        if not self._webhooks:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await asyncio.gather(*(webhook.close() for webhook in self._webhooks), return_exceptions=True)
+
+    # Putting off ---------------------------------------------------------------------------------
+
+    def settled(self, key: RunKey) -> None:
+        """Note that nothing keeps a run from being executed any more."""
+        if self._waiting:
+            self._waiting.pop(key, None)
+
+    def final(self, veto: Veto, key: RunKey, defer_max_s: float) -> Veto:
+        """Return what becomes of a run that a hook will not have now: with a delay, or rejected without one."""
+        if veto.delay_s is None and not veto.is_failure:
+            self.settled(key)
+            return veto
+        now_ns = self._clock.elapsed_ns()
+        since_ns, count = self._waiting.pop(key, (now_ns, 0))
+        if now_ns - since_ns >= defer_max_s * 1e9:
+            return veto._replace(delay_s=None, reason=f"{veto.reason}; put off for {defer_max_s:g} s already")
+        self._waiting[key] = (since_ns, count + 1)
+        if len(self._waiting) > WAITING_MAX:
+            self._waiting.popitem(last=False)
+        return veto._replace(delay_s=failure_delay_s(count + 1)) if veto.delay_s is None else veto
+
+
+def describe(error: BaseException) -> str:
+    """Return an error as one line."""
+    text = plain_reason(str(error)) if str(error) else ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _failure(error: BaseException) -> HookFailedError:
+    return error if isinstance(error, HookFailedError) else HookFailedError(describe(error))
+
+
+def _here(method: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -> Any:
+    """Call ``method`` in a thread; a coroutine function in a loop of its own.
+
+    Raises:
+        HookFailedError: it raised, whatever that was: ``SystemExit`` would end the run as if its job had said so.
+    """
+    try:
+        return (
+            method(*args) if not inspect.iscoroutinefunction(method) else asyncio.run(_bounded(method, args, timeout_s))
+        )
+    except TimeoutError:
+        raise
+    except BaseException as error:
+        raise _failure(error) from error
+
+
+async def _bounded(method: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -> Any:
+    async with asyncio.timeout(timeout_s):
+        return await method(*args)

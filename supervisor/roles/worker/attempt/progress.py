@@ -1,0 +1,149 @@
+"""Progress of runs, from jobs to Redis: never more often than people look, and never on the job's way.
+
+Guarantees
+    A run's progress is written at most once a second, the last one when it ends.
+    An outage of Redis neither fails a job nor slows a coroutine one; a plain one waits for at most one call
+    in ten seconds.
+
+Does not guarantee
+    That every value is written: a newer one takes the place of one that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, Protocol
+
+import structlog
+
+from supervisor.clock import Clock
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.model import Kind
+from supervisor.roles.worker.attempt.context import Context
+from supervisor.store.queues.progress import Progresses, ProgressItem
+from supervisor.store.scripts import Call
+from supervisor.telemetry import events
+
+EVERY_NS = 1_000_000_000
+AFTER_FAILURE_NS = 10_000_000_000
+ITEMS_MAX = 200
+CALL_S = 1.0  # how long a plain job waits for one call
+LAST_S = 0.5  # how long the last values may take when the process leaves
+
+log = structlog.get_logger("tenure.worker")
+
+
+class Runner(Protocol):
+    """What is needed of a producer."""
+
+    def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
+        """Make a call."""
+
+    def run_async(self, call: Call[Any]) -> Coroutine[Any, Any, Any]:
+        """Make a call without blocking the event loop."""
+
+    @property
+    def keys(self) -> Any:
+        """Where everything lies in Redis."""
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+class Progress:
+    """What the runs of this process reported and Redis does not have yet."""
+
+    def __init__(self, clock: Clock, runner: Runner | None) -> None:
+        self._clock = clock
+        self._runner = runner
+        self._calls = None if runner is None else Progresses(runner.keys)
+        self._waiting: dict[str, ProgressItem] = {}  # by run: the newest value, not sent
+        self._next_ns: dict[str, int] = {}  # by run of a plain job: when it may be sent again
+        self._mute_until_ns = 0
+        self._is_event = events.run_events() == "all"
+        self._loop = _running_loop()
+        self._sending: asyncio.Task[None] | None = None
+
+    def report(self, context: Context, item: ProgressItem) -> None:
+        """Take a value; it is sent when the last one was long enough ago."""
+        self._waiting[context.run_id] = item
+        if self._is_event:
+            events.record("run_progress", subject=context.job, is_logged=True, run=context.run_id)
+        if self._calls is None:
+            return
+        if context.kind is Kind.ASYNC:
+            self._wake()
+        elif self._clock.elapsed_ns() >= self._next_ns.get(context.run_id, 0):
+            self._next_ns[context.run_id] = self._clock.elapsed_ns() + EVERY_NS
+            self._send_one(context)
+
+    def ended(self, context: Context) -> None:
+        """Send what a plain job left; a coroutine job's goes with the next batch."""
+        if context.kind is Kind.SYNC:
+            self._next_ns.pop(context.run_id, None)
+            self._send_one(context)
+
+    def _send_one(self, context: Context) -> None:
+        item = self._waiting.pop(context.run_id, None)
+        if item is None or self._runner is None or self._calls is None:
+            return
+        now_ns = self._clock.elapsed_ns()
+        if now_ns < self._mute_until_ns:
+            return
+        try:
+            # Twice this, if a connection is found dead, and still far from the moment at which the job is killed.
+            self._runner.run(self._calls.write([item]), timeout_s=min(CALL_S, context.remaining_s() / 4 + 0.001))
+        except (StoreUnavailableError, StoreRefusedError) as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._mute_until_ns = self._clock.elapsed_ns() + AFTER_FAILURE_NS
+        log.warning("progress_lost", error=str(error))
+
+    # Coroutine jobs ------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._sending is not None or self._loop is None:
+            return
+        with suppress(RuntimeError):  # the loop is closed: nobody will read this any more
+            # Jobs may report from threads of theirs.
+            self._loop.call_soon_threadsafe(self._begin_sending)
+
+    def _begin_sending(self) -> None:
+        if self._sending is None and self._loop is not None:
+            self._sending = self._loop.create_task(self._send_all(), context=contextvars.Context())
+
+    async def _send_all(self) -> None:
+        """Send what waits, all runs in one call, at most once a second, until nothing waits."""
+        try:
+            while self._waiting:
+                if self._clock.elapsed_ns() >= self._mute_until_ns:
+                    await self._send_batch()
+                await asyncio.sleep(EVERY_NS / 1e9)
+        finally:
+            self._sending = None
+
+    async def _send_batch(self) -> None:
+        assert self._runner is not None
+        assert self._calls is not None
+        batch = [self._waiting.pop(run_id) for run_id in list(self._waiting)[:ITEMS_MAX]]
+        try:
+            await self._runner.run_async(self._calls.write(batch))
+        except (StoreUnavailableError, StoreRefusedError) as error:
+            self._failed(error)
+
+    async def close_async(self, within_s: float) -> None:
+        """Send what waits, if that takes no longer than ``within_s``."""
+        if self._sending is not None:
+            self._sending.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(within_s, LAST_S)):
+                while self._waiting and self._calls is not None:
+                    await self._send_batch()

@@ -1,0 +1,167 @@
+"""Steps of a run: what is done stays done, however often the run is tried again.
+
+Guarantees
+    A step that was noted as done is not called again by a later attempt of its run: that gets its result.
+    It is noted under the fence of the attempt: a process that was taken for dead notes nothing.
+    A result is what JSON makes of it, at once as after an attempt.
+
+Does not guarantee
+    That a step is executed once: one whose process died before it was noted is executed again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+
+from supervisor.clock import Clock
+from supervisor.core.errors import PayloadTooLargeError, TenureError
+from supervisor.core.json_values import json_of, read_json
+from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
+from supervisor.store.queues.steps import STEP_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, Step, StepCalls
+from supervisor.store.scripts import Call
+from supervisor.telemetry.masking import mask_text, text_of
+
+NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,100}", re.ASCII)
+UNFINISHED_MS = 30 * 86_400_000
+"""How long steps of a run are kept that has not ended: from one attempt to the next."""
+
+
+class StepError(TenureError):
+    """A step that cannot be: its name is unusable or taken, there are too many, or the run is another worker's."""
+
+
+class Runner(Protocol):
+    """What is needed of a producer."""
+
+    def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
+        """Make a call."""
+
+    def run_async(self, call: Call[Any]) -> Awaitable[Any]:
+        """Make a call without blocking the event loop."""
+
+
+class Steps:
+    """The steps of one attempt. Without a worker they are called and kept here, for tests of the job."""
+
+    def __init__(
+        self, *, attempt: int, clock: Clock, calls: StepCalls | None = None, runner: Runner | None = None
+    ) -> None:
+        self._attempt = attempt
+        self._clock = clock
+        self._calls = calls
+        self._runner = runner
+        self._earlier: dict[str, Step] | None = None if calls else {}
+        self.records: dict[str, Step] = {}
+        """How the steps of this attempt ended."""
+
+    def step(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call ``function``, or return what it returned to an earlier attempt."""
+        self._check(name)
+        if self._earlier is None:
+            self._earlier = self._run(lambda calls: calls.read())
+        if (done := self._done(name)) is not None:
+            return done.result
+        started_ns = self._clock.elapsed_ns()
+        try:
+            value = function(*args, **kwargs)
+            _must_be_plain(name, value)
+            step, data = self._ended(name, started_ns, value=value)
+        except Exception as error:
+            _, data = self._ended(name, started_ns, error=error)
+            with suppress(TenureError):  # the step's own error tells more
+                self._run(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS))
+            raise
+        self._noted(name, self._run(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS)))
+        return step.result
+
+    async def step_async(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Do the same in a coroutine job; ``function`` may be a coroutine function or a plain one."""
+        self._check(name)
+        if self._earlier is None:
+            self._earlier = await self._run_async(lambda calls: calls.read())
+        if (done := self._done(name)) is not None:
+            return done.result
+        started_ns = self._clock.elapsed_ns()
+        try:
+            value = function(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+            step, data = self._ended(name, started_ns, value=value)
+        except Exception as error:
+            _, data = self._ended(name, started_ns, error=error)
+            with suppress(TenureError):  # the step's own error tells more
+                await self._run_async(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS))
+            raise
+        self._noted(name, await self._run_async(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS)))
+        return step.result
+
+    def _check(self, name: str) -> None:
+        if not NAME.fullmatch(name):
+            raise StepError(f"step name {name[:120]!r} must be 1 to 100 of A-Z a-z 0-9 _ . : / -")
+        if name in self.records:
+            raise StepError(f"step {name} was called twice by one attempt; give each step a name of its own")
+
+    def _done(self, name: str) -> Step | None:
+        assert self._earlier is not None
+        step = self._earlier.get(name)
+        if step is None or step.status != "done":
+            return None
+        self.records[name] = step
+        return step
+
+    def _ended(
+        self, name: str, started_ns: int, *, value: Any = None, error: Exception | None = None
+    ) -> tuple[Step, bytes]:
+        said = "" if error is None else mask_text(f"{type(error).__name__}: {text_of(error)}", MESSAGE_CHARS_MAX)
+        text = " ".join(said.split())
+        step = Step(
+            status="done" if error is None else "failed",
+            number=len(self.records) + 1,
+            attempt=self._attempt,
+            ended_ms=self._clock.wall_ms(),
+            duration_ms=(self._clock.elapsed_ns() - started_ns) // 1_000_000,
+            result=_as_json(name, value),
+            error=text[:MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode(),
+        )
+        data = msgspec.json.encode(step)
+        if len(data) > STEP_BYTES_MAX:
+            raise PayloadTooLargeError(
+                f"step {name}: its result has {len(data)} bytes, the limit is {STEP_BYTES_MAX}; "
+                f"store the data elsewhere and return a reference"
+            )
+        self.records[name] = step
+        return step, data
+
+    @staticmethod
+    def _noted(name: str, reply: int | None) -> None:
+        if reply == 0:
+            raise StepError(f"step {name}: this run is no longer this worker's, which was taken for dead")
+        if reply == -1:
+            raise StepError(f"step {name}: a run has up to {STEPS_MAX} steps with {STEPS_BYTES_MAX} bytes together")
+
+    def _run(self, call: Callable[[StepCalls], Call[Any]]) -> Any:
+        return None if self._calls is None or self._runner is None else self._runner.run(call(self._calls))
+
+    async def _run_async(self, call: Callable[[StepCalls], Call[Any]]) -> Any:
+        return None if self._calls is None or self._runner is None else await self._runner.run_async(call(self._calls))
+
+
+def _as_json(name: str, value: Any) -> Any:
+    try:
+        return read_json(json_of(value))
+    except ValueError as error:
+        raise TypeError(f"step {name} returned what is {error}; return what can be kept, or nothing") from None
+
+
+def _must_be_plain(name: str, value: Any) -> None:
+    if inspect.isawaitable(value):
+        getattr(value, "close", lambda: None)()
+        raise TypeError(f"step {name}: a coroutine function takes a coroutine job, and step_async")

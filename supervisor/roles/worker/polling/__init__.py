@@ -1,0 +1,1 @@
+"""Polling of queues: calls, notifications, quarantine of suspect runs."""

@@ -1,0 +1,1 @@
+"""The async and the sync pool."""

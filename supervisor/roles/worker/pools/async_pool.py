@@ -1,0 +1,344 @@
+"""The async pool: one event loop, many coroutine jobs at once (async_runs.py).
+
+Guarantees
+    One turn is on its way at a time. A turn goes out when something happened: a run ended, a bell
+    rang, a delayed run came due. Nothing is polled, but for one look every two seconds at most.
+    An outage of Redis stops nothing that runs, and ends no process.
+
+Does not guarantee
+    That jobs are protected from one another: a job that does not await stops them all, and one that
+    overruns its hard timeout takes the process with it. The lag of the loop is measured, and a
+    warning names the job that holds it up (process/loop_monitor.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from supervisor.core.errors import EXIT_OK
+from supervisor.core.supervision.scoreboard import Phase
+from supervisor.roles.worker.polling.notifications import Bells
+from supervisor.roles.worker.pools.async_runs import AsyncRuns
+from supervisor.roles.worker.process.fork_guard import Original
+from supervisor.roles.worker.process.loop_monitor import LoopWatch
+from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS
+from supervisor.roles.worker.runtime import Workplace
+from supervisor.store.client.sync_client import AsyncStore
+from supervisor.telemetry import metrics
+
+BEAT_S = 0.2
+RING_S = 2.0
+COMPANY = 12  # so many acknowledgements are worth a turn, and in larger pools those of half of the slots
+FLUSH_S = 0.002  # how long an acknowledgement waits for others, while other jobs run anyway
+CANCEL_S = 1.0  # how long cancelled jobs may clean up; the parent kills two seconds after it asked
+CANCEL_NOW_S = 0.1  # the same when everything must be gone within half a second
+CANCEL_TRIES, CANCEL_AGAIN_S = 10, 0.05
+LAST_WORDS_S = 0.2  # how long each last call to Redis may take then
+
+log = structlog.get_logger("tenure.worker")
+
+
+class AsyncPool:
+    """One worker process of an async pool."""
+
+    def __init__(self, workplace: Workplace, store: AsyncStore, *, is_sampling: bool = False) -> None:
+        """Build it.
+
+        Args:
+            workplace: what it works with.
+            store: its connection.
+            is_sampling: whether SIGALRM is ours to find out which job blocks the loop (process/loop_monitor.py).
+        """
+        self._at = workplace
+        self._store = store
+        self._presence = workplace.presence
+        self._wake = asyncio.Event()
+        self._may_listen = asyncio.Event()
+        self._quit = asyncio.Event()
+        self._runs = AsyncRuns(workplace, on_ended=self._on_ended)
+        self._loop_watch = LoopWatch(running=self._runs.names, queue_of=self._runs.queue_of, is_sampling=is_sampling)
+        # A turn that carries so many waits for no others.
+        self._company = max(min(COMPANY, workplace.concurrency), workplace.concurrency // 2)
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._must_flush = False  # an acknowledgement has waited long enough
+        self._suspects = workplace.suspects
+        self._original = Original()
+        bells = dict(zip(workplace.queue_names, workplace.bells, strict=True))
+        self._bells = Bells(bells, shares=workplace.shares, here=self._runs.of_queues)
+        self._is_draining = False
+        self._is_leaving = False
+        self._is_hungry = True  # a turn may bring runs: a bell rang, or a delayed run came due
+        self._has_appetite = False  # the last turn brought all that it asked for, so there may be more
+        self._due_timer: asyncio.TimerHandle | None = None
+        self._beat_timer: asyncio.TimerHandle | None = None
+        self._beat_due_s = 0.0
+
+    def drain(self) -> None:
+        """Fetch nothing more, finish what runs, then leave."""
+        if not self._is_draining:
+            self._is_draining = True
+            self._presence.draining()
+            log.info("worker_draining", running=self._runs.count)
+            self._runs.close()
+        self._wake.set()
+
+    def quit(self) -> None:
+        """Cancel what runs, hand it back uncharged, and leave."""
+        self.drain()
+        self._quit.set()
+
+    def look(self) -> None:
+        """Follow what the parent wrote on the scoreboard."""
+        if self._presence.phase >= Phase.DRAINING:
+            self.drain()
+        unwanted = self._presence.unwanted()
+        if unwanted is not None:
+            self._runs.end_unwanted(*unwanted)
+
+    async def run(self) -> int:
+        """Work until told to stop; return the exit code.
+
+        Raises:
+            SessionLostError: this process was condemned while it lived.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_report_stray)
+        self._beat_due_s = self._loop.time()
+        self._presence.ready()
+        self._beat()
+        serving = self._loop.create_task(self._serve())
+        listening = self._loop.create_task(self._listen())
+        quitting = self._loop.create_task(self._quit.wait())
+        try:
+            await asyncio.wait({serving, quitting, listening}, return_when=asyncio.FIRST_COMPLETED)
+            if listening.done():
+                listening.result()  # it never ends but by a fault
+            if serving.done():
+                serving.result()
+            if self._quit.is_set():
+                self._is_leaving = True
+                await _cancel(serving, listening)
+                await self._abandon()
+        finally:
+            self._is_leaving = True
+            await _cancel(listening, quitting, serving)
+            for timer in (self._beat_timer, self._due_timer, self._flush_timer):
+                if timer is not None:
+                    timer.cancel()
+            self._loop_watch.stop()
+            await self._at.calling.close_async(self._presence.closing_s)
+            self._at.executor.ends.flush(self._at.clock.elapsed_ns(), is_last=True)
+            await self._store.close()
+        return EXIT_OK
+
+    # Turns ---------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        while not await self._opened():
+            if self._is_draining:
+                return
+        while not (self._quit.is_set() or self._is_finished()):
+            if self._runs.fault is not None:
+                raise self._runs.fault
+            if self._has_reason():
+                await self._turn()
+            else:
+                if self._at.turns.has_work or (self._has_appetite and self._want() > 0):
+                    self._flush_soon()
+                self._wake.clear()
+                await self._wake.wait()
+        if self._quit.is_set() or self._at.turns.is_open:
+            return  # it may have fetched runs: the agent ends the session, and they go back with it
+        with suppress(*STORE_ERRORS):
+            await self._store.run(self._at.close_session())
+
+    def _has_reason(self) -> bool:
+        """Whether a turn goes out now. One that can carry little waits a moment for more, unless none will come."""
+        turns = self._at.turns
+        want = self._want() if self._is_hungry or self._has_appetite else 0
+        if turns.is_open or (self._is_hungry and want > 0):
+            return True
+        if not (turns.has_work or want > 0):
+            return False
+        is_worth_it = turns.waiting >= self._company or want >= self._company
+        return is_worth_it or self._must_flush or not self._runs.count or self._is_draining
+
+    def _on_ended(self) -> None:
+        if self._suspects.is_quiet and self._runs.is_empty:
+            self._is_hungry = True  # this is what it was quiet for
+        if self._has_reason() or self._is_draining or self._runs.fault is not None:
+            self._wake.set()
+        else:
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if self._flush_timer is None:
+            self._flush_timer = self._loop.call_later(FLUSH_S, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        self._must_flush = True
+        self._wake.set()
+
+    def _is_finished(self) -> bool:
+        if not self._is_draining or not self._runs.is_empty:
+            return False
+        # An unanswered turn without acknowledgements is not worth waiting for Redis to come back:
+        # what it may have fetched was not started, and goes back with the session.
+        turns = self._at.turns
+        return not turns.has_work or (self._at.outage.is_on and not turns.unsettled)
+
+    async def _opened(self) -> bool:
+        try:
+            self._at.opened(await self._store.run(self._at.open_session()))
+        except STORE_ERRORS as error:
+            await self._pause(self._at.outage.failed("session", error))
+            return False
+        return True
+
+    def _want(self) -> int:
+        """Return how many runs to ask for now."""
+        if self._suspects.is_quiet and self._runs.count:
+            return 0
+        return self._bells.room(self._runs.free)
+
+    async def _turn(self) -> None:
+        self._original.must_be("")
+        want = self._want()
+        is_idle = want > 0 and self._runs.is_empty
+        for_suspect = is_idle and self._suspects.may_ask
+        call = self._at.ask(want=want, want_suspect=for_suspect, here=self._runs.of_queues)
+        self._is_hungry = self._has_appetite = self._must_flush = False
+        asked_ns = self._at.clock.elapsed_ns()
+        self._presence.asks()
+        try:
+            reply = await self._store.run(call)
+        except STORE_ERRORS as error:
+            self._is_hungry = True
+            await self._pause(self._at.outage.failed("turn", error))
+            return
+        arrived = self._at.settle(reply, asked_ns=asked_ns)
+        # As many as asked for: there may be more. None could be taken: look again when one can.
+        self._has_appetite = len(arrived) >= want
+        if is_idle:
+            # One suspect comes in place of all others, so it says nothing about them, nor they about suspects.
+            has_one = any(fetched.suspect for fetched in arrived)
+            self._suspects.asked(for_suspect=for_suspect, has_one=has_one)
+            self._has_appetite = self._has_appetite or has_one
+            self._is_hungry = self._is_hungry or (not (arrived or for_suspect) and self._suspects.may_ask)
+        else:
+            self._suspects.begun(len(arrived))
+        self._runs.accept(arrived)
+        if self._runs.count:
+            self._loop_watch.watch()
+        if not (self._is_hungry or self._has_appetite):
+            self._expect(reply.next_due_ms, reply.now_ms)
+            self._may_listen.set()
+        if self._suspects.must_look:
+            await self._look_for_suspects()
+
+    async def _look_for_suspects(self) -> None:
+        try:
+            counts = [await self._store.run(self._at.queues.counts(queue)) for queue in self._at.queue_names]
+        except STORE_ERRORS:
+            return  # the next turn meets the outage and tells of it
+        waiting = sum(count.suspects.get(self._at.kind, 0) for count in counts)
+        self._suspects.looked(waiting, idle_by_ns=self._presence.idle_by_ns)
+        if self._suspects.is_quiet:
+            # Nothing else may happen until then.
+            self._loop.call_later(self._suspects.quiet_s + 0.001, self._get_hungry)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._quit.wait(), seconds)
+
+    def _expect(self, next_due_ms: int | None, now_ms: int) -> None:
+        """Look again when the next delayed run comes due, by the distance of two of Redis' own times."""
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+            self._due_timer = None
+        if next_due_ms is not None:
+            # A millisecond late rather than early: loop timers are coarse, and an early look finds nothing.
+            self._due_timer = self._loop.call_later(max(0, next_due_ms - now_ms) / 1000 + 0.001, self._get_hungry)
+
+    def _get_hungry(self) -> None:
+        self._is_hungry = True
+        self._wake.set()
+
+    async def _listen(self) -> None:
+        """Wait at the bells of the queues while there are free slots and nothing to fetch."""
+        while not self._is_leaving:
+            await self._may_listen.wait()
+            bells = self._bells.audible()
+            try:
+                # Without a free slot there is nothing to listen for until one is.
+                rung = await self._store.ring(bells, RING_S) if bells else None
+                if rung is not None and not (self._want() > 0 and self._bells.is_ours(rung)):
+                    # The slot was filled while it listened. Nobody else was told: let somebody who is free be.
+                    await self._store.command("RPUSH", rung, "1")
+            except STORE_ERRORS as error:
+                await self._pause(self._at.outage.failed("ring", error))
+            else:
+                if bells:
+                    self._presence.redis_answered(is_turn=False)
+            self._may_listen.clear()
+            self._get_hungry()
+
+    # Stopping ------------------------------------------------------------------------------------
+
+    async def _abandon(self) -> None:
+        """Cancel everything and hand it back, within bounds; what is left the agent hands back."""
+        await self._runs.cut_off(CANCEL_NOW_S if self._presence.phase is Phase.KILLING else CANCEL_S)
+        log.info("worker_quits", interrupted=len(self._runs.interrupted), still_running=self._runs.count)
+        try:
+            await self._last_words()
+        except STORE_ERRORS as error:
+            log.warning("worker_left_runs_to_agent", error=str(error))
+
+    async def _last_words(self) -> None:
+        turns = self._at.turns
+        while turns.has_work:
+            asked_ns = self._at.clock.elapsed_ns()
+            reply = await self._store.run(turns.call(want=0), timeout_s=LAST_WORDS_S)
+            self._runs.accept(self._at.settle(reply, asked_ns=asked_ns))  # closed: it gives them back
+        interrupted = self._runs.interrupted
+        if interrupted:
+            await self._store.run(self._at.hand_back(interrupted), timeout_s=LAST_WORDS_S)
+            self._at.handed_back(interrupted)
+        if self._runs.is_empty:
+            await self._store.run(self._at.close_session(), timeout_s=LAST_WORDS_S)
+
+    # Beats ---------------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        self._original.must_be("")
+        now_s = self._loop.time()
+        lag_s = max(0.0, now_s - self._beat_due_s)
+        self._presence.beat(round(lag_s * 1e6))
+        metrics.LOOP_LAG_SECONDS.labels("worker").observe(lag_s)
+        self.look()
+        now_ns = self._at.clock.elapsed_ns()
+        self._at.executor.ends.flush(now_ns)
+        self._at.recycling.look(now_ns)
+        self._beat_due_s = now_s + BEAT_S
+        self._beat_timer = self._loop.call_at(self._beat_due_s, self._beat)
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel until it is heard: a library may lose a cancellation that arrives together with its reply."""
+    for _ in range(CANCEL_TRIES):
+        for task in tasks:
+            task.cancel()
+        _, pending = await asyncio.wait(tasks, timeout=CANCEL_AGAIN_S)
+        if not pending:
+            return
+
+
+def _report_stray(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what went wrong outside every run: in a task that a job left behind, or in a finaliser."""
+    error = context.get("exception")
+    log.warning("stray_exception", message=context.get("message"), error=repr(error) if error else None)

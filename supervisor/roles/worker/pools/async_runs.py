@@ -1,0 +1,266 @@
+"""The runs of an async pool: accepted, started, asked to stop, ended.
+
+Guarantees
+    A job that raises anything at all, SystemExit included, ends its own run and nothing else.
+    A suspect, a run that may have killed a process before, runs alone.
+    A soft timeout cancels the job's task. What the job then does decides: it ends by the cancellation
+    (failed), by another exception (failed), or it returns (finished).
+    Not more than half of the slots are filled in one turn of the loop, so that what is fetched for
+    the one half travels while the other half is executed.
+
+Speaks to nobody: ends become acknowledgements of the next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from itertools import islice
+from typing import Any
+
+from supervisor.core.supervision.inflight import RunKey
+from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.roles.worker.attempt.context import SoftTimeout
+from supervisor.roles.worker.attempt.executor import Execution
+from supervisor.roles.worker.process.fork_guard import Original
+from supervisor.roles.worker.runtime import Workplace
+from supervisor.store.queues.runs import Ack, FetchedRun
+from supervisor.telemetry.run_context import enter_run, run_fields
+
+_NEVER_NS = 1 << 63
+_EARLY_S = 0.001  # loop timers may fire early
+
+
+class _Running:
+    """A run and its task."""
+
+    __slots__ = ("execution", "has_begun", "soft_ns", "task", "was_asked")
+
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
+        self.soft_ns = execution.soft_ns
+        self.has_begun = False
+        self.was_asked = False  # to end: it is out of time, or nobody wants it any more
+        self.task: asyncio.Task[None] | None = None
+
+
+class AsyncRuns:
+    """What one event loop executes."""
+
+    def __init__(self, workplace: Workplace, *, on_ended: Callable[[], None]) -> None:
+        """Build it.
+
+        Args:
+            workplace: what the runs need.
+            on_ended: called after each end, when the pool has something to say to Redis.
+        """
+        self._at = workplace
+        self._on_ended = on_ended
+        self._running: dict[RunKey, _Running] = {}
+        self._held: deque[Execution] = deque()  # fetched, and waiting to be started
+        self._starts_max = -(-workplace.concurrency // 2)  # in one turn of the loop
+        self._original = Original()
+        self._is_starting = False  # the rest is started in the loop's next turn
+        self._has_suspect = False  # the one run that there is is a suspect
+        self._is_closed = False  # nothing is started any more
+        self._is_cut_off = False  # what still runs is being cancelled
+        self._soft_due_ns = _NEVER_NS
+        self._soft_timer: asyncio.TimerHandle | None = None
+        self._context = copy_context()  # of the pool: nothing that one job sets in its own may reach the next
+        self.interrupted: list[FetchedRun] = []
+        """Runs that were cut off by a stop."""
+        self.fault: BaseException | None = None
+        """A mistake of ours, not of a job."""
+
+    @property
+    def count(self) -> int:
+        """How many run."""
+        return len(self._running)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing runs and nothing waits to."""
+        return not (self._running or self._held)
+
+    @property
+    def free(self) -> int:
+        """How many more could be fetched now."""
+        if self._is_closed or self._has_suspect or (self._held and self._held[0].fetched.suspect):
+            return 0
+        return self._at.concurrency - len(self._running) - len(self._held)
+
+    def of_queues(self) -> Counter[str]:
+        """Return how many runs of each queue are here."""
+        here = Counter(running.execution.fetched.queue for running in self._running.values())
+        here.update(execution.fetched.queue for execution in self._held)
+        return here
+
+    def names(self) -> list[str]:
+        """Return the jobs that run, each once."""
+        return sorted({running.execution.spec.name for running in self._running.values()})
+
+    def queue_of(self, run_id: str) -> str | None:
+        """Return the queue of a run that is executed, the first of them if there are two; None if it is not."""
+        return next((queue for queue, known_id in self._running if known_id == run_id), None)
+
+    def accept(self, arrived: Sequence[FetchedRun]) -> None:
+        """Start what was fetched, or say how it ends without being started."""
+        prepare, hold = self._at.executor.prepare, self._held.append
+        for fetched in arrived:  # a suspect comes alone
+            prepared = prepare(fetched)
+            if isinstance(prepared, Ack):
+                self._at.turns.acknowledge(prepared)
+            else:
+                hold(prepared)
+        self._start_held()
+        for execution in islice(reversed(self._held), len(arrived)):
+            self._at.presence.waits(execution.key)
+
+    def close(self) -> None:
+        """Start nothing more, and give back what waits."""
+        self._is_closed = True
+        self._start_held()
+
+    def end_unwanted(self, unwanted: int, reason: UnwantedReason) -> None:
+        """Cancel the execution with this hash, if it is here: nobody wants it any more."""
+        for running in self._running.values():
+            if running.execution.hash == unwanted and running.execution.unwanted is None:
+                self._cancel(running, reason)
+                return
+
+    async def cut_off(self, within_s: float) -> None:
+        """Cancel everything, and wait a bounded time for it to end."""
+        self._is_cut_off = True
+        self.close()
+        tasks = [running.task for running in self._running.values() if running.task is not None]
+        for running in list(self._running.values()):
+            running.execution.cancel()
+            self._cancel_task(running)
+        if tasks:
+            await asyncio.wait(tasks, timeout=within_s)
+
+    # Starting ------------------------------------------------------------------------------------
+
+    def _start_held(self) -> None:
+        left = self._starts_max
+        is_over = self._is_closed or not self._at.may_start()
+        while self._held:
+            if is_over:
+                self._at.turns.acknowledge(self._at.executor.give_back(self._held.popleft().fetched))
+            elif self._running and (self._held[0].fetched.suspect or self._has_suspect):
+                return
+            elif left == 0:
+                self._start_later()
+                return
+            else:
+                left -= 1
+                self._start(self._held.popleft())
+
+    def _start_later(self) -> None:
+        if not self._is_starting:
+            self._is_starting = True
+            asyncio.get_running_loop().call_soon(self._start_rest, context=self._context)
+
+    def _start_rest(self) -> None:
+        self._is_starting = False
+        self._start_held()
+
+    def _start(self, execution: Execution) -> None:
+        self._at.executor.begin(execution)
+        key = execution.key
+        self._at.presence.started(key, execution.hard_ns, execution.started_ns)
+        running = self._running[key] = _Running(execution)
+        self._has_suspect = execution.fetched.suspect
+        if running.soft_ns < self._soft_due_ns:
+            self._arm_soft(running.soft_ns)
+        running.task = asyncio.get_running_loop().create_task(self._execute(running), context=self._context.copy())
+
+    async def _execute(self, running: _Running) -> None:
+        """Call the job, and say how it ended."""
+        running.has_begun = True
+        execution = running.execution
+        self._original.must_be(execution.spec.name)
+        fetched = execution.fetched
+        envelope = fetched.envelope
+        enter_run(
+            run_fields(
+                run=envelope.id,
+                job=execution.spec.name,
+                schedule=envelope.schedule,
+                attempt=fetched.attempt,
+                traceparent=envelope.traceparent,
+            )
+        )
+        try:
+            value = await execution.function(**execution.arguments)
+        except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
+            self._ended(running, error=error)
+        else:
+            self._ended(running, value=value)
+
+    # Ending --------------------------------------------------------------------------------------
+
+    def _ended(self, running: _Running, *, value: Any = None, error: BaseException | None = None) -> None:
+        self._original.must_be(running.execution.spec.name)
+        try:
+            self._note_end(running, value, error)
+        except BaseException as fault:  # noqa: BLE001 - ours: the pool stops by it, and the task has nobody to tell
+            self.fault = self.fault or fault
+        self._on_ended()
+
+    def _note_end(self, running: _Running, value: Any, error: BaseException | None) -> None:
+        execution, executor = running.execution, self._at.executor
+        key = execution.key
+        del self._running[key]
+        self._has_suspect = False  # if one ran, it ran alone
+        ack = None
+        if error is None:
+            ack = executor.succeed(execution, value)
+        elif not self._is_cut_off:
+            if running.was_asked and isinstance(error, asyncio.CancelledError):
+                after_s = execution.fetched.envelope.template.soft_after_s
+                error = SoftTimeout(f"still running after {after_s:g} s").with_traceback(error.__traceback__)
+            ack = executor.end(execution, error)
+        self._at.presence.done(key)
+        if ack is None:
+            self.interrupted.append(execution.fetched)
+        else:
+            self._at.turns.acknowledge(ack)
+        if self._held and not self._is_starting:
+            self._start_held()
+
+    def _cancel(self, running: _Running, reason: UnwantedReason | None = None) -> None:
+        running.was_asked = True
+        running.execution.cancel(reason)
+        self._cancel_task(running)
+
+    def _cancel_task(self, running: _Running) -> None:
+        task = running.task
+        if task is None:
+            return
+        if not running.has_begun:  # then nothing of ours in it will ever run
+            running.has_begun = True
+            task.add_done_callback(lambda _: self._ended(running, error=asyncio.CancelledError()))
+        task.cancel()
+
+    # Soft timeouts -------------------------------------------------------------------------------
+
+    def _arm_soft(self, due_ns: int) -> None:
+        """Look at the soft timeouts at ``due_ns``: one timer for all, which the end of a run leaves alone."""
+        if self._soft_timer is not None:
+            self._soft_timer.cancel()
+            self._soft_timer = None
+        self._soft_due_ns = due_ns
+        if due_ns < _NEVER_NS:
+            left_s = max(0.0, (due_ns - self._at.clock.elapsed_ns()) / 1e9) + _EARLY_S
+            self._soft_timer = asyncio.get_running_loop().call_later(left_s, self._soft_timeouts, context=self._context)
+
+    def _soft_timeouts(self) -> None:
+        now_ns = self._at.clock.elapsed_ns()
+        waiting = [running for running in self._running.values() if not running.was_asked]
+        for running in waiting:
+            if running.soft_ns <= now_ns:
+                self._cancel(running)
+        self._arm_soft(min((running.soft_ns for running in waiting if running.soft_ns > now_ns), default=_NEVER_NS))

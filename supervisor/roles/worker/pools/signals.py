@@ -1,0 +1,305 @@
+"""Signals of a sync worker: they end a job or a wait in the main thread by an exception, and nothing else.
+
+A signal can arrive between any two instructions, also after a job returned and before anybody
+noticed. An exception raised there would turn a finished run into a failed one, or break the
+worker itself.
+
+Guarantees
+    An exception is raised only in code that ``job`` or ``wait`` called, never in theirs or in
+    the worker's. The handler decides by looking whose frame it interrupted; there is no flag to
+    reset in time.
+    A signal that found no such frame is not lost: it is delivered again until it can be, or until
+    what it was meant for is over.
+    ``Relief`` is called inside the handler, and never interrupted by it.
+
+Does not guarantee
+    That user code lets the exception pass. The parent kills the process at the hard deadline.
+    That a call into C which does not return is interrupted: handlers run between two steps of Python.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from enum import Enum
+from importlib import import_module
+from types import FrameType
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from supervisor.clock import Clock
+from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.roles.worker.attempt import invocation
+from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+
+T = TypeVar("T")
+AGAIN_S = 0.01
+_signal = import_module("_signal")  # asked for each run: without the search for an enum that fits
+_handler_of, _set_mask = _signal.getsignal, _signal.pthread_sigmask
+_AGAIN_NS = 10_000_000
+_NEVER_NS = 1 << 63
+_WHY = {
+    None: "still running at its soft timeout",
+    UnwantedReason.REPLACED: "a newer run takes its place",
+    UnwantedReason.CANCELLED: "a person asked for its end",
+}
+
+
+class Demand(Enum):
+    """What a signal asks for."""
+
+    SOFT = "soft"  # the job should stop: its soft timeout passed, or somebody asked
+    STOP = "stop"  # drain: finish the job, fetch nothing more
+    QUIT = "quit"  # leave now
+
+
+class Run(Protocol):
+    """What the handlers need of the run that is executed."""
+
+    @property
+    def hash(self) -> int:
+        """What stands for it on the board."""
+        ...
+
+    @property
+    def unwanted(self) -> UnwantedReason | None:
+        """Why it was asked to end, if it was."""
+        ...
+
+    def cancel(self, unwanted: UnwantedReason | None = None) -> None:
+        """Note that it is being asked to end."""
+        ...
+
+
+class Relief(NamedTuple):
+    """What is to be done in the middle of a job that takes too long for those who wait behind it.
+
+    It must take no lock that a job could hold, and must not raise. It returns after how many seconds it is to be
+    called again, if the job still runs; None: not for this job.
+    """
+
+    at_ns: int
+    function: Callable[[], float | None]
+
+
+_NOTHING: frozenset[Demand] = frozenset()
+_IN_JOB = frozenset({Demand.SOFT, Demand.QUIT})
+
+
+class Interrupts:
+    """The signal handlers of the main thread, and the two kinds of code that they may interrupt."""
+
+    def __init__(self, clock: Clock, unwanted: Callable[[], tuple[int, UnwantedReason] | None] = lambda: None) -> None:
+        """Build it.
+
+        Args:
+            clock: of this machine.
+            unwanted: tells the hash of an execution that must end, and why, once for each request.
+        """
+        self._clock = clock
+        self._unwanted = unwanted
+        self._demands: set[Demand] = set()
+        self._armed: frozenset[Demand] = _NOTHING
+        self._run: Run | None = None
+        self._is_asking = False
+        self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
+        self._soft_ns = 0
+        self._relief: Relief | None = None
+        self._alarm_ns = _NEVER_NS  # when the timer fires
+        self._handlers = {
+            signal.SIGALRM.value: self._on_alarm,
+            signal.SIGUSR2.value: self._on_soft,
+            signal.SIGTERM.value: self._on_stop,
+            signal.SIGQUIT.value: self._on_quit,
+        }
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether to fetch nothing more."""
+        return bool(self._demands) and bool(self._demands & {Demand.STOP, Demand.QUIT})
+
+    @property
+    def must_quit(self) -> bool:
+        """Whether to leave now."""
+        return Demand.QUIT in self._demands
+
+    def install(self) -> None:
+        """Take the signals. Called before each job too: the one before may have taken them away."""
+        for number, handler in self._handlers.items():
+            if _handler_of(number) is not handler:
+                signal.signal(number, handler)
+        _set_mask(signal.SIG_UNBLOCK, self._handlers)
+
+    def stop(self) -> None:
+        """Ask for a drain, as SIGTERM does."""
+        self._demands.add(Demand.STOP)
+
+    def job(
+        self,
+        function: Callable[..., T],
+        arguments: dict[str, Any],
+        *,
+        run: Run,
+        soft_ns: int,
+        relief: Relief | None = None,
+    ) -> T:
+        """Call a job. Raises whatever it raises, ``SoftTimeout`` after ``soft_ns``, ``Interrupted`` on SIGQUIT.
+
+        With ``relief`` the timer is left running at the end, for the next job: it is set once in a while
+        instead of twice for each run, and what it says in between is looked at and dropped.
+        """
+        self._demands.discard(Demand.SOFT)
+        self._run = run
+        self._soft_ns = soft_ns
+        self._relief = relief
+        self.install()
+        if relief is None or min(soft_ns, relief.at_ns) < self._alarm_ns:
+            self._arm()
+        if self._early is not None:
+            self._heed_early(run)
+        try:
+            self._armed = _IN_JOB
+            if Demand.QUIT in self._demands:
+                raise Interrupted
+            return function(**arguments)
+        finally:
+            self._armed = _NOTHING
+            self._run = None
+            if relief is None:
+                self._disarm()
+
+    def wait(self, function: Callable[[], T], *, on: frozenset[Demand]) -> T:
+        """Call something that waits for Redis. Raises what it raises, or ``Interrupted`` on a demand of ``on``."""
+        self._early = None  # whoever waits is past the moment in which a job of its could be about to be called
+        try:
+            self._armed = on
+            if self._demands & on:
+                raise Interrupted
+            return function()
+        finally:
+            self._armed = _NOTHING
+
+    def _heed_early(self, run: Run) -> None:
+        """Apply a request that its signal brought between the note that the run began and this call."""
+        early, self._early = self._early, None
+        if early is not None and early[0] == run.hash:
+            run.cancel(early[1])
+            self._demands.add(Demand.SOFT)
+            self._come_again()
+
+    def _arm(self) -> None:
+        """Set the timer for what the job has to be told next."""
+        due_ns = self._soft_ns if self._relief is None else min(self._soft_ns, self._relief.at_ns)
+        self._alarm_ns = due_ns
+        signal.setitimer(signal.ITIMER_REAL, max(1e-6, (due_ns - self._clock.elapsed_ns()) / 1e9), AGAIN_S)
+
+    def _disarm(self) -> None:
+        self._alarm_ns = _NEVER_NS
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _come_again(self) -> None:
+        self._alarm_ns = self._clock.elapsed_ns() + _AGAIN_NS
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
+
+    def _on_alarm(self, _number: int, frame: FrameType | None) -> None:
+        self._alarm_ns = _NEVER_NS
+        if Demand.SOFT in self._armed:
+            now_ns = self._clock.elapsed_ns()
+            if self._relief is not None and now_ns >= self._relief.at_ns:
+                self._relieve(frame)
+            if now_ns >= self._soft_ns:
+                self._demands.add(Demand.SOFT)
+            elif not self._demands & self._armed:
+                # The timer counts another clock than the deadline, or was set for another job: ask it for the rest.
+                self._arm()
+                return
+        if self._demands & self._armed:
+            self._deliver(frame)
+        else:
+            self._disarm()
+
+    def _relieve(self, frame: FrameType | None) -> None:
+        """Call the relief inside the handler, unless the job has returned meanwhile."""
+        relief, armed = self._relief, self._armed
+        if relief is None:
+            return  # this alarm was interrupted by the next one, which has done it
+        if _is_ours(frame):
+            self._relief = Relief(relief.at_ns + _AGAIN_NS, relief.function)
+            return
+        self._relief = None
+        self._armed = _NOTHING  # what is demanded meanwhile waits until it is done
+        try:
+            again_s = relief.function()
+        finally:
+            self._armed = armed
+        if again_s is not None:
+            self._relief = Relief(self._clock.elapsed_ns() + round(again_s * 1e9), relief.function)
+
+    def _on_soft(self, _number: int, frame: FrameType | None) -> None:
+        if self._is_asking:
+            return  # interrupted below: what this signal was sent for is being read, or was
+        self._is_asking = True
+        try:
+            unwanted = self._unwanted()
+            unwanted = self._unwanted() or unwanted  # what a signal that came meanwhile was sent for
+        finally:
+            self._is_asking = False
+        if self._run is None:
+            self._early = unwanted or self._early  # or it was meant for a run that has ended since
+            return
+        if unwanted is not None:
+            if unwanted[0] != self._run.hash:
+                return
+            self._run.cancel(unwanted[1])
+        self._demands.add(Demand.SOFT)
+        if Demand.SOFT in self._armed:
+            self._deliver(frame)
+        else:
+            self._come_again()  # the job is about to be called, or is being relieved
+
+    def _on_stop(self, _number: int, frame: FrameType | None) -> None:
+        self._demands.add(Demand.STOP)
+        self._deliver(frame)
+
+    def _on_quit(self, _number: int, frame: FrameType | None) -> None:
+        self._demands.add(Demand.QUIT)
+        self._deliver(frame)
+
+    def _deliver(self, frame: FrameType | None) -> None:
+        """Raise what is demanded, if the interrupted code is meant for it; else come again soon."""
+        due = self._demands & self._armed
+        if not due:
+            return
+        if _is_ours(frame):
+            self._come_again()
+            return
+        if self._run is not None and Demand.SOFT in self._armed:
+            self._run.cancel()
+        self._armed -= due  # each once: what the job does to clean up is not interrupted by the same demand again
+        if Demand.QUIT in due or Demand.STOP in due:
+            raise Interrupted
+        raise SoftTimeout(_WHY[None if self._run is None else self._run.unwanted])
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Return whether a signal interrupted code that must not be: ours, or nobody's."""
+    while frame is not None and frame.f_code in _HANDLERS:
+        frame = frame.f_back  # one signal interrupted the handler of another
+    return frame is None or frame.f_code in _OWN
+
+
+_OWN = frozenset({Interrupts.job.__code__, Interrupts.wait.__code__}) | invocation.OWN_CODE
+_HANDLERS = frozenset(
+    handler.__code__
+    for handler in (
+        Interrupts._on_alarm,  # noqa: SLF001 - this module's own
+        Interrupts._on_soft,  # noqa: SLF001
+        Interrupts._on_stop,  # noqa: SLF001
+        Interrupts._on_quit,  # noqa: SLF001
+        Interrupts._deliver,  # noqa: SLF001
+        Interrupts._relieve,  # noqa: SLF001
+        Interrupts._arm,  # noqa: SLF001
+        Interrupts._disarm,  # noqa: SLF001
+        Interrupts._come_again,  # noqa: SLF001
+        _is_ours,
+    )
+)

@@ -1,0 +1,344 @@
+"""The sync pool: plain functions, one at a time, in the main thread of a process of their own.
+
+Guarantees
+    A soft timeout interrupts what the job waits for, by an exception (signals.py); past the hard
+    timeout the parent kills the process, and with it nothing but this one run.
+    The acknowledgement of a run and the fetch of the next are one turn.
+    A job that raises anything at all, SystemExit included, ends its own run and nothing else.
+    More than one run is here only while jobs are over at once (core/jobs/prefetch.py). When one is not, or is not known
+    to be, what waits behind it goes back to the head of its queue, and what ended before it is acknowledged:
+    before it starts, or by its timer while it runs.
+
+Does not guarantee
+    A beat while a job runs: the deadline on the scoreboard stands for it.
+    That runs go back while a fast job has turned into a long call into C: no handler runs during that.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import select
+import signal
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import structlog
+
+from supervisor.core.errors import EXIT_OK
+from supervisor.core.jobs.prefetch import FAST_S, Pace
+from supervisor.roles.worker.attempt.context import Interrupted
+from supervisor.roles.worker.attempt.executor import Execution
+from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
+from supervisor.roles.worker.process.fork_guard import Original
+from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS
+from supervisor.roles.worker.runtime import Workplace
+from supervisor.store.client.sync_client import Store
+from supervisor.store.queues.runs import Ack, FetchedRun
+from supervisor.telemetry.run_context import enter_run, run_fields
+
+T = TypeVar("T")
+RING_S = 0.5  # also how long a beat may be apart while idle
+LAST_WORDS_S = 0.2
+RELIEF_S = 0.2  # how long a job may be held up by the relief of those who wait behind it
+RELIEF_AGAIN_S, RELIEF_AGAIN_S_MAX = 1.0, 60.0
+PATIENCE_NS = round(FAST_S * 1e9)
+_QUIT = frozenset({Demand.QUIT})
+_STOP = frozenset({Demand.QUIT, Demand.STOP})
+
+log = structlog.get_logger("tenure.worker")
+
+
+class SyncPool:
+    """One worker process of a sync pool."""
+
+    def __init__(self, workplace: Workplace, store: Store, *, call_s: float | None = None) -> None:
+        """Build it.
+
+        Args:
+            workplace: what it works with.
+            store: its connection.
+            call_s: bound of each call, so that the loop beats within its hang limit; None: the store's own.
+        """
+        self._at = workplace
+        self._store = store
+        self._presence = workplace.presence
+        self._call_s = call_s
+        self._interrupts = Interrupts(workplace.clock, workplace.presence.unwanted)
+        self._interrupted: list[FetchedRun] = []
+        self._original = Original()
+        self._pace = Pace(workplace.prefetch)
+        self._ready: deque[FetchedRun] = deque()  # fetched, and not begun
+        self._owed_since_ns = 0  # when the oldest acknowledgement that waits was made
+        self._relief_again_s = RELIEF_AGAIN_S
+        self._fault: BaseException | None = None  # of what was done inside a handler
+        self._is_draining = False
+        self._look_at_ns = 0  # when to take a turn although no bell rang
+
+    def run(self) -> int:
+        """Work until told to stop; return the exit code.
+
+        Raises:
+            SessionLostError: this process was condemned while it lived.
+        """
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake_fd = wake_read
+        before = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self._interrupts.install()
+        self._presence.ready()
+        try:
+            self._work()
+        except Interrupted:
+            self._abandon()
+        finally:
+            self._at.calling.close(self._at.presence.closing_s)
+            self._at.executor.ends.flush(self._at.clock.elapsed_ns(), is_last=True)
+            signal.set_wakeup_fd(before)
+            self._store.close()
+            os.close(wake_read)
+            os.close(wake_write)
+        return EXIT_OK
+
+    # Turns ---------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while not self._opened():
+            if self._must_stop():
+                return
+        while True:
+            self._presence.beat()
+            self._at.recycling.look(self._at.clock.elapsed_ns())
+            if self._must_stop() and self._is_settled():
+                break
+            if self._ready:
+                self._next()
+            elif self._at.turns.has_work or self._at.clock.elapsed_ns() >= self._look_at_ns:
+                self._turn()
+            else:
+                self._ring()
+        if self._at.turns.is_open:
+            return  # it may have fetched runs: the agent ends the session, and they go back with it
+        with suppress(*STORE_ERRORS):
+            self._call(lambda: self._store.run(self._at.close_session(), timeout_s=self._call_s))
+
+    def _must_stop(self) -> bool:
+        if self._presence.is_stopping:
+            self._interrupts.stop()
+        if self._interrupts.must_stop and not self._is_draining:
+            self._is_draining = True
+            self._presence.draining()
+            log.info("worker_draining", running=0)
+        return self._is_draining
+
+    def _is_settled(self) -> bool:
+        turns = self._at.turns
+        if self._ready:
+            return False
+        # What an unanswered turn may have fetched was not started, and goes back with the session.
+        return not turns.has_work or (self._at.outage.is_on and not turns.unsettled)
+
+    def _call(self, function: Callable[[], T]) -> T:
+        """Speak to Redis so that SIGQUIT can interrupt it."""
+        return self._interrupts.wait(function, on=_QUIT)
+
+    def _opened(self) -> bool:
+        self._presence.beat()
+        try:
+            self._at.opened(self._call(lambda: self._store.run(self._at.open_session(), timeout_s=self._call_s)))
+        except STORE_ERRORS as error:
+            self._pause(self._at.outage.failed("session", error))
+            return False
+        return True
+
+    def _turn(self, *, want: int | None = None) -> None:
+        if want is None:
+            want = 0 if self._is_draining else max(0, self._pace.want - len(self._ready))
+        # With one slot a run is always alone; but a suspect must have nobody behind it either.
+        is_idle = want > 0 and not self._ready
+        for_suspect = is_idle and self._at.suspects.may_ask
+        call = self._at.ask(want=want, want_suspect=for_suspect)
+        asked_ns = self._at.clock.elapsed_ns()
+        self._presence.asks()
+        try:
+            reply = self._call(lambda: self._store.run(call, timeout_s=self._call_s))
+        except STORE_ERRORS as error:
+            self._pause(self._at.outage.failed("turn", error))
+            return
+        arrived = self._at.settle(reply, asked_ns=asked_ns)
+        for behind in arrived[not self._ready :]:
+            self._presence.waits((behind.queue, behind.envelope.id))
+        self._ready += arrived
+        if is_idle:
+            has_one = any(fetched.suspect for fetched in arrived)
+            self._at.suspects.asked(for_suspect=for_suspect, has_one=has_one)
+            if not (arrived or for_suspect) and self._at.suspects.may_ask:
+                return  # nothing was ready, so it is a suspect's turn, at once
+        now_ns = self._at.clock.elapsed_ns()
+        self._owed_since_ns = now_ns
+        if not arrived:
+            wait_s = RING_S
+            if reply.next_due_ms is not None:
+                wait_s = min(wait_s, max(0, reply.next_due_ms - reply.now_ms) / 1000 + 0.001)
+            self._look_at_ns = now_ns + round(wait_s * 1e9)
+
+    def _ring(self) -> None:
+        """Wait at the bells until one rings, a delayed run comes due, or it is time to beat."""
+        self._at.executor.ends.flush(self._at.clock.elapsed_ns())
+        self._call(self._at.calling.look)
+        left_s = (self._look_at_ns - self._at.clock.elapsed_ns()) / 1e9
+        try:
+            self._interrupts.wait(lambda: self._store.ring(self._at.bells, max(0.001, left_s)), on=_STOP)
+        except Interrupted:
+            if self._interrupts.must_quit:
+                raise
+        except STORE_ERRORS as error:
+            self._pause(self._at.outage.failed("ring", error))
+        else:
+            self._presence.redis_answered(is_turn=False)
+        self._look_at_ns = 0
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but not through a signal, and not without a beat."""
+        until_ns = self._at.clock.elapsed_ns() + round(seconds * 1e9)
+        while (left_s := (until_ns - self._at.clock.elapsed_ns()) / 1e9) > 0:
+            self._presence.beat()
+            woken, _, _ = select.select([self._wake_fd], [], [], min(left_s, RING_S))
+            if woken:
+                os.read(self._wake_fd, 4096)
+            if self._interrupts.must_quit:
+                raise Interrupted
+            if woken:
+                return
+
+    # Runs ----------------------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        """Run the first of what is here, unless it cannot or must not be."""
+        if self._must_stop() or not self._at.may_start():
+            self._give_back_ready()
+            return
+        prepared = self._at.executor.prepare(self._ready.popleft())
+        if isinstance(prepared, Ack):
+            self._owe(prepared)
+            return
+        is_fast = self._pace.is_fast(prepared.spec.name)
+        if is_fast:
+            if self._at.turns.waiting and self._at.clock.elapsed_ns() - self._owed_since_ns >= PATIENCE_NS:
+                self._turn()
+        else:
+            self._clear_the_way()
+            if self._must_stop():
+                self._owe(self._at.executor.give_back(prepared.fetched))
+                return
+        ack = self._execute(prepared, is_fast=is_fast)
+        if ack is not None:
+            self._owe(ack)
+            self._pace.ended(prepared.spec.name, (prepared.ended_ns - prepared.started_ns) / 1e9)
+
+    def _owe(self, ack: Ack) -> None:
+        if not self._at.turns.waiting:
+            self._owed_since_ns = self._at.clock.elapsed_ns()
+        self._at.turns.acknowledge(ack)
+
+    def _give_back_ready(self) -> None:
+        while self._ready:
+            self._owe(self._at.executor.give_back(self._ready.popleft()))
+
+    def _clear_the_way(self) -> None:
+        """Leave nothing undone behind a run that may take long."""
+        self._give_back_ready()
+        if self._at.turns.has_work:
+            self._turn(want=0)
+        self._at.executor.ends.flush(self._at.clock.elapsed_ns(), is_last=True)
+
+    def _execute(self, execution: Execution, *, is_fast: bool) -> Ack | None:
+        """Call the job; None when it was cut off by a stop."""
+        executor, fetched = self._at.executor, execution.fetched
+        envelope = fetched.envelope
+        key = execution.key
+        enter_run(
+            run_fields(
+                run=envelope.id,
+                job=execution.spec.name,
+                schedule=envelope.schedule,
+                attempt=fetched.attempt,
+                traceparent=envelope.traceparent,
+            )
+        )
+        executor.begin(execution)
+        self._presence.started(key, execution.hard_ns, execution.started_ns)
+        relief = Relief(execution.started_ns + PATIENCE_NS, self._relieve) if is_fast else None
+        try:
+            value = self._interrupts.job(
+                execution.function, execution.arguments, run=execution, soft_ns=execution.soft_ns, relief=relief
+            )
+        except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
+            self._original.must_be(execution.spec.name)
+            self._presence.done(key)
+            if self._interrupts.must_quit:
+                self._interrupted.append(fetched)
+                return None
+            ack = executor.end(execution, error)
+        else:
+            self._original.must_be(execution.spec.name)
+            self._presence.done(key)
+            if inspect.isawaitable(value):
+                ack = executor.fail(execution, _never_awaited(value))
+            else:
+                ack = executor.succeed(execution, value)
+        finally:
+            enter_run(None)
+        if self._fault is not None:
+            raise self._fault
+        return ack
+
+    def _relieve(self) -> float | None:
+        """In the middle of a job that takes too long: give back what waits behind it, and say what ended before.
+
+        Inside a signal handler: no metrics, since the job may hold their lock, and nothing is raised. Return when
+        to try again, if Redis did not answer: rarely, for each try holds the job up.
+        """
+        try:
+            self._give_back_ready()
+            if self._at.turns.has_work:
+                call = self._at.turns.call(want=0)
+                self._at.settled(self._store.run(call, timeout_s=RELIEF_S))
+                self._relief_again_s = RELIEF_AGAIN_S
+        except STORE_ERRORS:
+            again_s = self._relief_again_s
+            self._relief_again_s = min(2 * again_s, RELIEF_AGAIN_S_MAX)
+            return again_s
+        except BaseException as fault:  # noqa: BLE001 - the job has no part in it; it is raised where it belongs
+            self._fault = fault
+        return None
+
+    # Stopping ------------------------------------------------------------------------------------
+
+    def _abandon(self) -> None:
+        """Hand back what is here, within bounds; what is left the agent hands back."""
+        log.info("worker_quits", interrupted=len(self._interrupted), still_running=0)
+        self._give_back_ready()
+        try:
+            self._last_words()
+        except STORE_ERRORS as error:
+            log.warning("worker_left_runs_to_agent", error=str(error))
+
+    def _last_words(self) -> None:
+        turns = self._at.turns
+        while turns.has_work:
+            asked_ns = self._at.clock.elapsed_ns()
+            reply = self._store.run(turns.call(want=0), timeout_s=LAST_WORDS_S)
+            for fetched in self._at.settle(reply, asked_ns=asked_ns):
+                turns.acknowledge(self._at.executor.give_back(fetched))
+        if self._interrupted:
+            self._store.run(self._at.hand_back(self._interrupted), timeout_s=LAST_WORDS_S)
+            self._at.handed_back(self._interrupted)
+        self._store.run(self._at.close_session(), timeout_s=LAST_WORDS_S)
+
+
+def _never_awaited(value: Any) -> TypeError:
+    if inspect.iscoroutine(value):
+        value.close()
+    return TypeError("a job in a sync pool returned an awaitable; define it with async def, so that it is awaited")

@@ -1,0 +1,1 @@
+"""The worker process: heartbeat, recycling, loop monitor, resources."""

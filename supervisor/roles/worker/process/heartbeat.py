@@ -1,0 +1,197 @@
+"""What one worker process says of itself on the scoreboard: it lives, what it holds, until when.
+
+The order of the stores is the point, because the process can be killed between any two:
+STARTED stands before user code runs, so blame is never missed; a fresh beat stands before
+the deadline that excused its absence goes, so that the parent sees no hang that was none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+
+from supervisor.clock import Clock
+from supervisor.core.supervision.inflight import InflightTable, RunKey, RunState, execution_hash
+from supervisor.core.supervision.scoreboard import ChildState, Phase, Row, UnwantedReason, Verb
+from supervisor.roles.child import Seat
+from supervisor.roles.config_follower import Following
+
+_BEAT, _BUSY, _DEADLINE, _DONE = (word.index for word in (Row.beat_ns, Row.busy, Row.deadline_ns, Row.done))
+CLOSE_S, CLOSE_NOW_S = 1.0, 0.1
+NEAR_NS = 600_000_000  # the parent looks every 0.5 s; a deadline nearer than that it must be told of
+
+
+class Presence:
+    """This worker's row and in-flight table."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._row = seat.row
+        self._words = seat.row.words  # each run writes some: without the detour through the row's attributes
+        self._header = seat.board.header
+        self._table: InflightTable = seat.inflight
+        self._clock: Clock = seat.clock
+        self._slot = seat.slot
+        self._generation = seat.generation
+        self._parent_pid = seat.parent_pid
+        self._free = list(reversed(range(self._table.size)))
+        self._held: dict[RunKey, tuple[int, int, int]] = {}  # index, attempt, fetched_ms
+        self._twins: dict[tuple[RunKey, int, int], int] = {}  # attempt and fetched_ms of what came twice: index
+        self._deadlines: dict[RunKey, int] = {}
+        self._unwanted_number = self._row.unwanted_number
+        self._following = Following(seat)
+
+    @property
+    def phase(self) -> Phase:
+        """Where the whole tree stands."""
+        return Phase(self._header.phase)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the whole tree stops."""
+        return self._header.phase >= Phase.DRAINING
+
+    @property
+    def closing_s(self) -> float:
+        """How long what jobs opened may take to be closed."""
+        return CLOSE_NOW_S if self._header.phase >= Phase.KILLING else CLOSE_S
+
+    def ready(self) -> None:
+        """Say that the loop turns."""
+        self._table.clear_all()
+        self._row.child_generation = self._generation
+        self.beat()
+        self._state(ChildState.READY)
+
+    def draining(self) -> None:
+        """Say that nothing more is fetched."""
+        self._state(ChildState.DRAINING)
+
+    def _state(self, state: ChildState) -> None:
+        self._row.child_state = state
+        self._wake_parent()
+
+    def beat(self, lag_us: int = 0) -> None:
+        """Say that the loop turned just now."""
+        self._following.look()
+        self._row.loop_lag_us = lag_us
+        self._row.beat_ns = self._clock.elapsed_ns()
+
+    def unwanted(self) -> tuple[int, UnwantedReason] | None:
+        """Return the hash of the run that the agent asks to end, and why; None if it has not asked again."""
+        number = self._row.unwanted_number
+        if number == self._unwanted_number:
+            return None
+        self._unwanted_number = number
+        is_cancelled = self._row.unwanted_reason == UnwantedReason.CANCELLED
+        return self._row.unwanted_hash, UnwantedReason.CANCELLED if is_cancelled else UnwantedReason.REPLACED
+
+    def asks(self) -> None:
+        """Say that Redis is being asked for something."""
+        if self._row.asking_ns == 0:
+            self._row.asking_ns = self._clock.elapsed_ns()
+
+    def redis_answered(self, *, is_turn: bool = True) -> None:
+        """Say that Redis answered just now; a bell, without ``is_turn``, which says nothing about turns."""
+        self._row.redis_ok_ns = self._clock.elapsed_ns()
+        if is_turn:
+            self._row.asking_ns = 0
+        self._row.progress += 1
+
+    @property
+    def runs_done(self) -> int:
+        """How many runs this process has executed."""
+        return self._row.done
+
+    @property
+    def rss_kib(self) -> int:
+        """Resident memory, as last looked at."""
+        return self._row.rss_kib
+
+    @rss_kib.setter
+    def rss_kib(self, kib: int) -> None:
+        self._row.rss_kib = kib
+
+    def request(self, verb: Verb) -> bool:
+        """Ask the parent for something that concerns this process; False if it has not seen the last request yet."""
+        row = self._row
+        if row.request_number != row.handled_number:
+            return False
+        row.request_verb, row.request_slot, row.request_generation = verb, self._slot, self._generation
+        row.request_number += 1
+        self._wake_parent()
+        return True
+
+    @property
+    def room(self) -> int:
+        """How many more runs the in-flight table can note."""
+        return len(self._free)
+
+    def fetched(self, key: RunKey, attempt: int, fetched_ms: int) -> bool:
+        """Note an execution that is here and not begun; False if an earlier one of the same run is still here.
+
+        That happens when Redis let go of the earlier one. The later one must then not begin in this process.
+        """
+        index = self._free.pop()
+        execution = execution_hash(key, fetched_ms)
+        self._table.put(index, execution=execution, attempt=attempt, state=RunState.FETCHED)
+        if key in self._held:
+            self._twins[key, attempt, fetched_ms] = index
+            return False
+        self._held[key] = (index, attempt, fetched_ms)
+        return True
+
+    def waits(self, key: RunKey) -> None:
+        """Note that nothing is done about a run for now: it is prepared, or others come first."""
+        index, attempt, _ = self._held[key]
+        self._table.mark(index, attempt=attempt, state=RunState.WAITING)
+
+    def started(self, key: RunKey, deadline_ns: int, now_ns: int | None = None) -> None:
+        """Note that user code of the run is about to be called, and when it must be killed."""
+        index, attempt, _ = self._held[key]
+        self._table.mark(index, attempt=attempt, state=RunState.STARTED, deadline_ns=deadline_ns)
+        self._deadlines[key] = deadline_ns
+        words = self._words
+        words[_BUSY] = len(self._deadlines)
+        earliest_ns = words[_DEADLINE]
+        if earliest_ns == 0 or deadline_ns < earliest_ns:
+            words[_DEADLINE] = deadline_ns
+        if deadline_ns - (self._clock.elapsed_ns() if now_ns is None else now_ns) < NEAR_NS:
+            self._wake_parent()
+
+    def done(self, key: RunKey, now_ns: int | None = None) -> None:
+        """Note that user code of the run returned; its acknowledgement is still to be answered."""
+        words = self._words
+        words[_BEAT] = self._clock.elapsed_ns() if now_ns is None else now_ns
+        index, attempt, _ = self._held[key]
+        self._table.mark(index, attempt=attempt, state=RunState.DONE)
+        deadline_ns = self._deadlines.pop(key)
+        words[_BUSY] = len(self._deadlines)
+        words[_DONE] += 1
+        if deadline_ns == words[_DEADLINE]:
+            self._set_deadline()
+
+    def settled(self, key: RunKey, attempt: int, fetched_ms: int) -> None:
+        """Forget an execution that Redis no longer counts as ours."""
+        index = self._twins.pop((key, attempt, fetched_ms), None) if self._twins else None
+        if index is None:
+            index, *known = self._held.pop(key)
+            assert known == [attempt, fetched_ms]
+        self._table.clear(index)
+        self._free.append(index)
+
+    @property
+    def idle_by_ns(self) -> int:
+        """When the last of what is executed now will be over, at its hard deadline; 0: nothing is."""
+        return max(self._deadlines.values(), default=0)
+
+    def resources(self, ill: int) -> None:
+        """Say how many resources of jobs did not answer when they were last asked."""
+        self._row.ill_resources = ill
+
+    def _set_deadline(self) -> None:
+        self._words[_DEADLINE] = min(self._deadlines.values(), default=0)
+
+    def _wake_parent(self) -> None:
+        with suppress(ProcessLookupError):  # it died: its death signal is on the way to us
+            os.kill(self._parent_pid, signal.SIGURG)

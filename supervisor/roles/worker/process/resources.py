@@ -1,0 +1,240 @@
+"""The resources of one worker process: opened when first needed, asked now and then, closed in reverse order.
+
+Guarantees
+    One of each class, however many runs wait for its first opening at once.
+    A resource that cannot be opened fails the runs that need it, as any exception would, and no others.
+    A ping that fails is logged once, counted, and told by ``failing`` until one succeeds.
+    Closing has a bound, and what a close raises stops no other.
+
+Does not guarantee
+    A bound on what a plain resource does in ``open`` and ``ping``, but for the soft timeout of the run that
+    waits and the hang limit of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import structlog
+
+from supervisor.clock import Clock
+from supervisor.core.errors import TenureError
+from supervisor.core.jobs.resource import Resource
+from supervisor.telemetry import metrics
+
+PING_EVERY_S = 10.0
+PING_S = 5.0  # how long an asynchronous ping may take
+
+T = TypeVar("T")
+log = structlog.get_logger("tenure.worker")
+
+
+class ResourceError(TenureError):
+    """A resource that a job needs cannot be opened."""
+
+    def __init__(self, kind: type[Resource], error: BaseException) -> None:
+        what = f": {error}" if str(error) else ""
+        super().__init__(
+            f"resource {name_of(kind)} cannot be opened: {type(error).__name__}{what}; "
+            f"look at what it connects to, the next run of a job that needs it tries again"
+        )
+
+
+class _CloseTimeoutError(Exception):
+    """A plain resource took too long to close."""
+
+
+def name_of(kind: type[Resource]) -> str:
+    """Return what logs and metrics call a resource."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+class Resources:
+    """What the jobs of this process share."""
+
+    def __init__(self, clock: Clock, on_ill: Callable[[int], None] | None = None) -> None:
+        self._clock = clock
+        self._on_ill = on_ill or (lambda _count: None)
+        self._opened: dict[type[Resource], Resource] = {}  # in the order in which they were opened
+        self._opening: dict[type[Resource], asyncio.Task[Resource | BaseException]] = {}
+        self._pinging: asyncio.Task[None] | None = None
+        self._look_at_ns = 0
+        self.failing: dict[str, str] = {}
+        """Resources whose last ping failed, and how."""
+
+    def get(self, kind: type[Resource]) -> Resource:
+        """Return the resource of ``kind`` for a plain job; open it if it is not.
+
+        Raises:
+            ResourceError: it cannot be opened.
+        """
+        resource = self._opened.get(kind)
+        if resource is None:
+            try:
+                resource = kind()
+                resource.open()
+            except Exception as error:
+                raise _failed_to_open(kind, error) from error
+            self._has_opened(kind, resource)
+        return resource
+
+    async def get_async(self, kind: type[Resource]) -> Resource:
+        """Return the resource of ``kind`` for a coroutine job; open it if it is not.
+
+        Raises:
+            ResourceError: it cannot be opened, or not in its time.
+        """
+        resource = self._opened.get(kind)
+        if resource is not None:
+            return resource
+        opening = self._opening.get(kind)
+        if opening is None:
+            # In a task of its own: the run that asked first may be cancelled, and others wait for the same.
+            opening = self._opening[kind] = _task(self._open(kind))
+        found = await asyncio.shield(opening)
+        if isinstance(found, BaseException):
+            raise ResourceError(kind, found) from found
+        return found
+
+    async def _open(self, kind: type[Resource]) -> Resource | BaseException:
+        """Open it. Errors are returned: a SystemExit raised in a task would end the loop, not the run."""
+        try:
+            async with asyncio.timeout(kind.timeout_s):
+                resource = kind()
+                await _awaited(resource.open())
+        except BaseException as error:  # noqa: BLE001 - see above
+            _failed_to_open(kind, error)
+            return error
+        else:
+            self._has_opened(kind, resource)
+            if self._pinging is None:
+                self._pinging = _task(self._ping_for_ever())
+            return resource
+        finally:
+            del self._opening[kind]
+
+    def _has_opened(self, kind: type[Resource], resource: Resource) -> None:
+        self._opened[kind] = resource
+        self._look_at_ns = self._clock.elapsed_ns() + round(PING_EVERY_S * 1e9)
+        log.info("resource_opened", resource=name_of(kind))
+
+    # Health --------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Ping what plain jobs share, if it is time. For a moment when no job runs."""
+        if not self._opened or self._clock.elapsed_ns() < self._look_at_ns:
+            return
+        for kind, resource in self._opened.items():
+            try:
+                resource.ping()
+            except Exception as error:  # noqa: BLE001 - whatever it raises, it says that it does not work
+                self._has_failed(kind, error)
+            else:
+                self._has_answered(kind)
+        self._look_at_ns = self._clock.elapsed_ns() + round(PING_EVERY_S * 1e9)
+
+    async def _ping_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(PING_EVERY_S)
+            await self.look_async()
+
+    async def look_async(self) -> None:
+        """Ping what coroutine jobs share, one after the other."""
+        for kind, resource in list(self._opened.items()):
+            try:
+                async with asyncio.timeout(PING_S):
+                    await _awaited(resource.ping())
+            except Exception as error:  # noqa: BLE001 - whatever it raises, it says that it does not work
+                self._has_failed(kind, error)
+            else:
+                self._has_answered(kind)
+
+    def _has_failed(self, kind: type[Resource], error: BaseException) -> None:
+        metrics.RESOURCE_FAILURES.labels(name_of(kind), "ping").inc()
+        if name_of(kind) not in self.failing:
+            log.error("resource_failing", resource=name_of(kind), error=repr(error))
+        self.failing[name_of(kind)] = repr(error)
+        self._on_ill(len(self.failing))
+
+    def _has_answered(self, kind: type[Resource]) -> None:
+        if self.failing.pop(name_of(kind), None) is not None:
+            log.info("resource_back", resource=name_of(kind))
+            self._on_ill(len(self.failing))
+
+    # The end -------------------------------------------------------------------------------------
+
+    def close(self, within_s: float) -> None:
+        """Close what is open, the last first; what takes longer than ``within_s`` is left to the end of the process."""
+        until_ns = self._clock.elapsed_ns() + round(within_s * 1e9)
+        for kind, resource in self._taken():
+            left_s = (until_ns - self._clock.elapsed_ns()) / 1e9
+            try:
+                with _alarm(left_s / (len(self._opened) + 1)):  # the others are to have a share of it
+                    resource.close()
+            except Exception as error:  # noqa: BLE001 - the others are to be closed all the same
+                _failed_to_close(kind, error)
+
+    async def close_async(self, within_s: float) -> None:
+        """Do the same in an event loop."""
+        if self._pinging is not None:
+            self._pinging.cancel()
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        for kind, resource in self._taken():
+            left_s = max(0.0, until_s - loop.time())
+            try:
+                async with asyncio.timeout(left_s / (len(self._opened) + 1)):
+                    await _awaited(resource.close())
+            except Exception as error:  # noqa: BLE001 - the others are to be closed all the same
+                _failed_to_close(kind, error)
+
+    def _taken(self) -> Iterator[tuple[type[Resource], Resource]]:
+        while self._opened:
+            yield self._opened.popitem()
+
+
+def _task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Do ``work`` for all runs: its lines in the log do not name the one that happened to be first."""
+    return asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+def _failed_to_open(kind: type[Resource], error: BaseException) -> ResourceError:
+    metrics.RESOURCE_FAILURES.labels(name_of(kind), "open").inc()
+    log.error("resource_unopened", resource=name_of(kind), error=repr(error))
+    return ResourceError(kind, error)
+
+
+def _failed_to_close(kind: type[Resource], error: Exception) -> None:
+    metrics.RESOURCE_FAILURES.labels(name_of(kind), "close").inc()
+    log.warning("resource_unclosed", resource=name_of(kind), error=repr(error) or "it took too long")
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise in the block once ``seconds`` are over. Only in a main thread; elsewhere there is no such signal."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_number: int, _frame: Any) -> None:
+        raise _CloseTimeoutError
+
+    handler: Callable[..., Any] | int | None = signal.signal(signal.SIGALRM, ring)
+    timer = signal.setitimer(signal.ITIMER_REAL, max(1e-6, seconds))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, *timer)  # of a test that is bounded in the same way

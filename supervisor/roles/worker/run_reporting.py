@@ -1,0 +1,193 @@
+"""What a worker tells of its runs: lines in the log and numbers for the metrics.
+
+Guarantees
+    Up to ``LINES_MAX`` ends a second stand in the log one by one, and up to ``FAILURES_MAX`` failures; further
+    ones are folded to a line for each job and second, with their count, so that nothing goes unsaid.
+    Numbers are collected and written to the metrics together, before the acknowledgements that
+    they belong to are sent.
+
+Does not guarantee
+    That what ended in the last moment before a kill is in either: Redis has the record.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import structlog
+
+from supervisor.core.jobs.trace_context import trace_id_of
+from supervisor.core.log_sampling import Fold
+from supervisor.core.model import Outcome
+from supervisor.store.queues.runs import FetchedRun
+from supervisor.telemetry import events, metrics
+
+LINES_MAX = 50
+FAILURES_MAX = 200
+_DEBUG = 10
+_FAILURES = {Outcome.RETRY: ("run_failed", "warning"), Outcome.DEAD: ("run_dead", "error")}
+
+log = structlog.get_logger("tenure.worker")
+
+
+class _Seconds:
+    """A histogram's worth of durations that were not written yet."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * len(bounds)
+        self.total_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total_s += seconds
+
+    def take(self) -> tuple[list[int], float]:
+        found = self.counts, self.total_s
+        self.counts, self.total_s = [0] * len(self.bounds), 0.0
+        return found
+
+
+class _Job:
+    """What is to be written of one job in one queue."""
+
+    def __init__(self, queue: str, job: str) -> None:
+        self.queue = queue
+        self.job = job
+        self.seconds = _Seconds(metrics.RUN_DURATION_SECONDS.bounds)
+        self.outcomes: dict[Outcome, int] = {}
+
+
+class Ends:
+    """The telling of one worker process."""
+
+    def __init__(self) -> None:
+        self._lines = Fold(LINES_MAX)
+        self._failures = Fold(FAILURES_MAX)
+        self._jobs: dict[tuple[str, str], _Job] = {}
+        self._changed: set[_Job] = set()
+        self._waits: dict[str, _Seconds] = {}
+        self._is_debugging = log.is_enabled_for(_DEBUG)
+        self._run_events = events.run_events()
+
+    def began(self, fetched: FetchedRun, waited_s: float | None) -> None:
+        """Count a start; ``waited_s`` is how long the run was ready, None when it had begun before."""
+        if waited_s is not None:
+            queue = fetched.queue
+            waits = self._waits.get(queue)
+            if waits is None:
+                waits = self._waits[queue] = _Seconds(metrics.RUN_WAIT_SECONDS.bounds)
+            waits.add(waited_s)
+        if self._is_debugging:
+            log.debug("run_started", **identity(fetched))
+        if self._run_events == "all":
+            _event("run_started", fetched)
+
+    def finished(self, fetched: FetchedRun, seconds: float, now_ns: int) -> None:
+        """Tell of a run that did what it should."""
+        self._count(fetched, Outcome.OK, seconds)
+        if self._lines.admits(now_ns):
+            log.info("run_finished", **identity(fetched), duration_s=round(seconds, 6))
+        else:
+            self._lines.add(fetched.envelope.template.job, Outcome.OK, seconds)
+        if self._run_events == "all":
+            _event("run_succeeded", fetched)
+
+    def gave_way(self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int) -> None:
+        """Tell of a run that ended because it was asked to."""
+        self._count(fetched, outcome, seconds)
+        if self._lines.admits(now_ns):
+            event = f"run_{outcome.value}"  # run_replaced, run_cancelled
+            log.info(event, **identity(fetched), duration_s=round(seconds, 6))
+        else:
+            self._lines.add(fetched.envelope.template.job, outcome, seconds)
+        if self._run_events == "all":
+            _event(f"run_{outcome.value}", fetched)
+
+    def failed(
+        self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int, *, error: str, retry_s: float | None
+    ) -> None:
+        """Tell of an attempt that failed."""
+        self._count(fetched, outcome, seconds)
+        if self._failures.admits(now_ns):
+            log.warning(
+                "run_failed",
+                **identity(fetched),
+                outcome=outcome.value,
+                error=error,
+                duration_s=round(seconds, 6),
+                retry_in_s=None if retry_s is None else round(retry_s, 3),
+            )
+        else:
+            self._failures.add(fetched.envelope.template.job, outcome, seconds, error)
+        self._failure(fetched, outcome, error)
+
+    def refused(self, event: str, fetched: FetchedRun, outcome: Outcome, now_ns: int, **fields: Any) -> None:
+        """Tell of a run that was not executed; the metrics are the caller's, who knows under which name."""
+        if self._failures.admits(now_ns):
+            tell = log.error if event == "job_unknown" else log.warning  # of an unknown job somebody must hear
+            tell(event, **identity(fetched), outcome=outcome.value, **fields)
+        else:
+            self._failures.add(fetched.envelope.template.job, outcome, 0.0, event)
+        self._failure(fetched, outcome, event)
+
+    def _failure(self, fetched: FetchedRun, outcome: Outcome, why: str) -> None:
+        """Tell of what people want to be told of; a run that is only late or given back did not fail."""
+        if self._run_events == "none" or outcome not in _FAILURES:
+            return
+        reason, level = _FAILURES[outcome]
+        _event(reason, fetched, level=level, note=why)
+
+    def _count(self, fetched: FetchedRun, outcome: Outcome, seconds: float) -> None:
+        key = fetched.queue, fetched.envelope.template.job
+        job = self._jobs.get(key)
+        if job is None:
+            job = self._jobs[key] = _Job(*key)
+        job.seconds.add(seconds)
+        job.outcomes[outcome] = job.outcomes.get(outcome, 0) + 1
+        self._changed.add(job)
+
+    def flush(self, now_ns: int, *, is_last: bool = False) -> None:
+        """Write the numbers, and the folded lines of a second that is over; of any with ``is_last``."""
+        self._is_debugging = log.is_enabled_for(_DEBUG)
+        for job in self._changed:
+            for outcome, count in job.outcomes.items():
+                metrics.RUNS_FINISHED.labels(job.queue, job.job, outcome.value).inc(count)
+            job.outcomes.clear()
+            metrics.RUN_DURATION_SECONDS.labels(job.queue, job.job).add(*job.seconds.take())
+        self._changed.clear()
+        for queue, waits in self._waits.items():
+            metrics.RUN_WAIT_SECONDS.labels(queue).add(*waits.take())
+        self._waits.clear()
+        for folded in self._lines.take(now_ns, is_last=is_last):
+            log.info("runs_folded", **_fields(folded))
+        for folded in self._failures.take(now_ns, is_last=is_last):
+            log.warning("failures_folded", **_fields(folded), last_error=folded.note)
+
+
+def _event(reason: str, fetched: FetchedRun, *, level: str = "info", note: str = "") -> None:
+    facts = identity(fetched)
+    events.record(reason, note, subject=facts.pop("job"), level=level, is_logged=True, **facts)
+
+
+def _fields(folded: Any) -> dict[str, Any]:
+    return {
+        "job": folded.job,
+        "outcome": str(folded.outcome),
+        "count": folded.count,
+        "total_s": round(folded.total_s, 3),
+        "mean_s": round(folded.mean_s, 6),
+        "max_s": round(folded.longest_s, 6),
+    }
+
+
+def identity(fetched: FetchedRun) -> dict[str, Any]:
+    """Return the fields that name a run on a line of the log."""
+    envelope = fetched.envelope
+    fields = {"run": envelope.id, "job": envelope.template.job, "attempt": fetched.attempt, "queue": fetched.queue}
+    if envelope.schedule is not None:
+        fields["schedule"] = envelope.schedule
+    if envelope.traceparent and (trace_id := trace_id_of(envelope.traceparent)):
+        fields["trace_id"] = trace_id
+    return fields

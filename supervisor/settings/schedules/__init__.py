@@ -1,0 +1,1 @@
+"""Schedules of a configuration: fields, rules, conversion to stored definitions."""

@@ -1,0 +1,288 @@
+"""Schedules from what people write to what Redis keeps: one way, for files, for the command line and for the API.
+
+Guarantees
+    ``validate_schedules`` returns a definition for each entry, or every problem of every entry,
+    each with its path, the value and a remedy. What it returns can be fired.
+
+Does not guarantee
+    That a pool somewhere runs the queue of a schedule: complete.py asks that of a configuration,
+    whoever adds a schedule at run time may know better.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from supervisor.core.cron.fields import interval_of, split_zone
+from supervisor.core.errors import Problem
+from supervisor.core.jobs.registry import Registry, registry
+from supervisor.core.model import PAYLOAD_BYTES_MAX, ScheduleDef, Template, When
+from supervisor.core.schedules.anchor import ANCHORS
+from supervisor.core.schedules.exclusions import OverExcludedError
+from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
+from supervisor.settings.document import Node, format_path, wrap
+from supervisor.settings.schedules.checks import checks_of
+from supervisor.settings.schedules.instants import parse_instant
+from supervisor.settings.schedules.profiles import profile_of
+from supervisor.settings.schedules.rules import exclusion_of, zone_of
+from supervisor.settings.schedules.settings import ScheduleSettings, WhenSettings
+from supervisor.settings.schedules.template import Fault, template_of
+from supervisor.settings.schema import settings_shape
+from supervisor.settings.sections.durations import parse_duration
+from supervisor.settings.sections.models import Settings
+from supervisor.settings.sections.pipeline import ProfileSettings
+from supervisor.settings.validation import conform, validate
+
+CHUNK = 1000
+"""Entries that are validated together."""
+
+_NO_PROFILES: Mapping[str, ProfileSettings] = {}
+_REFERENCE_MS = 1_767_225_600_000  # 2026, from where exclusions must leave a due time
+_INFINITE_MS = 1 << 62
+_STEP = re.compile(r"[.\[]")
+_TEN_YEARS_MS = 3660 * 86_400_000
+
+
+class Validated(NamedTuple):
+    """What came out. There are definitions of the entries that are right also beside problems."""
+
+    definitions: tuple[ScheduleDef, ...]
+    problems: tuple[Problem, ...]
+
+
+def validate_schedules(
+    entries: Mapping[str, Any],
+    *,
+    known: Registry = registry,
+    where: str = "input",
+    progress: Callable[[int], None] | None = None,
+    profiles: Mapping[str, ProfileSettings] = _NO_PROFILES,
+) -> Validated:
+    """Return the definitions of ``entries`` and everything that is wrong with them.
+
+    Args:
+        entries: by id, as under ``schedules`` of a configuration: plain data, or nodes that know their line.
+        known: the jobs.
+        where: the origin of plain data, for problems: a file, ``--set``, ``POST /api/v1/schedules``.
+        progress: called with the number of entries done so far, after each thousand.
+        profiles: of the configuration.
+    """
+    definitions: list[ScheduleDef] = []
+    problems: list[Problem] = []
+    names = iter(entries)
+    done = 0
+    while chunk := list(islice(names, CHUNK)):
+        nodes = {name: _node(entries[name], where) for name in chunk}
+        found, wrong = _validate_chunk(nodes, where, known, profiles)
+        definitions += found
+        problems += wrong
+        done += len(chunk)
+        if progress is not None:
+            progress(done)
+    problems += _renames(entries, definitions, where)
+    return Validated(tuple(definitions), tuple(problems))
+
+
+def definition_of(
+    name: str, schedule: ScheduleSettings, template: Template, profiles: Mapping[str, ProfileSettings] = _NO_PROFILES
+) -> ScheduleDef:
+    """Return ``schedule`` as Redis keeps it. It must have passed ``schedule_rules.faults_of``.
+
+    Args:
+        name: id of the schedule.
+        schedule: as people wrote it.
+        template: what its runs need; it names the profile.
+        profiles: whose policies hold where the schedule says nothing, and whose checks are asked.
+    """
+    timezone = zone_of(schedule)
+    profile = profile_of(profiles, template.profile)
+    deadline_s = profile.start_deadline_s if schedule.start_deadline_s is None else schedule.start_deadline_s
+    own, *others = [*_own(schedule)] or [When()]
+    return ScheduleDef(
+        id=name,
+        template=template,
+        every_ms=own.every_ms,
+        phase_ms=own.phase_ms,
+        cron=own.cron,
+        at_ms=own.at_ms,
+        after_completion_ms=own.after_completion_ms,
+        when=(*others, *(_when(entry, timezone) for entry in schedule.when)),
+        anchor=schedule.anchor,
+        timezone=timezone,
+        dst_gap=schedule.dst_gap,
+        dst_overlap=schedule.dst_overlap,
+        exclude=tuple(exclusion_of(item, timezone) for item in schedule.exclude),
+        start_at_ms=_instant(schedule.start_at, timezone),
+        end_at_ms=_instant(schedule.end_at, timezone),
+        jitter_ms=_ms(schedule.jitter_s),
+        jitter_mode=schedule.jitter_mode,
+        max_runs=schedule.max_runs,
+        overlap=schedule.overlap or profile.overlap,
+        max_running=schedule.max_running,
+        buffer_limit=schedule.buffer_limit,
+        cancel_grace_ms=_ms(schedule.cancel_grace_s),
+        missed=schedule.missed or profile.missed,
+        catchup_window_ms=_optional_ms(schedule.catchup_window_s),
+        max_catchup=schedule.max_catchup,
+        start_deadline_ms=_optional_ms(deadline_s),
+        paused=schedule.paused,
+        pause_reason=schedule.pause_reason,
+        on_resume=schedule.on_resume,
+        on_change=schedule.on_change,
+        pause_after_failures=schedule.pause_after_failures,
+        run_on_create=schedule.run_on_create,
+        retain_completed_ms=_ms(schedule.retain_completed_s),
+        renamed_from=schedule.renamed_from or "",
+        checks=checks_of(profile.hooks, timezone),
+        labels=schedule.labels,
+        owner=schedule.owner,
+        description=schedule.description,
+    )
+
+
+def faults_of_definition(definition: ScheduleDef) -> list[Fault]:
+    """Return what shows only once everything is put together: it is too large, or never due."""
+    found = []
+    size = len(msgspec.json.encode(definition))
+    if size > PAYLOAD_BYTES_MAX:
+        message = f"has {size} bytes as Redis keeps it, of {PAYLOAD_BYTES_MAX} allowed"
+        found.append(Fault((), message, "shorten args, exclude, labels or the description"))
+    never = _never_due(definition)
+    return found if never is None else [*found, never]
+
+
+def _never_due(definition: ScheduleDef) -> Fault | None:
+    """Return what keeps ``definition`` from ever being due; None when it is, or was, or follows its own runs."""
+    if after_completion_ms(definition) is not None:
+        return None
+    whens = (definition.at_ms, *(when.at_ms for when in definition.when))
+    start_ms = definition.start_at_ms
+    begin = min((at for at in whens if at is not None), default=_INFINITE_MS)
+    begin = min(begin, _REFERENCE_MS if start_ms is None else start_ms, definition.end_at_ms or _INFINITE_MS) - 1
+    if definition.end_at_ms is not None and start_ms is None:
+        begin = min(begin, definition.end_at_ms - _TEN_YEARS_MS)
+    try:
+        if trigger_of(definition).next_ms(begin) is not None:
+            return None
+    except OverExcludedError:
+        return Fault(("exclude",), "leaves no due time", "exclude less")
+    if definition.exclude:
+        return Fault(("exclude",), "leaves no due time", "exclude less")
+    return Fault(("end_at",), "leaves no due time", "move start_at and end_at apart")
+
+
+def _validate_chunk(
+    nodes: Mapping[str, Node], where: str, known: Registry, profiles: Mapping[str, ProfileSettings]
+) -> tuple[list[ScheduleDef], list[Problem]]:
+    shape = settings_shape()
+    tree = Node({"schedules": Node(dict(nodes), where)}, where)
+    tree, problems = conform(tree, shape)
+    settings, more = validate(tree, shape, [problem.path for problem in problems if problem.path])
+    problems += more
+    definitions: list[ScheduleDef] = []
+    wrong = owners((problem.path for problem in problems), nodes)
+    for name, schedule in (settings or Settings()).schedules.items():
+        if name in wrong:
+            continue
+        template, faults = template_of(name, schedule, known, profiles=profiles)
+        if template is not None:
+            definition = definition_of(name, schedule, template, profiles)
+            faults = faults_of_definition(definition)
+            if definition.anchor in ANCHORS:
+                message = f"is {definition.anchor}, which is for schedules of the configuration"
+                faults.append(Fault(("anchor",), message, "use anchor: start_at with start_at"))
+            definitions += [] if faults else [definition]
+        problems += (_problem(fault, name, nodes[name]) for fault in faults)
+    return definitions, _in_order(problems, nodes)
+
+
+def _in_order(problems: list[Problem], names: Iterable[str]) -> list[Problem]:
+    """Return ``problems`` in the order of the entries that they are about."""
+    if not problems:
+        return problems
+    place = {format_path(("schedules", name)): index for index, name in enumerate(names)}
+    return sorted(problems, key=lambda problem: place.get(_owner(problem.path, place) or "", -1))
+
+
+def owners(paths: Iterable[str], names: Iterable[str]) -> set[str]:
+    """Return which of the schedules ``names`` formatted paths are about."""
+    by_path = {format_path(("schedules", name)): name for name in names}
+    found = (_owner(path, by_path) for path in paths)
+    return {by_path[owner] for owner in found if owner is not None}
+
+
+def _owner(path: str, known: Mapping[str, object]) -> str | None:
+    """Return the longest start of ``path``, up to one of its steps, that is in ``known``."""
+    ends = [match.start() for match in _STEP.finditer(path)]
+    return next((path[:end] for end in (len(path), *reversed(ends)) if path[:end] in known), None)
+
+
+def _problem(fault: Fault, name: str, node: Node) -> Problem:
+    _, nearest = node.nearest(fault.path)
+    return Problem(nearest.origin, format_path(("schedules", name, *fault.path)), fault.message, fault.remedy)
+
+
+def _renames(entries: Mapping[str, Any], definitions: list[ScheduleDef], where: str) -> Iterator[Problem]:
+    """Yield what ``faults_of_set`` cannot see, because the other schedule lies in another chunk."""
+    chunk_of = {name: index // CHUNK for index, name in enumerate(entries)}
+    for definition in definitions:
+        old = definition.renamed_from
+        if old in entries and chunk_of[old] != chunk_of[definition.id]:
+            message, remedy = f"{old!r} is another schedule, still defined", "remove renamed_from, or the old schedule"
+            yield _problem(
+                Fault(("renamed_from",), message, remedy), definition.id, _node(entries[definition.id], where)
+            )
+
+
+def _node(value: Any, where: str) -> Node:
+    return value if isinstance(value, Node) else wrap(value, where)
+
+
+def _own(schedule: ScheduleSettings) -> Iterator[When]:
+    """Yield the triggers that are written beside the other fields."""
+    if schedule.every_s is not None:
+        yield When(every_ms=_ms(schedule.every_s), phase_ms=_ms(schedule.phase_s))
+    if schedule.cron is not None:
+        # A prefix is the zone of the whole schedule.
+        yield _cron(split_zone(schedule.cron)[1], phase_ms=_ms(schedule.phase_s), timezone="")
+    if schedule.at is not None:
+        yield When(at_ms=_instant(schedule.at, zone_of(schedule)))
+    if schedule.after_completion_s is not None:
+        yield When(after_completion_ms=_ms(schedule.after_completion_s))
+
+
+def _when(entry: WhenSettings, timezone: str) -> When:
+    """Return one entry of ``when``; ``timezone`` is the schedule's."""
+    if entry.cron is not None:
+        prefix, expression = split_zone(entry.cron)
+        return _cron(expression, phase_ms=_ms(entry.phase_s), timezone=entry.timezone or prefix or "")
+    return When(
+        every_ms=_optional_ms(entry.every_s),
+        phase_ms=_ms(entry.phase_s),
+        at_ms=_instant(entry.at, timezone),
+        after_completion_ms=_optional_ms(entry.after_completion_s),
+    )
+
+
+def _cron(expression: str, *, phase_ms: int, timezone: str) -> When:
+    interval = interval_of(expression)
+    if interval is not None:
+        return When(every_ms=_ms(parse_duration(interval)), phase_ms=phase_ms)
+    return When(cron=expression.strip(), timezone=timezone)
+
+
+def _instant(text: str | None, timezone: str) -> int | None:
+    return None if text is None else parse_instant(text, timezone)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _optional_ms(seconds: float | None) -> int | None:
+    return None if seconds is None else _ms(seconds)

@@ -1,0 +1,94 @@
+"""Instants and days as people write them: ISO 8601, in the zone of the schedule unless an offset says otherwise."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+
+from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, zone
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_INSTANT = re.compile(
+    r"(?P<local>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(?P<offset>Z|[+-]\d\d:?\d\d)?", re.ASCII
+)
+_EXAMPLE = "write 2027-01-01T09:00:00+01:00, or without the offset to mean the schedule's zone"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_S = 86_400
+
+
+def is_date(text: str) -> bool:
+    """Return whether ``text`` is a day without a time."""
+    return _DATE.fullmatch(text.strip()) is not None
+
+
+def parse_instant(text: str, timezone: str) -> int:
+    """Return the instant that ``text`` stands for, in milliseconds since 1970.
+
+    Args:
+        text: date and time, with an offset or without.
+        timezone: an IANA name, known to exist, for a text without an offset.
+
+    Raises:
+        ValueError: it is none, does not exist in the zone or exists twice. What and remedy are
+            separated by a semicolon.
+    """
+    match = _INSTANT.fullmatch(text.strip())
+    if match is None:
+        hint = "add a time, such as T00:00" if is_date(text) else _EXAMPLE
+        raise ValueError(f"{text!r} is not a date and time; {hint}")
+    try:
+        local = datetime.fromisoformat(match["local"])
+        offset = match["offset"] and datetime.fromisoformat(f"2000-01-01T00:00{match['offset']}").utcoffset()
+    except ValueError:
+        raise ValueError(f"{text!r} is not in the calendar; {_EXAMPLE}") from None
+    reading_ms = _reading_ms(local, text)
+    if match["offset"]:
+        assert isinstance(offset, timedelta)
+        return reading_ms - offset // timedelta(milliseconds=1)
+    second, ms = divmod(reading_ms, 1000)
+    instants = _instants(second, timezone)
+    if not instants:
+        raise ValueError(f"{text!r} does not exist in {timezone}, whose clocks skip it; write it with an offset")
+    if len(instants) > 1:
+        raise ValueError(f"{text!r} comes twice in {timezone}, whose clocks repeat it; write it with an offset")
+    return instants[0] * 1000 + ms
+
+
+def parse_day(text: str, timezone: str) -> tuple[int, int]:
+    """Return when a day begins and when the next one does, in milliseconds since 1970.
+
+    Raises:
+        ValueError: it is no day; as for ``parse_instant``.
+    """
+    try:
+        day = date.fromisoformat(text.strip()) if is_date(text) else None
+    except ValueError:
+        day = None
+    if day is None:
+        raise ValueError(f"{text!r} is not a day; write 2026-12-25")
+    begin = _reading_ms(datetime(day.year, day.month, day.day), text) // 1000  # noqa: DTZ001 - a reading of a wall clock
+    return _day_start(begin, timezone) * 1000, _day_start(begin + _DAY_S, timezone) * 1000
+
+
+def _reading_ms(local: datetime, text: str) -> int:
+    reading_ms = (local.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+    if not SECOND_MIN + 2 * _DAY_S < reading_ms // 1000 < SECOND_MAX - 2 * _DAY_S:
+        raise ValueError(f"{text!r} is out of range; use a year from 0006 to 9986")
+    return reading_ms
+
+
+def _instants(reading_s: int, timezone: str) -> list[int]:
+    """Return the instants at which clocks in ``timezone`` show ``reading_s``, in order."""
+    table = zone(timezone)
+    # A day to either side is outside every offset, and the tz database has no two changes as close.
+    offsets = {table.at(reading_s + shift).offset for shift in (-_DAY_S, 0, _DAY_S)}
+    return sorted(at for at in (reading_s - offset for offset in offsets) if table.at(at).offset == reading_s - at)
+
+
+def _day_start(midnight_s: int, timezone: str) -> int:
+    """Return the first instant at which clocks in ``timezone`` show ``midnight_s`` or, in a gap, later."""
+    instants = _instants(midnight_s, timezone)
+    if instants:
+        return instants[0]
+    table = zone(timezone)
+    return table.at(midnight_s - table.at(midnight_s - _DAY_S).offset).start

@@ -1,0 +1,256 @@
+"""What must hold between the fields of a schedule, and of all schedules together.
+
+Whatever passes can be turned into a definition (definitions.py) and has a due time, or had one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from supervisor.core.cron.expression import CronError, compile_cron
+from supervisor.core.cron.fields import interval_of, split_zone
+from supervisor.core.cron.zones import UnknownZoneError, zone
+from supervisor.core.model import Exclusion
+from supervisor.settings.base import Path
+from supervisor.settings.schedules.instants import is_date, parse_day, parse_instant
+from supervisor.settings.schedules.settings import ExcludeSettings, ScheduleSettings, WhenSettings
+from supervisor.settings.sections.durations import format_duration, parse_duration
+from supervisor.settings.sections.violation import Violation, split
+
+EVERY_MS_MIN = 100
+LEASE_S = 5.0
+"""The default lease duration: what a schedule is checked against where no configuration says another."""
+_TRIGGERS = ("every", "cron", "at", "after_completion")
+
+
+class _Faults(list[Violation]):
+    """The broken rules of one schedule."""
+
+    def add(self, path: Path, message: str, remedy: str = "") -> None:
+        """Note one."""
+        self.append(Violation((path,), message, remedy))
+
+
+def faults_of_set(schedules: Mapping[str, ScheduleSettings], *, lease_s: float = LEASE_S) -> Iterator[Violation]:
+    """Yield every broken rule of every schedule, and between them."""
+    for name, schedule in schedules.items():
+        yield from faults_of(name, schedule, lease_s=lease_s)
+        old = schedule.renamed_from
+        if old is not None and old in schedules:
+            what = "is this schedule itself" if old == name else "is another schedule, still defined"
+            path = ("schedules", name, "renamed_from")
+            yield Violation((path,), f"{old!r} {what}", "remove renamed_from, or the old schedule")
+
+
+def faults_of(name: str, schedule: ScheduleSettings, *, lease_s: float = LEASE_S) -> list[Violation]:
+    """Return every broken rule of one schedule, in a cluster with this lease duration in seconds."""
+    path: Path = ("schedules", name)
+    faults = _Faults()
+    timezone = _timezone((*path, "cron" if schedule.timezone is None else "timezone"), zone_of(schedule), faults)
+    if timezone is None:
+        return faults
+    _triggers(path, schedule, timezone, name, faults)
+    bounds = _Bounds(*(_instant((*path, key), text, timezone, faults) for key, text in _bounds(schedule)))
+    _order(path, schedule, bounds, timezone, faults)
+    for index, item in enumerate(schedule.exclude):
+        _exclusion((*path, "exclude", index), item, timezone, name, faults)
+    if schedule.buffer_limit is not None and schedule.overlap not in {"buffer_all", None}:
+        faults.add((*path, "buffer_limit"), f"has no effect on overlap: {schedule.overlap}", "use overlap: buffer_all")
+    window_s = schedule.catchup_window_s
+    if window_s is not None and window_s < 2 * lease_s:
+        least = format_duration(2 * lease_s)
+        message = (
+            f"{format_duration(window_s)} is shorter than two lease durations ({least}), which a hand-over may take"
+        )
+        remedy = f"write {least} or more, leave it out for no limit, or missed: skip to make up for nothing"
+        faults.add((*path, "catchup_window"), message, remedy)
+    return faults
+
+
+class _Bounds(NamedTuple):
+    start_ms: int | None
+    end_ms: int | None
+
+
+def _bounds(schedule: ScheduleSettings) -> tuple[tuple[str, str | None], ...]:
+    return ("start_at", schedule.start_at), ("end_at", schedule.end_at)
+
+
+def zone_of(schedule: ScheduleSettings) -> str:
+    """Return the name of the zone of ``schedule``: of a prefix of its expression where ``timezone`` is absent."""
+    if schedule.timezone is not None:
+        return schedule.timezone
+    prefix = None if schedule.cron is None else split_zone(schedule.cron)[0]
+    return "UTC" if prefix is None else prefix
+
+
+def _timezone(path: Path, name: str, faults: _Faults) -> str | None:
+    """Return ``name`` if there is such a zone."""
+    try:
+        return zone(name).name
+    except UnknownZoneError as error:
+        faults.add(path, *split(str(error)))
+        return None
+
+
+def _triggers(path: Path, schedule: ScheduleSettings, timezone: str, seed: str, faults: _Faults) -> None:
+    has_grid = schedule.every_s is not None or _is_interval(schedule.cron)
+    if not _named(schedule) and not schedule.when:
+        paths = (path, *((*path, name) for name in (*_TRIGGERS, "when")))
+        faults.append(
+            Violation(paths, "has none of every, cron, at, after_completion and when", "add one, e.g. every: 10m")
+        )
+    _trigger(path, schedule, timezone, seed, faults)
+    for index, when in enumerate(schedule.when):
+        place = (*path, "when", index)
+        named = _named(when)
+        if len(named) != 1:
+            seen = f"has {' and '.join(named)}" if named else "has none of every, cron, at and after_completion"
+            faults.add(place, seen, "give each entry of the list exactly one")
+            continue
+        has_grid = has_grid or "every" in named or _is_interval(when.cron)
+        own = timezone if when.timezone is None else _timezone((*place, "timezone"), when.timezone, faults)
+        if when.timezone is not None and when.cron is None:
+            faults.add((*place, "timezone"), "is for cron only", "remove it")
+        if own is not None:
+            _trigger(place, when, own, seed, faults)
+    if schedule.anchor != "epoch":
+        if schedule.anchor == "start_at" and schedule.start_at is None:
+            faults.add((*path, "anchor"), "is start_at, which is not set", "set start_at, or remove anchor")
+        elif not has_grid:
+            faults.add((*path, "anchor"), "has no effect without every", "remove it")
+        elif schedule.anchor != "start_at" and schedule.start_at is not None:
+            faults.add((*path, "anchor"), f"is {schedule.anchor}, and start_at says another", "remove one of them")
+
+
+def _named(entry: ScheduleSettings | WhenSettings) -> list[str]:
+    values = (entry.every_s, entry.cron, entry.at, entry.after_completion_s)
+    return [name for name, value in zip(_TRIGGERS, values, strict=True) if value is not None]
+
+
+def _is_interval(cron: str | None) -> bool:
+    return cron is not None and interval_of(cron) is not None
+
+
+def _trigger(path: Path, entry: ScheduleSettings | WhenSettings, timezone: str, seed: str, faults: _Faults) -> None:
+    is_interval = _is_interval(entry.cron)
+    if entry.phase_s and entry.every_s is None and not is_interval:
+        faults.add((*path, "phase"), "has no effect without every", "remove it")
+    if is_interval and entry.every_s is not None:
+        faults.add((*path, "cron"), "is an interval, as every is", "remove one of them")
+    if entry.at is not None:
+        _instant((*path, "at"), entry.at, timezone, faults)
+    if entry.cron is not None:
+        _cron((*path, "cron"), entry.cron, None if entry.timezone is None else timezone, seed, faults)
+
+
+def _cron(path: Path, expression: str, timezone: str | None, seed: str, faults: _Faults) -> None:
+    """Check an expression; ``timezone`` is None where a prefix may name it."""
+    interval = interval_of(split_zone(expression)[1])
+    try:
+        if interval is None:
+            compile_cron(expression, timezone, seed=seed)
+        elif round(parse_duration(interval) * 1000) < EVERY_MS_MIN:
+            faults.add(path, f"{expression!r} is shorter than 100ms", "use @every 100ms or more")
+    except CronError as error:
+        faults.add(path, *split(str(error)))
+    except ValueError as error:
+        faults.add(path, f"@every: {str(error).rpartition(': ')[0]}", str(error).rpartition(": ")[2])
+
+
+def _instant(path: Path, text: str | None, timezone: str, faults: _Faults) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_instant(text, timezone)
+    except ValueError as error:
+        faults.add(path, *split(str(error)))
+        return None
+
+
+def _order(path: Path, schedule: ScheduleSettings, bounds: _Bounds, timezone: str, faults: _Faults) -> None:
+    """Check that the bounds leave room, and that every instant lies within them."""
+    start_ms, end_ms = bounds
+    if start_ms is not None and end_ms is not None and start_ms > end_ms:
+        message = f"{schedule.end_at} lies before start_at, {schedule.start_at}"
+        faults.append(Violation(((*path, "end_at"), (*path, "start_at")), message, "swap them"))
+        return
+    instants: Iterable[tuple[Path, str | None]] = [
+        ((*path, "at"), schedule.at),
+        *(((*path, "when", index, "at"), when.at) for index, when in enumerate(schedule.when)),
+    ]
+    for place, text in instants:
+        at_ms = _instant(place, text, timezone, _Faults())
+        if at_ms is None:
+            continue
+        if (start_ms is not None and at_ms < start_ms) or (end_ms is not None and at_ms > end_ms):
+            faults.add(place, f"{text} lies outside start_at and end_at, so it is never due", "change one of them")
+
+
+def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faults: _Faults) -> None:
+    is_range = item.from_ is not None or item.until is not None
+    if (item.cron is not None) + (item.date is not None) + is_range != 1:
+        faults.add(path, "must have exactly one of cron, date, and from with until", "make several entries")
+    elif item.cron is not None and " " not in item.cron.strip():
+        message = f"{item.cron!r} is neither a day nor an expression of five fields"
+        faults.add(path, message, "a day is 2026-12-25, weekends are '* * * * SAT,SUN'")
+    elif item.cron is not None:
+        _cron((*path, "cron"), item.cron, timezone, seed, faults)
+        if _is_interval(item.cron):
+            faults.add((*path, "cron"), "is an interval, which excludes nothing", "write an expression of five fields")
+    elif item.date is not None:
+        _edge((*path, "date"), item.date, timezone, faults, is_day=True)
+    else:
+        edges = [
+            _edge((*path, key), text, timezone, faults)
+            for key, text in (("from", item.from_), ("until", item.until))
+            if text is not None
+        ]
+        if len(edges) < 2:
+            faults.add(path, "has only one end", "give both from and until; or use start_at, end_at")
+        elif edges[0] is not None and edges[1] is not None and edges[0][0] >= edges[1][1]:
+            faults.add((*path, "until"), f"{item.until} lies before from, {item.from_}", "swap them")
+
+
+def exclusion_faults(path: Path, item: ExcludeSettings, timezone: str, seed: str = "") -> list[Violation]:
+    """Return what is wrong with one stretch of time that is left out.
+
+    Args:
+        path: where it was written.
+        item: the stretch.
+        timezone: in which it is read.
+        seed: for ``H`` in an expression.
+    """
+    faults = _Faults()
+    _exclusion(path, item, timezone, seed, faults)
+    return faults
+
+
+def exclusion_of(item: ExcludeSettings, timezone: str) -> Exclusion:
+    """Return one stretch of time that is left out as Redis keeps it. It must have no faults."""
+    if item.cron is not None:
+        return Exclusion(cron=item.cron.strip())
+    from_text = item.date or item.from_ or ""
+    until_text = item.date or item.until or ""
+    return Exclusion(from_ms=edge_of(from_text, timezone)[0], until_ms=edge_of(until_text, timezone)[1])
+
+
+def _edge(path: Path, text: str, timezone: str, faults: _Faults, *, is_day: bool = False) -> tuple[int, int] | None:
+    try:
+        return edge_of(text, timezone) if not is_day else parse_day(text, timezone)
+    except ValueError as error:
+        faults.add(path, *split(str(error)))
+        return None
+
+
+def edge_of(text: str, timezone: str) -> tuple[int, int]:
+    """Return where what ``text`` names begins, and the first millisecond behind it: of a day, or of an instant.
+
+    Raises:
+        ValueError: as for ``parse_instant``.
+    """
+    if is_date(text):
+        return parse_day(text, timezone)
+    at_ms = parse_instant(text, timezone)
+    return at_ms, at_ms + 1

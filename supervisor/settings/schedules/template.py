@@ -1,0 +1,153 @@
+"""What the runs of a schedule need: the job's own settings, and over them those of the schedule."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from supervisor.core.errors import ArgumentsError
+from supervisor.core.jobs.limits import limits_of
+from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE, profile_field, said
+from supervisor.core.jobs.registry import JobSpec, Registry
+from supervisor.core.json_values import check_arguments
+from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
+from supervisor.core.retry import Retry
+from supervisor.core.schedules import templating
+from supervisor.settings.base import Path
+from supervisor.settings.schedules.profiles import profile_of, template_fields, unknown_profile
+from supervisor.settings.schedules.rules import zone_of
+from supervisor.settings.schedules.settings import ScheduleSettings
+from supervisor.settings.sections.pipeline import ProfileSettings
+
+_ENVELOPE_BYTES = 1024  # room for what a run adds to its template: ids, times, counters
+
+
+class Fault(NamedTuple):
+    """One thing wrong with a schedule: path below it, message, remedy."""
+
+    path: Path
+    message: str
+    remedy: str = ""
+
+
+def template_of(
+    name: str,
+    schedule: ScheduleSettings,
+    known: Registry,
+    *,
+    has_secrets: bool = False,
+    profiles: Mapping[str, ProfileSettings] = MappingProxyType({}),
+) -> tuple[Template | None, list[Fault]]:
+    """Return what a run of ``schedule`` needs, or None and why there is no such run.
+
+    Args:
+        name: id of the schedule.
+        schedule: as people wrote it.
+        known: the jobs.
+        has_secrets: its arguments hold values that no message may show.
+        profiles: of the configuration.
+    """
+    if schedule.job not in known:
+        return None, [Fault(("job",), *_unknown_job(schedule.job, known))]
+    spec = known.get(schedule.job)
+    faults = _placeholder_faults(schedule, has_secrets=has_secrets) + _profile_faults(schedule, spec, profiles)
+    if schedule.retries and spec.at_most_once:
+        remedy = "remove it, or let the job be delivered at least once"
+        faults.append(Fault(("retries",), f"{schedule.retries} cannot be: job {spec.name} runs at most once", remedy))
+    if faults:
+        return None, faults
+    try:
+        template = _template(name, schedule, spec, profiles)
+        limits_of(msgspec.structs.replace(template, args=_filled(name, schedule, template.args)))
+        body = msgspec.json.encode(template)
+        check_arguments(spec.name, template.args, body, around=2)
+        size = len(body) + _ENVELOPE_BYTES
+    except (ArgumentsError, msgspec.EncodeError) as error:
+        return None, [Fault(("args",), *_arguments_message(spec, error, has_secrets=has_secrets))]
+    if size > PAYLOAD_BYTES_MAX:
+        message = f"are {size} bytes with the rest of the run, of {PAYLOAD_BYTES_MAX} allowed"
+        return None, [Fault(("args",), message, "put them into a file, and pass its path")]
+    return template, []
+
+
+def _placeholder_faults(schedule: ScheduleSettings, *, has_secrets: bool) -> list[Fault]:
+    found = templating.check(schedule.args)
+    if has_secrets:
+        return [Fault(("args",), "hold a placeholder that cannot be filled in", "write it without a reference")] * bool(
+            found
+        )
+    return [Fault(("args", *fault.path), fault.message, fault.remedy) for fault in found]
+
+
+def _profile_faults(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]) -> list[Fault]:
+    """Return what does not fit the profile: that there is none of its name, and what it makes of other settings."""
+    name = schedule.profile or spec.base.profile or DEFAULT_PROFILE
+    if name != DEFAULT_PROFILE and name not in profiles:
+        if schedule.profile is None:
+            return []  # it is the job's, and told with the jobs
+        return [Fault(("profile",), *unknown_profile(name, profiles))]
+    profile, found = profile_of(profiles, name), []
+    if schedule.buffer_limit is not None and (schedule.overlap or profile.overlap) != "buffer_all":
+        message = f"has no effect on overlap: {schedule.overlap or profile.overlap}"
+        found.append(Fault(("buffer_limit",), message, "use overlap: buffer_all"))
+    return found
+
+
+def _template(
+    name: str, schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]
+) -> Template:
+    picked = _picked(schedule, spec, profiles)
+    # The signature is asked about what a run will get; what is kept has the placeholders.
+    filled = _filled(name, schedule, schedule.args)
+    retry = picked.get("retry")
+    template = spec.template(
+        filled,
+        queue=schedule.queue,
+        priority=picked.get("priority") if schedule.priority is None else PRIORITIES[schedule.priority],
+        timeout_s=picked.get("timeout_s") if schedule.timeout_s is None else schedule.timeout_s,
+        retry=retry if schedule.retries is None else _retry(retry or spec.retry, schedule.retries),
+    )
+    soft_s = template.soft_timeout_s
+    return msgspec.structs.replace(
+        template,
+        profile=profile_field(schedule.profile or spec.base.profile),
+        args={**spec.base.args, **schedule.args},  # the defaults that limits need, under what the schedule says
+        # The schedule may shorten the hard timeout below the job's soft one: derive that anew.
+        soft_timeout_s=None if soft_s is not None and soft_s > template.timeout_s else soft_s,
+    )
+
+
+def _filled(name: str, schedule: ScheduleSettings, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not templating.needs_rendering(args):
+        return args
+    return templating.sample(args, schedule=name, timezone=zone_of(schedule))
+
+
+def _picked(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]) -> dict[str, Any]:
+    """Return what the profile that the schedule picks says, where the job says nothing. A job follows its own."""
+    if schedule.profile is None:
+        return {}
+    return said(template_fields(profile_of(profiles, schedule.profile)), spec.base, spec.given)
+
+
+def _retry(of_job: Retry, retries: int) -> Retry:
+    return msgspec.structs.replace(of_job, attempts=retries + 1)
+
+
+def _unknown_job(job: str, known: Registry) -> tuple[str, str]:
+    names = known.names()
+    if not names:
+        return f"no job is called {job!r}: no modules are listed under jobs", "list the module that defines it"
+    close = difflib.get_close_matches(job, names, n=1, cutoff=0.6)
+    return f"no job is called {job!r}", f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+
+
+def _arguments_message(spec: JobSpec, error: Exception, *, has_secrets: bool) -> tuple[str, str]:
+    if has_secrets:
+        return f"do not fit job {spec.name}{spec.signature} (values from references are not shown)", ""
+    text, _, remedy = str(error).rpartition("; ")
+    return (text, remedy) if text else (str(error), "")

@@ -1,0 +1,56 @@
+"""The settings of events: which are told, how many are kept, and where else they go."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field, SecretStr, field_serializer
+
+from supervisor.settings.base import Section
+from supervisor.settings.masking import MASK
+from supervisor.settings.sections.durations import Seconds
+
+
+class RunEvents(StrEnum):
+    """Which ends of runs are events."""
+
+    FAILURES = "failures"
+    ALL = "all"
+    NONE = "none"
+
+
+class EventLevel(StrEnum):
+    """How bad an event is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class EventSettings(Section):
+    """What happened that people wait to be told: who leads, what failed. See docs/events.md."""
+
+    runs: RunEvents = RunEvents.FAILURES
+    """``failures``: attempts that failed and runs that were given up; ``all``: starts and successes too; ``none``."""
+
+    kept: int = Field(default=10_000, ge=100, le=1_000_000)
+    """About how many events Redis keeps, of all replicas together. The oldest go first."""
+
+    webhook_url: SecretStr | None = None
+    """Send events to this http:// or https:// address, by POST, in batches. A secret: it may hold a token."""
+
+    webhook_token: SecretStr | None = None
+    """Sent along as ``Authorization: Bearer …``. Use ${file:/run/secrets/webhook} or ${env:NAME}."""
+
+    webhook_secret: SecretStr | None = None
+    """Signs each request to the webhook (``Tenure-Signature``, docs/events.md); at least 16 characters."""
+
+    webhook_level: EventLevel = EventLevel.INFO
+    """Least level that is sent to the webhook."""
+
+    webhook_timeout_s: Seconds = Field(default=5.0, ge=0.1, le=60)
+    """How long one request to the webhook may take. Four are made for a batch, then it is dropped."""
+
+    @field_serializer("webhook_url", "webhook_token", "webhook_secret")
+    def _mask(self, secret: SecretStr | None) -> str | None:
+        return None if secret is None else MASK

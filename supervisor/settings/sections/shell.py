@@ -1,0 +1,60 @@
+"""The settings of programs that a tree starts: what they are given of it, and what they are kept from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from supervisor.core.jobs.confinement import INHERITED, Confinement
+from supervisor.settings.base import Section
+
+PATHS_MAX = 100
+VARIABLES_MAX = 100
+ListedPath = Annotated[str, Field(pattern="^/", max_length=1000)]
+
+
+class ConfinedSettings(Section):
+    """As whom programs run, and what they reach. See docs/jobs.md."""
+
+    user: str | None = Field(default=None, min_length=1, max_length=200)
+    """User by name or number. A tree that runs as root alone can change it. Unset: the tree's."""
+
+    group: str | None = Field(default=None, min_length=1, max_length=200)
+    """Group by name or number; with ``user`` unset the user stays. Unset: the first one of ``user``."""
+
+    cgroup: str | None = Field(default=None, pattern="^/", max_length=1000)
+    """Directory of a control group (cgroup v2) that exists, for limits of memory, processors and processes."""
+
+    read_paths: tuple[ListedPath, ...] = Field(default=(), max_length=PATHS_MAX)
+    """Files and directories that may be read and executed, with all below (Landlock, Linux 5.13). With
+    ``write_paths`` alone: those of the system (/usr, /bin, /sbin, /lib, /lib64, /etc, /opt). Both empty: no limit."""
+
+    write_paths: tuple[ListedPath, ...] = Field(default=(), max_length=PATHS_MAX)
+    """Those that may be read and changed. From Linux 6.12 a program with such a list also signals its own kind only."""
+
+    def confinement_of(self, env: tuple[str, ...] = ()) -> Confinement:
+        """The same for the processes that start programs."""
+        return Confinement(
+            env=env,
+            user=self.user,
+            group=self.group,
+            cgroup=self.cgroup,
+            read_paths=self.read_paths,
+            write_paths=self.write_paths,
+        )
+
+
+class ShellSettings(ConfinedSettings):
+    """What commands of ``shell.command`` are started with."""
+
+    env: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(
+        default=[*INHERITED], max_length=VARIABLES_MAX
+    )
+    """Names or patterns of the variables that they inherit of the tree. Never what the configuration reads by
+    ``${env:NAME}``, nor ``TENURE_*`` settings: a tree removes those from its environment."""
+
+    @property
+    def confinement(self) -> Confinement:
+        """The same for the processes that start commands."""
+        return self.confinement_of(tuple(self.env))

@@ -1,0 +1,63 @@
+"""The settings of the HTTP endpoint, and of what the web child serves beside it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from supervisor.settings.base import Section
+
+HostName = Annotated[str, Field(pattern=r"^(\*|\[?[0-9A-Fa-f:.]+\]?|[A-Za-z0-9._-]+)$", max_length=255)]
+"""A name or an address without a port, or ``*``."""
+
+
+class Reads(StrEnum):
+    """Who may read what is not health."""
+
+    AUTO = "auto"
+    OPEN = "open"
+    TOKEN = "token"  # noqa: S105 - a word, no token
+
+
+class WebSettings(Section):
+    """The HTTP endpoint: health, metrics, status, events, the API."""
+
+    host: str = "127.0.0.1"
+    """Address to bind. ``0.0.0.0`` in a container."""
+
+    port: int = Field(default=8080, ge=0, le=65535)
+    """Port to bind; 0 lets the kernel choose, and the log says which."""
+
+    tokens_file: str | None = Field(default=None, min_length=1)
+    """Who may do what: a line for each token, ``NAME sha256:DIGEST read,operate,admin``. Unset: nobody changes
+    anything through HTTP, and beyond loopback only health is served. Read anew when it changes."""
+
+    reads: Reads = Reads.AUTO
+    """``token``: all but health and /version asks for a token with ``read``; ``open``: no read does; ``auto``: open
+    where the address is loopback and there is no tokens_file."""
+
+    allowed_hosts: list[HostName] = Field(default=[], max_length=64)
+    """Names that requests may be addressed to (``Host``), beside localhost and the address itself; ``*``: any.
+    Others get 421, health excepted."""
+
+    tls_cert_file: str | None = Field(default=None, min_length=1)
+    """Serve HTTPS with this certificate, in PEM with its chain. Read again when the file changes. Unset: HTTP."""
+
+    tls_key_file: str | None = Field(default=None, min_length=1)
+    """Key of the certificate, in PEM."""
+
+    tls_client_ca_file: str | None = Field(default=None, min_length=1)
+    """Ask clients of HTTPS for a certificate of these authorities, in PEM, beside a token: whoever has none gets health
+    and /version alone. Read again when the file changes. Unset: certificates of clients are not asked for."""
+
+    health_port: int | None = Field(default=None, ge=0, le=65535)
+    """Serve /livez, /readyz, /healthz and /check, and nothing else, on this port of the same address too: without
+    TLS, and with connections of its own. For probes where strangers reach ``port``. Unset: off."""
+
+    grpc_port: int | None = Field(default=None, ge=0, le=65535)
+    """Serve grpc.health.v1.Health on this port of the same address; needs the extra ``grpc``. Unset: off."""
+
+    debug: bool = False
+    """Serve /debug/stacks, for tokens with ``admin``: where threads and tasks are just now."""

@@ -1,0 +1,1 @@
+"""Checks of the web settings and of the token file."""

@@ -1,0 +1,102 @@
+"""Whether the web child can do what its settings ask for: looked at before anything is started, and by each reload."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import combinations
+from urllib.parse import urlsplit
+
+from supervisor.core.errors import Problem
+from supervisor.settings.loader import Loaded
+from supervisor.settings.rules.webhook_rules import READABLE, is_readable_on_the_way, secret_fault
+from supervisor.settings.web.tokens import TokenFileError, read_tokens
+from supervisor.version import install_extra
+
+
+def web_problems(loaded: Loaded) -> Iterator[Problem]:
+    """Yield what cannot be done. Reads the files that are named; no secret of them stands in a problem."""
+    web = loaded.settings.web
+    if web.tokens_file is not None:
+        try:
+            read_tokens(web.tokens_file)
+        except TokenFileError as error:
+            yield from (
+                Problem(
+                    loaded.origin("web", "tokens_file"), "web.tokens_file", f"{each.where}: {each.message}", each.remedy
+                )
+                for each in error.problems
+            )
+    yield from _tls(loaded)
+    if web.grpc_port is not None and (find_spec("grpc") is None or find_spec("grpc_health") is None):
+        message = "asks for gRPC, which is not installed"
+        yield Problem(loaded.origin("web", "grpc_port"), "web.grpc_port", message, install_extra("grpc"))
+    ports = {"port": web.port, "health_port": web.health_port, "grpc_port": web.grpc_port}
+    for (name, port), (earlier, taken) in combinations(reversed(ports.items()), 2):
+        if port and port == taken:
+            message = f"{port} is web.{earlier} too"
+            yield Problem(loaded.origin("web", name), f"web.{name}", message, "choose another one")
+    yield from _webhook(loaded)
+
+
+def _tls(loaded: Loaded) -> Iterator[Problem]:
+    web = loaded.settings.web
+    if (web.tls_cert_file is None) != (web.tls_key_file is None):
+        given = "tls_cert_file" if web.tls_key_file is None else "tls_key_file"
+        yield Problem(
+            loaded.origin("web", given), f"web.{given}", "stands alone", "give tls_cert_file and tls_key_file"
+        )
+    elif web.tls_cert_file is None and web.tls_client_ca_file is not None:
+        where = loaded.origin("web", "tls_client_ca_file")
+        yield Problem(where, "web.tls_client_ca_file", "is for HTTPS", "give tls_cert_file and tls_key_file")
+    elif web.tls_cert_file is not None and web.tls_key_file is not None:
+        try:
+            tls_context(web.tls_cert_file, web.tls_key_file)
+        except (OSError, ssl.SSLError) as error:
+            message = f"cannot be used with its key: {error.strerror or type(error).__name__}"
+            remedy = "give a certificate with its chain and its key, both in PEM, the key without a passphrase"
+            yield Problem(loaded.origin("web", "tls_cert_file"), "web.tls_cert_file", message, remedy)
+            return
+        try:
+            tls_context(web.tls_cert_file, web.tls_key_file, web.tls_client_ca_file)
+        except (OSError, ssl.SSLError) as error:
+            where = loaded.origin("web", "tls_client_ca_file")
+            message = f"holds no authority: {error.strerror or type(error).__name__}"
+            yield Problem(where, "web.tls_client_ca_file", message, "give certificates of authorities, in PEM")
+
+
+def tls_context(cert_file: str, key_file: str, client_ca_file: str | None = None) -> ssl.SSLContext:
+    """Return what serves with this certificate. A passphrase is not asked for: nobody could type it.
+
+    With authorities for clients a certificate of a client is checked if there is one; probes have none.
+
+    Raises:
+        OSError: a file cannot be read, or is not what it should be (SSLError).
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(cert_file, key_file, password="")
+    if client_ca_file is not None:
+        context.load_verify_locations(client_ca_file)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def _webhook(loaded: Loaded) -> Iterator[Problem]:
+    events = loaded.settings.events
+    if wrong := secret_fault(events.webhook_secret):
+        yield Problem(loaded.origin("events", "webhook_secret"), "events.webhook_secret", *wrong)
+    url = events.webhook_url
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url.get_secret_value())
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        where = loaded.origin("events", "webhook_url")
+        yield Problem(where, "events.webhook_url", "is no address of HTTP", "write http:// or https://, and a host")
+    elif events.webhook_token is not None and is_readable_on_the_way(url.get_secret_value()):
+        yield Problem(loaded.origin("events", "webhook_token"), "events.webhook_token", *READABLE)

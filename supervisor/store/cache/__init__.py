@@ -1,0 +1,1 @@
+"""The `cached` decorator and its calls."""

@@ -1,0 +1,200 @@
+"""One cached function: how its keys, values and questions to Redis look. Who calls it is in ``decorator``.
+
+Sans I/O but for the clock: the steps are yielded, and whoever drives them answers (adr/0010).
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import threading
+from collections.abc import Callable, Generator
+from hashlib import blake2b
+from typing import Any, NamedTuple, get_type_hints
+
+import msgspec
+import structlog
+
+from supervisor.clock import SystemClock
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.json_values import json_of, json_reader
+from supervisor.core.local_cache import LocalCache
+from supervisor.core.model import PAYLOAD_BYTES_MAX
+from supervisor.store.cache.calls import CacheCalls
+from supervisor.store.scripts import Call
+
+ENTRIES_MAX = 1000
+PAUSE_S, PAUSE_S_MAX = 0.01, 0.25  # between two questions whether another process has computed it
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
+_KEY = re.compile(r"[!-~]{1,200}", re.ASCII)
+_PLACEHOLDER = re.compile(r"\{(\w+)\}", re.ASCII)
+_MARK = re.compile(r"(?<=\})([^{}])[^{}]*(?=\{)")
+_NONCE_BYTES = 12
+_CLOCK = SystemClock()
+_STORE_ERRORS = (StoreUnavailableError, StoreRefusedError)
+
+log = structlog.get_logger("tenure.cache")
+
+
+class Result(NamedTuple):
+    """What was found or computed: bytes that are kept, or a value that could not be."""
+
+    data: bytes | None
+    value: Any = None
+
+
+class Compute:
+    """The step that calls the function."""
+
+
+Step = Call[Any] | float | Compute
+Steps = Generator[Step, Any, Result]
+COMPUTE = Compute()
+
+
+class Kept:
+    """One cached function: what is decided about it, without a word to Redis."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, key: str, ttl_s: float, wait_s: float, scope: str, name: str | None
+    ) -> None:
+        self.function = function
+        self.name = name or f"{function.__module__}.{function.__qualname__}".replace("<locals>.", "")
+        self.ttl_s, self.wait_s, self.scope = ttl_s, wait_s, scope
+        self.local = LocalCache(ENTRIES_MAX, threading.Lock())
+        self._pattern = key
+        marks = set(_MARK.findall(key))
+        self._escaped = re.compile(f"[%{re.escape(''.join(sorted(marks)))}]") if marks else None
+        self._signature = inspect.signature(function)
+        self._decoder: Callable[[bytes], Any] | None = None
+        self._calls: tuple[Any, CacheCalls] | None = None
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"cached {self.name!r}: its name must be 1 to 128 of A-Z a-z 0-9 _ . : -; give name=")
+        for wanted in _PLACEHOLDER.findall(key):
+            if wanted not in self._signature.parameters:
+                raise ValueError(f"cached {self.name}: key {key!r} names {{{wanted}}}, which is no parameter of it")
+
+    def key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return the key of a call.
+
+        Raises:
+            TypeError: the arguments do not fit the function, or one that the key names is no JSON.
+        """
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        key = _PLACEHOLDER.sub(lambda found: self._text(bound.arguments[found[1]]), self._pattern) or "-"
+        return key if _KEY.fullmatch(key) else f"#{blake2b(key.encode(), digest_size=16).hexdigest()}"
+
+    def _text(self, value: Any) -> str:
+        """Return an argument as it stands in a key: what parts it from the next one does not occur in it."""
+        text = _key_text(value)
+        return text if self._escaped is None else self._escaped.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+    def decode(self, data: bytes) -> Any:
+        """Return the value in ``data``, as the annotation of the function has it.
+
+        Raises:
+            msgspec.MsgspecError: another version of the function wrote it.
+        """
+        if self._decoder is None:
+            try:
+                self._decoder = json_reader(get_type_hints(self.function).get("return", Any))
+            except (NameError, AttributeError, TypeError):  # known to type checkers alone, or no type of JSON
+                self._decoder = json_reader(Any)
+        return self._decoder(data)
+
+    def encode(self, value: Any) -> Result:
+        """Return what is kept of ``value``.
+
+        Raises:
+            TypeError: it is no JSON.
+        """
+        try:
+            data = json_of(value)
+        except ValueError as error:
+            raise TypeError(f"cached {self.name} returned what is {error}") from None
+        if len(data) > PAYLOAD_BYTES_MAX:
+            log.warning("cached_value_too_large", function=self.name, bytes=len(data), limit=PAYLOAD_BYTES_MAX)
+            return Result(None, value)
+        return Result(data)
+
+    def redis(self) -> tuple[Any, CacheCalls] | None:
+        """Return whom to ask; None for a local cache, and in a program that has no Redis."""
+        if self.scope == "local":
+            return None
+        from supervisor.store.producer import producer as producing  # noqa: PLC0415 - declaring loads no Redis client
+
+        try:
+            producer = producing.current()
+        except producing.NoRedisError:
+            return None
+        if self._calls is None or self._calls[0] is not producer:
+            self._calls = producer, CacheCalls(producer.keys, self.name)
+        return self._calls
+
+    def steps(self, key: str, calls: CacheCalls | None) -> Steps:
+        """Find or compute the value of ``key``."""
+        return self._local_steps(key) if calls is None else self._redis_steps(key, calls)
+
+    def _local_steps(self, key: str) -> Steps:
+        found = self.local.get(key, _CLOCK.elapsed_ns())
+        if found is not None:
+            return Result(found)
+        generation = self.local.generation
+        result = self.encode((yield COMPUTE))
+        if result.data is not None and generation == self.local.generation:
+            self.local.put(key, result.data, _CLOCK.elapsed_ns() + round(self.ttl_s * 1e9))
+        return result
+
+    def _redis_steps(self, key: str, calls: CacheCalls) -> Steps:
+        nonce = os.urandom(_NONCE_BYTES).hex()
+        try:
+            found = yield from self._found(key, calls, nonce)
+        except _STORE_ERRORS as error:
+            log.warning("cache_unavailable", function=self.name, error=str(error))
+            return self.encode((yield COMPUTE))
+        if found is not None:
+            return found if found.data is not None else self.encode((yield COMPUTE))
+        try:
+            result = self.encode((yield COMPUTE))
+        except GeneratorExit:
+            raise  # nobody is left to let the next one compute it at once: the lease will
+        except BaseException:
+            yield from self._told(calls.put(key, nonce=nonce, value=b"", ttl_ms=0))
+            raise
+        ttl_ms = 0 if result.data is None else round(1000 * self.ttl_s)
+        yield from self._told(calls.put(key, nonce=nonce, value=result.data or b"", ttl_ms=ttl_ms))
+        return result
+
+    def _told(self, call: Call[int]) -> Generator[Step, Any, None]:
+        try:
+            yield call
+        except _STORE_ERRORS as error:
+            log.warning("cache_unavailable", function=self.name, error=str(error))
+
+    def _found(self, key: str, calls: CacheCalls, nonce: str) -> Generator[Step, Any, Result | None]:
+        """Return what is kept; None if it is ours to compute, and an empty result if nobody else did in time."""
+        until_ns = _CLOCK.elapsed_ns() + round(self.wait_s * 1e9)
+        pause_s = PAUSE_S
+        while True:
+            taken = yield calls.take(key, nonce=nonce, lease_ms=round(1000 * self.wait_s))
+            if taken.is_mine:
+                return None
+            if taken.value is not None:
+                try:
+                    self.decode(taken.value)
+                except msgspec.MsgspecError:
+                    yield calls.delete(key)
+                else:
+                    return Result(taken.value)
+            left_s = (until_ns - _CLOCK.elapsed_ns()) / 1e9
+            if left_s <= 0:
+                return Result(None)
+            yield min(pause_s, left_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+
+def _key_text(value: Any) -> str:
+    value = msgspec.to_builtins(value)
+    return value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()

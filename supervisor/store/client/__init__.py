@@ -1,0 +1,1 @@
+"""Synchronous and asynchronous Redis clients."""

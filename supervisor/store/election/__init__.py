@@ -1,0 +1,1 @@
+"""Calls of the election and of commands to replicas."""

@@ -1,0 +1,1 @@
+"""Enqueueing of runs by any program."""

@@ -1,0 +1,216 @@
+"""Many runs of one job, in batches: each is packed while the server is busy with the one before.
+
+Guarantees
+    They are enqueued in their order, so that at any moment the first so many are in and the rest is not, but
+    for the one batch that is on its way. The error tells both.
+    Memory holds two batches, of at most 500 runs and about 1 MiB each, however many there are in total.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from supervisor.core.errors import TenureError
+from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
+from supervisor.store.producer.options import Args, Each
+from supervisor.store.queues.runs import ENQUEUE_MAX, Enqueued, Queues
+from supervisor.store.scripts import Argument, Call
+from supervisor.store.wire.codec import check_run_id
+from supervisor.store.wire.envelope import Stencil
+
+BATCH_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class Totals:
+    """What became of many runs."""
+
+    new: int = 0
+    """Enqueued."""
+
+    present: int = 0
+    """Not enqueued: a run of the same id was there."""
+
+    duplicates: int = 0
+    """Not enqueued: an unfinished run holds their unique key."""
+
+    @property
+    def done(self) -> int:
+        """How many of the arguments, from the first on, were dealt with."""
+        return self.new + self.present + self.duplicates
+
+
+class PartlyEnqueuedError(TenureError):
+    """Enqueueing many runs stopped before the end; its cause says why.
+
+    The first ``totals.done`` are dealt with. Of ``unsure``, which follow them, it is not known: they are in, all
+    or none. Nothing after those is in. To go on without doubt, pass ids of your own and start again from
+    ``totals.done`` within an hour: what is in already is left alone.
+    """
+
+    def __init__(self, totals: Totals, unsure: Sequence[str], cause: BaseException) -> None:
+        where = f"of the {len(unsure)} runs after them it is not known" if unsure else "nothing after them is in"
+        super().__init__(f"{totals.done} runs were enqueued, {where}: {cause}")
+        self.totals = totals
+        self.unsure = tuple(unsure)
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one call of the script carries."""
+
+    ids: list[str] = field(default_factory=list)
+    runs: list[Argument] = field(default_factory=list)
+    nonce: str = ""
+    is_chosen: bool = False  # the caller made the ids
+
+    def calls(self, queues: Queues) -> tuple[Call[bytes], Callable[[bytes], list[Enqueued]]]:
+        """Return the call, and how to read its reply: who only counts has no use for an object for each run."""
+        call = queues.enqueue_flat(nonce=self.nonce, ids=self.ids, runs=self.runs, is_chosen=self.is_chosen)
+        return Call(call.script, call.keys, call.args, bytes), call.parse
+
+
+class BatchStream:
+    """Arguments in, batches out. ``pull`` runs the caller's code, ``pack`` only ours."""
+
+    def __init__(
+        self,
+        stencil: Stencil,
+        many: Iterator[Args],
+        *,
+        queues: Queues,
+        run_id: Callable[[Args], str] | None,
+        delay_ms: int,
+        wall_ms: Callable[[], int],
+        entropy: Callable[[int], bytes],
+        on_new: Callable[[int], None],
+        each: Each | None,
+        traceparent: str = "",
+    ) -> None:
+        self.queues = queues
+        self._stencil = stencil
+        self._many = many
+        self._run_id = run_id
+        self._delay_ms = delay_ms
+        self._wall_ms = wall_ms
+        self._entropy = entropy
+        self._on_new = on_new
+        self._each = each
+        self._traceparent = traceparent
+        self._pulled: list[Args] = []
+        self._next: Batch | None = None
+        self._is_over = False
+        self.fault: BaseException | None = None
+        """Why nothing after what was packed so far can be enqueued."""
+
+        self.totals = Totals()
+
+    def pull(self) -> None:
+        """Take arguments for one more batch from the caller."""
+        if self._is_over or self._pulled:
+            return
+        try:
+            for args in islice(self._many, ENQUEUE_MAX):
+                self._pulled.append(args)  # one by one: what came before a fault counts
+        except Exception as error:  # noqa: BLE001 - raised again when what came before is in
+            self.fault, self._is_over = error, True
+        self._is_over = self._is_over or len(self._pulled) < ENQUEUE_MAX
+
+    def pack(self) -> None:
+        """Make the next batch, unless there is one."""
+        if self._next is not None or not self._pulled:
+            return
+        batch, size = Batch(nonce=self._entropy(16).hex(), is_chosen=self._run_id is not None), 0
+        wall_ms = self._wall_ms()
+        tail = self._stencil.tail(wall_ms, self._delay_ms, self._traceparent)
+        queue = self._stencil.template.queue
+        fresh = [] if self._run_id else fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES * len(self._pulled)))
+        try:
+            for index, args in enumerate(self._pulled):
+                run_id = fresh[index] if self._run_id is None else check_run_id(self._run_id(args))
+                data = self._stencil.pack(run_id, args, tail)
+                batch.ids.append(run_id)
+                batch.runs += (run_id, queue, self._delay_ms, data)
+                size += len(data)
+                if size > BATCH_BYTES:
+                    break
+        except Exception as error:  # noqa: BLE001 - raised again when what came before is in
+            self.fault, self._is_over = error, True
+            self._pulled = []
+        del self._pulled[: len(batch.ids)]
+        self._next = batch if batch.ids else None
+
+    def take(self) -> Batch | None:
+        """Return the next batch; None when there is none."""
+        batch, self._next = self._next, None
+        return batch
+
+    def settled(self, reply: bytes, read: Callable[[bytes], list[Enqueued]]) -> None:
+        """Take note of what became of a batch: a digit for each run, as the script replies."""
+        digits = reply.partition(b"\n")[0]
+        new = digits.count(b"1")
+        self.totals.new += new
+        self.totals.present += digits.count(b"0")
+        self.totals.duplicates += digits.count(b"2")
+        if new:
+            self._on_new(new)
+        if self._each is not None:
+            self._each(read(reply))
+
+    def finished(self) -> Totals:
+        """Return the totals.
+
+        Raises:
+            PartlyEnqueuedError: arguments could not be had or packed.
+        """
+        if self.fault is not None:
+            raise PartlyEnqueuedError(self.totals, (), self.fault) from self.fault
+        return self.totals
+
+
+def send(stream: BatchStream, run: Callable[[Call[bytes], Callable[[], None]], bytes]) -> Totals:
+    """Enqueue all of ``stream``: ``run`` makes a call, and does something else meanwhile.
+
+    Raises:
+        PartlyEnqueuedError: it stopped before the end.
+    """
+    stream.pull()
+    stream.pack()
+    while (batch := stream.take()) is not None:
+        stream.pull()  # before the call: the caller's code may take its time, the call may not
+        call, read = batch.calls(stream.queues)
+        try:
+            reply = run(call, stream.pack)
+        except TenureError as error:
+            raise PartlyEnqueuedError(stream.totals, batch.ids, error) from error
+        stream.pack()
+        stream.settled(reply, read)
+    return stream.finished()
+
+
+async def send_async(stream: BatchStream, run: Callable[[Call[bytes]], Coroutine[Any, Any, bytes]]) -> Totals:
+    """Do the same in an event loop.
+
+    Raises:
+        PartlyEnqueuedError: it stopped before the end.
+    """
+    stream.pull()
+    stream.pack()
+    while (batch := stream.take()) is not None:
+        stream.pull()
+        call, read = batch.calls(stream.queues)
+        sending = asyncio.get_running_loop().create_task(run(call))
+        try:
+            await asyncio.sleep(0)  # it is on its way before the next one is packed
+            stream.pack()
+            reply = await sending
+        except TenureError as error:
+            raise PartlyEnqueuedError(stream.totals, batch.ids, error) from error
+        finally:
+            sending.cancel()  # if this was: else it is over
+        stream.settled(reply, read)
+    return stream.finished()

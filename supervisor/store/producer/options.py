@@ -1,0 +1,68 @@
+"""What callers may say of the runs that they enqueue. Types only: whoever annotates loads no Redis client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from supervisor.store.queues.runs import Enqueued
+
+JobRef = str | Callable[..., Any]
+"""A job's name, or the function that ``@job`` registered."""
+
+Args = Mapping[str, Any]
+Each = Callable[[Sequence[Enqueued]], None]
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What a caller may say of a run, beside its job and its arguments."""
+
+    queue: str | None
+    """The queue; default: the job's."""
+
+    priority: str | None
+    """``high``, ``normal`` or ``low``; default: the job's."""
+
+    delay: float | str | None
+    """Seconds, or a duration such as ``"5m"``, before it may start; by Redis' clock."""
+
+    run_id: str | None
+    """Its identity: enqueued in its queue once in an hour, and not while its run exists. Default: a fresh UUIDv7."""
+
+    traceparent: str | None
+    """The trace it belongs to, as the header of that name has it (W3C); a malformed one is dropped. Default: that of
+    OpenTelemetry's current span, if there is one."""
+
+
+class SpawnOptions(TypedDict, total=False):
+    """What a job may say of a run that it spawns."""
+
+    key: str | int | None
+    """Tells it from its siblings: its id is the parent's, a slash and this. Default: a number, from 0. The same again
+    is the same child."""
+
+    queue: str | None
+    """As of any run, and so is ``priority``."""
+
+    priority: str | None
+    delay: float | str | None
+    """Before it may start, counted from when its parent is acknowledged."""
+
+    traceparent: str | None
+    """As of any run; default: OpenTelemetry's current span, else the trace of the run that spawns it."""
+
+
+class ManyOptions(TypedDict, total=False):
+    """What a caller may say of many runs at once."""
+
+    queue: str | None
+    """As of one run, and so are ``priority``, ``delay`` and ``traceparent``."""
+
+    priority: str | None
+    delay: float | str | None
+    traceparent: str | None
+    run_id: Callable[[Args], str] | None
+    """Makes the identity of a run from its arguments, so that a call that is repeated enqueues none twice."""
+
+    each: Each | None
+    """Called with what became of each batch, in their order: the ids are there."""

@@ -1,0 +1,330 @@
+"""Enqueue runs from any program that can reach Redis.
+
+Guarantees
+    One run for each call, although a lost reply is tried again: the batch carries a nonce
+    that Redis remembers. A given ``run_id`` is not enqueued twice in its queue while its run
+    exists, nor within an hour of the call that enqueued it, also when the run has ended since.
+    Arguments are checked before anything is sent: against the signature when the job's
+    module is imported here, else by name against what the workers' replicas published.
+
+Does not guarantee
+    That a worker knows the job: a run of an unknown job waits, and is dead after ten minutes.
+
+Connections are one for each thread, and one for each event loop; a forked child makes its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, Unpack
+from weakref import WeakKeyDictionary
+
+from supervisor.clock import Clock, SystemClock
+from supervisor.core.errors import EXIT_CONFIG, StoreUnavailableError, TenureError
+from supervisor.core.model import Template
+from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
+from supervisor.settings.sections.durations import delay_to_ms
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.settings.sections.queues import QueueSettings
+from supervisor.store.client.sync_client import AsyncStore, Store
+from supervisor.store.keys import Keys
+from supervisor.store.producer.bulk import BatchStream, Totals, send, send_async
+from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions
+from supervisor.store.producer.tracing import traceparent_of
+from supervisor.store.queues.runs import Enqueued, Queues
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.routing.route import Signpost
+from supervisor.store.scripts import Argument, Call
+from supervisor.store.wire.codec import check_run_id
+from supervisor.store.wire.envelope import Stencil, Stencils
+
+TRIES = 2  # a connection that died while idle fails once; the second try has a fresh one
+AGAIN_NS_MAX = 300 * 1_000_000_000  # Redis remembers a nonce for ten minutes; a machine may sleep between two tries
+
+T = TypeVar("T")
+
+
+class NoRedisError(TenureError):
+    """Nothing says where Redis is."""
+
+    exit_code = EXIT_CONFIG
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no Redis is configured for this program: set TENURE_REDIS__URL, or call supervisor.connect(url); "
+            "for a tree with `redis.url: embedded` that is unix:// and the absolute path of the socket in its data_dir"
+        )
+
+
+class Producer:
+    """Enqueues runs into one cluster. Safe to share between threads, event loops and forks."""
+
+    def __init__(
+        self,
+        settings: RedisSettings,
+        *,
+        cluster: str = "default",
+        clock: Clock | None = None,
+        entropy: Callable[[int], bytes] = os.urandom,
+        on_enqueued: Callable[[Template, int], None] | None = None,
+        limits: QueueSettings | None = None,
+        open_store: Callable[[], Store] | None = None,
+        open_async_store: Callable[[], AsyncStore] | None = None,
+        follow: Signpost | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._entropy = entropy
+        self._on_enqueued = on_enqueued or (lambda _template, _count: None)
+        self.keys = Keys(cluster)
+        self.limits = limits or QueueSettings()  # what queues keep, for the jobs that look after them
+        self._queues = Queues(self.keys)
+        self._sessions = Sessions(self.keys)
+        url = settings.url.get_secret_value()
+        name = f"{cluster}:producer"
+        self._open = open_store or (lambda: Store.connect(url, settings=settings, name=name, follow=follow))
+        self._open_async = open_async_store or (
+            lambda: AsyncStore.connect(url, settings=settings, name=name, follow=follow)
+        )
+        self._stencils = Stencils()
+        self._forget()
+
+    def _forget(self) -> None:
+        # A connection that two processes share gives each the other's replies.
+        self._pid = os.getpid()
+        self._local = threading.local()
+        self._by_loop: WeakKeyDictionary[Any, AsyncStore] = WeakKeyDictionary()
+
+    def enqueue(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
+        """Enqueue a run; see ``supervisor.enqueue``."""
+        return self.put(job, args, **options).run_id
+
+    async def enqueue_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
+        """Enqueue a run without blocking the event loop; see ``supervisor.enqueue``."""
+        return (await self.put_async(job, args, **options)).run_id
+
+    def put(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        """Enqueue a run as ``enqueue`` does; return its id and whether it is new, was there, or is a duplicate."""
+        self._read_cards(job)
+        stencil, call = self._single(job, args or {}, **options)
+        return self._count(stencil, self._run(call))
+
+    async def put_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        """Do the same without blocking the event loop."""
+        await self._read_cards_async(job)
+        stencil, call = self._single(job, args or {}, **options)
+        return self._count(stencil, await self._run_async(call))
+
+    def enqueue_many(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
+        """Enqueue a run of ``job`` for each of ``many``, in their order, in batches; return what became of them.
+
+        Args:
+            job: the job's name or function.
+            many: arguments; any number, of which at most a thousand are held in memory.
+            **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``each``, ``traceparent``; see ``ManyOptions``.
+
+        Raises:
+            PartlyEnqueuedError: it stopped before the end, and says where; its cause says why.
+        """
+        self._read_cards(job)
+        return send(self._stream(job, many, **options), self._run)
+
+    async def enqueue_many_async(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
+        """Do what ``enqueue_many`` does without blocking the event loop for longer than packing a batch takes."""
+        await self._read_cards_async(job)
+        return await send_async(self._stream(job, many, **options), self._run_async)
+
+    def _stream(
+        self,
+        job: JobRef,
+        many: Iterable[Args],
+        *,
+        queue: str | None = None,
+        priority: str | None = None,
+        delay: float | str | None = None,
+        run_id: Callable[[Args], str] | None = None,
+        each: Each | None = None,
+        traceparent: str | None = None,
+    ) -> BatchStream:
+        stencil = self._stencils.of(job, queue=queue, priority=priority)
+        return BatchStream(
+            stencil,
+            iter(many),
+            queues=self._queues,
+            run_id=run_id,
+            delay_ms=delay_to_ms(delay),
+            wall_ms=self._clock.wall_ms,
+            entropy=self._entropy,
+            on_new=lambda new: self._on_enqueued(stencil.template, new),
+            each=each,
+            traceparent=traceparent_of(traceparent),
+        )
+
+    def _count(self, stencil: Stencil, enqueued: list[Enqueued]) -> Enqueued:
+        if enqueued[0].is_new:
+            self._on_enqueued(stencil.template, 1)
+        return enqueued[0]
+
+    def close(self) -> None:
+        """Drop this thread's connection. The producer may be used again."""
+        store: Store | None = self._local.__dict__.pop("store", None)
+        if store is not None:
+            store.close()
+
+    async def close_async(self) -> None:
+        """Drop this event loop's connection. The producer may be used again."""
+        store = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if store is not None:
+            await store.close()
+
+    def _read_cards(self, job: JobRef) -> None:
+        if self._stencils.needs_cards(job, self._clock.elapsed_ns()):
+            self._stencils.remember(self._run(self._sessions.read_jobs()), self._clock.elapsed_ns())
+
+    async def _read_cards_async(self, job: JobRef) -> None:
+        if self._stencils.needs_cards(job, self._clock.elapsed_ns()):
+            self._stencils.remember(await self._run_async(self._sessions.read_jobs()), self._clock.elapsed_ns())
+
+    def _single(
+        self,
+        job: JobRef,
+        args: Args,
+        *,
+        queue: str | None = None,
+        priority: str | None = None,
+        delay: float | str | None = None,
+        run_id: str | None = None,
+        traceparent: str | None = None,
+    ) -> tuple[Stencil, Call[list[Enqueued]]]:
+        delay_ms = delay_to_ms(delay)
+        stencil = self._stencils.of(job, queue=queue, priority=priority)
+        wall_ms, drawn = self._clock.wall_ms(), self._entropy(16 + ENTROPY_BYTES)
+        name = fresh_run_ids(wall_ms, drawn[16:])[0] if run_id is None else check_run_id(run_id)
+        data = stencil.pack(name, args, stencil.tail(wall_ms, delay_ms, traceparent_of(traceparent)))
+        runs: list[Argument] = [name, stencil.template.queue, delay_ms, data]
+        return stencil, self._queues.enqueue_flat(
+            nonce=drawn[:16].hex(), ids=[name], runs=runs, is_chosen=run_id is not None
+        )
+
+    def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
+        """Make a call of the store from a job that looks after queues. It may be made twice, if a reply is lost.
+
+        Args:
+            call: which must bear being made twice.
+            timeout_s: bound of each; None: the connection's own.
+        """
+        return self._run(call, timeout_s=timeout_s)
+
+    async def run_async(self, call: Call[T]) -> T:
+        """Do the same without blocking the event loop."""
+        return await self._run_async(call)
+
+    def _run(self, call: Call[T], meanwhile: Callable[[], None] | None = None, *, timeout_s: float | None = None) -> T:
+        until_ns = self._clock.elapsed_ns() + AGAIN_NS_MAX
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return self._store().run(call, timeout_s=timeout_s, meanwhile=meanwhile)
+            except StoreUnavailableError:
+                if not tries_left or self._clock.elapsed_ns() > until_ns:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _run_async(self, call: Call[T]) -> T:
+        until_ns = self._clock.elapsed_ns() + AGAIN_NS_MAX
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return await self._async_store().run(call)
+            except StoreUnavailableError:
+                if not tries_left or self._clock.elapsed_ns() > until_ns:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _store(self) -> Store:
+        if self._pid != os.getpid():
+            self._forget()
+        store: Store | None = getattr(self._local, "store", None)
+        if store is None:
+            store = self._local.store = self._open()
+        return store
+
+    def _async_store(self) -> AsyncStore:
+        if self._pid != os.getpid():
+            self._forget()
+        loop = asyncio.get_running_loop()
+        store = self._by_loop.get(loop)
+        if store is None:
+            store = self._by_loop[loop] = self._open_async()
+        return store
+
+
+def settings_from_environment(environment: Mapping[str, str]) -> RedisSettings:
+    """Return the connection that ``TENURE_REDIS__…`` variables describe.
+
+    Raises:
+        NoRedisError: no URL, or ``embedded``, which only the tree that runs the server can resolve.
+    """
+    prefix = "TENURE_REDIS__"
+    names = {field.alias or name for name, field in RedisSettings.model_fields.items()}
+    given = {key.removeprefix(prefix).lower(): value for key, value in environment.items() if key.startswith(prefix)}
+    if given.get("url", "embedded") == "embedded":
+        raise NoRedisError
+    return RedisSettings.model_validate({key: value for key, value in given.items() if key in names})
+
+
+_default: Producer | None = None
+
+
+def connect(url: str | None = None, *, cluster: str = "default") -> Producer:
+    """Return the producer that ``enqueue`` of this process uses; ``url`` says from now on where it sends runs.
+
+    Without one it is what is in use: in a job, the worker's; else what TENURE_REDIS__URL and TENURE_CLUSTER say.
+    Opens nothing yet.
+
+    Raises:
+        NoRedisError: nothing says where Redis is.
+    """
+    if url is not None:
+        use(Producer(RedisSettings.model_validate({"url": url}), cluster=cluster))
+    return current()
+
+
+def use(producer: Producer | None) -> None:
+    """Make ``producer`` the one that this process enqueues with."""
+    global _default  # noqa: PLW0603 - one per process, as the environment is
+    _default = producer
+
+
+def current() -> Producer:
+    """Return the producer of this process, made from the environment when nobody chose one.
+
+    Raises:
+        NoRedisError: nothing says where Redis is.
+    """
+    if _default is None:
+        settings = settings_from_environment(os.environ)
+        use(Producer(settings, cluster=os.environ.get("TENURE_CLUSTER", "default")))
+    assert _default is not None
+    return _default
+
+
+def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
+    """Enqueue one run of ``job`` and return its id.
+
+    Where the job is ``unique`` and an unfinished run holds the key, nothing is enqueued, and the id is that run's.
+
+    Args:
+        job: the job's name, or the function that ``@job`` registered.
+        args: its arguments by name; JSON values, with all else at most 64 KiB.
+        **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``traceparent``; see ``EnqueueOptions``.
+
+    Raises:
+        NoRedisError: nothing says where Redis is.
+        UnknownJobError: neither this program nor any replica knows the job.
+        ArgumentsError: the arguments do not fit the job.
+        PayloadTooLargeError: the run would be larger than 64 KiB.
+        StoreUnavailableError: Redis did not answer; whether it enqueued is not known. Calling again
+            with a ``run_id`` of your own cannot enqueue it twice while the run is unfinished or dead.
+    """
+    return current().enqueue(job, args, **options)

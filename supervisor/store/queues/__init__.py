@@ -1,0 +1,1 @@
+"""Calls on queues, runs and worker sessions."""

@@ -1,0 +1,264 @@
+"""What people do to queues and runs: cancel, pause, purge, move, requeue, drop.
+
+Guarantees
+    Each call is one atomic step with a bound, and may be sent again when its reply was lost: what was done is
+    found done. Every run that ends by one of them leaves a line in its queue's history, with who asked and why.
+    A request to end a running run names the attempt it means, and hits no other.
+
+Does not guarantee
+    That a run which is asked to end does so at once: its agent hears of it within a second, and then it has the
+    time that its code takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import uuid4
+
+from supervisor.core.model import PRIORITIES
+from supervisor.store.keys import Keys, check_name
+from supervisor.store.queues.runs import HISTORY
+from supervisor.store.scripts import Call, script
+from supervisor.store.wire.codec import check_run_id, chunks, number, text
+
+BATCH_MAX = 100
+"""Most runs, or entries of a list, in one call."""
+
+PAGE = 25
+"""How many of them keep the server busy for about 2 ms; what works through a whole queue takes so many."""
+
+REASON_MAX = 200
+_BY_MAX = 100
+Run = tuple[str, str]
+"""Queue and id of a run. An empty queue: wherever it is found."""
+
+
+class CancelCode(StrEnum):
+    """What became of one run that was to be cancelled."""
+
+    CANCELLED = "CANCELLED"  # it waited; now it is gone
+    ASKED = "ASKED"  # it runs, and is asked to end
+    DEAD = "DEAD"  # it was given up before; drop it instead
+    UNKNOWN = "UNKNOWN"  # it ended, or never was
+
+
+class RequeueCode(StrEnum):
+    """What became of one dead run that was to run again."""
+
+    REQUEUED = "REQUEUED"
+    ABSENT = "ABSENT"  # it is not dead
+    BROKEN = "BROKEN"  # nothing that could run is left of it
+    DUPLICATE = "DUPLICATE"  # another run holds its unique key
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What became of one run. ``attempt``: the one that is asked to end, else 0."""
+
+    code: CancelCode
+    queue: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What one page did. ``position``: of the next page; empty at the end."""
+
+    position: str
+    seen: int
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What one page did. ``stayed``: the target has runs of their ids already."""
+
+    seen: int
+    moved: int
+    stayed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a run was found: later, ready, suspect, blocked, running or dead. Empty: it is unknown."""
+
+    queue: str
+    place: str
+    priority: int | None = None  # its former one, if the call changes it
+
+
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """What became of one dead run, and who has its unique key if that is why not."""
+
+    code: RequeueCode
+    holder: str
+
+
+class QueueControl:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys, *, history: int = HISTORY) -> None:
+        """Build it; ``history``: how many ended attempts each queue remembers."""
+        self._prefix = {"prefix": keys.prefix}
+        self._history = history
+
+    def cancel(self, runs: Sequence[Run], *, by: str = "", reason: str = "", kill_ms: int = 0) -> Call[list[Cancelled]]:
+        """End at most 100 runs: one that waits at once, one that runs is asked. Sent again, the call hits no later run.
+
+        Args:
+            runs: which.
+            by: who asks, for the history.
+            reason: for people.
+            kill_ms: a running one that has not ended after so long is let go of, and its process is killed where it
+                executes nothing else; 0: never.
+        """
+        assert kill_ms >= 0
+        args = {
+            "history": self._history,
+            "kill_ms": kill_ms,
+            "note": note(by, reason),
+            "nonce": uuid4().hex,
+            "runs": _flat(runs),
+        }
+        return script("queue_cancel").call(keys=self._prefix, args=args, parse=_cancelled)
+
+    def pause(self, queue: str, *, by: str = "", reason: str = "") -> Call[bool]:
+        """Let nothing be fetched from ``queue``; the reply says whether that is new."""
+        args = {"queue": check_name("queue", queue), "reason": _line(reason, REASON_MAX), "by": _line(by, _BY_MAX)}
+        return script("queue_pause").call(keys=self._prefix, args=args, parse=bool)
+
+    def resume(self, queue: str) -> Call[bool]:
+        """End the pause; the reply says whether there was one."""
+        args = {"queue": check_name("queue", queue)}
+        return script("queue_resume").call(keys=self._prefix, args=args, parse=bool)
+
+    def purge(
+        self,
+        queue: str,
+        part: str,
+        *,
+        job: str = "",
+        position: str = "0",
+        count: int = PAGE,
+        by: str = "",
+        reason: str = "",
+    ) -> Call[Purged]:
+        """End a page of what waits in one place of a queue.
+
+        Args:
+            queue: which.
+            part: one of ``PARTS``, or ``wait:`` and a concurrency key.
+            job: only runs of this job; empty: all.
+            position: "0" at first, then the one of the previous page.
+            count: how many entries are looked at, at most 100.
+            by: who asks, for the history.
+            reason: for people.
+        """
+        assert 0 < count <= BATCH_MAX
+        args = {
+            "queue": check_name("queue", queue),
+            "part": part,
+            "job": job,
+            "position": position,
+            "count": count,
+            "history": self._history,
+            "note": note(by, reason),
+        }
+        return script("queue_purge").call(
+            keys=self._prefix, args=args, parse=lambda r: Purged(text(r[0]), number(r[1]), number(r[2]))
+        )
+
+    def move(self, queue: str, target: str, part: str, *, count: int = PAGE, offset: int = 0) -> Call[Moved]:
+        """Move a page of what waits in one place of ``queue`` to the same of ``target``, order kept.
+
+        Args:
+            queue: from where.
+            target: to where.
+            part: one of ``PARTS``, or ``wait:`` and a concurrency key.
+            count: how many entries are looked at, at most 100.
+            offset: with ``later``: how many stayed so far.
+        """
+        assert 0 < count <= BATCH_MAX
+        assert queue != target
+        args = {
+            "queue": check_name("queue", queue),
+            "target": check_name("queue", target),
+            "part": part,
+            "count": count,
+            "offset": offset,
+        }
+        return script("queue_move").call(keys=self._prefix, args=args, parse=lambda r: Moved(*map(number, r)))
+
+    def hasten(self, runs: Sequence[Run]) -> Call[list[Placed]]:
+        """Let at most 100 delayed runs start now; the reply says where each was."""
+        parse = lambda reply: [Placed(text(queue), text(place)) for queue, place in chunks(reply, 2)]  # noqa: E731
+        return script("queue_hasten").call(keys=self._prefix, args={"runs": _flat(runs)}, parse=parse)
+
+    def set_priority(self, runs: Sequence[Run], priority: int) -> Call[list[Placed]]:
+        """Give at most 100 runs another priority; the reply says where each is, and its former one."""
+        assert priority in PRIORITIES.values()
+        args = {"priority": priority, "runs": _flat(runs)}
+        return script("queue_priority").call(keys=self._prefix, args=args, parse=_prioritised)
+
+    def requeue(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        *,
+        delay_ms: int = 0,
+        by: str = "",
+        reason: str = "",
+    ) -> Call[list[Requeued]]:
+        """Let at most 100 dead runs run again, with all their attempts, from the tail of their queue."""
+        assert 0 < len(ids) <= BATCH_MAX
+        assert delay_ms >= 0
+        args = {
+            "queue": check_name("queue", queue),
+            "delay_ms": delay_ms,
+            "history": self._history,
+            "note": note(by, reason),
+            "ids": [check_run_id(run_id) for run_id in ids],
+        }
+        parse = lambda r: [Requeued(RequeueCode(text(code)), text(held)) for code, held in chunks(r, 2)]  # noqa: E731
+        return script("queue_dead_requeue").call(keys=self._prefix, args=args, parse=parse)
+
+    def drop(self, queue: str, ids: Sequence[str], *, by: str = "", reason: str = "") -> Call[list[bool]]:
+        """Forget at most 100 dead runs; the reply says of each whether it was dead."""
+        assert 0 < len(ids) <= BATCH_MAX
+        args = {
+            "queue": check_name("queue", queue),
+            "history": self._history,
+            "note": note(by, reason),
+            "ids": [check_run_id(run_id) for run_id in ids],
+        }
+        return script("queue_dead_drop").call(keys=self._prefix, args=args, parse=lambda r: [bool(one) for one in r])
+
+
+def note(by: str, reason: str) -> str:
+    """Return who asks and why, as one line of a history."""
+    return ": ".join(part for part in (_line(by, _BY_MAX), _line(reason, REASON_MAX)) if part)
+
+
+def _line(words: str, length_max: int) -> str:
+    return " ".join(words.split())[:length_max]
+
+
+def _flat(runs: Sequence[Run]) -> list[str]:
+    assert 0 < len(runs) <= BATCH_MAX
+    return [part for queue, run_id in runs for part in (queue and check_name("queue", queue), check_run_id(run_id))]
+
+
+def _cancelled(reply: Any) -> list[Cancelled]:
+    return [
+        Cancelled(CancelCode(text(code)), text(queue), number(attempt)) for code, queue, attempt in chunks(reply, 3)
+    ]
+
+
+def _prioritised(reply: Any) -> list[Placed]:
+    return [
+        Placed(text(queue), text(place), number(former) if queue else None) for queue, place, former in chunks(reply, 3)
+    ]

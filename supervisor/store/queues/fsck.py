@@ -1,0 +1,229 @@
+"""Verifying what queues hold, on a system at work, and mending it.
+
+Guarantees
+    A fault that is told was there: whatever looks wrong in the pages, which show different moments, is judged again
+    by a script that sees one moment. What is mended is judged and mended in one step, and loses no run.
+    No call takes longer than a page; only for a run that looks wrong again and again the server searches its lists.
+
+Does not guarantee
+    That a fault which came while the pages were read is found; the next check finds it.
+    That slots of a concurrency key are verified which no unfinished run names: whoever needs one heals them.
+
+The whole of a queue's ids is held in memory, about 300 bytes for each run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from supervisor.store.keys import Keys, check_name
+from supervisor.store.queues.reads import PARTS
+from supervisor.store.queues.runs import DEAD_CAP
+from supervisor.store.scripts import Call, script
+from supervisor.store.wire.codec import chunks, text, texts
+
+PAGE = 500
+CHECK_MAX = 100
+SCAN_ENTRIES_MAX = 100_000
+"""About how many entries of lists the server compares in one call, at about 50 ns each; more only for a single run."""
+
+SUSPECTS_MAX = 10
+SHORT_ENTRIES = 5_000
+ROUNDS = 4
+"""How often the pages are read, at most, while lists are long and more runs than that look wrong."""
+
+PAGES_MAX = 1_000_000
+_LISTS = PARTS[1:]
+_ORDER = (*PARTS, "blocked", "run", "dead")
+"""The places in the order in which runs mostly pass through them, so that few are missed on their way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is wrong, and what was done about it; empty: nothing."""
+
+    queue: str  # empty: of the whole cluster
+    what: str  # a run, a key, a counter
+    problem: str
+    remedy: str
+
+
+@dataclass(slots=True)
+class _Picture:
+    """What the pages said of one queue, at different moments."""
+
+    heads: dict[str, str] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)
+    stale: Counter[str] = field(default_factory=Counter)
+    entries: int = 0
+    suspects: set[str] = field(default_factory=set)
+    limited: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+
+
+class Fsck:
+    """Verifies through ``run``, which sends one call and returns its reply."""
+
+    def __init__(
+        self,
+        run: Callable[[Call[Any]], Any],
+        keys: Keys,
+        *,
+        is_mending: bool = False,
+        dead_cap: int = DEAD_CAP,
+        tell: Callable[[int], object] = lambda _done: None,
+    ) -> None:
+        """Build it.
+
+        Args:
+            run: sends one call and returns its reply.
+            keys: of the cluster.
+            is_mending: whether what is wrong is mended.
+            dead_cap: how many dead runs each queue keeps.
+            tell: told now and then how many entries were read so far.
+        """
+        self._run = run
+        self._prefix = {"prefix": keys.prefix}
+        self._is_mending = is_mending
+        self._dead_cap = dead_cap
+        self._tell = tell
+        self._read = 0
+        self._keys: set[str] = set()
+
+    def queue(self, queue: str) -> list[Fault]:
+        """Return what is wrong in one queue."""
+        check_name("queue", queue)
+        picture = self._picture(queue)
+        suspects = _look_wrong(picture)
+        for _ in range(ROUNDS - 1):
+            if len(suspects) <= SUSPECTS_MAX or picture.entries <= SHORT_ENTRIES:
+                break
+            # Most of them were on their way while the pages were read. What looks wrong again has another reason.
+            picture = self._picture(queue)
+            suspects &= _look_wrong(picture)
+        self._keys |= picture.keys
+        size = max(1, min(CHECK_MAX, SCAN_ENTRIES_MAX // max(1, picture.entries)))
+        found = self._runs(queue, "all", sorted(suspects), size)
+        found += self._runs(queue, "limits", sorted(picture.limited - suspects), CHECK_MAX)
+        return [*found, *self._counters(queue)]
+
+    def _runs(self, queue: str, how: str, ids: list[str], size: int) -> list[Fault]:
+        found = []
+        for start in range(0, len(ids), size):
+            args = {
+                "queue": queue,
+                "is_mending": int(self._is_mending),
+                "dead_cap": self._dead_cap,
+                "how": how,
+                "ids": ids[start : start + size],
+            }
+            call = script("queue_fsck_run").call(keys=self._prefix, args=args, parse=texts)
+            found += [Fault(queue, *fault) for fault in chunks(self._run(call), 3)]
+        return found
+
+    def shared(self) -> list[Fault]:
+        """Return what is wrong beside the queues that were verified before: limits and lists of unfinished runs."""
+        parts = [("unique", ""), ("live", ""), *(("slots", key) for key in sorted(self._keys))]
+        return [fault for part, key in parts for fault in self._shared(part, key)]
+
+    def _shared(self, part: str, key: str) -> Iterator[Fault]:
+        position = "0"
+        for _ in range(PAGES_MAX):
+            args = {"part": part, "key": key, "position": position, "is_mending": int(self._is_mending)}
+            position, *found = self._run(script("queue_fsck_shared").call(keys=self._prefix, args=args, parse=texts))
+            yield from (Fault("", *fault) for fault in chunks(found, 3))
+            if position == "0":
+                return
+
+    def _counters(self, queue: str) -> list[Fault]:
+        wrong = [name for name, value in self._pages(queue, "stat") if not value.lstrip("-").isdecimal()]
+        args = {"queue": queue, "is_mending": int(self._is_mending), "names": wrong}
+        if not wrong:
+            return []
+        return [
+            Fault(queue, f"counter {name}", "is no number", remedy)
+            for name, remedy in chunks(
+                self._run(script("queue_fsck_stat").call(keys=self._prefix, args=args, parse=texts)), 2
+            )
+        ]
+
+    def _picture(self, queue: str) -> _Picture:
+        picture = _Picture()
+        picture.heads.update(self._pages(queue, "data"))
+        for part in _ORDER:
+            self._place(picture, queue, part)
+        waiting = {run_id for key in sorted(picture.keys) for run_id, _ in self._pages(queue, f"wait:{key}")}
+        picture.suspects |= {
+            run_id for run_id, places in picture.places.items() if "blocked" in places and run_id not in waiting
+        }
+        for part in ("att", "err", "limits"):
+            for run_id, value in self._pages(queue, part):
+                if run_id not in picture.heads or (part == "att" and not _is_charge(value)):
+                    picture.suspects.add(run_id)
+                elif part == "limits":
+                    picture.limited.add(run_id)
+                    picture.keys.update(each.partition(":")[2] for each in value[1:-1].split(";") if each[:1] == "c")
+        for entry, count in self._pages(queue, "stale"):
+            picture.stale[entry] = int(count) if count.isdecimal() else 0
+        return picture
+
+    def _place(self, picture: _Picture, queue: str, part: str) -> None:
+        for run_id, value in self._pages(queue, part):
+            picture.places.setdefault(run_id, []).append(part)
+            if part in _LISTS:
+                picture.entries += 1
+            elif part == "run" and not value.startswith("1"):
+                picture.suspects.add(run_id)
+            elif part == "blocked":
+                picture.keys.add(value)
+
+    def _pages(self, queue: str, part: str) -> Iterator[tuple[str, str]]:
+        position = "0"
+        for _ in range(PAGES_MAX):
+            args = {"queue": queue, "part": part, "position": position, "count": PAGE}
+            position, *items = self._run(
+                script("queue_fsck_page").call(keys=self._prefix, args=args, parse=lambda r: [text(one) for one in r])
+            )
+            self._read += len(items) // 2
+            self._tell(self._read)
+            yield from ((name, value) for name, value in chunks(items, 2))
+            if position == "0":
+                return
+
+
+def _look_wrong(picture: _Picture) -> set[str]:
+    """Return the runs whose places look wrong: none, several, the wrong list, or remains of a run that is over."""
+    found = set(picture.suspects)
+    for entry, count in picture.stale.items():
+        part, _, run_id = entry.partition(" ")
+        places = picture.places.setdefault(run_id, [])
+        if count > places.count(part):
+            found.add(run_id)
+        for _ in range(min(count, places.count(part))):
+            places.remove(part)
+    for run_id, head in picture.heads.items():
+        places = picture.places.get(run_id, [])
+        if len(places) != 1 or not _fits(head, places[0]):
+            found.add(run_id)
+        elif head[2:3] == "[" and places[0] != "dead":
+            picture.limited.add(run_id)
+    for run_id, places in picture.places.items():
+        if run_id not in picture.heads and {"dead", "blocked"} & set(places):
+            found.add(run_id)
+    return found
+
+
+def _fits(head: str, place: str) -> bool:
+    """Return whether a run whose data begins with ``head`` may be in ``place``."""
+    kind, priority = head[:1], head[1:2]
+    if kind not in {"a", "s"} or priority not in {"0", "1", "2"}:
+        return False
+    return place not in _LISTS or place in {f"ready:{kind}:{priority}", f"suspect:{kind}"}
+
+
+def _is_charge(value: str) -> bool:
+    parts = value.split(",")
+    return len(parts) == 3 and all(part.isdecimal() for part in parts)

@@ -1,0 +1,82 @@
+"""How far runs are, as their jobs say: one expiring string for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from supervisor.core.errors import PayloadTooLargeError
+from supervisor.core.json_values import json_reader
+from supervisor.store.keys import Keys
+from supervisor.store.scripts import Argument, Call, script
+from supervisor.store.wire.codec import check_run_id
+
+PROGRESS_BYTES_MAX = 4096
+
+
+class ProgressItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job last said of one run. Of ``value`` and (``done``, ``total``) one is given."""
+
+    run_id: str
+    fence: int
+    """Of the execution that said it; a smaller one does not replace it."""
+
+    attempt: int
+    at_ms: int
+    """By the worker's wall clock."""
+
+    value: Any = None
+    done: float | None = None
+    total: float | None = None
+    note: str = ""
+    ttl_ms: int = 86_400_000
+    """How long it is kept after it was written."""
+
+
+_DECODER = json_reader(ProgressItem)
+
+
+def pack_progress(item: ProgressItem) -> bytes:
+    """Return ``item`` as JSON.
+
+    Raises:
+        PayloadTooLargeError: it is over 4 KiB.
+        TypeError: its value is no JSON.
+    """
+    body = msgspec.json.encode(item)
+    if len(body) > PROGRESS_BYTES_MAX:
+        raise PayloadTooLargeError(
+            f"run {item.run_id}: its progress has {len(body)} bytes, the limit is {PROGRESS_BYTES_MAX}; "
+            f"report a summary, and store the rest elsewhere"
+        )
+    return body
+
+
+class Progresses:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._prefix = {"prefix": keys.prefix}
+        self._keys = keys
+
+    def write(self, items: Sequence[ProgressItem]) -> Call[int]:
+        """Write them; returns how many were not older than what is there. At most 200."""
+        assert 0 < len(items) <= 200
+        flat: list[Argument] = []
+        for item in items:
+            flat += [check_run_id(item.run_id), item.fence, max(1, item.ttl_ms), pack_progress(item)]
+        return script("progress_write").call(keys=self._prefix, args={"items": flat}, parse=int)
+
+    def read(self, run_id: str) -> Call[ProgressItem | None]:
+        """Read what was last said of a run; None when nothing was, or it expired."""
+        keys = {"progress": self._keys.progress(check_run_id(run_id))}
+        return script("progress_read").call(keys=keys, args={}, parse=_item)
+
+
+def _item(reply: bytes | None) -> ProgressItem | None:
+    try:
+        return _DECODER(reply.partition(b" ")[2]) if reply else None
+    except msgspec.DecodeError:
+        return None

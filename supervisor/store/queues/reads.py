@@ -1,0 +1,350 @@
+"""Queues, as people look at them: counts, history, one run. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from supervisor.core.model import Envelope, Kind
+from supervisor.store.keys import Keys, check_name, valid_names
+from supervisor.store.scripts import Call, script
+from supervisor.store.wire.codec import (
+    charges,
+    chunks,
+    fence_parts,
+    limits_text,
+    number,
+    optional_number,
+    pairs,
+    text,
+    texts,
+    unpack,
+    unpack_json,
+)
+
+FSCK_LIMIT = 20_000
+HISTORY_SCAN, DEAD_PAGE_MAX = 1000, 10_000
+PARTS = ("later", "suspect:a", "suspect:s", *(f"ready:{kind}:{priority}" for kind in "as" for priority in (0, 1, 2)))
+"""The places of a queue in which runs wait, as calls that work through one of them name it."""
+
+_SLOTS = [(kind, priority) for kind in (Kind.ASYNC, Kind.SYNC) for priority in (0, 1, 2)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One ended attempt, or what a person did to a run.
+
+    ``outcome``: as its worker reported it; crashed, interrupted or lost where it was reclaimed; duplicate where it
+    never began; cancel_asked, cancelled, purged, requeued or dropped where a person did it, who stands in ``note``.
+    """
+
+    run_id: str
+    outcome: str
+    attempt: int
+    session: str
+    started_ms: int
+    ended_ms: int
+    job: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCounts:
+    """How a queue stands."""
+
+    queue: str
+    ready: dict[tuple[Kind, int], int]  # by kind and priority
+    suspects: dict[Kind, int]
+    running: int
+    later: int
+    dead: int
+    blocked: int  # wait until a run with their concurrency key ends
+    paused: str | None  # the reason
+    paused_by: str
+    paused_ms: int | None
+    oldest_ready_ms: int | None  # when the first in line was enqueued, by its producer's clock
+    next_due_ms: int | None
+    stats: dict[str, int]
+    now_ms: int
+
+    @property
+    def ready_total(self) -> int:
+        """All that may start."""
+        return sum(self.ready.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningRun:
+    """A run that a session works on."""
+
+    queue: str
+    run_id: str
+    session: str
+    attempt: int
+    fetched_ms: int
+    envelope: Envelope | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningPage:
+    """Some of the running runs. ``cursor`` "0": the last page."""
+
+    cursor: str
+    items: list[RunningRun]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedPage:
+    """Some of the runs that wait for a concurrency key, by id. ``cursor`` "0": the last page."""
+
+    cursor: str
+    items: list[tuple[str, str]]  # run id, key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadRun:
+    """A run that was given up."""
+
+    queue: str
+    run_id: str
+    died_ms: int
+    attempts: int
+    crashes: int
+    interrupts: int
+    error: dict[str, Any]
+    envelope: Envelope | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadPage:
+    """Some of the dead runs. ``position`` "0": the last page. One may come on two pages."""
+
+    position: str
+    items: list[DeadRun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """Everything known about one run. ``state``: queued, blocked, later, running, dead or finished."""
+
+    run_id: str
+    state: str
+    queue: str
+    envelope: Envelope | None
+    attempts: int
+    crashes: int
+    interrupts: int
+    session: str
+    fetched_ms: int
+    due_ms: int | None
+    died_ms: int | None
+    error: dict[str, Any]
+    result: bytes | None
+    progress: bytes | None  # JSON, as its code last said
+    limits: str  # parted by semicolons, as they stand in front of its envelope (core/jobs/limits.py)
+    waits_for: str  # the concurrency key, while it is blocked
+    holders: list[tuple[str, str]]  # queue and id of some runs that hold a slot of that key
+    history: list[HistoryEntry]  # newest first
+
+
+class QueueReads:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._prefix = {"prefix": keys.prefix}
+
+    def names(self) -> Call[list[str]]:
+        """Read the name of every queue that ever held a run, sorted."""
+        return script("set_read").call(keys={"set": self._keys.queues}, args={}, parse=lambda r: valid_names(texts(r)))
+
+    def counts(self, queue: str) -> Call[QueueCounts]:
+        """Read how a queue stands."""
+        args = {"queue": check_name("queue", queue)}
+        return script("queue_counts").call(keys=self._prefix, args=args, parse=lambda r: _counts(queue, r))
+
+    def running(self, queue: str, cursor: str = "0") -> Call[RunningPage]:
+        """Read what runs; begin with "0", end when the reply's cursor is "0"."""
+        args = {"queue": check_name("queue", queue), "cursor": cursor}
+        return script("queue_running").call(keys=self._prefix, args=args, parse=lambda r: _running(queue, r))
+
+    def blocked(self, queue: str, cursor: str = "0") -> Call[BlockedPage]:
+        """Read which runs wait for a concurrency key; begin with "0", end when the reply's cursor is "0"."""
+        args = {"queue": check_name("queue", queue), "cursor": cursor}
+        return script("queue_blocked").call(keys=self._prefix, args=args, parse=_blocked)
+
+    def dead(self, queue: str, count: int = 100) -> Call[list[DeadRun]]:
+        """Read the newest runs that were given up, at most 10,000."""
+        args = _dead_page(queue, count, "newest", "0")
+        return script("queue_dead").call(keys=self._prefix, args=args, parse=lambda r: _dead(queue, r[1:]))
+
+    def dead_page(
+        self, queue: str, position: str = "0", *, count: int = 200, is_newest_first: bool = False
+    ) -> Call[DeadPage]:
+        """Read some of the runs that were given up; begin with "0", end when the reply's position is "0".
+
+        Args:
+            queue: which.
+            position: of this page.
+            count: about how many.
+            is_newest_first: in that order; what dies or is requeued meanwhile then shifts the pages. Else in no order,
+                and none that is dead all the while is missed.
+        """
+        args = _dead_page(queue, count, "newest" if is_newest_first else "any", position)
+        parse = lambda r: DeadPage(text(r[0]), _dead(queue, r[1:]))  # noqa: E731 - one expression
+        return script("queue_dead").call(keys=self._prefix, args=args, parse=parse)
+
+    def recent(self, queue: str, count: int = 100) -> Call[list[HistoryEntry]]:
+        """Read the newest ended attempts, newest first."""
+        assert count > 0
+        keys = {"hist": self._keys.queue(queue).hist}
+        return script("queue_recent").call(keys=keys, args={"count": count}, parse=_entries)
+
+    def show(
+        self, run_id: str, queues: Sequence[str] | None = None, *, scan: int = HISTORY_SCAN
+    ) -> Call[RunView | None]:
+        """Read everything known about a run; None when nothing is. Looks into ``queues``, or into all.
+
+        Args:
+            run_id: which.
+            queues: where to look.
+            scan: how many of the newest ended attempts of each queue are searched; 10,000 take milliseconds.
+        """
+        args = {"id": run_id, "scan": scan, "queues": list(queues or ())}
+        return script("run_show").call(keys=self._prefix, args=args, parse=lambda r: _run(run_id, r))
+
+    def locate(self, run_id: str) -> Call[str | None]:
+        """Read which queue a run is in, or was in as far as history tells."""
+        args = {"id": run_id, "scan": HISTORY_SCAN, "queues": []}
+        return script("run_show").call(keys=self._prefix, args=args, parse=lambda r: text(r[1]) or None)
+
+    def fsck(self, queue: str) -> Call[list[str]]:
+        """Verify a queue's invariants; one line for each violation. Holds the server for milliseconds."""
+        args = {"queue": check_name("queue", queue), "limit": FSCK_LIMIT}
+        return script("queue_fsck").call(keys=self._prefix, args=args, parse=texts)
+
+
+def _envelope(data: bytes) -> Envelope | None:
+    try:
+        return unpack(data) if data else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _counts(queue: str, reply: Any) -> QueueCounts:
+    now, *ready = reply[:7]
+    async_suspects, sync_suspects, running, later, dead, due, is_paused, reason = reply[7:15]
+    why, by, since = [*text(reason).split("\n"), "", ""][:3]
+    heads = [envelope.enqueued_ms for data in reply[15:21] if (envelope := _envelope(data)) is not None]
+    return QueueCounts(
+        queue=queue,
+        ready={slot: number(count) for slot, count in zip(_SLOTS, ready, strict=True)},
+        suspects={Kind.ASYNC: number(async_suspects), Kind.SYNC: number(sync_suspects)},
+        running=number(running),
+        later=number(later),
+        dead=number(dead),
+        paused=why if is_paused else None,
+        paused_by=by,
+        paused_ms=int(since) if since.isdecimal() else None,
+        oldest_ready_ms=min(heads, default=None),
+        next_due_ms=optional_number(due),
+        blocked=number(reply[21]),
+        stats={text(name): number(count) for name, count in pairs(reply[22:])},
+        now_ms=number(now),
+    )
+
+
+def _running(queue: str, reply: Any) -> RunningPage:
+    items = []
+    for run_id, token, data in chunks(reply[1:], 3):
+        session, attempt, fetched = fence_parts(token)
+        run = RunningRun(
+            queue=queue,
+            run_id=text(run_id),
+            session=session,
+            attempt=attempt,
+            fetched_ms=fetched,
+            envelope=_envelope(data),
+        )
+        items.append(run)
+    return RunningPage(cursor=text(reply[0]), items=items)
+
+
+def _blocked(reply: Any) -> BlockedPage:
+    return BlockedPage(text(reply[0]), [(text(run_id), text(key)) for run_id, key, _ in chunks(reply[1:], 3)])
+
+
+def _dead_page(queue: str, count: int, order: str, position: str) -> dict[str, object]:
+    assert 0 < count <= DEAD_PAGE_MAX
+    return {"queue": check_name("queue", queue), "count": count, "order": order, "position": position}
+
+
+def _dead(queue: str, reply: Any) -> list[DeadRun]:
+    found = []
+    for run_id, died, data, charged, error in chunks(reply, 5):
+        attempts, crashes, interrupts = charges(charged)
+        run = DeadRun(
+            queue=queue,
+            run_id=text(run_id),
+            died_ms=number(died),
+            attempts=attempts,
+            crashes=crashes,
+            interrupts=interrupts,
+            error=unpack_json(error),
+            envelope=_envelope(data),
+        )
+        found.append(run)
+    return found
+
+
+def _entries(reply: Any) -> list[HistoryEntry]:
+    return [entry for line in reply if (entry := _entry(text(line))) is not None]
+
+
+def _entry(line: str) -> HistoryEntry | None:
+    """Return the entry in ``line``; None when no version of ours wrote it."""
+    parts = line.split("|", 7)
+    if len(parts) != 8 or not all(parts[i].isdigit() for i in (2, 4, 5)):
+        return None
+    run_id, outcome, attempt, session, started, ended, job, note = parts
+    return HistoryEntry(
+        run_id=run_id,
+        outcome=outcome,
+        attempt=int(attempt),
+        session=session,
+        started_ms=int(started),
+        ended_ms=int(ended),
+        job=job,
+        note=note,
+    )
+
+
+def _run(run_id: str, reply: Any) -> RunView | None:
+    state, queue, data, charged, token, due, died, error, result, progress, key, holders, *lines = reply
+    if state == b"unknown":
+        return None
+    attempts, crashes, interrupts = charges(charged)
+    session, _, fetched = fence_parts(token)
+    return RunView(
+        run_id=run_id,
+        state=text(state),
+        queue=text(queue),
+        envelope=_envelope(data),
+        attempts=attempts,
+        crashes=crashes,
+        interrupts=interrupts,
+        session=session,
+        fetched_ms=fetched,
+        due_ms=optional_number(due),
+        died_ms=optional_number(died),
+        error=unpack_json(error),
+        result=result or None,
+        progress=progress.partition(b" ")[2] or None,
+        limits=limits_text(data),
+        waits_for=text(key),
+        holders=[(queue, run_id) for queue, _, run_id in (each.partition(" ") for each in text(holders).splitlines())],
+        history=sorted(_entries(lines), key=lambda entry: entry.ended_ms, reverse=True),
+    )

@@ -1,0 +1,337 @@
+"""Queues: the calls that move runs. What only reads them is in ``reads``.
+
+Guarantees
+    A run that was taken stays in Redis until its worker acknowledged it under its fence,
+    session, attempt and when it was fetched. Each call may be sent twice.
+
+Does not guarantee
+    That a run's code executes once: a run whose worker vanished runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from supervisor.core.model import Envelope, Kind, Release
+from supervisor.store.keys import KIND_LETTER, check_name
+from supervisor.store.queues.pages import QueuePage, UnservedPage, parse_queues, parse_unserved
+from supervisor.store.queues.reads import QueueReads
+from supervisor.store.queues.sessions import check_session
+from supervisor.store.scripts import Argument, Call, script
+from supervisor.store.wire.codec import (
+    chunks,
+    number,
+    pack,
+    text,
+)
+from supervisor.store.wire.poll import (
+    Ack,
+    BrokenRun,
+    Child,
+    FetchedRun,
+    TurnReply,
+    acknowledgement,
+    parse_turn,
+)
+
+__all__ = [
+    "CHILDREN_BYTES_MAX",
+    "CHILDREN_MAX",
+    "DEAD_CAP",
+    "ENQUEUE_MAX",
+    "HISTORY",
+    "RELEASE_MAX",
+    "TURN_MAX",
+    "Ack",
+    "BrokenRun",
+    "Child",
+    "Enqueued",
+    "FetchedRun",
+    "HeldPage",
+    "OrphanPage",
+    "Queues",
+    "TurnReply",
+    "UnwantedRun",
+]
+
+ENQUEUE_MAX = 500
+TURN_MAX = 200
+CHILDREN_MAX = 1000
+"""Most children that the acknowledgements of one turn may carry together, and so most of one run."""
+
+CHILDREN_BYTES_MAX = 4 * 1024 * 1024
+"""Most bytes of them: what one script may keep Redis busy with."""
+
+RELEASE_MAX = 200
+DETAIL_BYTES_MAX = 200
+HISTORY = 10_000
+DEAD_CAP = 10_000
+CHOSEN_MS = 3_600_000
+"""How long an id that a caller chose is remembered, counted from the call that enqueued it."""
+
+QUEUE_IDLE_MS = 86_400_000
+JOBS_MS = 7 * 86_400_000
+
+
+class Enqueued(NamedTuple):
+    """What became of one run of a batch. Neither new nor a duplicate: a run of its id was there."""
+
+    run_id: str  # the id that stands: its own, or that of the run which holds its unique key
+    is_new: bool
+    is_duplicate: bool = False  # refused, because another unfinished run holds its unique key
+
+
+@dataclass(frozen=True, slots=True)
+class UnwantedRun:
+    """A run that must end: in favour of a newer one of its schedule, or because a person asked for it."""
+
+    queue: str
+    run_id: str
+    session: str
+    is_killed: bool  # its time to stop is over: Redis has let go of it already
+    is_cancelled: bool = False  # a person asked
+    fetched_ms: int = 0  # which execution of it
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPage:
+    """Some of the runs that a session holds. ``cursor`` "0": the last page. One may come on two pages."""
+
+    cursor: str
+    items: list[tuple[str, int, int]]  # run id, attempt, fetched_ms
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanPage:
+    """Some of the runs that no open or dying session holds. ``cursor`` "0": the last page."""
+
+    cursor: str
+    items: list[tuple[str, str, int]]  # session, run id, attempt
+
+
+class UnwantedPage(list[UnwantedRun]):
+    """Some of the runs that must end. ``position``: where the next page begins; None: this is the last."""
+
+    position: tuple[str, str] | None = None
+
+
+class Queues(QueueReads):
+    """Builds the calls."""
+
+    def enqueue(
+        self, *, nonce: str, envelopes: Sequence[Envelope], delays_ms: Sequence[int] | None = None
+    ) -> Call[list[Enqueued]]:
+        """Put runs into their queues; the reply says of each what became of it, in their order.
+
+        Args:
+            nonce: of this call, drawn once and kept for its retries, at most ten minutes.
+            envelopes: at most 500.
+            delays_ms: how long each waits before it may start.
+
+        Raises:
+            PayloadTooLargeError: an envelope is over 64 KiB.
+            ValueError: an id or a queue name cannot be carried.
+        """
+        assert nonce
+        assert 0 < len(envelopes) <= ENQUEUE_MAX
+        delays = [0] * len(envelopes) if delays_ms is None else delays_ms
+        runs: list[Argument] = []
+        for envelope, delay in zip(envelopes, delays, strict=True):
+            assert delay >= 0
+            packed = pack(envelope)
+            runs += [packed.run_id, packed.queue, delay, packed.data]
+        return self.enqueue_flat(nonce=nonce, ids=[envelope.id for envelope in envelopes], runs=runs)
+
+    def enqueue_flat(
+        self, *, nonce: str, ids: Sequence[str], runs: Sequence[Argument], is_chosen: bool = False
+    ) -> Call[list[Enqueued]]:
+        """Put packed runs into their queues, as ``enqueue`` does.
+
+        Args:
+            nonce: as for ``enqueue``.
+            ids: of the runs.
+            runs: id, queue, delay in ms and data of each.
+            is_chosen: a caller chose the ids, so that each is new to its queue once in ``CHOSEN_MS``.
+        """
+        assert nonce
+        assert len(runs) == 4 * len(ids)
+        args = {"nonce": nonce, "memory_ms": CHOSEN_MS if is_chosen else 0, "runs": runs}
+        return script("enqueue").call(keys=self._prefix, args=args, parse=lambda reply: _enqueued(ids, reply))
+
+    def turn(
+        self,
+        *,
+        session: str,
+        seq: int,
+        kind: Kind,
+        queues: Sequence[str | tuple[str, int]],
+        want: int,
+        want_suspect: bool,
+        acks: Sequence[Ack] = (),
+        history: int = HISTORY,
+        dead_cap: int = DEAD_CAP,
+    ) -> Call[TurnReply]:
+        """Acknowledge, promote what is due, and fetch.
+
+        Args:
+            session: of the calling process.
+            seq: grows with each turn. A turn whose reply was lost is asked again, unchanged, with the same one.
+            kind: which jobs the caller can run.
+            queues: where it takes runs from, each with the most that this turn may take of it; a bare name: ``want``.
+            want: how many it can start, at most 200.
+            want_suspect: whether it is idle and so can take one suspect run, alone, in place of others.
+            acks: at most 200, with at most ``CHILDREN_MAX`` children together.
+            history: how many ended attempts each queue remembers.
+            dead_cap: how many dead runs each queue keeps.
+        """
+        assert 0 <= want <= TURN_MAX
+        assert len(acks) <= TURN_MAX
+        assert sum(len(ack.children) for ack in acks) <= CHILDREN_MAX
+        items: list[Argument] = []
+        for entry in queues:
+            queue, most = (entry, want) if isinstance(entry, str) else entry
+            assert most >= 0
+            items += [check_name("queue", queue), most]
+        check_session(session)
+        for ack in acks:
+            items += acknowledgement(session, ack)
+        for child in (child for ack in acks for child in ack.children):
+            items += [child.packed.run_id, child.packed.queue, child.delay_ms, child.packed.data]
+        args = {
+            "session": session,
+            "seq": seq,
+            "letter": KIND_LETTER[kind],
+            "want": want,
+            "want_suspect": int(want_suspect),
+            "history": history,
+            "dead_cap": dead_cap,
+            "queue_count": len(queues),
+            "ack_count": len(acks),
+            "items": items,
+        }
+        return script("turn").call(keys=self._prefix, args=args, parse=parse_turn)
+
+    def release_runs(
+        self,
+        *,
+        session: str,
+        items: Sequence[tuple[str, str, str]],
+        dead_cap: int = DEAD_CAP,
+        history: int = HISTORY,
+        detail: str = "",
+    ) -> Call[int]:
+        """Give back runs that ``session`` holds, as (queue, run id, why); returns how many it still held.
+
+        Why is a ``Release``, or what ``only`` makes of one.
+
+        ``detail`` says what ended their process, for people; its first ``DETAIL_BYTES_MAX`` bytes count.
+
+        Condemn the session first: only then is it certain that its worker does not acknowledge them meanwhile.
+        """
+        assert 0 < len(items) <= RELEASE_MAX
+        args = {
+            "session": session,
+            "history": history,
+            "dead_cap": dead_cap,
+            "detail": detail.encode()[:DETAIL_BYTES_MAX].decode(errors="ignore"),  # no half of a character
+            "items": [str(value) for item in items for value in item],
+        }
+        return script("release_runs").call(keys=self._prefix, args=args, parse=int)
+
+    def held(self, *, session: str, queue: str, cursor: str = "0") -> Call[HeldPage]:
+        """Read which runs of ``queue`` a session holds; begin with "0", end when the reply's cursor is "0"."""
+        assert session
+        args = {"session": session, "queue": check_name("queue", queue), "cursor": cursor}
+        return script("held").call(keys=self._prefix, args=args, parse=_held)
+
+    def orphans(self, *, queue: str, cursor: str = "0") -> Call[OrphanPage]:
+        """Read which runs of ``queue`` belong to sessions that are neither open nor dying."""
+        args = {"session": "", "queue": check_name("queue", queue), "cursor": cursor}
+        return script("held").call(keys=self._prefix, args=args, parse=_orphans)
+
+    def executing(self, cursor: str = "0") -> Call[QueuePage]:
+        """Read of which queues something is executed."""
+        return script("queues_executing").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_queues)
+
+    def forget(self, cursor: str = "0", *, idle_ms: int = QUEUE_IDLE_MS, jobs_ms: int = JOBS_MS) -> Call[QueuePage]:
+        """Forget queues that are empty, unserved and idle, old jobs and removed schedules; return which queues."""
+        args = {"cursor": cursor, "idle_ms": idle_ms, "jobs_ms": jobs_ms}
+        return script("queues_forget").call(keys=self._prefix, args=args, parse=parse_queues)
+
+    def is_served(self, queue: str) -> Call[bool]:
+        """Read whether an open session takes runs from ``queue``."""
+        args = {"queue": check_name("queue", queue)}
+        return script("queue_served").call(keys=self._prefix, args=args, parse=bool)
+
+    def unserved(self, cursor: str = "0") -> Call[UnservedPage]:
+        """Read in which queues runs wait that no open session takes."""
+        return script("queues_unserved").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_unserved)
+
+    def unwanted(
+        self, sessions: Sequence[str], *, history: int = HISTORY, position: tuple[str, str] = ("", "0")
+    ) -> Call[UnwantedPage]:
+        """Read which runs of ``sessions`` must end, let go of those that did not in time, forget what is over."""
+        queue, cursor = position
+        args = {"history": history, "last_queue": queue, "last_cursor": cursor, "sessions": list(sessions)}
+        return script("queue_unwanted").call(keys=self._prefix, args=args, parse=_unwanted)
+
+    def trim(
+        self,
+        queue: str,
+        *,
+        history: int = HISTORY,
+        dead_cap: int = DEAD_CAP,
+        dead_before_ms: int = 0,
+        dead_age_ms: int = 0,
+        history_age_ms: int = 0,
+    ) -> Call[int]:
+        """Drop old history and dead runs; returns how many entries went, by their age at most 500 of each a call."""
+        args = {
+            "queue": check_name("queue", queue),
+            "history": history,
+            "dead_cap": dead_cap,
+            "dead_before_ms": dead_before_ms,
+            "dead_age_ms": dead_age_ms,
+            "history_age_ms": history_age_ms,
+        }
+        return script("queue_trim").call(keys=self._prefix, args=args, parse=int)
+
+
+def only(release: Release, run: FetchedRun) -> str:
+    """Return ``release`` for just this execution of a run, and none that the session may have begun since."""
+    return f"{release.value} {run.attempt}|{run.fetched_ms}"
+
+
+def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
+    """Read a digit for each run, then the holders of the unique keys of those that have a 2, one a line."""
+    digits, *holders = text(reply).split("\n")
+    if not holders:  # most batches
+        return [Enqueued(run_id, digit == "1") for run_id, digit in zip(ids, digits, strict=True)]
+    left = iter(holders)
+    return [
+        Enqueued(next(left), is_new=False, is_duplicate=True) if digit == "2" else Enqueued(run_id, is_new=digit == "1")
+        for run_id, digit in zip(ids, digits, strict=True)
+    ]
+
+
+def _unwanted(reply: Any) -> UnwantedPage:
+    page = UnwantedPage(
+        UnwantedRun(text(queue), text(run_id), text(session), how == b"kill", why == b"cancelled", number(fetched))
+        for queue, run_id, how, session, why, fetched in chunks(reply[2:], 6)
+    )
+    page.position = (text(reply[0]), text(reply[1])) if reply[0] else None
+    return page
+
+
+def _held(reply: Any) -> HeldPage:
+    return HeldPage(
+        text(reply[0]), [(text(run_id), number(at), number(ms)) for _, run_id, at, ms in chunks(reply[1:], 4)]
+    )
+
+
+def _orphans(reply: Any) -> OrphanPage:
+    return OrphanPage(
+        text(reply[0]), [(text(who), text(run_id), number(at)) for who, run_id, at, _ in chunks(reply[1:], 4)]
+    )

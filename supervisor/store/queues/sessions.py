@@ -1,0 +1,108 @@
+"""Worker sessions: one for each worker process, and what it holds runs under.
+
+Guarantees
+    After ``condemn`` returned true, no turn of that session has any effect.
+    Nothing is judged by Redis' time: a counter that stands still is judged by whoever
+    watched it on its own clock.
+
+Does not guarantee
+    That a session without a process goes by itself: agents condemn, give back, and bury.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from supervisor.store.keys import Keys
+from supervisor.store.scripts import Call, read_hash, script
+from supervisor.store.wire.codec import number, pairs, text, texts
+
+INFO_TTL_MS = 86_400_000
+_JOBS_PAGE = 1000
+
+
+class Sessions:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def open(self, session: str, info: Mapping[str, Any]) -> Call[bool]:
+        """Let a worker process take runs. False: it was condemned, and its process should end."""
+        check_session(session)
+        keys = {"sessions": self._keys.sessions, "dying": self._keys.dying, "description": self._keys.session(session)}
+        flat = [str(part) for item in info.items() for part in item]
+        args = {"session": session, "ttl_ms": INFO_TTL_MS, "info": flat}
+        return script("session_open").call(keys=keys, args=args, parse=bool)
+
+    def close(self, session: str) -> Call[None]:
+        """End a session that holds nothing."""
+        keys = {"sessions": self._keys.sessions, "turns": self._keys.turns, "description": self._keys.session(session)}
+        return script("session_close").call(keys=keys, args={"session": session}, parse=lambda _: None)
+
+    def beat(self, sessions: Sequence[str]) -> Call[list[str]]:
+        """Count a beat of each session; returns those that are not open any more."""
+        keys = {"prefix": self._keys.prefix}
+        args = {"ttl_ms": INFO_TTL_MS, "sessions": list(sessions)}
+        return script("session_beat").call(keys=keys, args=args, parse=texts)
+
+    def info(self, session: str) -> Call[dict[str, str]]:
+        """Read what a session's worker said of itself; empty when unknown."""
+        return read_hash(self._keys.prefix, self._keys.session(session), _texts_by_name)
+
+    def condemn(self, session: str, counter: int | None) -> Call[bool]:
+        """Shut a session off before its runs are given back.
+
+        Args:
+            session: which.
+            counter: only if its beat counter still is this. None: its process is known to be dead; then a session that
+                never opened is condemned too, because its open may still be on its way.
+        """
+        keys = {"sessions": self._keys.sessions, "dying": self._keys.dying}
+        args = {"session": session, "counter": "" if counter is None else counter}
+        return script("session_condemn").call(keys=keys, args=args, parse=bool)
+
+    def dying(self) -> Call[list[str]]:
+        """Read the sessions that are condemned and not buried: someone must give their runs back."""
+        return script("set_read").call(keys={"set": self._keys.dying}, args={}, parse=lambda r: sorted(texts(r)))
+
+    def bury(self, session: str) -> Call[None]:
+        """Forget a condemned session whose runs have been given back."""
+        keys = {"dying": self._keys.dying, "turns": self._keys.turns, "description": self._keys.session(session)}
+        return script("session_bury").call(keys=keys, args={"session": session}, parse=lambda _: None)
+
+    def publish_jobs(self, jobs: Mapping[str, str | bytes]) -> Call[None]:
+        """Tell bare producers which jobs there are: name to JSON."""
+        assert 0 < len(jobs) <= _JOBS_PAGE
+        flat = [part for item in sorted(jobs.items()) for part in item]
+        keys = {"jobs": self._keys.jobs, "seen": self._keys.jobs_seen}
+        return script("jobs_publish").call(keys=keys, args={"pairs": flat}, parse=lambda _: None)
+
+    def read_jobs(self) -> Call[dict[str, bytes]]:
+        """Read every published job: name to JSON."""
+        return read_hash(self._keys.prefix, self._keys.jobs, _bytes_by_name)
+
+    def list(self) -> Call[dict[str, int]]:
+        """Read every open session with its beat counter. Last in the class: it hides the type of this name."""
+        return read_hash(self._keys.prefix, self._keys.sessions, _counters)
+
+
+def check_session(session: str) -> str:
+    """Return ``session`` if the fence can carry it."""
+    assert session, "a session has a name"
+    assert session.isprintable(), session
+    assert not set(session) & {"|", " "}, session
+    return session
+
+
+def _counters(reply: Any) -> dict[str, int]:
+    return {text(session): number(counter) for session, counter in pairs(reply)}
+
+
+def _texts_by_name(reply: Any) -> dict[str, str]:
+    return {text(name): text(value) for name, value in pairs(reply)}
+
+
+def _bytes_by_name(reply: Any) -> dict[str, bytes]:
+    return {text(name): value for name, value in pairs(reply)}

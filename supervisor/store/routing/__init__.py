@@ -1,0 +1,1 @@
+"""Discovery of the Redis master: Sentinel, Cluster, the agent's endpoint."""

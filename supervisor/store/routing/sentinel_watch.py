@@ -1,0 +1,81 @@
+"""Listens to what sentinels tell by themselves, so that a fail-over is followed while it happens.
+
+Guarantees
+    One thread for each sentinel, which ends soon after whoever listens is gone. A connection that ends is made again.
+
+Does not guarantee
+    That a fail-over is heard of: a sentinel may be away, or not allow SUBSCRIBE. The search asks them
+    every few seconds as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+from weakref import WeakMethod
+
+from redis.connection import Connection
+from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from supervisor.store.client import threads
+
+CHANNELS = (
+    "+selected-slave",
+    "+failover-state-send-slaveof-noone",
+    "+failover-state-wait-promotion",
+    "+promoted-slave",
+    "+switch-master",
+)
+"""What Sentinel and Valkey call the steps of a fail-over from the choice of the new master on."""
+
+CONNECT_S = 1.0
+QUIET_S = 5.0
+"""How often a thread looks whether anybody listens. A peer that is gone is noticed by keep-alive."""
+
+PAUSE_S = 1.0
+
+
+class SentinelWatch:
+    """Calls ``heard`` when a sentinel tells of a fail-over of ``master``."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        master: str,
+        connection: Callable[[str, float, bool], Connection],
+        heard: Callable[[], None],
+    ) -> None:
+        """Begin to listen to the sentinels at ``addresses``; ``connection`` makes an unconnected one, see Resolver."""
+        self._master = master.encode()
+        self._connection = connection
+        self._heard = WeakMethod(heard)
+        for address in addresses:
+            threads.start(partial(self._listen, address), "sentinel-watch")
+
+    def _listen(self, address: str) -> None:
+        while self._heard() is not None:  # a thread must not keep alive who listens
+            link: Any = self._connection(address, CONNECT_S, True)  # noqa: FBT003 - as the search makes them
+            try:
+                self._follow(link)
+            except NoPermissionError:
+                return
+            except (RedisError, OSError, ValueError):
+                threading.Event().wait(PAUSE_S)
+            finally:
+                link.disconnect()
+
+    def _follow(self, link: Any) -> None:
+        """Listen on one connection until it ends."""
+        link.connect_within(CONNECT_S, CONNECT_S)
+        link.send_command("SUBSCRIBE", *CHANNELS)
+        while self._heard() is not None:
+            try:
+                kind, _, text = link.read_response(timeout=QUIET_S, disconnect_on_error=False)
+            except RedisTimeoutError:
+                continue
+            if kind == b"message" and self._master in text.split() and (heard := self._heard()) is not None:
+                heard()
+                del heard

@@ -1,0 +1,1 @@
+"""Calls that read, define, control and fire schedules."""

@@ -1,0 +1,238 @@
+"""Backfills: requests to run what lies in a schedule's past, and how far they got.
+
+Guarantees
+    Enqueueing and the advance of the cursor are one step of the current term, so a crash of the
+    leader, a lost reply or an old term neither doubles nor loses a nominal time.
+    What was enqueued is remembered for seven days, at most 10,000 runs of one schedule.
+
+Does not guarantee
+    Anything about nominal times after the watermark: the schedule itself still decides those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from supervisor.core.json_values import read_json
+from supervisor.core.model import Envelope
+from supervisor.store.keys import Keys
+from supervisor.store.scripts import Argument, Call, read_hash, script
+from supervisor.store.wire.codec import cut, number, pack, pairs, text
+
+STEP_MAX = 100
+MEMORY_MS = 7 * 86_400_000
+REMEMBERED_MAX = 10_000
+OVERLAPS = ("allow", "skip", "buffer_all")
+
+
+class BackfillState(StrEnum):
+    """Where a backfill stands."""
+
+    ACTIVE = "active"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class AddCode(StrEnum):
+    """What became of a request."""
+
+    ADDED = "ADDED"
+    UNKNOWN = "UNKNOWN"
+    FULL = "FULL"  # too many are under way or remembered
+    CAPPED = "CAPPED"  # too many runs of this schedule would have to be remembered
+
+
+class StepCode(StrEnum):
+    """What became of a step."""
+
+    STEPPED = "STEPPED"
+    BLOCKED = "BLOCKED"  # the next nominal time waits for an earlier run, or is the schedule's own
+    OVER = "OVER"
+    MOVED = "MOVED"  # the cursor is not the one that was seen
+    STALE = "STALE"
+    GONE = "GONE"
+
+
+class CancelCode(StrEnum):
+    """What became of a cancellation."""
+
+    CANCELLED = "CANCELLED"
+    OVER = "OVER"
+    UNKNOWN = "UNKNOWN"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What somebody asked for."""
+
+    v: int = 1
+    from_ms: int  # inclusive, as until_ms
+    until_ms: int
+    overlap: str = "allow"
+    by: str = ""
+    at_ms: int = 0
+
+    def __post_init__(self) -> None:
+        """Take no more of who asked than is shown."""
+        msgspec.structs.force_setattr(self, "by", cut(self.by))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """A request and how far it got."""
+
+    id: str
+    schedule: str
+    state: BackfillState
+    cursor_ms: int  # nominal times up to this one are done
+    enqueued: int
+    skipped: int  # known to have run, or held up by ``overlap: skip``
+    updated_ms: int
+    limit: int  # at most so many runs
+    number: int  # of this request, in the ids of forced runs
+    is_forced: bool
+    note: str
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """What became of a step, and the record now."""
+
+    code: StepCode
+    backfill: Backfill | None
+
+
+class Backfills:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._prefix = {"prefix": keys.prefix}
+
+    def add(self, backfill: str, schedule: str, request: Request, *, limit: int, is_forced: bool) -> Call[AddCode]:
+        """Ask for the runs of the past of ``schedule``. A repeated call is the same request."""
+        assert request.overlap in OVERLAPS
+        args = {
+            "backfill": backfill,
+            "schedule": schedule,
+            "cursor_ms": request.from_ms - 1,
+            "limit": limit,
+            "is_forced": int(is_forced),
+            "keep_ms": MEMORY_MS,
+            "memory": REMEMBERED_MAX,
+            "json": msgspec.json.encode(request),
+        }
+        return script("backfill_add").call(keys=self._prefix, args=args, parse=lambda reply: AddCode(text(reply[0])))
+
+    def all(self) -> Call[list[Backfill]]:
+        """Read every request of the last seven days, newest last."""
+        return read_hash(self._keys.prefix, self._keys.schedule_backfills, _all)
+
+    def step(
+        self,
+        backfill: Backfill,
+        *,
+        epoch: int,
+        nonce: str,
+        cursor_ms: int,
+        revision: int,
+        envelopes: Sequence[Envelope],
+        skipped: int,
+        max_running: int,
+        state: BackfillState = BackfillState.ACTIVE,
+        note: str = "",
+    ) -> Call[Stepped]:
+        """Enqueue ``envelopes``, at most 100 in nominal order, and advance the cursor to ``cursor_ms``.
+
+        Args:
+            backfill: as it was read: the step counts only if its cursor is still the same.
+            epoch: of the caller's term.
+            nonce: of the caller's term.
+            cursor_ms: nominal times up to this one are then done.
+            revision: of the definition that the runs were made from.
+            envelopes: one for each nominal time to run.
+            skipped: how many nominal times up to the cursor are known to have run.
+            max_running: of the definition.
+            state: what the backfill is then.
+            note: for people, on one line.
+        """
+        assert len(envelopes) <= STEP_MAX
+        args = {
+            "epoch": epoch,
+            "nonce": nonce,
+            "backfill": backfill.id,
+            "seen_ms": backfill.cursor_ms,
+            "cursor_ms": cursor_ms,
+            "state": state.value,
+            "note": " ".join(note.split())[:500],
+            "revision": revision,
+            "overlap": backfill.request.overlap,
+            "max_running": max_running,
+            "memory_ms": MEMORY_MS,
+            "skipped_before": skipped,
+            "items": [value for envelope in envelopes for value in _item(envelope)],
+        }
+        return script("backfill_step").call(keys=self._prefix, args=args, parse=lambda reply: _stepped(backfill, reply))
+
+    def cancel(self, backfill: str) -> Call[tuple[CancelCode, Backfill | None]]:
+        """Stop a backfill: what it enqueued stays, nothing more follows."""
+        return script("backfill_cancel").call(
+            keys=self._prefix,
+            args={"backfill": backfill},
+            parse=lambda reply: (CancelCode(text(reply[0])), unpack_backfill(backfill, reply[1])),
+        )
+
+    def ran(self, run_ids: Sequence[str]) -> Call[list[bool]]:
+        """Tell which of these runs were enqueued by a backfill or a keyed trigger and are remembered."""
+        return script("runs_remembered").call(
+            keys=self._prefix, args={"ids": run_ids}, parse=lambda reply: [digit == "1" for digit in text(reply)]
+        )
+
+
+def _item(envelope: Envelope) -> list[Argument]:
+    packed = pack(envelope)
+    assert envelope.nominal_ms is not None
+    return [envelope.nominal_ms, packed.run_id, packed.queue, packed.data]
+
+
+def _stepped(asked: Backfill, reply: Any) -> Stepped:
+    return Stepped(StepCode(text(reply[0])), unpack_backfill(asked.id, reply[2]))
+
+
+def _all(reply: Any) -> list[Backfill]:
+    found = [unpack_backfill(text(name), stored) for name, stored in pairs(reply)]
+    return sorted((each for each in found if each is not None), key=lambda each: each.number)
+
+
+def unpack_backfill(name: str, stored: bytes) -> Backfill | None:
+    """Return the backfill in ``stored``; None for what this version cannot read."""
+    head, _, rest = stored.partition(b"\n")
+    note, _, body = rest.partition(b"\n")
+    words = text(head).split(" ")
+    if len(words) != 9:
+        return None
+    state, cursor, enqueued, skipped, updated, limit, sequence, forced, schedule = words
+    try:
+        request = read_json(body, Request)
+        return Backfill(
+            id=name,
+            schedule=schedule,
+            state=BackfillState(state),
+            cursor_ms=int(cursor),
+            enqueued=int(enqueued),
+            skipped=int(skipped),
+            updated_ms=number(updated),
+            limit=int(limit),
+            number=int(sequence),
+            is_forced=forced == "1",
+            note=cut(text(note)),
+            request=request,
+        )
+    except (msgspec.DecodeError, ValueError):
+        return None

@@ -1,0 +1,164 @@
+"""What people do to a schedule: pause, resume, trigger.
+
+Guarantees
+    All times are Redis'. A pause is kept beside the definition: neither a reload nor an edit ends it.
+    A trigger with a key runs once, however often it is asked for within a day. It moves nothing of
+    the plan, and works while the schedule is paused or completed.
+
+Does not guarantee
+    That a pause stops a run that has begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import uuid4
+
+from supervisor.core.model import Envelope
+from supervisor.store.keys import Keys
+from supervisor.store.scripts import Call, script
+from supervisor.store.wire.codec import chunks, number, optional_number, pack, text, texts
+
+BATCH_MAX = 250
+REASON_MAX = 500
+TRIGGER_MEMORY_MS = 24 * 3_600_000
+RETRY_MEMORY_MS = 600_000
+"""How long a trigger without a key is remembered, for its own retries: nobody else knows its id."""
+
+KEYED_MAX = 10_000
+"""Triggers with a key of one schedule, within a day: each is remembered for so long."""
+
+
+class ResumeCode(StrEnum):
+    """What became of one request to resume."""
+
+    RESUMED = "RESUMED"
+    RUNNING = "RUNNING"  # it was not paused
+    UNKNOWN = "UNKNOWN"
+
+
+class TriggerCode(StrEnum):
+    """What became of a trigger."""
+
+    TRIGGERED = "TRIGGERED"
+    DUPLICATE = "DUPLICATE"  # this run was enqueued before
+    SKIPPED = "SKIPPED"  # an earlier run is unfinished, and it was asked to heed that
+    CAPPED = "CAPPED"  # KEYED_MAX runs of the schedule are remembered
+    STALE = "STALE"  # the definition changed: make the run anew
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Which schedules are paused now, in the order asked, and until when."""
+
+    known: list[bool]
+    until_ms: int | None
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What became of each, in the order asked, with the watermark from which it goes on."""
+
+    results: list[tuple[ResumeCode, int]]
+    now_ms: int
+
+
+class Control:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._prefix = {"prefix": keys.prefix}
+
+    def pause(
+        self,
+        ids: Sequence[str],
+        *,
+        reason: str = "",
+        by: str = "",
+        until_ms: int | None = None,
+        for_ms: int | None = None,
+    ) -> Call[Paused]:
+        """Stop the scheduled and buffered starts of at most 250 schedules, static or dynamic.
+
+        The call may be sent again: a pause that was ended since stays ended, and none lasts longer.
+
+        Args:
+            ids: which.
+            reason: for people, cut at 500 characters.
+            by: who asks.
+            until_ms: when the pause ends by itself; must lie ahead of Redis' now.
+            for_ms: or how long it lasts, counted by Redis.
+        """
+        assert 0 < len(ids) <= BATCH_MAX
+        assert until_ms is None or for_ms is None
+        args = {
+            "reason": reason[:REASON_MAX],
+            "by": by[:REASON_MAX],
+            "until_ms": "" if until_ms is None else until_ms,
+            "for_ms": "" if for_ms is None else for_ms,
+            "nonce": uuid4().hex,
+            "ids": ids,
+        }
+        return script("schedule_pause").call(keys=self._prefix, args=args, parse=_paused)
+
+    def resume(self, ids: Sequence[str]) -> Call[Resumed]:
+        """End the pause of at most 250 schedules. Due times in it are dropped, unless ``on_resume`` is catchup."""
+        assert 0 < len(ids) <= BATCH_MAX
+        return script("schedule_resume").call(keys=self._prefix, args={"ids": ids}, parse=_resumed)
+
+    def drop_buffered(self, ids: Sequence[str]) -> Call[list[int]]:
+        """Drop the due times that wait in the buffers of at most 250 schedules; answer how many of each."""
+        assert 0 < len(ids) <= BATCH_MAX
+        parse = lambda reply: [number(count) for count in reply]  # noqa: E731 - one expression
+        return script("schedule_drop").call(keys=self._prefix, args={"ids": ids}, parse=parse)
+
+    def trigger(
+        self,
+        envelope: Envelope,
+        *,
+        revision: int,
+        heeds_overlap: bool = False,
+        max_running: int = 1,
+        is_keyed: bool = True,
+    ) -> Call[TriggerCode]:
+        """Enqueue ``envelope`` now, unless a run of its id was within a day.
+
+        Args:
+            envelope: made from the definition with ``revision``.
+            revision: STALE if the stored one is another.
+            heeds_overlap: not while ``max_running`` runs of the schedule are unfinished; it then counts as one too.
+            max_running: of the definition.
+            is_keyed: its id has a key that a caller chose; else it is remembered for ten minutes, and not counted.
+        """
+        packed = pack(envelope)
+        assert envelope.schedule is not None
+        args = {
+            "schedule": envelope.schedule,
+            "revision": revision,
+            "overlap": "skip" if heeds_overlap else "allow",
+            "max_running": max_running,
+            "memory_ms": TRIGGER_MEMORY_MS if is_keyed else RETRY_MEMORY_MS,
+            "run": packed.run_id,
+            "queue": packed.queue,
+            "cap": KEYED_MAX if is_keyed else 0,
+            "data": packed.data,
+        }
+        return script("schedule_trigger").call(keys=self._prefix, args=args, parse=_triggered)
+
+
+def _paused(reply: Any) -> Paused:
+    return Paused([code == "PAUSED" for code in texts(reply[2:])], optional_number(reply[1]), number(reply[0]))
+
+
+def _resumed(reply: Any) -> Resumed:
+    results = [(ResumeCode(text(code)), number(mark)) for code, mark in chunks(reply[1:], 2)]
+    return Resumed(results, number(reply[0]))
+
+
+def _triggered(reply: Any) -> TriggerCode:
+    return TriggerCode(text(reply[0]))

@@ -1,0 +1,196 @@
+"""Bringing schedules into Redis and taking them out: those of a configuration, and dynamic ones.
+
+Guarantees
+    Equal content leaves the record as it is, byte for byte. A change of timing is never
+    retroactive: the watermark is then at least Redis' now. What was removed is remembered for a
+    day, so that adding it again restores counters and pause. A revision never comes again for
+    another content. A repeated call does nothing more.
+    A schedule of a configuration is never replaced by a dynamic one of the same id, nor the other way.
+
+Does not guarantee
+    That the leader has seen a change when a call returns; it does within a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.manual_runs import CHANGED, changed_run_id, extra_run
+from supervisor.store.keys import Keys
+from supervisor.store.scripts import Argument, Call, script
+from supervisor.store.wire.codec import chunks, number, pack, pack_definition, text, timing_digest
+
+BATCH_MAX = 250
+DYNAMIC = "dynamic"
+"""Stands in place of a set's digest in the record of a dynamic schedule."""
+
+
+class BeginCode(StrEnum):
+    """Whether a configuration's schedules must be brought in."""
+
+    APPLIED = "APPLIED"  # they were the last that was, whole
+    OLDER = "OLDER"  # a live candidate holds newer ones
+    NEEDED = "NEEDED"
+
+
+class DefineCode(StrEnum):
+    """What became of one definition."""
+
+    CREATED = "CREATED"
+    CHANGED = "CHANGED"
+    UNCHANGED = "UNCHANGED"
+    CONFLICT = "CONFLICT"  # its revision is not the expected one
+    CLASH = "CLASH"  # a schedule of the other kind has the id
+    BUSY = "BUSY"  # new, while a leader brings in its configuration: try again
+
+
+class DeleteCode(StrEnum):
+    """What became of one deletion."""
+
+    DELETED = "DELETED"
+    GONE = "GONE"  # it was deleted within the last day
+    UNKNOWN = "UNKNOWN"
+    CONFLICT = "CONFLICT"
+    CLASH = "CLASH"  # static: only a configuration without it removes it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A definition to bring in, and what is assumed about the stored one."""
+
+    definition: ScheduleDef
+    expected_revision: int | None = None  # dynamic only: else CONFLICT; 0: it must not exist; None: any
+    seen_revision: int = 0  # the revision that ``kept_mark_ms`` was computed from
+    unlisted: Sequence[str] = ()  # ``queue id`` of runs that may be unfinished, where none were listed
+    kept_mark_ms: int | None = None  # lets a change of timing keep what is owed under both
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The answer to the question whether a configuration is in place."""
+
+    code: BeginCode
+    revision: int  # of the set: the highest that a live candidate holds rules
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """What became of each definition, in their order."""
+
+    results: list[tuple[DefineCode, int]]  # code, and the revision that is stored now
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What became of each deletion, in their order."""
+
+    results: list[tuple[DeleteCode, int]]
+    now_ms: int
+
+
+class Definitions:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._prefix = {"prefix": keys.prefix}
+
+    def begin(self, *, epoch: int, nonce: str, digest: str, lease_ms: int) -> Call[Begin]:
+        """Ask whether the set with ``digest`` must be brought in; if so, keep new dynamic schedules away until the end.
+
+        Args:
+            epoch: of the caller's term.
+            nonce: of the caller's term.
+            digest: of the whole set.
+            lease_ms: the lease duration; decides which candidates count as live.
+        """
+        args = {"epoch": epoch, "nonce": nonce, "digest": digest, "lease_ms": lease_ms}
+        return script("declare_begin").call(keys=self._prefix, args=args, parse=_begin)
+
+    def page(self, *, epoch: int, nonce: str, digest: str, changes: Sequence[Change], wall_ms: int) -> Call[Defined]:
+        """Bring in at most 250 definitions of the set with ``digest``."""
+        assert len(changes) <= BATCH_MAX
+        items = [value for change in changes for value in _item(change, wall_ms)]
+        args = {"epoch": epoch, "nonce": nonce, "digest": digest, "items": items}
+        return script("declare_page").call(keys=self._prefix, args=args, parse=_defined)
+
+    def remove(self, *, epoch: int, nonce: str, ids: Sequence[str]) -> Call[list[bool]]:
+        """Take out at most 250 schedules that the configuration no longer names; answer which were there."""
+        assert len(ids) <= BATCH_MAX
+        args = {"epoch": epoch, "nonce": nonce, "ids": ids}
+        return script("declare_remove").call(keys=self._prefix, args=args, parse=_digits)
+
+    def end(self, *, epoch: int, nonce: str, digest: str, is_applied: bool) -> Call[int]:
+        """Say that the set with ``digest`` is brought in whole, or was refused with nothing changed."""
+        args = {"epoch": epoch, "nonce": nonce, "digest": digest, "is_applied": int(is_applied)}
+        return script("declare_end").call(keys=self._prefix, args=args, parse=number)
+
+    def upsert(self, changes: Sequence[Change], *, wall_ms: int) -> Call[Defined]:
+        """Create or change at most 250 dynamic schedules.
+
+        Each is decided by itself: a CONFLICT or CLASH of one does not stop the others.
+
+        Args:
+            changes: what to bring in.
+            wall_ms: the caller's clock, told to jobs that a change of timing starts.
+        """
+        assert 0 < len(changes) <= BATCH_MAX
+        items = [value for change in changes for value in _item(change, wall_ms)]
+        return script("schedule_upsert").call(keys=self._prefix, args={"items": items}, parse=_defined)
+
+    def delete(self, ids: Sequence[tuple[str, int | None]]) -> Call[Deleted]:
+        """Delete at most 250 dynamic schedules, given with the revision they must have, or None for any."""
+        assert 0 < len(ids) <= BATCH_MAX
+        items: list[Argument] = [value for name, rev in ids for value in (name, "" if rev is None else rev)]
+        return script("schedule_delete").call(keys=self._prefix, args={"items": items}, parse=_deleted)
+
+
+def _item(change: Change, wall_ms: int) -> list[Argument]:
+    definition = change.definition
+    timing = timing_digest(definition)
+    queue, extra = "", b""
+    if definition.on_change == "run_now":
+        run_id = changed_run_id(definition.id, timing)
+        run = extra_run(definition, run_id=run_id, nominal_ms=wall_ms, cause=CHANGED, wall_ms=wall_ms)
+        packed = pack(run)
+        queue, extra = packed.queue, packed.data
+    expected = "" if change.expected_revision is None else change.expected_revision
+    kept = "" if change.kept_mark_ms is None else f"{change.seen_revision}:{change.kept_mark_ms}"
+    paused = f"p{definition.pause_reason}" if definition.paused else ""
+    record = pack_definition(definition)
+    return [
+        definition.id,
+        timing,
+        expected,
+        definition.renamed_from,
+        kept,
+        paused,
+        queue,
+        extra,
+        record,
+        "\n".join(change.unlisted),
+    ]
+
+
+def _begin(reply: Any) -> Begin:
+    code, revision, now = reply
+    return Begin(BeginCode(text(code)), number(revision), number(now))
+
+
+def _defined(reply: Any) -> Defined:
+    results = [(DefineCode(text(code)), number(revision)) for code, revision in chunks(reply[1:], 2)]
+    return Defined(results, number(reply[0]))
+
+
+def _deleted(reply: Any) -> Deleted:
+    results = [(DeleteCode(text(code)), number(revision)) for code, revision in chunks(reply[1:], 2)]
+    return Deleted(results, number(reply[0]))
+
+
+def _digits(reply: Any) -> list[bool]:
+    return [digit == "1" for digit in text(reply)]

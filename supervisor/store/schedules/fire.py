@@ -1,0 +1,276 @@
+"""Schedules in Redis: definitions, watermarks, and the fenced fire.
+
+Guarantees
+    No (schedule, nominal time) is enqueued twice, whoever asks and however often: the
+    watermark advances in the step that enqueues. Only the newest term writes.
+
+Does not guarantee
+    That a schedule fires on time, or in which order; that is the planner's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
+from supervisor.store.keys import Keys
+from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.scripts import Call, script
+from supervisor.store.wire.codec import (
+    chunks,
+    number,
+    optional_number,
+    text,
+    texts,
+    unpack_definition,
+)
+from supervisor.store.wire.fire import (
+    DueReply,
+    FireCode,
+    FireItem,
+    FireReply,
+    FireResult,
+    PlanCode,
+    PlanItem,
+    Seen,
+    parse_due,
+    parse_fired,
+    parse_planned,
+)
+
+__all__ = [
+    "DueReply", "FireCode", "FireItem", "FireReply", "FireResult", "LogEntry", "PlanCode", "PlanItem",
+    "SchedulePage", "ScheduleState", "Schedules", "Seen", "StoredSchedule",
+]  # fmt: skip
+
+DECLARE_MAX = 1000
+READ_MAX = 500
+AUDIT_PAGE = 500
+LOG_CAP = 10_000
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSchedule:
+    """A schedule as Redis holds it."""
+
+    definition: ScheduleDef
+    revision: int
+    mark_ms: int  # newest nominal time that was decided
+    next_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePage:
+    """Some of the schedules. ``cursor`` "0": the last page. One may come on two pages."""
+
+    cursor: str
+    items: list[StoredSchedule]
+    now_ms: int
+    unreadable: list[str]  # ids whose definition a newer version wrote, or nobody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One decision that was made."""
+
+    schedule: str
+    nominal_ms: int
+    epoch: int
+    run_id: str  # empty when nothing was enqueued
+    code: FireCode
+    missed: int
+    at_ms: int
+
+    @classmethod
+    def parse(cls, line: str) -> LogEntry:
+        """Return the decision in one line of the log."""
+        schedule, nominal, epoch, run, code, missed, at = line.split(" ")
+        return cls(
+            schedule=schedule,
+            nominal_ms=int(nominal),
+            epoch=int(epoch),
+            run_id="" if run == "-" else run,
+            code=FireCode(code),
+            missed=int(missed),
+            at_ms=int(at),
+        )
+
+
+class Seed(NamedTuple):
+    """A watermark for a schedule that has none."""
+
+    schedule: str
+    mark_ms: int
+    lost: int  # due times up to it that may have run or not, and will not run again
+
+
+class Seeded(NamedTuple):
+    """What became of seeds."""
+
+    written: int
+    lost: int  # due times, as the written ones say
+    is_over: bool  # a leader has declared schedules since the loss; nothing was written
+
+
+class Schedules:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+        self._keys = keys
+        self._prefix = {"prefix": keys.prefix}
+
+    def page(self, cursor: str = "0") -> Call[SchedulePage]:
+        """Read some of the schedules; begin with "0", end when the reply's cursor is "0"."""
+        return script("schedule_page").call(keys=self._prefix, args={"cursor": cursor, "count": _PAGE}, parse=_page)
+
+    def fire(
+        self,
+        *,
+        epoch: int,
+        nonce: str,
+        items: Sequence[FireItem],
+        at_ms: int = 0,
+        skew_limit_ms: int = 500,
+        log_cap: int = LOG_CAP,
+    ) -> Call[FireReply]:
+        """Decide due times: enqueue, and advance watermarks, in one step.
+
+        Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
+        A repeated call answers DUP with ``mark_ms == new_mark_ms`` for what the first one did.
+        ``at_ms`` is the wall clock that judged the items: where it is ahead of Redis', what depends on it is SKEWED.
+        """
+        assert 0 < len(items) <= FIRE_BATCH_MAX
+        args = {
+            "epoch": epoch,
+            "nonce": nonce,
+            "skew_limit_ms": skew_limit_ms,
+            "log_cap": log_cap,
+            "at_ms": at_ms,
+            "items": [value for item in items for value in item.arguments()],
+        }
+        return script("fire").call(keys=self._prefix, args=args, parse=parse_fired)
+
+    def due(
+        self,
+        *,
+        after_ms: int,
+        until_ms: int,
+        late_ms: int,
+        after_id: str = "",
+        limit: int = READ_MAX,
+        asked: int = 0,
+        late: int = 0,
+        overdue_ms: int = 0,
+        ids: Sequence[str] = (),
+    ) -> Call[DueReply]:
+        """Read which schedules to look at: those on time first, then those that somebody asked for, then late ones.
+
+        Args:
+            after_ms: due later than this, or at it and behind ``after_id``: where the page before ended.
+            until_ms: due at this or earlier.
+            late_ms: due at this or earlier counts as late.
+            after_id: empty, or the last id of the page before.
+            limit: at most so many that are on time.
+            asked: at most so many that were asked for.
+            late: at most so many late ones, oldest first.
+            overdue_ms: how many are due earlier than this is counted.
+            ids: read these too, whenever they are due.
+        """
+        assert limit + asked + late + len(ids) <= 4 * READ_MAX
+        args = {
+            "after_ms": after_ms,
+            "after_id": after_id,
+            "until_ms": until_ms,
+            "limit": limit,
+            "asked": asked,
+            "late_ms": late_ms,
+            "late": late,
+            "overdue_ms": overdue_ms,
+            "ids": ids,
+        }
+        return script("schedule_due").call(keys=self._prefix, args=args, parse=parse_due)
+
+    def definitions(self, ids: Sequence[str]) -> Call[list[tuple[int, bytes] | None]]:
+        """Read revision and JSON of each of ``ids``; None where there is no such schedule."""
+        assert 0 < len(ids) <= 4 * READ_MAX
+        keys = {"definitions": self._keys.schedule_def}
+        return script("schedule_read").call(keys=keys, args={"ids": ids}, parse=_definitions)
+
+    def plan(self, *, epoch: int, nonce: str, items: Sequence[PlanItem]) -> Call[list[PlanCode]]:
+        """Put schedules into the plan or out of it, where they are still as they were read.
+
+        Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
+        """
+        assert 0 < len(items) <= FIRE_BATCH_MAX
+        flat = [value for item in items for value in item.arguments()]
+        args = {"epoch": epoch, "nonce": nonce, "items": flat}
+        return script("schedule_plan").call(keys=self._prefix, args=args, parse=parse_planned)
+
+    def seed(self, *, epoch: int, nonce: str, seeds: Sequence[Seed]) -> Call[Seeded]:
+        """Write watermarks where there are none, after Redis lost them, unless a leader declared schedules since."""
+        assert 0 < len(seeds) <= DECLARE_MAX
+        args = {"epoch": epoch, "nonce": nonce, "items": [value for seed in seeds for value in seed]}
+        parse = lambda reply: Seeded(number(reply[0]), number(reply[1]), reply[2] == 1)  # noqa: E731 - one expression
+        return script("schedule_seed").call(keys=self._prefix, args=args, parse=parse)
+
+    def audit(self, cursor: str = "0") -> Call[tuple[str, list[str]]]:
+        """Read a page of the schedules that nothing will ever look at; "0" ends, as in ``page``."""
+        args = {"cursor": cursor, "count": AUDIT_PAGE}
+        parse = lambda reply: (text(reply[0]), texts(reply[1:]))  # noqa: E731 - one expression
+        return script("schedule_audit").call(keys=self._prefix, args=args, parse=parse)
+
+    def rezone(self, *, epoch: int, nonce: str, version: str, cursor: str = "0") -> Call[tuple[str, int]]:
+        """Ask to look at a page of the schedules with a time zone, unless the plan was made under ``version``.
+
+        Answers the next cursor, "0" at the end, and how many are to be looked at.
+        Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
+        """
+        args = {"epoch": epoch, "nonce": nonce, "version": version, "cursor": cursor, "count": AUDIT_PAGE}
+        parse = lambda reply: (text(reply[0]), number(reply[1]))  # noqa: E731 - one expression
+        return script("schedule_rezone").call(keys=self._prefix, args=args, parse=parse)
+
+    def state(self, schedule: str) -> Call[ScheduleState]:
+        """Read what is remembered of the decisions about ``schedule``."""
+        keys = {"definitions": self._keys.schedule_state}
+        return script("schedule_read").call(
+            keys=keys, args={"ids": [schedule]}, parse=lambda reply: ScheduleState.parse(reply[0])
+        )
+
+    def log(self, count: int, schedule: str | None = None) -> Call[list[LogEntry]]:
+        """Read the newest decisions, newest first."""
+        keys = {"log": self._keys.schedule_log}
+        return script("schedule_log").call(keys=keys, args={"count": count, "schedule": schedule or ""}, parse=_log)
+
+
+def _page(reply: Any) -> SchedulePage:
+    items, unreadable = [], []
+    for schedule, stored, mark, next_ms in chunks(reply[2:], 4):
+        revision, _, rest = stored.partition(b"\n")
+        try:
+            definition = unpack_definition(rest.split(b"\n", 2)[-1])
+        except msgspec.DecodeError:
+            unreadable.append(text(schedule))
+            continue
+        item = StoredSchedule(
+            definition=definition, revision=number(revision), mark_ms=number(mark), next_ms=optional_number(next_ms)
+        )
+        items.append(item)
+    return SchedulePage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]), unreadable=unreadable)
+
+
+def _definitions(reply: Any) -> list[tuple[int, bytes] | None]:
+    found = []
+    for stored in reply:
+        revision, _, rest = (stored or b"").partition(b"\n")
+        found.append((int(revision), rest.split(b"\n", 2)[-1]) if revision.isdigit() else None)
+    return found
+
+
+def _log(reply: Any) -> list[LogEntry]:
+    return [LogEntry.parse(line) for line in texts(reply)]

@@ -1,0 +1,205 @@
+"""Looking at schedules as they are stored. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from supervisor.core.json_values import read_json
+from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.diff import kept_mark_ms, unlisted_runs
+from supervisor.store.keys import Keys
+from supervisor.store.schedules.definitions import DYNAMIC, Change
+from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.scripts import Call, script
+from supervisor.store.wire.codec import chunks, cut, number, optional_number, text, unpack_definition
+
+PAGE = 250
+BUFFERED_SHOWN = 20
+PAUSE_WORDS_MAX = 500
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """An override that stops a schedule's starts."""
+
+    reason: str = ""
+    by: str = ""
+    at_ms: int = 0
+    until_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Take no more of its texts than a pause may be given."""
+        msgspec.structs.force_setattr(self, "reason", cut(self.reason, PAUSE_WORDS_MAX))
+        msgspec.structs.force_setattr(self, "by", cut(self.by, PAUSE_WORDS_MAX))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One schedule as it is stored: its definition not decoded, since most readers compare it only."""
+
+    id: str
+    revision: int
+    set: str  # digest of its configuration when it was last changed, or ``dynamic``
+    body: bytes  # the definition's JSON
+    mark_ms: int
+    next_ms: int | None  # None: not planned; 0 or less: somebody asked the leader to look at it
+    pause: Pause | None
+    completed_ms: int = 0  # since when; 0: it is not completed
+    is_live: bool = False  # runs of it are unfinished
+    invalid: str = ""  # why the leader cannot use its definition; empty: it can
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether it was made while the cluster ran, by no configuration."""
+        return self.set == DYNAMIC
+
+    def definition(self) -> ScheduleDef:
+        """Return its definition.
+
+        Raises:
+            msgspec.DecodeError: a newer version wrote it, or nobody.
+        """
+        return unpack_definition(self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPage:
+    """Some of the schedules. ``cursor`` "0": the last page. One may come on two pages."""
+
+    cursor: str
+    items: list[Record]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """Everything that is stored about one schedule."""
+
+    id: str
+    record: Record | None  # None: there is none
+    state: bytes = b""
+    live: list[tuple[str, str]] = field(default_factory=list)  # (queue, run) of its unfinished runs
+    buffered: int = 0
+    first_buffered_ms: list[int] = field(default_factory=list)
+    removed_ms: int | None = None
+    now_ms: int = 0
+
+
+class Views:
+    """Builds the calls."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._prefix = {"prefix": keys.prefix}
+
+    def browse(self, cursor: str = "0", *, count: int = PAGE) -> Call[RecordPage]:
+        """Read some of the schedules; begin with "0", end when the reply's cursor is "0"."""
+        args = {"cursor": cursor, "count": count}
+        return script("schedule_browse").call(keys=self._prefix, args=args, parse=_page)
+
+    def inspect(self, ids: Sequence[str]) -> Call[list[Inspection]]:
+        """Read everything about at most 250 schedules, in their order."""
+        assert len(ids) <= PAGE
+        args = {"buffered": BUFFERED_SHOWN, "ids": ids}
+        return script("schedule_inspect").call(keys=self._prefix, args=args, parse=_inspections)
+
+
+def change_of(
+    record: Record, definition: ScheduleDef, *, now_ms: int, expected_revision: int | None = None
+) -> tuple[Change, ScheduleDef | None]:
+    """Return what makes ``record`` the ``definition``, and what it was; None when another version wrote it."""
+    try:
+        old = record.definition()
+    except msgspec.DecodeError:
+        return Change(definition=definition, expected_revision=expected_revision), None
+    runs = unlisted_runs(old, definition, mark_ms=record.mark_ms)
+    change = Change(
+        definition=definition,
+        expected_revision=expected_revision,
+        seen_revision=record.revision,
+        kept_mark_ms=kept_mark_ms(old, definition, mark_ms=record.mark_ms, now_ms=now_ms),
+        unlisted=[f"{old.template.queue} {run}" for run in runs],
+    )
+    return change, old
+
+
+def record_of(
+    name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any, state: Any, is_live: bool, invalid: Any
+) -> Record:
+    """Return what a stored definition with its neighbours says."""
+    revision, _, rest = stored.partition(b"\n")
+    _, _, rest = rest.partition(b"\n")
+    digest, _, body = rest.partition(b"\n")
+    return Record(
+        id=name,
+        revision=number(revision) if revision.isdigit() else 0,
+        set=text(digest),
+        body=body,
+        mark_ms=number(mark),
+        next_ms=None if next_ms in (b"", None) else int(float(next_ms)),
+        pause=unpack_pause(pause),
+        completed_ms=ScheduleState.parse(state).counters.completed_ms,
+        is_live=is_live,
+        invalid=text(invalid),
+    )
+
+
+def unpack_pause(stored: bytes | None) -> Pause | None:
+    """Return the override in ``stored``; None when there is none."""
+    if not stored:
+        return None
+    try:
+        return read_json(stored, Pause)
+    except msgspec.DecodeError:
+        return Pause(reason="written by another version")
+
+
+def _page(reply: Any) -> RecordPage:
+    items = [
+        record_of(
+            text(name),
+            stored,
+            mark=mark,
+            next_ms=next_ms,
+            pause=pause,
+            state=state,
+            is_live=text(live) == "1",
+            invalid=invalid,
+        )
+        for name, stored, mark, next_ms, pause, state, live, invalid in chunks(reply[2:], 8)
+    ]
+    return RecordPage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]))
+
+
+def _inspections(reply: Any) -> list[Inspection]:
+    return list(_each_inspection(reply))
+
+
+def _each_inspection(reply: Any) -> Iterator[Inspection]:
+    now_ms = number(reply[0])
+    for name, stored, mark, next_ms, pause, state, live, buffered, first, removed, invalid in chunks(reply[1:], 11):
+        runs = [line.partition(" ") for line in text(live).split("\n") if line]
+        record = None
+        if stored:
+            record = record_of(
+                text(name),
+                stored,
+                mark=mark,
+                next_ms=next_ms,
+                pause=pause,
+                state=state,
+                is_live=bool(runs),
+                invalid=invalid,
+            )
+        yield Inspection(
+            id=text(name),
+            record=record,
+            state=state,
+            live=[(queue, run) for queue, _, run in runs],
+            buffered=number(buffered),
+            first_buffered_ms=[int(nominal) for nominal in text(first).split()],
+            removed_ms=optional_number(removed),
+            now_ms=now_ms,
+        )

@@ -1,0 +1,1 @@
+"""Encoding and decoding of what is stored in Redis."""

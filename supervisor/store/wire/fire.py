@@ -1,0 +1,245 @@
+"""What the scheduler reads of schedules and asks about them: values, and the replies' other half.
+
+The scripts are ``schedule_due``, ``schedule_plan`` and ``fire``; their headers are the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from supervisor.core.schedules.checks import Refusal
+from supervisor.store.schedules.state import Counters, counters_of
+from supervisor.store.scripts import Argument
+from supervisor.store.wire.codec import Packed, number, optional_number, text
+
+NOTHING = Packed("", "", b"")
+"""Stands for the run of an item that enqueues none."""
+
+
+class FireCode(StrEnum):
+    """What became of one item."""
+
+    FIRED = "FIRED"
+    SKIPPED = "SKIPPED"  # as many runs as may be are unfinished: decided, nothing enqueued
+    BUFFERED = "BUFFERED"  # the same, and it waits for one of them to end
+    DROPPED = "DROPPED"  # the same, and the buffer is full; or what waited was too old
+    REPLACED = "REPLACED"  # what waited gave way to a newer one
+    MISSED = "MISSED"  # decided, nothing was to be enqueued
+    COMPLETED = "COMPLETED"  # it had all the runs it may have
+    INITIAL = "INITIAL"  # in the log only: the run that a new schedule begins with
+    HELD = "HELD"  # what waits must go on waiting
+    DUP = "DUP"  # the watermark is not what was expected
+    STALE = "STALE"  # the definition changed or is gone
+    PAUSED = "PAUSED"
+    SKEWED = "SKEWED"  # the due time, or the caller's clock that decided, is too far ahead of Redis' time
+    REFUSED = "REFUSED"  # not by the script: Redis refuses this schedule's items, also alone; nothing written
+
+
+class PlanCode(StrEnum):
+    """What became of one plan."""
+
+    PLANNED = "PLANNED"
+    MOVED = "MOVED"  # somebody asked to look again
+    DUP = "DUP"
+    STALE = "STALE"
+    SKEWED = "SKEWED"  # by Redis' time it is too early for it
+    GONE = "GONE"
+
+
+class What(StrEnum):
+    """What an item is about."""
+
+    DUE = "due"  # this nominal time is due
+    MISSED = "missed"  # nominal times passed, and none of them runs
+    START = "start"  # the first in the buffer may start
+    FORCE = "force"  # the same, and what was asked to stop has had its time
+    DROP = "drop"  # the first in the buffer is too old
+    INITIAL = "initial"  # the run that a new schedule begins with
+
+
+class FireItem(NamedTuple):
+    """One decision to make. A tuple, because thousands are made in a second."""
+
+    schedule: str
+    revision: int
+    mark_ms: int  # the watermark that the planner saw
+    nominal_ms: int  # the due time that runs; of MISSED: the latest
+    new_mark_ms: int  # the latest due time
+    next_ms: int | None  # when to look again
+    run: Packed
+    policy: str = "skip 1 0 30000 - - -"  # see policy_text
+    what: What = What.DUE
+    missed: int = 0
+    why: str = ""  # letters of schedule_state.REASONS
+    job: str = ""  # for reports
+    refusal: Refusal | None = None  # what kept ``nominal_ms`` from being fired, for reports
+    delay_ms: int = 0  # of its jitter, for reports
+    is_doubtful: bool = False  # it may have been fired before Redis lost data, for reports
+
+    def arguments(self) -> tuple[str, str, bytes]:
+        """Return line, shape and data, as the script takes them."""
+        next_ms = "-" if self.next_ms is None else self.next_ms
+        run = self.run
+        line = (
+            f"{self.what.value} {self.revision} {self.mark_ms} {self.nominal_ms} {self.new_mark_ms} {next_ms} "
+            f"{self.missed}{self.why if self.missed else ''} {self.schedule} {run.run_id or '-'}"
+        )
+        return line, f"{self.policy} {run.queue or '-'}", run.data
+
+
+class FireResult(NamedTuple):
+    """What became of an item, and the watermark now."""
+
+    code: FireCode
+    mark_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FireReply:
+    """One result for each item, in their order."""
+
+    results: list[FireResult]
+    now_ms: int
+
+
+class Seen(NamedTuple):
+    """A schedule as it was read."""
+
+    schedule: str
+    score: int | None  # when to look at it; 0 or less: somebody asked to; None: not planned
+    revision: int | None  # None: there is no definition
+    set: str  # digest of its set, or ``dynamic``
+    mark_ms: int
+    state: bytes  # the first line
+    pause: bytes  # JSON; empty: not paused
+    live: int  # unfinished runs, as far as known
+    waiting: tuple[int, ...]  # the first of the buffer
+
+    @property
+    def counters(self) -> Counters:
+        """The counters."""
+        return counters_of(self.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueReply:
+    """What to look at."""
+
+    now_ms: int
+    planned: int
+    defined: int
+    overdue: int
+    next_ms: int | None  # first due time after those asked for
+    is_full: bool  # there may be more of the soon ones
+    last_change: str  # id of the newest entry in the stream of changes
+    is_late_full: bool  # there may be more of the late ones
+    paused: int = 0
+    invalid: int = 0  # schedules whose definition cannot be used
+    seen: list[Seen]
+
+
+class PlanItem(NamedTuple):
+    """What to make of a schedule that was read."""
+
+    seen: Seen
+    next_ms: int | None
+    new_mark_ms: int | None = None
+    wait: str = ""  # what the end of a run causes
+    set_pause: str = ""  # empty: as it is; "-" ends it; else the pause
+    completed: str = ""  # empty: as it is; since when; "0": not; "-" deletes the schedule
+    invalid: str = ""  # why its definition cannot be used; empty: it can
+
+    def arguments(self) -> Iterator[Argument]:
+        """Yield the fields in the order of the script."""
+        seen = self.seen
+        yield seen.schedule
+        yield "" if seen.revision is None else seen.revision
+        yield seen.mark_ms
+        yield "" if seen.score is None else seen.score
+        yield seen.pause
+        yield "" if self.next_ms is None else self.next_ms
+        yield "" if self.new_mark_ms is None else self.new_mark_ms
+        yield from (self.wait, self.set_pause, self.completed, self.invalid)
+
+
+@lru_cache(maxsize=1024)
+def policy_text(
+    *,
+    overlap: str,
+    max_running: int,
+    buffer_limit: int | None,
+    cancel_grace_ms: int,
+    max_runs: int | None,
+    wait: str,
+    keep_ms: int | None,
+) -> str:
+    """Return a policy as ``fire`` takes it: schedules with equal ones share one text.
+
+    Args:
+        overlap: skip, allow, buffer_one, buffer_all, cancel_other or terminate_other.
+        max_running: from how many unfinished runs on it acts.
+        buffer_limit: how many may wait; None: 1 for buffer_one, else 1000.
+        cancel_grace_ms: how long a run that is asked to stop may take.
+        max_runs: after so many runs it is completed.
+        wait: what the end of a run causes; empty: nothing.
+        keep_ms: how long it is kept when it is completed; None: for ever.
+    """
+    limit = (1 if overlap == "buffer_one" else 1000) if buffer_limit is None else buffer_limit
+    runs = "-" if max_runs is None else str(max_runs)
+    keep = "-" if keep_ms is None else str(keep_ms)
+    return f"{overlap} {max_running} {limit} {cancel_grace_ms} {runs} {wait or '-'} {keep}"
+
+
+def parse_fired(reply: Any) -> FireReply:
+    """Return what ``fire`` answered."""
+    flat = iter(reply)
+    now_ms = int(next(flat))
+    return FireReply([FireResult(_CODES[code], int(mark)) for code, mark in zip(flat, flat, strict=True)], now_ms)
+
+
+def parse_planned(reply: Any) -> list[PlanCode]:
+    """Return what ``schedule_plan`` answered."""
+    return [PlanCode(text(code)) for code in reply[1:]]
+
+
+def parse_due(reply: Any) -> DueReply:
+    """Return what ``schedule_due`` answered."""
+    now_ms, planned, defined, overdue, next_ms, is_full, last_change, is_late_full, paused, invalid = reply[:10]
+    return DueReply(
+        now_ms=number(now_ms),
+        planned=number(planned),
+        defined=number(defined),
+        overdue=number(overdue),
+        next_ms=optional_number(next_ms),
+        is_full=is_full == b"1",
+        last_change=text(last_change),
+        is_late_full=is_late_full == b"1",
+        paused=number(paused),
+        invalid=number(invalid),
+        seen=list(_seen(reply[10:])),
+    )
+
+
+def _seen(flat: Sequence[Any]) -> Iterator[Seen]:
+    at = 0
+    while at < len(flat):
+        name, score, revision, digest, mark, state, pause, live, count = flat[at : at + 9]
+        at += 9 + int(count)
+        yield Seen(
+            name.decode(),
+            int(float(score)) if score else None,
+            int(revision) if revision else None,
+            digest.decode(),
+            int(mark),
+            state,
+            pause,
+            int(live),
+            tuple(int(nominal) for nominal in flat[at - int(count) : at]),
+        )
+
+
+_CODES = {code.value.encode(): code for code in FireCode}

@@ -1,0 +1,177 @@
+"""What travels in a turn: acknowledgements to Redis, runs from it. The call is in ``queues.runs``.
+
+Made and read for each run, so these are structs without dictionaries, and most acknowledgements
+are one line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from supervisor.core.model import Envelope, Kind, Outcome
+from supervisor.store.keys import KIND_LETTER, check_name
+from supervisor.store.scripts import Argument
+from supervisor.store.wire.codec import (
+    Packed,
+    charges,
+    number,
+    optional_number,
+    pack_error,
+    pack_result,
+    text,
+    texts,
+    unpack,
+)
+
+_NOTE_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A run that another one spawned: it comes into being with the acknowledgement of that one."""
+
+    packed: Packed
+    delay_ms: int
+    job: str
+
+
+class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How an attempt ended, as its worker reports it."""
+
+    run_id: str
+    queue: str
+    attempt: int
+    outcome: Outcome
+    fetched_ms: int = 0  # of the execution, as its FetchedRun has it; one that is not told is nobody's
+    schedule: str | None = None
+    result: bytes | None = None  # JSON; kept for result_ttl_ms
+    result_ttl_ms: int = 0
+    retry_delay_ms: int = 0
+    error: dict[str, Any] | None = None  # cut to 4 KiB
+    started_ms: int = 0  # wall clock of the worker, for people
+    ended_ms: int = 0
+    history_note: str = ""
+    job: str = ""  # for the history
+    kind: Kind | None = None  # with GIVEBACK: the kind that the run really has
+    children: tuple[Child, ...] = ()  # with OK
+    left_behind: bytes | None = None  # with OK, and errors of it with DEAD: JSON of roles/worker/attempt/run_output.py
+
+    @property
+    def children_bytes(self) -> int:
+        """How much its children add to a turn."""
+        return sum(len(child.packed.data) for child in self.children) + len(self.left_behind or b"")
+
+
+class FetchedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A run that is the caller's until it acknowledges it."""
+
+    queue: str
+    envelope: Envelope
+    attempt: int  # from 1
+    crashes: int
+    interrupts: int
+    suspect: bool  # to be run alone
+    fetched_ms: int = 0  # by Redis' time; with session and attempt it tells this execution from any other
+
+
+class BrokenRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is the caller's, and whose envelope it cannot read; to be acknowledged as dead."""
+
+    queue: str
+    run_id: str
+    attempt: int
+    fetched_ms: int
+    reason: str
+
+
+class TurnReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a turn brought. ``lost``: the session is not open, nothing was done, and nothing the caller holds is its."""
+
+    lost: bool
+    runs: list[FetchedRun]
+    stale: list[str]  # acknowledged, but no longer the caller's
+    next_due_ms: int | None  # by Redis' time: when the next delayed run is due
+    now_ms: int
+    broken: list[BrokenRun]
+
+
+def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
+    """Return an acknowledgement as the script takes it: most have neither result nor error, nor anything to add."""
+    line, where = _line(session, ack), f"{check_name('queue', ack.queue)} {ack.fetched_ms}"
+    has_result = ack.result is not None and ack.result_ttl_ms > 0
+    is_plain = not (
+        has_result or ack.error or ack.schedule or ack.children or ack.retry_delay_ms or ack.kind or ack.left_behind
+    )
+    if is_plain:
+        return (line, where)
+    kind = "-" if ack.kind is None else KIND_LETTER[ack.kind]
+    ttl_ms = ack.result_ttl_ms if has_result else 0
+    more = f"{where} {ack.schedule or '-'} {ttl_ms} {ack.retry_delay_ms} {kind} {len(ack.children)}"
+    payload = pack_result(ack.run_id, ack.result or b"") if has_result else pack_error(ack.error)
+    if ack.left_behind is not None:
+        return (line, f"{more} x", payload, ack.left_behind)
+    return (line, more, payload)
+
+
+def _line(session: str, ack: Ack) -> str:
+    """Return the history line; ``queue_reads.HistoryEntry`` is its other half. The note is last: it may hold bars.
+
+    The script reads id, outcome and attempt from it.
+    """
+    note = " ".join(ack.history_note.split())[:_NOTE_MAX] if ack.history_note else ""
+    job = ack.job.replace("|", "/") if "|" in ack.job else ack.job
+    outcome = ack.outcome.value
+    return f"{ack.run_id}|{outcome}|{ack.attempt}|{session}|{ack.started_ms}|{ack.ended_ms}|{job}|{note}"
+
+
+def parse_turn(reply: Any) -> TurnReply:
+    """Return what a turn brought. A run whose envelope cannot be read is no error: the others are there."""
+    now_ms = number(reply[1])
+    if reply[0] == b"LOST":
+        return TurnReply(lost=True, runs=[], stale=[], next_due_ms=None, now_ms=now_ms, broken=[])
+    runs, broken = [], []
+    fields = reply[4]
+    for i in range(0, len(fields), 3):
+        queue, attempts, crashes, interrupts, is_suspect, fetched_ms = _taken(fields[i + 2])
+        run_id = text(fields[i])
+        try:
+            envelope = unpack(fields[i + 1])
+            if envelope.id != run_id:
+                raise msgspec.ValidationError(f"it says that its id is {envelope.id[:80]!r}")
+        except msgspec.DecodeError as error:
+            broken.append(
+                BrokenRun(
+                    queue=queue,
+                    run_id=run_id,
+                    attempt=attempts + 1,
+                    fetched_ms=fetched_ms or now_ms,
+                    reason=str(error),
+                )
+            )
+            continue
+        run = FetchedRun(
+            queue=queue,
+            envelope=envelope,
+            attempt=attempts + 1,
+            crashes=crashes,
+            interrupts=interrupts,
+            suspect=is_suspect,
+            fetched_ms=fetched_ms or now_ms,
+        )
+        runs.append(run)
+    due = optional_number(reply[2])
+    return TurnReply(lost=False, runs=runs, stale=texts(reply[3]), next_due_ms=due, now_ms=now_ms, broken=broken)
+
+
+@lru_cache(maxsize=1024)
+def _taken(what: bytes) -> tuple[str, int, int, int, bool, int]:
+    """Read queue, charges, whether a run is a suspect, and when it was fetched, 0: just now; most say the same."""
+    queue, *rest = text(what).split(" ")
+    fetched_ms = int(rest.pop()[1:]) if rest and rest[-1].startswith("@") else 0
+    is_suspect = rest[-1:] == ["s"]
+    charged = rest[0].encode() if len(rest) > is_suspect else None
+    return (queue, *charges(charged), is_suspect, fetched_ms)

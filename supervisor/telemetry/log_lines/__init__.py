@@ -1,0 +1,1 @@
+"""Rendering and writing of log lines."""

@@ -1,0 +1,1 @@
+"""Metric values in files that belong to slots."""
