@@ -35,20 +35,6 @@ local CHILD, CHILDREN_MAX = 4, 1000
 local ENDS = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true } -- only history and result are kept
 local OUTCOMES = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true, retry = true,
   dead = true, giveback = true }
-if not_whole(seq, want, history, dead_cap, queue_count, ack_count) or (letter ~= 'a' and letter ~= 's') then
-  return refuse('seq, want, history, dead_cap, queue_count and ack_count must be whole numbers, letter a or s')
-end
-local seq, want, history, dead_cap = tonumber(seq), tonumber(want), tonumber(history), tonumber(dead_cap)
-local queues, acks = tonumber(queue_count), tonumber(ack_count)
-local first_ack = FIRST + 2 * queues
-if want > 200 or queues < 0 or acks < 0 or first_ack + 2 * acks > #ARGV + 1 then
-  return refuse('want up to 200, and acknowledgements of 2 or 3 fields')
-end
-for i = FIRST + 1, first_ack - 1, 2 do
-  if not string.find(ARGV[i], '^%d+$') then
-    return refuse('how many runs of ' .. ARGV[i - 1] .. ' may be fetched')
-  end
-end
 
 -- The acknowledgements, by queue. Most have nothing in `more`: for them there is no table, only places in these.
 local by_queue, ack_queues, child_count = {}, {}, 0
@@ -63,121 +49,68 @@ local function more_of(text, payload)
   return more
 end
 local NOTHING_MORE = { schedule = '', ttl = '0', delay = 0, children = 0, first_child = 0, payload = '' }
-local next_ack, places = first_ack, {} -- of most the same text says where they are and since when
-for _ = 1, acks do
-  local line, where, more = ARGV[next_ack] or '', ARGV[next_ack + 1] or '', nil
-  local place = places[where]
-  if not place then
-    place = { string.match(where, '^(%S+) (%d+)(.*)$') }
-    places[where] = place
-  end
-  local queue = place[1]
-  if queue and place[3] ~= '' then
-    more = more_of(place[3], ARGV[next_ack + 2])
-    queue, next_ack = more and queue, next_ack + 1
-    if more and more.is_leaving then
-      local is_json, left_behind = pcall(cjson.decode, ARGV[next_ack + 2])
-      more.left_behind, next_ack = is_json and type(left_behind) == 'table' and left_behind or nil, next_ack + 1
-      if not more.left_behind then
-        return refuse('what ' .. line .. ' leaves behind')
+
+-- Read so many acknowledgements from ARGV; the place behind them, or nil and what is wrong.
+local function read_acks(next_ack, acks)
+  local places = {} -- of most the same text says where they are and since when
+  for _ = 1, acks do
+    local line, where, more = ARGV[next_ack] or '', ARGV[next_ack + 1] or '', nil
+    local place = places[where]
+    if not place then
+      place = { string.match(where, '^(%S+) (%d+)(.*)$') }
+      places[where] = place
+    end
+    local queue = place[1]
+    if queue and place[3] ~= '' then
+      more = more_of(place[3], ARGV[next_ack + 2])
+      queue, next_ack = more and queue, next_ack + 1
+      if more and more.is_leaving then
+        local is_json, left_behind = pcall(cjson.decode, ARGV[next_ack + 2])
+        more.left_behind, next_ack = is_json and type(left_behind) == 'table' and left_behind or nil, next_ack + 1
+        if not more.left_behind then
+          return nil, 'what ' .. line .. ' leaves behind'
+        end
       end
     end
+    next_ack = next_ack + 2
+    local id, outcome, attempt = string.match(line, '^([^|]+)|(%l+)|(%d+)|')
+    if not queue or not OUTCOMES[outcome] then
+      return nil, 'acknowledgement ' .. line
+    end
+    local of = by_queue[queue]
+    if not of then
+      of = { name = queue, ids = {}, outcomes = {}, attempts = {}, fetched = {}, lines = {}, more = {} }
+      by_queue[queue] = of
+      ack_queues[#ack_queues + 1] = of
+    end
+    local n = #of.ids + 1
+    of.ids[n], of.outcomes[n], of.attempts[n], of.fetched[n] = id, outcome, attempt, place[2]
+    of.lines[n], of.more[n] = line, more
   end
-  next_ack = next_ack + 2
-  local id, outcome, attempt = string.match(line, '^([^|]+)|(%l+)|(%d+)|')
-  if not queue or not OUTCOMES[outcome] then
-    return refuse('acknowledgement ' .. line)
-  end
-  local of = by_queue[queue]
-  if not of then
-    of = { name = queue, ids = {}, outcomes = {}, attempts = {}, fetched = {}, lines = {}, more = {} }
-    by_queue[queue] = of
-    ack_queues[#ack_queues + 1] = of
-  end
-  local n = #of.ids + 1
-  of.ids[n], of.outcomes[n], of.attempts[n], of.fetched[n] = id, outcome, attempt, place[2]
-  of.lines[n], of.more[n] = line, more
-end
-local first_child = next_ack
-if first_child + child_count * CHILD ~= #ARGV + 1 or child_count > CHILDREN_MAX then
-  return refuse('up to 1000 children of 4 fields, as many as the acknowledgements say')
-end
-for i = first_child, #ARGV, CHILD do
-  if not string.find(ARGV[i + 2], '^%d+$') or not is_head(ARGV[i + 3]) then
-    return refuse('delay or data of ' .. ARGV[i])
-  end
+  return next_ack
 end
 
-local time = redis.call('TIME')
-local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local now = math.floor(now_us / 1000)
-local at = whole(now)
-if redis.call('HEXISTS', keys.sessions, session) == 0 then
-  return { 'LOST', at }
+-- What is wrong with the children of all acknowledgements; nil for nothing.
+local function children_fault(first)
+  if first + child_count * CHILD ~= #ARGV + 1 or child_count > CHILDREN_MAX then
+    return 'up to 1000 children of 4 fields, as many as the acknowledgements say'
+  end
+  for i = first, #ARGV, CHILD do
+    if not string.find(ARGV[i + 2], '^%d+$') or not is_head(ARGV[i + 3]) then
+      return 'delay or data of ' .. ARGV[i]
+    end
+  end
+  return nil
 end
-local stale, runs, stats = {}, {}, {}
 
+local stats = {}
 local function count(queue, name, n)
   stats[queue] = stats[queue] or {}
   stats[queue][name] = (stats[queue][name] or 0) + (n or 1)
 end
 
-local given = {} -- for each of runs, what the record calls it: r or s, and its queue
-local function give(queue, id, data, att, is_suspect, fetched)
-  local n, what = #runs, queue
-  if att or is_suspect or fetched then
-    what = queue .. (att and ' ' .. att or '') .. (is_suspect and ' s' or '') .. (fetched and ' @' .. fetched or '')
-  end
-  runs[n + 1], runs[n + 2], runs[n + 3] = id, data, what
-  given[#given + 1] = is_suspect and 's ' .. queue or queue
-end
+-- Everything below is of one turn `t`: session, now, history, dead_cap, first_child, and stale, to which ids are added.
 
--- When the first of the later runs is due, as far as each queue's is known: false where there is none.
-local due_at = {}
-local function next_due()
-  local first = nil
-  for i = FIRST, first_ack - 1, 2 do
-    local due = due_at[ARGV[i]]
-    if due == nil then
-      due = tonumber((redis.pcall('ZRANGE', keys.later(ARGV[i]), 0, 0, 'WITHSCORES'))[2] or nil)
-    end
-    if due and (not first or due < first) then
-      first = due
-    end
-  end
-  return first and whole(first) or ''
-end
-
--- A turn that was answered before: the reply again, from what was stored: `<seq> <wheel>`, then lines of ids of one
--- queue, `x` for stale ones, `r` and `s` for runs.
-local last = redis.call('HGET', keys.turns, session)
-local last_seq, wheel = string.match(last or '', '^(%d+) ?(%d*)')
-last_seq, wheel = tonumber(last_seq), tonumber(wheel) or now % 10
-if last_seq and seq < last_seq then
-  return redis.error_reply('OLDSEQ ' .. whole(last_seq))
-end
-if last_seq and seq > last_seq + 1 then
-  return { 'LOST', at }
-end
-if last_seq == seq then
-  for what, queue, ids in string.gmatch(last, '\n(%a) (%S+) ([^\n]+)') do
-    for id in string.gmatch(ids, '%S+') do
-      local token = what ~= 'x' and redis.call('HGET', keys.run(queue), id)
-      if what == 'x' then
-        stale[#stale + 1] = id
-      elseif token and string.sub(token, 1, #session + 1) == session .. '|' then
-        local data = redis.call('HGET', keys.data(queue), id)
-        if data then
-          local fetched = string.match(token, '|(%d+)$')
-          give(queue, id, data, redis.call('HGET', keys.att(queue), id), what == 's', fetched)
-        end
-      end
-    end
-  end
-  return { 'TURN', at, next_due(), stale, runs }
-end
-
--- Children.
 local lists, born = {}, {} -- ready list to ids, queue to counts
 local function beget(parent, i)
   local queue, data = ARGV[i + 1], ARGV[i + 3]
@@ -187,12 +120,12 @@ local function beget(parent, i)
     tally_add(parent, is_new and 'left' or 'duplicate', 1)
   end
   if not is_new then
-    return holder and refuse_twin(queue, ARGV[i], data, holder, history, now)
+    return holder and refuse_twin(queue, ARGV[i], data, holder, t.history, t.now)
   end
   local tally = born[queue] or { a = 0, s = 0, new = 0 }
   born[queue], tally.new = tally, tally.new + 1
   if ARGV[i + 2] ~= '0' then
-    delay(queue, ARGV[i], data, now + tonumber(ARGV[i + 2]))
+    delay(queue, ARGV[i], data, t.now + tonumber(ARGV[i + 2]))
     return
   end
   replace_older(queue, ARGV[i], data)
@@ -219,12 +152,12 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
       pcall(tally_open, id, more.children > 0, more.left_behind or {})
     end
     for child = more.first_child, more.first_child + more.children - 1 do
-      beget(id, first_child + child * CHILD)
+      beget(id, t.first_child + child * CHILD)
     end
     live_remove(more.schedule, id, outcome)
     return outcome
   end
-  if data and outcome ~= 'dead' and is_cancelled(queue, id, session .. '|' .. attempt .. '|' .. fetched) then
+  if data and outcome ~= 'dead' and is_cancelled(queue, id, t.session .. '|' .. attempt .. '|' .. fetched) then
     redis.call('HDEL', keys.data(queue), id)
     forget(queue, more.schedule, id)
     return 'cancelled', true
@@ -239,7 +172,7 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
       redis.call('HSET', keys.data(queue), id, kind .. string.sub(data, 2))
     end
     if more.delay > 0 then -- its worker does not know the job, and the next one may not either
-      redis.call('ZADD', keys.later(queue), whole(now + more.delay), id)
+      redis.call('ZADD', keys.later(queue), whole(t.now + more.delay), id)
       return 'giveback'
     end
     redis.call('LPUSH', ready(queue, kind .. string.sub(data, 2, 2)), id)
@@ -250,7 +183,7 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
   local charged = attempt .. ',' .. whole(crashes) .. ',' .. whole(interrupts)
   if outcome == 'dead' then
     redis.call('HSET', keys.att(queue), id, charged)
-    give_up(queue, id, now, dead_cap, more.payload)
+    give_up(queue, id, t.now, t.dead_cap, more.payload)
     if more.left_behind and tallies.above[id] then -- why it failed, but not what it counted
       pcall(tally_open, id, false, { errors = more.left_behind.errors })
     end
@@ -261,7 +194,7 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
   if more.payload ~= '' then
     push(kept.err, id, more.payload)
   end
-  push(kept.later, whole(now + more.delay), id)
+  push(kept.later, whole(t.now + more.delay), id)
   return 'retry'
 end
 
@@ -272,7 +205,7 @@ local function own(of)
   for n, id in ipairs(of.ids) do
     if of.attempts[n] ~= attempt or of.fetched[n] ~= fetched then
       attempt, fetched = of.attempts[n], of.fetched[n]
-      token = session .. '|' .. attempt .. '|' .. fetched
+      token = t.session .. '|' .. attempt .. '|' .. fetched
     end
     if tokens[n] == token and not seen[id] then
       seen[id] = true
@@ -280,7 +213,7 @@ local function own(of)
       local which = ENDS[of.outcomes[n]] and over or later
       which[#which + 1] = id
     else
-      stale[#stale + 1] = id
+      t.stale[#t.stale + 1] = id
       count(of.name, 'stale_ack')
     end
   end
@@ -364,36 +297,138 @@ local function settle(of)
   if plain > 0 then
     count(queue, 'ok', plain)
   end
-  history_extend(queue, history, lines)
+  history_extend(queue, t.history, lines)
 end
 
-local checked = {}
-for i = first_child, #ARGV, CHILD do
-  local head = string.sub(ARGV[i + 3], 1, 3)
-  if not checked[ARGV[i + 1] .. ' ' .. head] then
-    checked[ARGV[i + 1] .. ' ' .. head] = true
-    check_types(ARGV[i + 1], head)
+-- Settle all acknowledgements, and bring their children into being.
+local function settle_acks(turn)
+  t = turn
+  local checked = {}
+  for i = t.first_child, #ARGV, CHILD do
+    local head = string.sub(ARGV[i + 3], 1, 3)
+    if not checked[ARGV[i + 1] .. ' ' .. head] then
+      checked[ARGV[i + 1] .. ' ' .. head] = true
+      check_types(ARGV[i + 1], head)
+    end
+  end
+  for _, of in ipairs(ack_queues) do
+    own(of)
+    check_ack_types(of)
+  end
+  tallies.is_held = true
+  for _, of in ipairs(ack_queues) do
+    settle(of)
+  end
+  for list, ids in pairs(lists) do
+    redis.call('RPUSH', list, unpack(ids))
+  end
+  for queue, tally in pairs(born) do
+    redis.call('SADD', keys.queues, queue)
+    count_add(queue, 'in', tally.new)
+    ring(queue, 'a', math.min(tally.a, 4)) -- whoever wakes rings on while work is left
+    ring(queue, 's', math.min(tally.s, 4))
+  end
+  tallies.is_held = false
+  tally_settle()
+end
+
+local function write_stats()
+  for queue, names in pairs(stats) do
+    for name, n in pairs(names) do
+      count_add(queue, name, n)
+    end
   end
 end
-for _, of in ipairs(ack_queues) do
-  own(of)
-  check_ack_types(of)
+
+if not_whole(seq, want, history, dead_cap, queue_count, ack_count) or (letter ~= 'a' and letter ~= 's') then
+  return refuse('seq, want, history, dead_cap, queue_count and ack_count must be whole numbers, letter a or s')
 end
-tallies.is_held = true
-for _, of in ipairs(ack_queues) do
-  settle(of)
+local seq, want, history, dead_cap = tonumber(seq), tonumber(want), tonumber(history), tonumber(dead_cap)
+local queues, acks = tonumber(queue_count), tonumber(ack_count)
+local first_ack = FIRST + 2 * queues
+if want > 200 or queues < 0 or acks < 0 or first_ack + 2 * acks > #ARGV + 1 then
+  return refuse('want up to 200, and acknowledgements of 2 or 3 fields')
 end
-for list, ids in pairs(lists) do
-  redis.call('RPUSH', list, unpack(ids))
+for i = FIRST + 1, first_ack - 1, 2 do
+  if not string.find(ARGV[i], '^%d+$') then
+    return refuse('how many runs of ' .. ARGV[i - 1] .. ' may be fetched')
+  end
 end
-for queue, tally in pairs(born) do
-  redis.call('SADD', keys.queues, queue)
-  count_add(queue, 'in', tally.new)
-  ring(queue, 'a', math.min(tally.a, 4)) -- whoever wakes rings on while work is left
-  ring(queue, 's', math.min(tally.s, 4))
+
+local first_child, unread = read_acks(first_ack, acks)
+local fault = unread or children_fault(first_child)
+if fault then
+  return refuse(fault)
 end
-tallies.is_held = false
-tally_settle()
+
+local time = redis.call('TIME')
+local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = math.floor(now_us / 1000)
+local at = whole(now)
+if redis.call('HEXISTS', keys.sessions, session) == 0 then
+  return { 'LOST', at }
+end
+local stale, runs = {}, {}
+
+local given = {} -- for each of runs, what the record calls it: r or s, and its queue
+local function give(queue, id, data, att, is_suspect, fetched)
+  local n, what = #runs, queue
+  if att or is_suspect or fetched then
+    what = queue .. (att and ' ' .. att or '') .. (is_suspect and ' s' or '') .. (fetched and ' @' .. fetched or '')
+  end
+  runs[n + 1], runs[n + 2], runs[n + 3] = id, data, what
+  given[#given + 1] = is_suspect and 's ' .. queue or queue
+end
+
+-- When the first of the later runs is due, as far as each queue's is known: false where there is none.
+local due_at = {}
+local function next_due()
+  local first = nil
+  for i = FIRST, first_ack - 1, 2 do
+    local due = due_at[ARGV[i]]
+    if due == nil then
+      due = tonumber((redis.pcall('ZRANGE', keys.later(ARGV[i]), 0, 0, 'WITHSCORES'))[2] or nil)
+    end
+    if due and (not first or due < first) then
+      first = due
+    end
+  end
+  return first and whole(first) or ''
+end
+
+-- A turn that was answered before: the reply again, from what was stored: `<seq> <wheel>`, then lines of ids of one
+-- queue, `x` for stale ones, `r` and `s` for runs.
+local last = redis.call('HGET', keys.turns, session)
+local last_seq, wheel = string.match(last or '', '^(%d+) ?(%d*)')
+last_seq, wheel = tonumber(last_seq), tonumber(wheel) or now % 10
+if last_seq and seq < last_seq then
+  return redis.error_reply('OLDSEQ ' .. whole(last_seq))
+end
+if last_seq and seq > last_seq + 1 then
+  return { 'LOST', at }
+end
+if last_seq == seq then
+  for what, queue, ids in string.gmatch(last, '\n(%a) (%S+) ([^\n]+)') do
+    for id in string.gmatch(ids, '%S+') do
+      local token = what ~= 'x' and redis.call('HGET', keys.run(queue), id)
+      if what == 'x' then
+        stale[#stale + 1] = id
+      elseif token and string.sub(token, 1, #session + 1) == session .. '|' then
+        local data = redis.call('HGET', keys.data(queue), id)
+        if data then
+          local fetched = string.match(token, '|(%d+)$')
+          give(queue, id, data, redis.call('HGET', keys.att(queue), id), what == 's', fetched)
+        end
+      end
+    end
+  end
+  return { 'TURN', at, next_due(), stale, runs }
+end
+
+local turn = { session = session, letter = letter, want = want, want_suspect = want_suspect == '1', wheel = wheel, now = now,
+  now_us = now_us, history = history, dead_cap = dead_cap, first_child = first_child, stale = stale, due_at = due_at,
+  give = give, count = count }
+settle_acks(turn)
 
 -- Fetching.
 if want > 0 then
@@ -410,8 +445,8 @@ for n = 0, queues - 1 do
     open[#open + 1] = { name = queue, room = tonumber(ARGV[place + 1]) }
   end
 end
-local failed = fetch({ open = open, session = session, letter = letter, want = want, wheel = wheel, now_us = now_us,
-  now = now, want_suspect = want_suspect == '1', give = give, count = count, due_at = due_at, history = history })
+turn.open = open
+local failed = fetch(turn)
 if failed and #runs == 0 and acks == 0 then
   return redis.error_reply(failed)
 end
@@ -432,9 +467,5 @@ while n <= #given do
   record[#record + 1] = (string.find(what, ' ', 1, true) and what or 'r ' .. what) .. ' ' .. table.concat(ids, ' ')
 end
 redis.call('HSET', keys.turns, session, table.concat(record, '\n'))
-for queue, names in pairs(stats) do
-  for name, n in pairs(names) do
-    count_add(queue, name, n)
-  end
-end
+write_stats()
 return { 'TURN', at, next_due(), stale, runs }

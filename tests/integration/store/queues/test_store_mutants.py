@@ -68,7 +68,7 @@ BREAKS = {
     "an acknowledgement of anybody counts": Break(
         lua(
             "turn.lua",
-            "token = session .. '|' .. attempt",
+            "token = t.session .. '|' .. attempt",
             "token = (tokens[n] or ''):match('^[^|]*') .. '|' .. attempt",
         ),
         turns.test_two_sessions_never_hold_one_run,
