@@ -54,12 +54,12 @@ BREAKS = {
     ),
     # An execution is its queue, its id and its fence.
     "an acknowledgement of any attempt counts": Break(
-        lua("turn.lua", "if tokens[n] == token and", "if tokens[n] and"),
+        lua("lib/settle.lua", "if tokens[n] == token and", "if tokens[n] and"),
         turns.test_an_acknowledgement_of_another_attempt_is_stale,
     ),
     "an acknowledgement of an earlier execution counts": Break(
         lua(
-            "turn.lua",
+            "lib/settle.lua",
             "if tokens[n] == token and",
             "if tokens[n] and string.match(tokens[n], '^.*|') == string.match(token, '^.*|') and",
         ),
@@ -67,7 +67,7 @@ BREAKS = {
     ),
     "an acknowledgement of anybody counts": Break(
         lua(
-            "turn.lua",
+            "lib/settle.lua",
             "token = t.session .. '|' .. attempt",
             "token = (tokens[n] or ''):match('^[^|]*') .. '|' .. attempt",
         ),

@@ -1,0 +1,240 @@
+-- Library of the turn: what acknowledgements cause, and what children come into being by them.
+--
+-- Includes  acks
+--           slots
+local stats = {}
+local function count(queue, name, n)
+  stats[queue] = stats[queue] or {}
+  stats[queue][name] = (stats[queue][name] or 0) + (n or 1)
+end
+
+-- Everything below is of one turn `t`: session, now, history, dead_cap, first_child, and stale, to which ids are added.
+
+local lists, born = {}, {} -- ready list to ids, queue to counts
+local function beget(parent, i)
+  local queue, data = ARGV[i + 1], ARGV[i + 3]
+  local is_new, holder = create(queue, ARGV[i], data)
+  if is_new or holder then
+    tally_add(parent, 'total', 1)
+    tally_add(parent, is_new and 'left' or 'duplicate', 1)
+  end
+  if not is_new then
+    return holder and refuse_twin(queue, ARGV[i], data, holder, t.history, t.now)
+  end
+  local tally = born[queue] or { a = 0, s = 0, new = 0 }
+  born[queue], tally.new = tally, tally.new + 1
+  if ARGV[i + 2] ~= '0' then
+    delay(queue, ARGV[i], data, t.now + tonumber(ARGV[i + 2]))
+    return
+  end
+  replace_older(queue, ARGV[i], data)
+  local list, kind = ready(queue, data), string.sub(data, 1, 1)
+  lists[list] = lists[list] or {}
+  table.insert(lists[list], ARGV[i])
+  tally[kind] = tally[kind] + 1
+end
+
+local function push(list, ...)
+  for _, value in ipairs({ ... }) do
+    list[#list + 1] = value
+  end
+end
+
+-- What becomes of a run whose attempt ended; it is in `run` no more, and out of `data` if it is over. `kept`: what is
+-- written for all of them together.
+local function finish(queue, id, outcome, attempt, fetched, more, data, att, kept)
+  if ENDS[outcome] then
+    if more.ttl ~= '0' then
+      redis.call('SET', keys.result(id), more.payload, 'PX', more.ttl)
+    end
+    if more.children > 0 or (more.left_behind and outcome == 'ok') then
+      pcall(tally_open, id, more.children > 0, more.left_behind or {})
+    end
+    for child = more.first_child, more.first_child + more.children - 1 do
+      beget(id, t.first_child + child * CHILD)
+    end
+    live_remove(more.schedule, id, outcome)
+    return outcome
+  end
+  if data and outcome ~= 'dead' and is_cancelled(queue, id, t.session .. '|' .. attempt .. '|' .. fetched) then
+    redis.call('HDEL', keys.data(queue), id)
+    forget(queue, more.schedule, id)
+    return 'cancelled', true
+  end
+  if not data then -- cancelled while it ran
+    forget(queue, more.schedule, id)
+    return 'cancelled'
+  end
+  if outcome == 'giveback' then
+    local kind = more.kind or string.sub(data, 1, 1)
+    if kind ~= string.sub(data, 1, 1) then
+      redis.call('HSET', keys.data(queue), id, kind .. string.sub(data, 2))
+    end
+    if more.delay > 0 then -- its worker does not know the job, and the next one may not either
+      redis.call('ZADD', keys.later(queue), whole(t.now + more.delay), id)
+      return 'giveback'
+    end
+    redis.call('LPUSH', ready(queue, kind .. string.sub(data, 2, 2)), id)
+    ring(queue, kind, 1)
+    return 'giveback'
+  end
+  local _, crashes, interrupts = charges(att)
+  local charged = attempt .. ',' .. whole(crashes) .. ',' .. whole(interrupts)
+  if outcome == 'dead' then
+    redis.call('HSET', keys.att(queue), id, charged)
+    give_up(queue, id, t.now, t.dead_cap, more.payload)
+    if more.left_behind and tallies.above[id] then -- why it failed, but not what it counted
+      pcall(tally_open, id, false, { errors = more.left_behind.errors })
+    end
+    live_remove(more.schedule, id, 'dead')
+    return 'dead'
+  end
+  push(kept.att, id, charged)
+  if more.payload ~= '' then
+    push(kept.err, id, more.payload)
+  end
+  push(kept.later, whole(t.now + more.delay), id)
+  return 'retry'
+end
+
+-- Which acknowledgements count: those whose run the caller still owns, once. `owned` are their places.
+local function own(of)
+  local tokens, seen, token, attempt, fetched = redis.call('HMGET', keys.run(of.name), unpack(of.ids)), {}, '', '', ''
+  local owned, ids, over, later = {}, {}, {}, {}
+  for n, id in ipairs(of.ids) do
+    if of.attempts[n] ~= attempt or of.fetched[n] ~= fetched then
+      attempt, fetched = of.attempts[n], of.fetched[n]
+      token = t.session .. '|' .. attempt .. '|' .. fetched
+    end
+    if tokens[n] == token and not seen[id] then
+      seen[id] = true
+      owned[#owned + 1], ids[#ids + 1] = n, id
+      local which = ENDS[of.outcomes[n]] and over or later
+      which[#which + 1] = id
+    else
+      t.stale[#t.stale + 1] = id
+      count(of.name, 'stale_ack')
+    end
+  end
+  of.owned, of.owned_ids, of.over, of.later = owned, ids, over, later
+end
+
+-- Raise, before the first write, if a key is not ours.
+local function check_ack_types(of)
+  redis.call('HLEN', keys.data(of.name))
+  of.has_att = redis.call('HLEN', keys.att(of.name)) > 0
+  of.has_err = redis.call('HLEN', keys.err(of.name)) > 0
+  if #of.later == 0 then
+    return
+  end
+  redis.call('ZCARD', keys.later(of.name))
+  redis.call('ZCARD', keys.dead(of.name))
+  for _, n in ipairs(of.owned) do
+    local data = of.outcomes[n] == 'giveback' and redis.call('HGET', keys.data(of.name), of.ids[n])
+    if data then
+      local kind = of.more[n] and of.more[n].kind or string.sub(data, 1, 1)
+      redis.call('LLEN', ready(of.name, kind .. string.sub(data, 2, 2)))
+    end
+  end
+end
+
+local function settle(of)
+  local queue = of.name
+  if #of.owned == 0 then
+    return
+  end
+  -- Deletions first: they are allowed when memory is full, and free some.
+  redis.call('HDEL', keys.run(queue), unpack(of.owned_ids))
+  if #of.over > 0 then
+    redis.call('HDEL', keys.data(queue), unpack(of.over))
+    if of.has_att then
+      redis.call('HDEL', keys.att(queue), unpack(of.over))
+    end
+    if of.has_err then
+      redis.call('HDEL', keys.err(queue), unpack(of.over))
+    end
+  end
+  local counted = release_all(queue, of.over, true)
+  release_all(queue, of.later, false)
+  local lines, plain, kept, data, att = {}, 0, { att = {}, err = {}, later = {} }, {}, {}
+  if #of.later > 0 then
+    local known = redis.call('HMGET', keys.data(queue), unpack(of.later))
+    local charged = of.has_att and redis.call('HMGET', keys.att(queue), unpack(of.later)) or {}
+    for n, id in ipairs(of.later) do
+      data[id], att[id] = known[n] or nil, charged[n] or nil
+    end
+  end
+  for k = #of.owned, 1, -1 do -- backwards: what is given back keeps its order at the head
+    local n = of.owned[k]
+    local id, outcome = of.ids[n], of.outcomes[n]
+    if counted and counted[id] then
+      tally_end(id, counted[id], outcome)
+    end
+    if outcome == 'ok' and not of.more[n] and not string.find(id, '[@!]') then
+      plain = plain + 1
+    else
+      local how, is_unwanted = finish(queue, id, outcome, of.attempts[n], of.fetched[n], of.more[n] or NOTHING_MORE,
+        data[id], att[id], kept)
+      count(queue, how)
+      if is_unwanted then
+        of.lines[n], of.outcomes[n] = string.gsub(of.lines[n], '^([^|]+)|%l+|', '%1|cancelled|', 1), 'cancelled'
+      end
+    end
+  end
+  for _, n in ipairs(of.owned) do
+    if of.outcomes[n] ~= 'giveback' then
+      lines[#lines + 1] = of.lines[n]
+    end
+  end
+  if #kept.later > 0 then
+    redis.call('HSET', keys.att(queue), unpack(kept.att))
+    redis.call('ZADD', keys.later(queue), unpack(kept.later))
+  end
+  if #kept.err > 0 then
+    redis.call('HSET', keys.err(queue), unpack(kept.err))
+  end
+  if plain > 0 then
+    count(queue, 'ok', plain)
+  end
+  history_extend(queue, t.history, lines)
+end
+
+-- Settle all acknowledgements, and bring their children into being.
+local function settle_acks(turn)
+  t = turn
+  local checked = {}
+  for i = t.first_child, #ARGV, CHILD do
+    local head = string.sub(ARGV[i + 3], 1, 3)
+    if not checked[ARGV[i + 1] .. ' ' .. head] then
+      checked[ARGV[i + 1] .. ' ' .. head] = true
+      check_types(ARGV[i + 1], head)
+    end
+  end
+  for _, of in ipairs(ack_queues) do
+    own(of)
+    check_ack_types(of)
+  end
+  tallies.is_held = true
+  for _, of in ipairs(ack_queues) do
+    settle(of)
+  end
+  for list, ids in pairs(lists) do
+    redis.call('RPUSH', list, unpack(ids))
+  end
+  for queue, tally in pairs(born) do
+    redis.call('SADD', keys.queues, queue)
+    count_add(queue, 'in', tally.new)
+    ring(queue, 'a', math.min(tally.a, 4)) -- whoever wakes rings on while work is left
+    ring(queue, 's', math.min(tally.s, 4))
+  end
+  tallies.is_held = false
+  tally_settle()
+end
+
+local function write_stats()
+  for queue, names in pairs(stats) do
+    for name, n in pairs(names) do
+      count_add(queue, name, n)
+    end
+  end
+end
