@@ -18,6 +18,7 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.keys import Keys
+from tests.kit import launcher
 from tests.kit.servers import RealServer
 from tests.kit.waiting import wait_until
 
@@ -67,9 +68,8 @@ class Election:
 
     def tenure(self, *arguments: str) -> tuple[int, str, str]:
         """Run ``tenure leader`` to its end; return exit code and both streams."""
-        process = self.begin(*arguments)
-        out, err = process.communicate(timeout=60)
-        return process.returncode, out, err
+        done = launcher.tenure(self.directory, "leader", *arguments)
+        return done.returncode, done.stdout, done.stderr
 
     def close(self) -> None:
         for process in self.started:

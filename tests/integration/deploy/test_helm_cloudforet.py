@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.integration.deploy.rendering import DEPLOY, EXAMPLES, environ, of_kind, render
+from tests.integration.deploy.rendering import EXAMPLES, environ, of_kind, render
+from tests.kit.launcher import tenure
 
 
 def test_values_of_cloudforet_are_taken_as_they_are() -> None:
@@ -46,11 +44,5 @@ def test_real_values_of_cloudforet_give_configurations_that_load(file: str, tmp_
         for path, text in maps[f"{name}-config"]["data"].items():
             (directory / path).write_text(text)
         told["TENURE_CONFIG"] = told["TENURE_CONFIG"].replace("/etc/tenure", str(directory))
-        done = subprocess.run(
-            [sys.executable, "-m", "supervisor", "config", "validate", "--no-jobs"],
-            env={**os.environ, **told, "PYTHONPATH": str(DEPLOY.parent)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = tenure(directory, "config", "validate", "--no-jobs", **told)
         assert done.returncode == 0, done.stdout + done.stderr
