@@ -141,7 +141,8 @@ def read_settings(
     Raises:
         ConfigError: it cannot be used.
     """
-    from supervisor.settings.loader import UnusableError, load
+    from supervisor.app.configuration import load
+    from supervisor.settings.loader import UnusableError
     from supervisor.settings.overrides import shown_secrets
 
     files = config_files or original_files(compat) or _found_files()

@@ -10,17 +10,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from supervisor.core.errors import Problem
+from supervisor.importers import FORMATS, KEY
 from supervisor.settings.document import DEFAULT_ORIGIN, Node
+from supervisor.settings.importing import Converted
 from supervisor.settings.overrides import Flag
-
-if TYPE_CHECKING:
-    from supervisor.importers.cloudforet.conversion import Converted
-
-KEY = "compat"
-FORMATS = ("cloudforet",)
 
 _CLOUDFORET_KEYS = ("SCHEDULERS", "QUEUES", "WORKERS", "GLOBAL", "application_scheduler", "application_worker")
 _ALIASES = {"SPACEONE_HOST": ("web", "host"), "SPACEONE_PORT": ("web", "port")}
@@ -29,31 +24,8 @@ _PORT = re.compile(r"[0-9]{1,5}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
-    """What files of another format became, in native terms, and what is worth saying about that."""
-
-    root: Node
-    notices: tuple[str, ...]
-
-    def original(self, problem: Problem) -> Problem:
-        """Return ``problem`` with the place as the file calls it."""
-        from supervisor.importers.cloudforet.conversion import original_path  # noqa: PLC0415 - as below
-
-        return replace(problem, path=original_path(problem.path))
-
-
-@dataclass(frozen=True, slots=True)
-class FileLayers:
-    """What all files say together, below variables and flags."""
-
-    root: Node
-    files: tuple[Path, ...]
-    conversion: Conversion | None = None  # None: all were native
-
-
-@dataclass(frozen=True, slots=True)
 class Foreign:
-    """How files of another format are found and read."""
+    """Finds and reads files of other formats: the ``Importer`` of every command."""
 
     compat: str | None
     environ: Mapping[str, str]
@@ -79,11 +51,32 @@ class Foreign:
                 said = node.value
         if said is None:
             return None
-        from supervisor.importers.cloudforet import conversion as cloudforet  # noqa: PLC0415 - a start without such files need not load it
 
-        return cloudforet.convert(
+        from supervisor.importers.cloudforet import conversion  # noqa: PLC0415 - a start without such files need not load it
+
+        return conversion.convert(
             files, environ=self.environ, directories=self._directories(), has_redis=self._has_redis()
         )
+
+    def misplaced(self, document: Node) -> Problem | None:
+        """Return the problem of a file of Cloudforet's that is read as a native one; None of any other."""
+        node = next((child for key in _CLOUDFORET_KEYS if (child := document.child(key)) is not None), None)
+        if node is None:
+            return None
+        remedy = "read it with --compat cloudforet, or once with tenure config convert"
+        return Problem(node.origin, "", "is a configuration of Cloudforet's, and not of Tenure's", remedy)
+
+    def finished(self, root: Node) -> Node:
+        """Return ``root`` with the jobs of the format, and below it what the original's variables say."""
+        from supervisor.importers.cloudforet import conversion  # noqa: PLC0415 - as above
+
+        return _with_variables(conversion.with_own_jobs(root), self.environ)
+
+    def original(self, problem: Problem) -> Problem:
+        """Return ``problem`` with the place as the file calls it."""
+        from supervisor.importers.cloudforet import conversion  # noqa: PLC0415 - as above
+
+        return replace(problem, path=conversion.original_path(problem.path))
 
     def notices(self) -> tuple[str, ...]:
         """Return what is worth saying of the original's variables."""
@@ -99,16 +92,7 @@ class Foreign:
         return bool(self.environ.get("TENURE_REDIS__URL") or (flag.value if isinstance(flag, Flag) else flag))
 
 
-def looks_foreign(document: Node) -> Problem | None:
-    """Return what to say of a file that is Cloudforet's and is read as a native one; None of any other."""
-    node = next((child for key in _CLOUDFORET_KEYS if (child := document.child(key)) is not None), None)
-    if node is None:
-        return None
-    remedy = "read it with --compat cloudforet, or once with tenure config convert"
-    return Problem(node.origin, "", "is a configuration of Cloudforet's, and not of Tenure's", remedy)
-
-
-def foreign_environment(root: Node, environ: Mapping[str, str]) -> Node:
+def _with_variables(root: Node, environ: Mapping[str, str]) -> Node:
     """Return ``root`` with what the variables of the original say; ours lie over them."""
     entries = dict(root.value)
     for name, (section, key) in _ALIASES.items():

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.errors import ConfigError, Problem
-from supervisor.importers.foreign import Conversion, FileLayers, Foreign, foreign_environment, looks_foreign
 from supervisor.settings.deprecations import Notice, of_flags, of_variables, renamed
 from supervisor.settings.document import DEFAULT_ORIGIN, Node, format_path, merge, wrap
 from supervisor.settings.followed import follow_files
+from supervisor.settings.importing import Conversion, Importer, MakeImporter
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.origins import ORIGINS_MAX, Origins
 from supervisor.settings.overrides import apply_environment, apply_flags, is_setting, option_of
@@ -33,12 +33,21 @@ from supervisor.settings.schedules.profiles import expanded
 from supervisor.settings.schema import Shape, settings_shape
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform, validate
-from supervisor.settings.yaml_source import read_file
+from supervisor.settings.yaml_source import Parsed, read_file
 
 FILES_MAX = 1000
 _CONF_D = "conf.d"
 _FILE_LINE = re.compile(r"(.+?):([0-9]+)(?::[0-9]+)?\Z", re.DOTALL)
 _SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class _FileLayers:
+    """All files together, below variables and flags."""
+
+    root: Node
+    files: tuple[Path, ...]
+    conversion: Conversion | None = None  # None: all were native
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,12 @@ class UnusableError(ConfigError):
 
 
 def load(
-    *, files: Sequence[Path], environ: Mapping[str, str], flags: Mapping[str, object], compat: str | None = None
+    *,
+    files: Sequence[Path],
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+    compat: str | None = None,
+    make_importer: MakeImporter | None = None,
 ) -> Loaded:
     """Return the configuration.
 
@@ -84,7 +98,8 @@ def load(
         files: YAML files, or directories whose ``*.yaml`` are read by name.
         environ: the environment; only ``TENURE_…`` variables are settings, all serve ``${env:…}``.
         flags: values by path, such as ``{"web.port": "8080"}``; texts are read like variables.
-        compat: the format of files that are not native: ``cloudforet``, or None unless a file says so itself.
+        compat: the format of files that are not native, or None unless a file says so itself.
+        make_importer: the reader of other formats; None: only native files can be read.
 
     Raises:
         UnusableError: with every problem found.
@@ -93,7 +108,10 @@ def load(
     problems: list[Problem] = []
     found = discover(files, problems)
     notices: list[Notice] = []
-    layers = _read_files(found, shape, problems, notices, Foreign(compat, environ, flags))
+    assert compat is None or make_importer is not None
+    importer = make_importer(compat, environ, flags) if make_importer is not None else None
+    parsed = [] if compat else [read_file(file) for file in found]
+    layers = _read_files(parsed, found, shape, problems, notices, importer=importer)
     root, found = layers.root, layers.files
     if "workers" not in root.value:
         # Files name all pools or none. Variables and flags may adjust the default ones by id.
@@ -117,8 +135,8 @@ def load(
         settings = settings.with_references(references, deprecated=len(notices), origins=_carried(root, origins))
         settings = follow_files(settings, root, environ)
         loaded = Loaded(settings, origins, found, tuple(notices), layers.conversion)
-    if layers.conversion is not None:
-        problems = [layers.conversion.original(problem) for problem in problems]
+    if layers.conversion is not None and importer is not None:
+        problems = [importer.original(problem) for problem in problems]
     if problems or loaded is None:
         raise UnusableError(in_reading_order(problems, found), loaded)
     return loaded
@@ -155,10 +173,15 @@ def _yaml_files(directory: Path) -> list[Path]:
 
 
 def _read_files(
-    files: tuple[Path, ...], shape: Shape, problems: list[Problem], notices: list[Notice], foreign: Foreign
-) -> FileLayers:
-    parsed = [] if foreign.compat else [read_file(file) for file in files]
-    converted = foreign.convert(files, [each.root for each in parsed], problems)
+    parsed: Sequence[Parsed],
+    files: tuple[Path, ...],
+    shape: Shape,
+    problems: list[Problem],
+    notices: list[Notice],
+    *,
+    importer: Importer | None,
+) -> _FileLayers:
+    converted = importer.convert(files, [each.root for each in parsed], problems) if importer is not None else None
     if converted is None:
         problems += [problem for each in parsed for problem in each.problems]
         native, root = [each.root for each in parsed if each.root is not None], Node({}, DEFAULT_ORIGIN)
@@ -166,17 +189,18 @@ def _read_files(
         problems += converted.problems
         native, root = list(converted.native), converted.root
     for document in native:
-        foreigner = looks_foreign(document)
-        if foreigner is not None:
-            problems.append(foreigner)
+        misplaced = importer.misplaced(document) if importer is not None else None
+        if misplaced is not None:
+            problems.append(misplaced)
             continue
         layer, more = conform(renamed(document, shape, notices, problems), shape)
         problems += more
         root = merge(root, layer, shape) or root
-    if converted is None:
-        return FileLayers(root, files)
-    root, said = converted.with_own_jobs(root), (*converted.notices, *foreign.notices())
-    return FileLayers(foreign_environment(root, foreign.environ), converted.files, Conversion(root, said))
+    if converted is None or importer is None:
+        return _FileLayers(root, files)
+    said = (*converted.notices, *importer.notices())
+    root = importer.finished(root)
+    return _FileLayers(root, converted.files, Conversion(root, said))
 
 
 def in_reading_order(problems: Sequence[Problem], files: Sequence[Path]) -> list[Problem]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.app.configuration import load
 from supervisor.core.errors import ConfigError
 from supervisor.importers.cloudforet.fetch import BYTES_MAX
-from supervisor.settings.loader import Loaded, load
+from supervisor.settings.loader import Loaded
 
 SHARED = (
     "QUEUES: {q: {backend: x.RedisQueue, host: redis, port: 6379, channel: c}}\n"

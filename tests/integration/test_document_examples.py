@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from supervisor.settings.loader import load
+from supervisor.app.configuration import load
 from tests.kit.launcher import tenure
 
 ROOT = Path(__file__).parents[2]

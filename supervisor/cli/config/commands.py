@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from supervisor.cli.config.compat_options import FORMATS, compat_options, search
+from supervisor.cli.config.compat_options import compat_options, search
 from supervisor.cli.help import Group
 from supervisor.cli.options import LoadSettings, config_options, fail, print_problems
 from supervisor.cli.output import list_options, print_rows
 from supervisor.core.errors import EXIT_CONFIG, CannotCreateError, ConfigError
+from supervisor.importers import FORMATS
 
 if TYPE_CHECKING:
     from supervisor.core.model import ScheduleDef
@@ -195,8 +196,8 @@ def convert(*, files: tuple[Path, ...], output: str, compat: str | None, module_
     Example:
       tenure config convert application.yaml -o tenure.yaml
     """
+    from supervisor.app.configuration import load
     from supervisor.importers.cloudforet.yaml_output import to_yaml
-    from supervisor.settings.loader import load
 
     search(module_paths)
     # What the variables of this shell say about settings is no part of the files.

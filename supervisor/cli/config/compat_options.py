@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-FORMATS = ("cloudforet",)
+from supervisor.importers import FORMATS
+
 CONFIG_FILE = "SPACEONE_CONFIG_FILE"
 
 

@@ -12,10 +12,9 @@ Guarantees
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.core.errors import Problem
+from supervisor.importers import FORMATS, KEY
 from supervisor.importers.cloudforet.classes import Sources
 from supervisor.importers.cloudforet.layers import Layers, read_document
 from supervisor.importers.cloudforet.other_keys import (
@@ -29,8 +28,8 @@ from supervisor.importers.cloudforet.other_keys import (
 from supervisor.importers.cloudforet.queues import read_queues, read_redis, read_workers
 from supervisor.importers.cloudforet.report import Report, shown
 from supervisor.importers.cloudforet.schedules import Around, read_schedules
-from supervisor.importers.foreign import FORMATS, KEY
 from supervisor.settings.document import Node
+from supervisor.settings.importing import Converted
 from supervisor.settings.schema import settings_shape
 
 JOBS_MODULE = "supervisor.compat.cloudforet.jobs"
@@ -38,24 +37,13 @@ _EMPTY = Node({}, "default")
 _ALIASES = {"cron": "rule", "every": "interval", "missed": "misfire", "catchup_window": "misfire_grace"}
 
 
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """What Cloudforet's files say, in native terms; and the native files among them."""
-
-    root: Node
-    native: tuple[Node, ...]
-    files: tuple[Path, ...]
-    problems: tuple[Problem, ...]
-    notices: tuple[str, ...]
-
-    @staticmethod
-    def with_own_jobs(root: Node) -> Node:
-        """Return settings with the module that plans, whatever a native file lists under ``jobs``."""
-        jobs = root.child("jobs")
-        listed = jobs.value if jobs is not None and isinstance(jobs.value, list) else []
-        if any(each.value == JOBS_MODULE for each in listed):
-            return root
-        return Node({**root.value, "jobs": Node([Node(JOBS_MODULE, "default"), *listed], "default")}, root.origin)
+def with_own_jobs(root: Node) -> Node:
+    """Return settings with the module that plans, whatever a native file lists under ``jobs``."""
+    jobs = root.child("jobs")
+    listed = jobs.value if jobs is not None and isinstance(jobs.value, list) else []
+    if any(each.value == JOBS_MODULE for each in listed):
+        return root
+    return Node({**root.value, "jobs": Node([Node(JOBS_MODULE, "default"), *listed], "default")}, root.origin)
 
 
 def convert(

@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from supervisor.importers.foreign import Conversion
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
+from supervisor.settings.importing import Conversion
 from supervisor.settings.masking import REFERENCE, looks_secret, mask_url
 from supervisor.settings.render import dump_yaml
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from supervisor.app.configuration import load
 from supervisor.compat.cloudforet import MISSING, Locator, cache, cache_backends
 from supervisor.compat.cloudforet.error import (
     ERROR_CACHE_CONFIGURATION,
@@ -25,7 +26,6 @@ from supervisor.compat.cloudforet.error import (
 from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.compat.cloudforet.tasks.check import examine
 from supervisor.compat.cloudforet.transaction import entered
-from supervisor.settings.loader import load
 from supervisor.settings.sections.cloudforet import CloudforetSettings
 from tests import oldservice
 from tests.kit.servers import Server

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from supervisor.app.configuration import load
 from supervisor.core.supervision.health import Endpoint
 from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
-from supervisor.settings.loader import load
 from supervisor.settings.sections.models import SupervisionSettings
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from supervisor.app.configuration import load
 from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
-from supervisor.settings.loader import load
 from supervisor.settings.sections.durations import parse_duration
 from tests.integration.deploy.rendering import DEPLOY, EXAMPLES, environ, of_kind, pods, refusal, render
 

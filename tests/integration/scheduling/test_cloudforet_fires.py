@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from supervisor.settings.loader import load
+from supervisor.app.configuration import load
 from supervisor.settings.schedules.complete import import_jobs
 from supervisor.testing.cluster import Cluster
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from supervisor.app.configuration import load
 from supervisor.core.errors import ConfigError
 from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.settings.loader import Loaded, load
+from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.complete import complete, import_jobs
 
 DATA = Path(__file__).resolve().parent.parent.parent / "data" / "cloudforet"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.app.configuration import load
 from supervisor.core.errors import ConfigError, Problem
-from supervisor.settings.loader import Loaded, load
+from supervisor.settings.loader import Loaded
 from tests.unit.settings.cloudforet_desk import CloudforetDesk
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from supervisor.app.configuration import load
 from supervisor.cli.config.commands import config_group
-from supervisor.settings.loader import Loaded, load
+from supervisor.settings.loader import Loaded
 from tests.kit.canary import CANARY
 from tests.unit.settings.cloudforet_desk import DATA, QUEUES, CloudforetDesk, completed
 

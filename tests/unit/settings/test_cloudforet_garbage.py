@@ -11,10 +11,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from supervisor.app.configuration import load
 from supervisor.core.errors import ConfigError
 from supervisor.importers.cloudforet.python_source import read_module
 from supervisor.importers.cloudforet.report import Report
-from supervisor.settings.loader import load
 
 KEYS = st.sampled_from(
     [

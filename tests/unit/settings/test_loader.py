@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from supervisor.app.configuration import load
 from supervisor.core.errors import ConfigError
-from supervisor.settings.loader import load
 from supervisor.settings.render import to_yaml
 from supervisor.settings.sections.models import Settings
 
