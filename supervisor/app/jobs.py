@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable
 
 from supervisor.app.confinement_check import confinement_problems
+from supervisor.app.plugins import prepare
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
-from supervisor.plugins import registry as plugins
+from supervisor.plugins.registry import check_schedules
 from supervisor.process.system.linux import thread_count
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.complete import complete, ignore_import, import_jobs
@@ -26,9 +27,9 @@ def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_impor
     problems += web_problems(loaded)
     if problems:
         raise ConfigError(problems)
-    plugins.prepare(loaded.settings, loaded.origins)
+    prepare(loaded.settings, loaded.origins)
     definitions = complete(loaded, registry)
-    plugins.check_schedules(definitions, loaded)
+    check_schedules(definitions, loaded)
     return definitions
 
 

@@ -174,9 +174,9 @@ def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) 
     Raises:
         ConfigError: a job module cannot be imported.
     """
+    from supervisor.app.plugins import prepare as prepare_plugins
     from supervisor.core.errors import ConfigError
     from supervisor.core.jobs.registry import registry
-    from supervisor.plugins.registry import prepare as prepare_plugins
     from supervisor.settings.schedules.complete import import_jobs
     from supervisor.store.queues.jobs import published_registry
 

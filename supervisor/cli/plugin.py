@@ -27,7 +27,7 @@ from supervisor.core.json_values import read_json
 
 if TYPE_CHECKING:
     from supervisor.plugins.host import Ready
-    from supervisor.plugins.registry import Registered
+    from supervisor.plugins.registered import Registered
     from supervisor.plugins.status import Standing, Subject
     from supervisor.settings.loader import Loaded
     from supervisor.store.plugins import PluginRecord

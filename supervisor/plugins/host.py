@@ -13,24 +13,20 @@ Does not guarantee
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.jobs.resource import Resource
 from supervisor.plugins import registry as plugins
-from supervisor.plugins.contract import PluginUnusableError
 from supervisor.plugins.instances import InProcess, Instance, Isolated
 from supervisor.plugins.redaction import Masker
-from supervisor.plugins.registry import PluginRegistry, Registered
+from supervisor.plugins.registered import Registered, digest_of, fingerprint_of
+from supervisor.plugins.registry import PluginRegistry
 from supervisor.telemetry import events
 
 CLOSE_S = 0.8
@@ -196,34 +192,3 @@ class PluginHost(Resource):
         live = self._live.pop(name)
         live.instance.stop(live.patience_s(among=among))
         self._tell("plugin_stopped", why, subject=name, level=level, version=live.instance.version)
-
-
-def digest_of(value: Mapping[str, Any]) -> str:
-    """Return the identity of options: equal for equal ones, in whatever order they were written.
-
-    Raises:
-        PluginUnusableError: they are no JSON.
-    """
-    try:
-        body = msgspec.json.encode(value, order="sorted")
-    except (TypeError, ValueError) as error:
-        raise PluginUnusableError(f"options are no JSON: {error}", phase="start") from None
-    return hashlib.sha256(body).hexdigest()[:16]
-
-
-def fingerprint_of(registered: Registered) -> str:
-    """Return what tells a program from its successor: its command, its settings, the files that the command names."""
-    if not registered.is_isolated:
-        assert registered.kind is not None
-        return f"{registered.origin} {registered.kind.version} {id(registered.kind)}"
-    folder = Path(registered.settings.cwd or ".")
-    parts = [registered.origin, registered.settings.version]
-    path = registered.settings.env.get("PATH")
-    first = shutil.which(registered.settings.command[0], path=None if path is None else path.get_secret_value())
-    for word in (first or "", *registered.settings.command):
-        try:
-            found = (folder / word).stat()
-        except (OSError, ValueError):
-            continue
-        parts.append(f"{found.st_ino} {found.st_size} {found.st_mtime_ns}")
-    return "\n".join(parts)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 
@@ -23,31 +22,13 @@ from supervisor.plugins.contract import (
     check_class,
     origin_of,
 )
+from supervisor.plugins.registered import Registered
 from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
-from supervisor.settings.sections.models import Settings, WorkerKind
 from supervisor.settings.sections.plugins import PluginSettings
 
 GROUP = "tenure.plugins"
 JOBS = frozenset({"plugin.run", "plugin.plan"})
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A plugin that can be asked for."""
-
-    name: str
-    origin: str
-    """``module:Class``, or the program; for people."""
-
-    settings: PluginSettings = field(default_factory=PluginSettings)
-    kind: type[Plugin] | None = None
-    """Its class; None for a program."""
-
-    @property
-    def is_isolated(self) -> bool:
-        """Whether it is a program."""
-        return self.settings.is_isolated
 
 
 class PluginRegistry:
@@ -187,31 +168,6 @@ def load_callable(reference: str, what: str) -> object:
 
 registry = PluginRegistry()
 """The one registry of this process."""
-
-
-def prepare(settings: Settings, origins: Mapping[str, str]) -> None:
-    """Make the plugins of the configuration known, and their jobs.
-
-    Raises:
-        ConfigError: with every plugin that cannot be used.
-    """
-    registry.configure(settings.plugins)
-    problems = list(registry.problems(origins))
-    if problems:
-        raise ConfigError(problems)
-    import_jobs_of(settings)
-
-
-def import_jobs_of(settings: Settings) -> None:
-    """Register the jobs of plugins where there are plugins."""
-    # Somebody who only installed a distribution need not have a pool for it.
-    if settings.plugins or (not registry.is_empty and _is_served(settings)):
-        importlib.import_module("supervisor.plugins.jobs")
-
-
-def _is_served(settings: Settings) -> bool:
-    pools = settings.workers.values()
-    return any(pool.kind is WorkerKind.SYNC and "default" in pool.queues for pool in pools)
 
 
 def check_schedules(definitions: Iterable[ScheduleDef], loaded: Loaded) -> None:

@@ -24,8 +24,8 @@ import structlog
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.plugins.contract import PluginUnusableError
-from supervisor.plugins.host import digest_of
-from supervisor.plugins.registry import JOBS, Registered
+from supervisor.plugins.registered import Registered, digest_of
+from supervisor.plugins.registry import JOBS
 from supervisor.store.keys import Keys
 from supervisor.store.plugins import PluginRecord, Plugins, PluginState, SuspendCode
 from supervisor.store.schedules.control import BATCH_MAX

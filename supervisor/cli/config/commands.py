@@ -76,7 +76,8 @@ def print_conversion(loaded: Loaded) -> None:
 
 
 def _check_jobs(loaded: Loaded) -> None:
-    from supervisor.plugins import registry as plugins
+    from supervisor.app.plugins import prepare
+    from supervisor.plugins.registry import check_schedules
     from supervisor.settings.schedules.complete import complete, import_jobs, unserved
     from supervisor.settings.web.check import web_problems
 
@@ -84,9 +85,9 @@ def _check_jobs(loaded: Loaded) -> None:
     # A module that is missing would only be reported again, by every schedule that needs it.
     if not problems:
         try:
-            plugins.prepare(loaded.settings, loaded.origins)
+            prepare(loaded.settings, loaded.origins)
             definitions = complete(loaded)
-            plugins.check_schedules(definitions, loaded)
+            check_schedules(definitions, loaded)
             _print_notes(definitions)
             for problem in unserved(loaded, definitions)[:NOTES_MAX]:
                 click.echo(f"note: {problem}", err=True)
