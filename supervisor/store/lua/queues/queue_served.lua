@@ -4,9 +4,9 @@
 -- ARGV  queue          which
 --
 -- Returns  1 if one does, else 0
-local sessions = redis.pcall('HKEYS', prefix .. 'sessions')
+local sessions = redis.pcall('HKEYS', keys.sessions)
 for _, session in ipairs(sessions['err'] and {} or sessions) do
-  local queues = redis.pcall('HGET', prefix .. 'session:' .. session, 'queues')
+  local queues = redis.pcall('HGET', keys.session(session), 'queues')
   if type(queues) == 'string' and string.find(',' .. queues .. ',', ',' .. queue .. ',', 1, true) then
     return 1
   end
