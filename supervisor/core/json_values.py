@@ -88,7 +88,7 @@ def is_deeper(body: bytes, depth: int) -> bool:
         left = left.replace(b"[]", b"")  # the innermost level
         if not left:
             return False
-    return True
+    return bool(left)
 
 
 def misfit(value: Any, body: bytes, *, around: int = 0) -> str:

@@ -65,7 +65,7 @@ def test_what_is_below_a_run_is_shown_when_newer_runs_have_pushed_it_out_of_the_
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_a_result_that_is_nested_too_deeply_is_told(world: StoreCalls, invoke: Invoke, form: str) -> None:
     """No worker writes one; who does must not keep the rest of the run from being shown."""
-    world.raw.set(world.keys.result("p"), b"[" * 5000 + b"]" * 5000)
+    world.raw.set(world.keys.result("p"), b"[" * 100_000 + b"]" * 100_000)
     shown = invoke("runs", "show", "p", "-o", form)
     assert (shown.code, "nested deeper than 100 levels" in shown.out) == (0, True)
     world.raw.set(world.keys.result("p"), b"\xff{")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from supervisor.core.errors import ArgumentsError
@@ -18,7 +18,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('k[{"\\', max_size=2), inner, max_size=3),
     max_leaves=12,
 )
-TOO_DEEP = [b"[" * 5000 + b"]" * 5000, b'{"a":' * 5000 + b"1" + b"}" * 5000]
+TOO_DEEP = [b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000 + b"1" + b"}" * 100_000]
 
 
 def depth_of(value: Any) -> int:
@@ -37,6 +37,7 @@ def nested(levels: int, value: Any = 1) -> Any:
 
 
 @given(JSON, st.integers(0, 8))
+@example("[", 0)
 def test_depth_is_told_from_the_bytes_alone(value: Any, depth: int) -> None:
     """Brackets within texts are none, however they are escaped."""
     for body in (msgspec.json.encode(value), json.dumps(value, indent=1).encode()):
