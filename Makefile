@@ -15,7 +15,7 @@ BUILDER ?= docker
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --universal --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
+.PHONY: help run test test-long test-lowest test-mutants lint check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -57,6 +57,12 @@ lint: $(VENV)/.dev
 check: lint  ## Lint, types, import contracts, tidy limits, documents that resolve; part of make test
 	$(BIN)/python -m pytest -q -p no:randomly -p no:cacheprovider $(CHECKS)
 
+test-lowest:  ## Run units, simulation and one tree on the lowest versions that pyproject.toml allows; needs Python 3.11
+	$(PYTHON) -m venv $(VENV)/lowest
+	$(VENV)/lowest/bin/python $(LOCKED) requirements/lowest.txt
+	$(VENV)/lowest/bin/python $(OURSELVES)
+	$(VENV)/lowest/bin/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadgroup tests/unit tests/simulation tests/e2e/test_one_command.py
+
 unit: $(VENV)/.dev  ## Run the unit layer only (seconds)
 	$(BIN)/python -m pytest -q -n 2 tests/unit
 
@@ -66,6 +72,9 @@ sim: $(VENV)/.dev  ## Simulate elections and fires: make sim SEEDS=10000
 sim-mutants: $(VENV)/.dev  ## Break scripts and state machine one at a time; each break must be caught
 	$(BIN)/python -m tests.simulation --mutants
 	$(BIN)/python -m pytest -q tests/integration/store/queues/test_store_mutants.py
+
+test-mutants: $(VENV)/.dev  ## Change one token of core/, store/ or roles/ at a time, drawn by a seed; the nearest tests must see it: COUNT=30
+	$(BIN)/python -m tests.mutation_sample $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
 mutations: $(VENV)/.dev  ## Give pools envelopes that something broke: make mutations TENURE_MUTATIONS=10000
 	TENURE_MUTATIONS=$(or $(TENURE_MUTATIONS),10000) $(BIN)/python -m pytest -q tests/integration/roles/worker/test_worker_mutations.py
@@ -137,6 +146,7 @@ lock:  ## Renew requirements/*.txt from pyproject.toml; needs uv
 	$(LOCK) --group audit --output-file requirements/audit.txt
 	$(LOCK) pyproject.toml --group dev --group deploy --group release --group build \
 		--constraints requirements/image.txt --output-file requirements/dev.txt
+	$(LOCK) --resolution lowest-direct pyproject.toml --all-extras --group test --group build --output-file requirements/lowest.txt
 
 audit: | $(BIN)/python  ## Ask for known vulnerabilities of what is locked, and for weaknesses of the workflows
 	$(PYTHON) -m venv $(VENV)/audit

@@ -91,7 +91,7 @@ def server_now_ms(connection: Connection) -> int:
     return run(connection, Views(connection.keys).browse("0", count=1)).now_ms
 
 
-class LabelType(click.ParamType[tuple[str, str]]):
+class LabelType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """``name=value``."""
 
     name = "name=value"
@@ -109,7 +109,7 @@ class LabelType(click.ParamType[tuple[str, str]]):
 LABEL = LabelType()
 
 
-class InstantType(click.ParamType[int]):
+class InstantType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """An instant: ISO 8601, in UTC without an offset; or ``now``, ``-2h``, ``+15m``. Becomes milliseconds.
 
     A day without a time is its beginning, or with ``is_end`` its last millisecond.

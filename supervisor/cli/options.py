@@ -25,7 +25,7 @@ PROBLEMS_MAX = 100
 LoadSettings = Callable[..., "Loaded"]
 
 
-class DurationType(click.ParamType[float]):
+class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     """A duration as people write them in the configuration: ``250ms``, ``15s``, ``5m``. Becomes seconds."""
 
     name = "duration"

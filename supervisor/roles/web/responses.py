@@ -21,13 +21,14 @@ HEADERS = {
 HSTS = {"Strict-Transport-Security": "max-age=31536000"}
 """Over TLS beside the others: a browser then comes back over TLS alone."""
 
-ASKER = web.RequestKey("asker", str)
+_Key: Any = getattr(web, "RequestKey", web.AppKey)  # aiohttp before 3.14 takes any key for a request
+ASKER: web.RequestKey[str] = _Key("asker", str)
 """The name of the token that a request came with."""
 
-HOLDER = web.RequestKey("holder", Token)
+HOLDER: web.RequestKey[Token] = _Key("holder", Token)
 """That token; absent where none was asked for."""
 
-STILL_ADMITTED: web.RequestKey[Callable[[], bool]] = web.RequestKey("still_admitted", Callable)  # type: ignore[arg-type]
+STILL_ADMITTED: web.RequestKey[Callable[[], bool]] = _Key("still_admitted", Callable)
 """Tells an answer that takes long whether it may go on."""
 
 

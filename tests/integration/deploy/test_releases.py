@@ -136,6 +136,16 @@ def test_what_is_built_and_tested_is_what_the_locks_name() -> None:
         assert "--require-hashes" in text
 
 
+def test_the_floors_are_the_versions_that_are_tested() -> None:
+    """A floor that nobody tried is a guess."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lowest = dict(re.findall(r"(?m)^([\w.-]+)==([^\s;]+)", (ROOT / "requirements/lowest.txt").read_text()))
+    extras = [each for name, extra in project["optional-dependencies"].items() if name != "testing" for each in extra]
+    floors = [each.partition(";")[0].strip().split(">=") for each in [*project["dependencies"], *extras]]
+
+    assert [name for name, floor in floors if Version(lowest[re.sub(r"\[.*", "", name)]) != Version(floor)] == []
+
+
 def test_every_python_that_is_promised_is_tested() -> None:
     """The classifiers are what people choose by."""
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
