@@ -98,6 +98,11 @@ class PoolBook:
                 live.slot = forgiven(live.slot)
             self._change(name, pools.roll(self._pools[name], self._facts(name)))
 
+    def abort(self, names: Iterable[str], now_ns: int) -> None:
+        """End the replacements in some pools: no successor started before now takes a place."""
+        for name in names:
+            self._change(name, pools.abort(self._pools[name]), now_ns)
+
     def replace(self, live: LiveSlot) -> str:
         """Replace one process, its successor first; return why not, or an empty string."""
         name, row = self._place_of(live)

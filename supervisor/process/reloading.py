@@ -219,18 +219,19 @@ class Reloading:
         states = {pool: book.rolling(pool) for pool in self._now.plan.rolled}
         aborted = [pool for pool, state in states.items() if state is Rolling.ABORTED]
         if aborted:
-            self._header.worker_epoch = self._header.config_epoch  # at once: another pool may roll on for a moment
-        if Rolling.GOING in states.values():
-            return
-        if aborted:
             why = f"new workers of {', '.join(aborted)} did not come up; the log says why (child_exited)"
             self._undo(now_ns, tree, book, why)
-        else:
+        elif Rolling.GOING not in states.values():
             self._commit(now_ns, tree, book)
 
     def _undo(self, now_ns: int, tree: Tree, book: PoolBook, why: str) -> None:
-        """Let every worker started from now on be one of before, and replace those that went ahead."""
+        """Let every worker started from now on be one of before, and replace those that went ahead.
+
+        First no successor counts any more. A child reads its configuration once it runs: one forked for the roll
+        of another pool could find the former one, come up with it and replace a worker for nothing.
+        """
         now = self._now
+        book.abort(now.plan.rolled, now_ns)
         self._header.worker_epoch = self._header.config_epoch
         for pool, count in now.processes_before.items():
             book.set_processes(pool, count)

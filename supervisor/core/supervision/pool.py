@@ -132,6 +132,9 @@ class _Change:
         """Keep the old one, and whoever waits: what does not come up now would not come up for them either."""
         self.move(pair.new, Move.RETIRE)
         self.end_pair(pair, News.ABORTED)
+        self.abort_roll()
+
+    def abort_roll(self) -> None:
         self.pool = replace(self.pool, waiting=())
         if self.pool.rolling is Rolling.GOING:
             self.pool = replace(self.pool, rolling=Rolling.ABORTED)
@@ -187,6 +190,15 @@ def roll(pool: Pool, facts: Sequence[Fact]) -> Outcome:
     rows = pool.rows(Place.MEMBER, Place.SUCCESSOR)
     waiting = tuple((row, facts[row].generation) for row in rows if facts[row].state.has_process)
     return Outcome(replace(pool, waiting=waiting, rolling=Rolling.GOING))
+
+
+def abort(pool: Pool) -> Outcome:
+    """End every replacement that is under way or waits; old workers go on, also where a successor is nearly up."""
+    change = _Change(pool)
+    for pair in pool.pairs:
+        change.abort(pair)
+    change.abort_roll()
+    return change.done()
 
 
 def quiet(pool: Pool, row: int) -> Outcome:

@@ -73,6 +73,20 @@ def test_a_successor_that_does_not_come_up_leaves_the_old_one_at_work(state: Slo
     assert {fact.generation for fact in world.facts[:2]} == {1}
 
 
+def test_an_abort_keeps_the_old_ones_also_where_a_successor_runs() -> None:
+    """The configuration it came up with is not wanted any more."""
+    world = SimulatedPool.of(8)
+    world.take(pools.roll(world.pool, world.facts))
+    world.settle()
+    world.fork(8)
+    world.set(8, UP)
+    world.take(pools.abort(world.pool))
+    assert world.pool.rolling is Rolling.ABORTED
+    world.run()
+    assert world.up == [*range(8)]
+    assert world.news == [News.REPLACING] * 2 + [News.ABORTED, News.ROLL_ABORTED, News.ABORTED]
+
+
 def test_an_old_one_that_dies_first_is_followed_at_once() -> None:
     """Starting it again, only to replace it, would be two boots for one."""
     world = SimulatedPool.of(1)

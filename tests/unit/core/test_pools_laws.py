@@ -14,7 +14,7 @@ from tests.unit.core.pool_world import UP, SimulatedPool
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["replace", "roll", "set", "quiet", "resume", "quiet all", "resume all"]
+            ["replace", "roll", "abort", "set", "quiet", "resume", "quiet all", "resume all"]
             + ["die", "hang", "fork", "ready", "gone", "fatal"] * 2  # the world is busier than people
         ),
         st.integers(0, 9),
@@ -30,6 +30,8 @@ def _ask(world: SimulatedPool, what: str, number: int) -> None:
             world.take(pools.replace_row(pool, row, world.facts[row].generation))
         case "roll":
             world.take(pools.roll(pool, world.facts))
+        case "abort":
+            world.take(pools.abort(pool))
         case "set":
             world.take(pools.set_processes(pool, number))
         case "quiet":

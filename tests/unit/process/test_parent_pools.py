@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from signal import Signals
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from supervisor.core.supervision.child_requests import Answer
+from supervisor.core.supervision.reload import Ending, Plan, ReloadOutcome
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, SlotState, Verb
 from supervisor.core.supervision.slot import Cause, Group
 from supervisor.core.units import SECOND_NS
+from supervisor.process.reloading import Reloading
+from supervisor.process.system.systemd import Notifier
 from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, SimulatedParent, make_world
 
 SLOTS = (("agent", Group.AGENT), ("scheduler", Group.SCHEDULER), ("web", Group.WEB))
@@ -262,3 +267,30 @@ def test_hangup_and_request_reach_what_reloads_and_the_stop_ends_it() -> None:
     assert run_until(world, 5) == 0
     assert reloading.told.count("request") == 2
     assert reloading.told[-1] == "stop"
+
+
+def test_a_pool_whose_successor_fails_ends_the_replacements_of_the_other_pools() -> None:
+    """Their successors could come up with the former configuration and replace workers for nothing."""
+    bad, slow = Manner(ready_s=None, dies_s=0.05, status=3), replace(GOOD, ready_s=1.0)
+    world = world_of(lambda name, _: {"worker-io-1": bad, "worker-cpu-1": slow}.get(name, GOOD), io=1, cpu=1)
+    endings: list[Ending] = []
+    plan = msgspec.json.encode(Plan(changed=("jobs",), rolled=("io", "cpu")))
+    reloading = Reloading(
+        SimpleNamespace(open=lambda *_: None, plan=lambda _: plan),  # type: ignore[arg-type]
+        world.board.header,
+        world.clock,
+        notify=Notifier(),
+        log=lambda *_, **__: None,
+        follow=lambda _: None,
+        publish=endings.append,
+        fork=lambda _: 77,
+    )
+    world.parent._reloading = reloading
+    world.at(3, Signals.SIGHUP)
+    world.when(3.5, lambda: reloading.ended(77, 0))
+    assert run_until(world, 10) == 0
+    assert starts(world) == ["worker-io-0", "worker-cpu-0", "worker-io-1", "worker-cpu-1"]
+    assert [ending.outcome for ending in endings] == [ReloadOutcome.UNDONE]
+    assert endings[0].reasons[0].startswith("new workers of io did not come up")
+    stop_ns = START_NS + 10 * SECOND_NS
+    assert all(at_ns >= stop_ns for name in ("io", "cpu") for at_ns, _ in world.kernel.of(f"worker-{name}-0")[0].got)
