@@ -38,6 +38,7 @@ FOREIGN = "0 3 * * * root /usr/bin/true\n"
 
 # The words behind each command, once for each way that shows more.
 WORDS: dict[str, tuple[str, ...]] = {
+    "token new": ("grafana read", "grafana read --file tokens"),
     "status": ("", "-o json"),
     "leader clear-hold": ("--yes",),
     "leader history": ("", "-o json"),
