@@ -16,7 +16,7 @@ local function check_plan()
 end
 
 -- Revision, timing digest, set and JSON of a stored definition; nothing for one that cannot be read.
-local function parts(record)
+local function definition_of(record)
   return string.match(record or '', '^(%d+)\n(%x+)\n([^\n]*)\n(.*)$')
 end
 
@@ -94,7 +94,7 @@ end
 -- Take a schedule out, and remember for a day what adding it again restores. Runs that are unfinished go on.
 -- A memory: at, revision, watermark, timing digest and the length of the pause; then the pause and the state.
 local function bury(id, now)
-  local revision, timing = parts(redis.call('HGET', keys.schedule_def, id))
+  local revision, timing = definition_of(redis.call('HGET', keys.schedule_def, id))
   local paused = redis.call('HGET', keys.schedule_paused, id) or ''
   local state = redis.call('HGET', keys.schedule_state, id) or ''
   if state ~= '' then
@@ -164,7 +164,7 @@ local function inherit(id, renamed, is_dynamic, now)
   local own = recall(redis.call('HGET', keys.schedule_gone, id))
   redis.call('HDEL', keys.schedule_gone, id)
   if renamed ~= '' and renamed ~= id then
-    local _, _, set = parts(redis.call('HGET', keys.schedule_def, renamed))
+    local _, _, set = definition_of(redis.call('HGET', keys.schedule_def, renamed))
     local is_direct = set ~= nil and (set == 'dynamic') == is_dynamic
     if is_direct then
       local nominals = redis.call('LRANGE', keys.schedule_buffer(renamed), 0, -1)

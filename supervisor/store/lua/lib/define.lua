@@ -1,30 +1,44 @@
 -- Library: bringing in one definition, static or dynamic: what an edit does to watermark, pause and counters.
--- A definition is ten arguments from ARGV[i] on: id, timing digest, expected revision (or empty), former id (or empty),
--- seen revision and the lowest watermark that a change of timing may set (`revision:mark`, or empty), `p` and a reason
--- when it starts paused (else empty), queue, data of the extra run that a change of its timing causes (or empty),
--- definition, runs that may be unfinished without being listed (`queue id` lines, oldest first; or empty).
+-- A definition is ten arguments; what may be empty is in brackets.
+--
+--   id         of the schedule
+--   timing     digest of what its due times follow from
+--   expected   [revision that is to be replaced; 0: none]
+--   former     [id that it had]
+--   floor      [`revision:mark`: the revision that was seen, and the lowest watermark that a change of timing may set]
+--   pause      [`p` and a reason: it starts paused]
+--   queue      [of the extra run]
+--   extra      [data of the run that a change of its timing causes]
+--   json       the definition
+--   unlisted   [runs that may be unfinished without being listed: `queue id` lines, oldest first]
 --
 -- Includes  control
 local DEFINITION_FIELDS = 10
 
+local function definition_at(i)
+  return { id = ARGV[i], timing = ARGV[i + 1], expected = ARGV[i + 2], former = ARGV[i + 3], floor = ARGV[i + 4],
+    pause = ARGV[i + 5], queue = ARGV[i + 6], extra = ARGV[i + 7], json = ARGV[i + 8], unlisted = ARGV[i + 9] }
+end
+
 -- Return what is wrong with the definition at ARGV[i], before the first write.
 local function fault(i)
-  if ARGV[i] == '' or not string.match(ARGV[i + 1], '^%x+$') or not string.match(ARGV[i + 2], '^%d*$')
-    or not (ARGV[i + 4] == '' or string.match(ARGV[i + 4], '^%d+:%d+$')) or ARGV[i + 8] == '' then
-    return 'definition ' .. ARGV[i]
+  local d = definition_at(i)
+  if d.id == '' or not string.match(d.timing, '^%x+$') or not string.match(d.expected, '^%d*$')
+    or not (d.floor == '' or string.match(d.floor, '^%d+:%d+$')) or d.json == '' then
+    return 'definition ' .. d.id
   end
-  if ARGV[i + 7] ~= '' then
-    if not is_head(ARGV[i + 7]) or ARGV[i + 6] == '' then
-      return 'extra run of ' .. ARGV[i]
+  if d.extra ~= '' then
+    if not is_head(d.extra) or d.queue == '' then
+      return 'extra run of ' .. d.id
     end
-    check_types(ARGV[i + 6], string.sub(ARGV[i + 7], 1, 3))
+    check_types(d.queue, string.sub(d.extra, 1, 3))
   end
   return nil
 end
 
 -- A schedule that exists begins with no run any more: who asks for one by an edit is too late.
-local function begin_without(i, old_json)
-  local id, json = ARGV[i], ARGV[i + 8]
+local function begin_without(d, old_json)
+  local id, json = d.id, d.json
   if string.find(json, '"run_on_create"', 1, true) and is_top_level(json, 'run_on_create', true)
     and not is_top_level(old_json, 'run_on_create', true) then
     local state = redis.call('HGET', keys.schedule_state, id) or ''
@@ -36,9 +50,9 @@ end
 
 -- A new schedule starts at now: it owes nothing for the time before. A watermark that is there without a definition was
 -- written by a leader after Redis lost its data, and stays. Revisions go on where a former life ended.
-local function add(i, set, now)
-  local id, timing = ARGV[i], ARGV[i + 1]
-  local memory = inherit(id, ARGV[i + 3], set == 'dynamic', now)
+local function add(d, set, now)
+  local id, timing = d.id, d.timing
+  local memory = inherit(id, d.former, set == 'dynamic', now)
   local mark, seeded = now, redis.call('HGET', keys.schedule_mark, id)
   if memory and (memory.is_direct or memory.at >= now - REMEMBERED_MS) then
     mark = memory.is_direct and memory.timing == timing and memory.mark or math.max(memory.mark, now)
@@ -50,20 +64,20 @@ local function add(i, set, now)
     if memory.paused ~= '' then
       redis.call('HSET', keys.schedule_paused, id, memory.paused)
     end
-    begin_without(i, nil)
+    begin_without(d, nil)
   end
   redis.call('HSET', keys.schedule_mark, id, seeded or whole(mark))
   return whole((memory and memory.revision or 0) + 1)
 end
 
 -- Under `allow` no list of unfinished runs is kept: a policy that needs one begins with those that are still there.
-local function list_runs(i)
-  local id, listed = ARGV[i], unfinished(ARGV[i])
+local function list_runs(d)
+  local id, listed = d.id, unfinished(d.id)
   local seen = {}
   for _, line in ipairs(listed) do
     seen[line] = true
   end
-  for line in string.gmatch(ARGV[i + 9], '[^\n]+') do
+  for line in string.gmatch(d.unlisted, '[^\n]+') do
     local queue, run = string.match(line, '^(%S+) (%S+)$')
     if queue and not seen[line] and redis.call('HEXISTS', keys.data(queue), run) == 1
       and not redis.call('ZSCORE', keys.dead(queue), run) then
@@ -77,11 +91,11 @@ end
 
 -- The run that a change of the timing causes. As many unfinished ones as may be keep it from being enqueued, and it
 -- counts for later ones, as a due run does.
-local function start_changed(i)
-  local id, queue = ARGV[i], ARGV[i + 6]
-  local run, definition = id .. '!changed!' .. ARGV[i + 1], cjson.decode(ARGV[i + 8])
+local function start_changed(d)
+  local id, queue = d.id, d.queue
+  local run, definition = id .. '!changed!' .. d.timing, cjson.decode(d.json)
   if definition['overlap'] == 'allow' then
-    start(queue, run, ARGV[i + 7])
+    start(queue, run, d.extra)
     return
   end
   local lines = unfinished(id)
@@ -90,7 +104,7 @@ local function start_changed(i)
     local numbers = counters(state)
     numbers[2] = numbers[2] + 1
     redis.call('HSET', keys.schedule_state, id, with_counters(state, numbers))
-  elseif start(queue, run, ARGV[i + 7]) then
+  elseif start(queue, run, d.extra) then
     lines[#lines + 1] = queue .. ' ' .. run
     redis.call('HSET', keys.schedule_live, id, table.concat(lines, '\n'))
   end
@@ -98,31 +112,32 @@ end
 
 -- The new due times count from now, never from before. One nominal time may be kept: that which the caller saw wait
 -- for its jitter, under this very revision.
-local function retime(i, revision, now)
-  local id, seen, floor = ARGV[i], string.match(ARGV[i + 4], '^(%d+):(%d+)$')
+local function retime(d, revision, now)
+  local id, seen, floor = d.id, string.match(d.floor, '^(%d+):(%d+)$')
   local from = seen == revision and math.min(tonumber(floor), now) or now
   redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), from)))
-  if ARGV[i + 7] ~= '' and redis.call('HEXISTS', keys.schedule_paused, id) == 0 then
-    start_changed(i)
+  if d.extra ~= '' and redis.call('HEXISTS', keys.schedule_paused, id) == 0 then
+    start_changed(d)
   end
 end
 
 -- A definition that says `paused` pauses when it begins to say so: whoever resumes it is not overruled by a reload.
-local function pause_by_definition(i, old_json, now)
-  local id, paused = ARGV[i], redis.call('HGET', keys.schedule_paused, ARGV[i])
-  if ARGV[i + 5] ~= '' then
+local function pause_by_definition(d, old_json, now)
+  local id, paused = d.id, redis.call('HGET', keys.schedule_paused, d.id)
+  if d.pause ~= '' then
     if not paused and not is_top_level(old_json, 'paused', true) then
-      pause(id, string.sub(ARGV[i + 5], 2), 'definition', '', now)
+      pause(id, string.sub(d.pause, 2), 'definition', '', now)
     end
   elseif paused and string.find(paused, '"by":"definition"', 1, true) then
-    end_pause(id, ARGV[i + 8], now)
+    end_pause(id, d.json, now)
   end
 end
 
 -- Bring in the definition at ARGV[i]; return its code and its revision.
 local function define(i, set, now)
-  local id, timing, expected, json = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 8]
-  local revision, old_timing, old_set, old_json = parts(redis.call('HGET', keys.schedule_def, id))
+  local d = definition_at(i)
+  local id, timing, expected, json = d.id, d.timing, d.expected, d.json
+  local revision, old_timing, old_set, old_json = definition_of(redis.call('HGET', keys.schedule_def, id))
   if revision and (old_set == 'dynamic') ~= (set == 'dynamic') then
     return 'CLASH', revision
   end
@@ -134,20 +149,20 @@ local function define(i, set, now)
   end
   local code, new_revision = 'CREATED', nil
   if not revision then
-    new_revision = add(i, set, now)
+    new_revision = add(d, set, now)
   else
     code, new_revision = 'CHANGED', whole(tonumber(revision) + 1)
     redis.call('HDEL', keys.schedule_invalid, id)
-    begin_without(i, old_json)
-    if ARGV[i + 9] ~= '' then
-      list_runs(i)
+    begin_without(d, old_json)
+    if d.unlisted ~= '' then
+      list_runs(d)
     end
     if timing ~= old_timing then
-      retime(i, revision, now)
+      retime(d, revision, now)
     end
   end
   redis.call('HSET', keys.schedule_def, id, new_revision .. '\n' .. timing .. '\n' .. set .. '\n' .. json)
-  pause_by_definition(i, old_json, now)
+  pause_by_definition(d, old_json, now)
   look_at(id, set == 'dynamic' and 'upsert' or 'declare', now)
   return code, new_revision
 end

@@ -12,25 +12,25 @@ end
 
 local lists, born = {}, {} -- ready list to ids, queue to counts
 local function beget(parent, i)
-  local queue, data = ARGV[i + 1], ARGV[i + 3]
-  local is_new, holder = create(queue, ARGV[i], data)
+  local id, queue, wait, data = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  local is_new, holder = create(queue, id, data)
   if is_new or holder then
     tally_add(parent, 'total', 1)
     tally_add(parent, is_new and 'left' or 'duplicate', 1)
   end
   if not is_new then
-    return holder and refuse_twin(queue, ARGV[i], data, holder, t.history, t.now)
+    return holder and refuse_twin(queue, id, data, holder, t.history, t.now)
   end
   local tally = born[queue] or { a = 0, s = 0, new = 0 }
   born[queue], tally.new = tally, tally.new + 1
-  if ARGV[i + 2] ~= '0' then
-    delay(queue, ARGV[i], data, t.now + tonumber(ARGV[i + 2]))
+  if wait ~= '0' then
+    delay(queue, id, data, t.now + tonumber(wait))
     return
   end
-  replace_older(queue, ARGV[i], data)
+  replace_older(queue, id, data)
   local list, kind = ready(queue, data), string.sub(data, 1, 1)
   lists[list] = lists[list] or {}
-  table.insert(lists[list], ARGV[i])
+  table.insert(lists[list], id)
   tally[kind] = tally[kind] + 1
 end
 

@@ -50,7 +50,7 @@ end
 if b.state ~= 'active' or b.cursor ~= seen_ms then
   return { b.state ~= 'active' and 'OVER' or 'MOVED', whole(now), backfill_text(b) }
 end
-if #ARGV >= FIRST and parts(redis.call('HGET', keys.schedule_def, b.schedule)) ~= revision then
+if #ARGV >= FIRST and definition_of(redis.call('HGET', keys.schedule_def, b.schedule)) ~= revision then
   return { 'STALE', whole(now), backfill_text(b) }
 end
 
@@ -79,24 +79,25 @@ if overlap == 'buffer_all' and next(own) and redis.call('HEXISTS', keys.schedule
 end
 local enqueued, skipped, cursor, is_blocked = 0, 0, seen_ms, false
 for i = FIRST, #ARGV, FIELDS do
-  local memory = keys.ran(ARGV[i + 1])
-  local is_forced = string.find(ARGV[i + 1], '#', 1, true) ~= nil
+  local nominal, run, queue, data = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  local memory = keys.ran(run)
+  local is_forced = string.find(run, '#', 1, true) ~= nil
   -- What lies after the watermark the schedule itself still decides.
-  if tonumber(ARGV[i]) > mark or (overlap == 'buffer_all' and room <= 0) then
+  if tonumber(nominal) > mark or (overlap == 'buffer_all' and room <= 0) then
     is_blocked = true
     break
   end
   if (overlap == 'skip' and room <= 0) or redis.call('EXISTS', memory) == 1
-    or (not is_forced and is_own(ARGV[i])) or not start(ARGV[i + 2], ARGV[i + 1], ARGV[i + 3]) then
+    or (not is_forced and is_own(nominal)) or not start(queue, run, data) then
     skipped = skipped + 1
   else
     enqueued, room = enqueued + 1, room - 1
     if not is_forced then
       redis.call('SET', memory, whole(now), 'PX', memory_ms)
     end
-    lines[#lines + 1] = ARGV[i + 2] .. ' ' .. ARGV[i + 1]
+    lines[#lines + 1] = queue .. ' ' .. run
   end
-  cursor = ARGV[i]
+  cursor = nominal
 end
 if overlap ~= 'allow' and enqueued > 0 then
   redis.call('HSET', keys.schedule_live, b.schedule, table.concat(lines, '\n'))

@@ -18,7 +18,7 @@ check_plan()
 redis.call('HDEL', keys.schedule_sets, '#applied') -- see declare_page
 local now, reply = now_ms(), {}
 for i = FIRST, #ARGV do
-  local revision, _, set = parts(redis.call('HGET', keys.schedule_def, ARGV[i]))
+  local revision, _, set = definition_of(redis.call('HGET', keys.schedule_def, ARGV[i]))
   local is_static = revision ~= nil and set ~= 'dynamic'
   if is_static then
     bury(ARGV[i], now)

@@ -20,7 +20,7 @@ local reply = { whole(now) }
 for i = FIRST, #ARGV, 2 do
   local id, code = ARGV[i], 'DELETED'
   local record = redis.call('HGET', keys.schedule_def, id)
-  local revision, _, set = parts(record)
+  local revision, _, set = definition_of(record)
   if not record then
     code = redis.call('HEXISTS', keys.schedule_gone, id) == 1 and 'GONE' or 'UNKNOWN'
   elseif set ~= 'dynamic' then

@@ -82,23 +82,25 @@ local function note(id, completed, is_new_pause)
 end
 
 local function plan(i)
-  local id, next_ms, set_pause, completed = ARGV[i], ARGV[i + 5], ARGV[i + 8], ARGV[i + 9]
+  local id, seen, mark, planned, pause = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local next_ms, new_mark, wait = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7]
+  local set_pause, completed, invalid = ARGV[i + 8], ARGV[i + 9], ARGV[i + 10]
   local revision = string.match(redis.call('HGET', keys.schedule_def, id) or '', '^%d+')
   local score = redis.call('ZSCORE', keys.schedule_next, id)
   if not revision then
     redis.call('ZREM', keys.schedule_next, id)
     return 'GONE'
   end
-  if revision ~= ARGV[i + 1] or (redis.call('HGET', keys.schedule_paused, id) or '') ~= ARGV[i + 4] then
+  if revision ~= seen or (redis.call('HGET', keys.schedule_paused, id) or '') ~= pause then
     return 'STALE'
   end
-  if (redis.call('HGET', keys.schedule_mark, id) or '0') ~= ARGV[i + 2] then
+  if (redis.call('HGET', keys.schedule_mark, id) or '0') ~= mark then
     return 'DUP'
   end
-  if tonumber(score or '') ~= tonumber(ARGV[i + 3]) then
+  if tonumber(score or '') ~= tonumber(planned) then
     return 'MOVED'
   end
-  local ends = set_pause == '-' and string.match(ARGV[i + 4], '"until_ms":(%d+)') or completed == '-' and next_ms
+  local ends = set_pause == '-' and string.match(pause, '"until_ms":(%d+)') or completed == '-' and next_ms
   if ends and ends ~= '' and tonumber(ends) > now then
     return 'SKEWED'
   end
@@ -106,13 +108,13 @@ local function plan(i)
     delete(id)
     return 'PLANNED'
   end
-  if ARGV[i + 6] ~= '' then
+  if new_mark ~= '' then
     -- The caller's clock may be ahead: by this one's, a watermark is never in the future.
-    local mark = math.max(tonumber(ARGV[i + 2]), math.min(tonumber(ARGV[i + 6]), now))
-    redis.call('HSET', keys.schedule_mark, id, whole(mark))
+    local latest = math.min(tonumber(new_mark), now)
+    redis.call('HSET', keys.schedule_mark, id, whole(math.max(tonumber(mark), latest)))
   end
-  put(keys.schedule_wait, id, ARGV[i + 7])
-  put(keys.schedule_invalid, id, ARGV[i + 10] ~= '' and revision .. '\n' .. ARGV[i + 10] or '')
+  put(keys.schedule_wait, id, wait)
+  put(keys.schedule_invalid, id, invalid ~= '' and revision .. '\n' .. invalid or '')
   if set_pause ~= '' then
     put(keys.schedule_paused, id, set_pause == '-' and '' or set_pause)
   end

@@ -24,7 +24,7 @@ for i = FIRST, #ARGV do
   if not record then
     code = 'UNKNOWN'
   elseif paused then
-    local _, _, _, json = parts(record)
+    local _, _, _, json = definition_of(record)
     -- A pause that ended by itself ended then, however late the leader comes: what is due since is owed.
     end_pause(id, json, is_over and until_ms or now)
     look_at(id, 'resume', now)

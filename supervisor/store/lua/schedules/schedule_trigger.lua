@@ -37,7 +37,7 @@ local record = redis.call('HGET', keys.schedule_def, schedule)
 if not record then
   return { 'UNKNOWN', whole(now) }
 end
-if parts(record) ~= revision then
+if definition_of(record) ~= revision then
   return { 'STALE', whole(now) }
 end
 local lines = overlap == 'skip' and unfinished(schedule) or {}

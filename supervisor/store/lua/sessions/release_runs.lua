@@ -29,19 +29,19 @@ if session == '' or not_whole(history, dead_cap) or (#ARGV - FIRST + 1) % FIELDS
 end
 local history, dead_cap = tonumber(history), tonumber(dead_cap)
 for i = FIRST, #ARGV, FIELDS do
-  if not HOW[string.match(ARGV[i + 2], '^%l+')] then
-    return refuse('how ' .. ARGV[i + 2])
+  local queue, id, how = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if not HOW[string.match(how, '^%l+')] then
+    return refuse('how ' .. how)
   end
-  local of = ARGV[i]
-  for _, hash in ipairs({ keys.run(of), keys.data(of), keys.att(of), keys.err(of), keys.limits(of) }) do
+  for _, hash in ipairs({ keys.run(queue), keys.data(queue), keys.att(queue), keys.err(queue), keys.limits(queue) }) do
     redis.call('HLEN', hash) -- raises, before the first write, if a key is not ours
   end
-  redis.call('ZCARD', keys.later(ARGV[i]))
-  redis.call('ZCARD', keys.dead(ARGV[i]))
-  local data = redis.call('HGET', keys.data(ARGV[i]), ARGV[i + 1])
+  redis.call('ZCARD', keys.later(queue))
+  redis.call('ZCARD', keys.dead(queue))
+  local data = redis.call('HGET', keys.data(queue), id)
   if data then
-    redis.call('LLEN', keys.suspect(ARGV[i], string.sub(data, 1, 1)))
-    redis.call('LLEN', ready(ARGV[i], data))
+    redis.call('LLEN', keys.suspect(queue, string.sub(data, 1, 1)))
+    redis.call('LLEN', ready(queue, data))
   end
 end
 
