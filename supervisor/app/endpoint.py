@@ -18,7 +18,8 @@ def embedded_server(settings: Settings) -> EmbeddedServer | None:
     """
     if settings.redis.url.get_secret_value() != EMBEDDED:
         return None
-    return EmbeddedServer(Path(settings.data_dir), fsync=settings.redis.fsync.value)
+    redis = settings.redis
+    return EmbeddedServer(Path(settings.data_dir), fsync=redis.fsync.value, memory_mib_max=redis.memory_mib_max)
 
 
 def resolve_redis_url(settings: Settings) -> str:

@@ -7,6 +7,8 @@ Guarantees
     The server ends with its parent, however that dies, unless it was stopped by SIGSTOP, and does not see its terminal.
     Only processes of this user reach it: a unix socket in a private directory, no port. Who else prepared the
     directory, or serves on the socket, is refused before the first command.
+    A flood of runs fills its own bound and not the machine: the server refuses what would need more memory and
+    drops nothing.
 
 Does not guarantee
     That two hosts share it. Replicas on several hosts need a Redis of their own.
@@ -39,6 +41,7 @@ VERSION_MIN = (6, 2)
 SOCKET_NAME = "redis.sock"
 LOG_NAME = "redis.log"
 LOCK_NAME = "redis.lock"
+MEMORY_MIB_MAX = 1024
 SOCKET_PATH_BYTES_MAX = 107  # sun_path holds 108 with the closing zero, see unix(7)
 ROOM_BYTES_MIN = 1 << 16
 _LOCK_POLL_S = 0.1
@@ -95,15 +98,22 @@ def bundled_server() -> Path | None:
 class EmbeddedServer:
     """The server of one data directory. Creating this object touches nothing."""
 
-    def __init__(self, data_dir: Path | str, fsync: str) -> None:
-        """Take the directory and ``always`` or ``everysec``.
+    def __init__(self, data_dir: Path | str, fsync: str, memory_mib_max: int = MEMORY_MIB_MAX) -> None:
+        """Create it.
+
+        Args:
+            data_dir: directory of its data and its socket.
+            fsync: ``always`` or ``everysec``.
+            memory_mib_max: how much it may hold.
 
         Raises:
             CannotCreateError: the socket's path would be too long for the kernel.
         """
         assert fsync in {"always", "everysec"}
+        assert memory_mib_max > 0
         self.data_dir = Path(data_dir).absolute()
         self.fsync = str(fsync)
+        self.memory_mib_max = memory_mib_max
         self.socket_path = self.data_dir / SOCKET_NAME
         size = len(os.fsencode(self.socket_path))
         if size > SOCKET_PATH_BYTES_MAX:
@@ -162,6 +172,7 @@ class EmbeddedServer:
             "appendonly": "yes",
             "appendfsync": self.fsync,
             "save": "",  # the append-only file holds everything
+            "maxmemory": f"{self.memory_mib_max}mb",
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
             "logfile": str(self.data_dir / LOG_NAME),

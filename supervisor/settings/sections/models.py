@@ -91,6 +91,10 @@ class RedisSettings(Section):
     fsync: Fsync = Fsync.ALWAYS
     """Embedded server only: ``always`` loses nothing, ``everysec`` up to one second when the machine dies."""
 
+    memory_mib_max: int = Field(default=1024, ge=16, le=1_048_576)
+    """Embedded server only: MiB that it may hold. Then enqueues and fires are refused until runs end or are purged, and
+    nothing is dropped."""
+
     durability: Durability = Durability.NONE
     """``replica``: grants and renewals of the lease, fires and enqueues count once a replica has them (WAIT 1)."""
 

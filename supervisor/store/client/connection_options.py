@@ -62,7 +62,7 @@ _UNAVAILABLE = {
     "NOREPLICAS": "it has too few replicas to accept writes (min-replicas-to-write)",
     "MISCONF": "it cannot save to disk; make room, its log says where",
     "BUSY": "a script is blocking it; SCRIPT KILL ends one that has not written",
-    "OOM": "it is out of memory; raise maxmemory, or remove what is not needed",
+    "OOM": "it is out of memory; raise maxmemory (embedded server: redis.memory_mib_max), or remove what is not needed",
     "UNBLOCKED": "it has become a replica",
 }
 _REFUSED = {

@@ -28,7 +28,7 @@ import os, sys
 from supervisor.embedded.valkey import EmbeddedServer
 parent, child = os.getpid(), os.fork()
 if child == 0:
-    EmbeddedServer(sys.argv[1], "always").exec_locked(parent)
+    EmbeddedServer(sys.argv[1], "always", memory_mib_max=16).exec_locked(parent)
 print(child, flush=True)
 os.waitpid(child, 0)
 """
@@ -107,6 +107,19 @@ def test_data_outlives_a_kill_of_the_server(data_dir: Path, trees: list[Tree]) -
     with client(server) as raw:
         assert raw.dbsize() == 50
     assert (data_dir / "redis.log.1").exists()
+
+
+def test_a_flood_is_refused_at_the_bound_of_the_server_and_drops_nothing(data_dir: Path, trees: list[Tree]) -> None:
+    """Whoever may enqueue could otherwise fill the memory of the machine, and the kernel would end something of it."""
+    server, mebibyte = EmbeddedServer(data_dir, "always"), b"x" * (1 << 20)
+    trees.append(Tree(data_dir))
+    wait_until(server.is_ready, what="the server")
+    with client(server) as raw:
+        raw.mset({f"flood-{number}": mebibyte for number in range(16)})  # the bound is looked at before each command
+        with pytest.raises(redis.ResponseError, match="maxmemory"):
+            raw.set("more", mebibyte)
+        assert raw.delete(*(f"flood-{number}" for number in range(16))) == 16
+        assert raw.rpush("after", mebibyte) == 1
 
 
 def test_a_second_tree_waits_for_the_directory_and_then_serves(data_dir: Path, trees: list[Tree]) -> None:
