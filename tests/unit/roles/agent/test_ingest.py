@@ -13,6 +13,7 @@ from supervisor.roles.agent.ingest import CALLS_MAX, REFUSED_PERIOD_NS, Ingest
 from supervisor.store.keys import Keys
 from supervisor.store.queues.bridges import INGEST_MAX, Bridges, Ingested
 from supervisor.store.scripts import Call
+from supervisor.telemetry.metrics import CLOUDFORET_INGESTED
 
 
 class Lists:
@@ -82,7 +83,9 @@ def test_a_list_that_refuses_is_told_and_left_alone_for_a_while() -> None:
 
 
 def test_a_message_that_was_set_aside_is_told() -> None:
-    """Its run is dead, and somebody should look."""
-    lists = Lists(large=1)
+    """Its run is dead, and somebody should look; it does not count as moved."""
+    lists, moved = Lists(large=3), CLOUDFORET_INGESTED.labels("large_q", "moved")
+    before = moved._value.get()
     ingest(lists)(0)
+    assert moved._value.get() - before == 2
     assert lists.told == [("messages_set_aside", {"queue": "large_q", "channel": "large", "count": 1})]
