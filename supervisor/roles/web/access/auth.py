@@ -115,7 +115,7 @@ class Guard:
 
     def may_read(self, request: web.Request) -> bool:
         """Return whether ``request`` may see what is not open to everybody."""
-        if self._lacks_certificate(request):
+        if self._lacks_certificate(request) or not self._hosts.admit(request):
             return False
         if self._are_reads_open:
             return True

@@ -3,6 +3,7 @@
 Guarantees
     A page of another site that has its own name resolve to this address reads nothing: its requests carry that name.
     Case, ports, trailing dots and the spellings of an IPv6 address make no difference.
+    A target in absolute form (``GET http://name/``) names a host too, and both names must be allowed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from aiohttp import web
 
 ANY = "*"
 _ALWAYS = ("localhost", "127.0.0.1", "::1")
+_AUTHORITY = re.compile(r"[a-z]+://([^/?#]*)", re.IGNORECASE)  # of a target in absolute form (RFC 9112, 3.2.2)
 _FIELD = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^\[\]:/@\s]{1,255}))(?::[0-9]{0,5})?", re.ASCII)
 
 
@@ -30,7 +32,14 @@ class Hosts:
         if self._is_any:
             return True
         fields = request.headers.getall("Host", [])
-        found = _FIELD.fullmatch(fields[0].strip()) if len(fields) == 1 else None
+        if len(fields) != 1:
+            return False
+        target = _AUTHORITY.match(request.raw_path)
+        named = [fields[0].strip(), *([target[1]] if target is not None else [])]
+        return all(self._is_own(field, request) for field in named)
+
+    def _is_own(self, field: str, request: web.Request) -> bool:
+        found = _FIELD.fullmatch(field)
         if found is None:
             return False
         asked = canonical_host(found["v6"] or found["name"])

@@ -60,10 +60,10 @@ def rows() -> Iterator[Row]:
 ROWS = sorted(rows(), key=str)
 
 
-def asked(*, token: str | None, host: str = "localhost") -> web.Request:
+def asked(*, token: str | None, host: str = "localhost", target: str = "/") -> web.Request:
     """Return a request as the guard sees it."""
     headers = {"Host": host} | ({} if token is None else {"Authorization": f"Bearer {token}"})
-    return make_mocked_request("GET", "/", headers=headers)
+    return make_mocked_request("GET", target, headers=headers)
 
 
 def code_of(guard: Guard, request: web.Request, scope: Scope | None) -> int:
@@ -146,6 +146,23 @@ def test_requests_to_other_names_are_answered_with_health_alone(*, field: str, i
 
     assert code_of(guard, asked(token=None, host=field), Scope.READ) == (200 if is_answered else 421)
     assert code_of(guard, asked(token=None, host=field), None) == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "is_answered"),
+    [
+        ("http://localhost/statusz", True), ("HTTPS://127.0.0.1:8080/statusz", True), ("http://jobs.example", True),
+        ("http://attacker.example/statusz", False), ("HTTP://attacker.example:80", False), ("http://localhost@evil/", False),
+    ],
+)  # fmt: skip
+def test_a_target_in_absolute_form_is_judged_by_its_host_too(*, target: str, is_answered: bool) -> None:
+    """RFC 9112 has it count more than Host, so it must not name another host than the one that is checked."""
+    guard = Guard(WebSettings(reads=cast("Any", "open"), allowed_hosts=["jobs.example"]))
+    request = asked(token=None, target=target)
+
+    assert code_of(guard, request, Scope.READ) == (200 if is_answered else 421)
+    assert guard.may_read(request) is is_answered
+    assert not guard.may_read(asked(token=None, host="attacker.example", target="http://localhost/"))
 
 
 def test_any_name_is_answered_where_that_is_written() -> None:
