@@ -130,7 +130,7 @@ class Gate:
         Raises:
             web.HTTPServiceUnavailable: there is no room to deal with it, or its connection was pushed out just now.
         """
-        is_probe = request.path.split("/", 2)[1] in _PROBES and "verbose" not in request.query
+        is_probe = request.path[1:].split("/", 1)[0] in _PROBES and "verbose" not in request.query
         if not self.ask(request.protocol, is_probe=is_probe):
             raise unavailable("too many connections")
 

@@ -253,6 +253,8 @@ def test_a_request_beyond_the_limits_is_refused(web: Any) -> None:
         assert head.startswith(b"HTTP/1.0 400 "), what
         assert b"script" not in body, what
         assert web.ask("/livez")[0] == 200
+    for request in (b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n"):
+        assert answer_to(web, request).startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 405 ")), "no path, and no error of ours"
     assert "Traceback" not in web.log.read_text()
     assert {json.loads(line)["level"] for line in web.log.read_text().splitlines()} <= {"debug", "info"}
 
