@@ -18,6 +18,9 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 
+ITEMS = 100
+"""How many items an answer has, unless the client says."""
+
 HSTS = {"Strict-Transport-Security": "max-age=31536000"}
 """Over TLS beside the others: a browser then comes back over TLS alone."""
 
@@ -67,6 +70,18 @@ def finish_headers(response: web.StreamResponse, *, is_secure: bool) -> None:
     wanted = HEADERS | HSTS if is_secure else HEADERS
     response.headers.update({name: value for name, value in wanted.items() if name not in response.headers})
     response.headers.pop("Server", None)
+
+
+def limit_of(request: web.Request, *, most: int) -> int:
+    """Return how many items an answer may have, from 1 to ``most``; ``ITEMS`` where the client does not say.
+
+    Raises:
+        web.HTTPBadRequest: the limit is another number, or none.
+    """
+    text = request.query.get("limit", str(ITEMS))
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
+        raise bad_request("limit", text, f"it is a number from 1 to {most}")
+    return int(text)
 
 
 def bad_request(name: str, value: object, remedy: str) -> web.HTTPBadRequest:

@@ -15,7 +15,7 @@ from aiohttp import web
 from supervisor.core.jobs.registry import JobCard
 from supervisor.core.json_values import read_json
 from supervisor.roles.web.cluster_snapshot import Overviews
-from supervisor.roles.web.responses import bad_request, json_response, not_found
+from supervisor.roles.web.responses import bad_request, json_response, limit_of, not_found
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
@@ -27,7 +27,6 @@ from supervisor.store.schedules.reads import Record, Views
 from supervisor.telemetry.masking import mask
 
 PAGE_MAX = 250
-PAGE = 100
 HISTORY_MAX = 20
 
 
@@ -64,7 +63,7 @@ class ApiReads:
         cursor = request.query.get("cursor", "0")
         if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 20 and int(cursor) < 1 << 64):
             raise bad_request("cursor", cursor, "give the one of the page before, or none")
-        page = await self._store.run(self._views.browse(cursor, count=limit_of(request)))
+        page = await self._store.run(self._views.browse(cursor, count=limit_of(request, most=PAGE_MAX)))
         rows = [_schedule(record) for record in page.items]
         return json_response({"schedules": rows, "cursor": page.cursor if page.cursor != "0" else None})
 
@@ -98,7 +97,7 @@ class ApiReads:
 
     async def jobs(self, request: web.Request) -> web.Response:
         """A page of the jobs that replicas run, by name."""
-        after, limit = request.query.get("cursor", ""), limit_of(request)
+        after, limit = request.query.get("cursor", ""), limit_of(request, most=PAGE_MAX)
         published = await self._store.run(self._sessions.read_jobs())
         names = sorted(name for name in published if name > after)
         shown = [_job(name, published[name]) for name in names[:limit]]
@@ -118,14 +117,6 @@ class ApiReads:
         shown = {"run": run_id, "state": "forgotten"} if found is None else _run(found)
         of_below = None if below is None else _below(below)
         return json_response(shown | {"below": of_below, "steps": [_step(name, step) for name, step in steps.items()]})
-
-
-def limit_of(request: web.Request) -> int:
-    """Return how many items a page may have."""
-    text = request.query.get("limit", str(PAGE))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= PAGE_MAX):
-        raise bad_request("limit", text, f"it is a number from 1 to {PAGE_MAX}")
-    return int(text)
 
 
 def _schedule(record: Record) -> dict[str, Any]:

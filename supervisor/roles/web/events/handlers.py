@@ -21,10 +21,17 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS
 from supervisor.roles.web.connection_table import address_of
 from supervisor.roles.web.events.followers import Followers, Item, Streamer, TooManyFollowersError
-from supervisor.roles.web.responses import ASKER, HEADERS, STILL_ADMITTED, bad_request, json_response, unavailable
+from supervisor.roles.web.responses import (
+    ASKER,
+    HEADERS,
+    STILL_ADMITTED,
+    bad_request,
+    json_response,
+    limit_of,
+    unavailable,
+)
 from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, KeptEvent
 
-LIST_COUNT = 100
 HEARTBEAT_S = 10.0
 STREAM_S = 3600.0
 SEND_S = 10.0
@@ -115,9 +122,6 @@ class _Wanted(msgspec.Struct, frozen=True):
         after = request.headers.get("Last-Event-ID") or query.get("after", "")
         if after and not (EVENT_ID.fullmatch(after) and max(_place(after)) < 1 << 64):
             raise bad_request("after", after, "it is the id of an event, like 1700000000000-0")
-        count = query.get("limit", str(LIST_COUNT))
-        if not (count.isascii() and count.isdigit() and 1 <= int(count[:9]) <= READ_MAX):
-            raise bad_request("limit", count, f"it is a number from 1 to {READ_MAX}")
         level = query.get("level", LEVELS[0])
         if level not in LEVELS:
             raise bad_request("level", level, f"one of {', '.join(LEVELS)}")
@@ -127,7 +131,7 @@ class _Wanted(msgspec.Struct, frozen=True):
                 since_s = parse_duration(query["since"])
             except ValueError as error:
                 raise bad_request("since", query["since"], str(error)) from error
-        return cls(after, since_s, int(count), level, frozenset(query.getall("reason", [])))
+        return cls(after, since_s, limit_of(request, most=READ_MAX), level, frozenset(query.getall("reason", [])))
 
     def admits(self, kept: KeptEvent) -> bool:
         """Return whether it was asked for."""

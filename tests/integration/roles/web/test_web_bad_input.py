@@ -19,6 +19,8 @@ TOO_LARGE = "99999999999999999999"
         ("runs/r-1/cancel", {"queue": "{}"}), ("runs/r-1/cancel", {"queue": "a:b"}), ("runs/%00/cancel", {}),
         ("jobs/mail.send/runs", {"run_id": "a b"}), ("jobs/mail.send/runs", {"queue": "../x"}),
         (f"schedules?cursor={TOO_LARGE}", None), ("schedules?cursor=-1", None), (f"events?after={TOO_LARGE}-9", None),
+        ("schedules?limit=00000025099", None), ("jobs?limit=00000025099", None), ("events?limit=000000100099", None),
+        (f"events?limit=000000001{'0' * 5000}", None), ("schedules?limit=0", None),
     ],
 )  # fmt: skip
 def test_names_that_cannot_be_used_are_bad_requests(api: Any, path: str, body: Any) -> None:
