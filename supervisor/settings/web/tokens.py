@@ -32,6 +32,10 @@ POWERFUL_JOBS = ("shell.*", "http.*", "identity.*", "cloudforet.*")
 """Jobs whose arguments run commands, name secrets, or choose where they are sent. A token with ``operate`` enqueues one
 of them only when it names it in full."""
 
+JOBS_OF_ALL_QUEUES = ("maintenance.*",)
+"""Jobs that drop or read what lies in other queues than their own. A token with ``queues=`` enqueues one of them only
+when it names it in full."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})", re.ASCII)
 _REMEDY = (
@@ -80,8 +84,12 @@ class Token:
 
     def may_enqueue(self, job: str, queue: str | None) -> bool:
         """Return whether it may choose the arguments of a run of ``job``, which has no labels."""
-        is_trusted = self.scope is Scope.ADMIN or job in self.jobs or not is_powerful(job)
-        return is_trusted and self.reaches(job=job, queue=queue)
+        return not self.must_name(job) and self.reaches(job=job, queue=queue)
+
+    def must_name(self, job: str) -> bool:
+        """Return whether it lacks the name of ``job`` in full, without which it may not choose arguments for it."""
+        reaches_beyond = bool(self.queues) and _matches(job, JOBS_OF_ALL_QUEUES)
+        return job not in self.jobs and (reaches_beyond or (self.scope is not Scope.ADMIN and is_powerful(job)))
 
     @property
     def line(self) -> str:

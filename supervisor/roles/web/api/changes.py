@@ -4,7 +4,8 @@ Guarantees
     A body has at most ``BODY_BYTES_MAX`` bytes and no field that is not known. Who asked stands in the log, and in
     the history of what was changed.
     A token with ``jobs=``, ``queues=`` or ``labels=`` changes nothing of others; arguments of jobs that are as good
-    as code are taken from ``admin``, or from a token that names the job.
+    as code are taken from ``admin``, or from a token that names the job. It chooses no run id that is a schedule's or
+    another run's to give: a fire whose id is taken already does not happen.
     A queue that is named in an enqueue is one that somebody serves, unless ``force`` says that it will be.
     Asked again with the same ``run_id`` or ``key``, an enqueue or a trigger enqueues nothing more.
 """
@@ -12,6 +13,7 @@ Guarantees
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
@@ -25,7 +27,6 @@ from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, Unknown
 from supervisor.core.json_values import read_json
 from supervisor.core.schedules.manual_runs import MANUAL, TriggerKeyError, extra_run, manual_run_id
 from supervisor.roles.web.responses import ASKER, HOLDER, bad_request, json_response, not_found, unavailable
-from supervisor.settings.web.tokens import is_powerful
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.producer.producer import Producer
@@ -39,6 +40,9 @@ from supervisor.store.wire.codec import check_run_id
 BODY_BYTES_MAX = 128 * 1024
 STALE_TRIES = 5
 TEXT_MAX = 500
+_UNDERIVED_ID = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)
+"""Run ids that are derived of a schedule or of another run hold one of @ ! / #."""
+
 T = TypeVar("T", bound=msgspec.Struct)
 log = structlog.get_logger()
 
@@ -106,7 +110,7 @@ class ApiChanges:
     async def enqueue(self, request: web.Request) -> web.Response:
         """Enqueue a run of a job."""
         body, job = await _body(request, EnqueueBody), request.match_info["job"]
-        _may_enqueue(request, job, body.queue)
+        _may_enqueue(request, job, body)
         if body.queue is not None and not body.force:
             await self._must_be_served(body.queue)
         try:
@@ -268,15 +272,18 @@ def _must_reach(request: web.Request, job: str, queue: str, labels: Mapping[str,
         raise web.HTTPForbidden(text=f"the token {token.name} is not for job {job} in queue {queue}{of_labels}")
 
 
-def _may_enqueue(request: web.Request, job: str, queue: str | None) -> None:
-    """Raise 403 unless the token may choose arguments for ``job``, and its queue."""
+def _may_enqueue(request: web.Request, job: str, body: EnqueueBody) -> None:
+    """Raise 403 unless the token may choose arguments for ``job``, its queue and the id of its run."""
     token = request[HOLDER]
     if token.labels:
         raise web.HTTPForbidden(text=f"the token {token.name} is limited by label, and a run by itself has none")
-    if token.queues and queue is None:
+    if token.queues and body.queue is None:
         raise web.HTTPForbidden(text=f"the token {token.name} is limited by queue: say which one in the body")
-    if not token.may_enqueue(job, queue):
-        remedy = f"; such a job needs admin, or jobs={job} in the token's line" if is_powerful(job) else ""
+    if token.is_limited and body.run_id is not None and not _UNDERIVED_ID.fullmatch(body.run_id):
+        remedy = "choose a run_id of letters, digits and . _ : -, since others may be those of schedules"
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited: {remedy}")
+    if not token.may_enqueue(job, body.queue):
+        remedy = f"; such a job needs admin, or jobs={job} in the token's line" if token.must_name(job) else ""
         raise web.HTTPForbidden(text=f"the token {token.name} may not enqueue job {job[:200]}{remedy}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,15 @@ def test_a_token_for_queues_reaches_no_other() -> None:
     assert token.may_enqueue("mail.send", "mail-eu")
     assert not token.may_enqueue("mail.send", "billing")
     assert not token.reaches(job="mail.send", queue="default")
+
+
+def test_a_token_for_queues_enqueues_no_job_that_reaches_all_of_them() -> None:
+    """A job that drops dead runs everywhere would drop those of others, from the queue that the token may use."""
+    limited = Token(name="t", digest=b"", scope=Scope.ADMIN, queues=("reports",), jobs=("maintenance.*",))
+
+    assert not limited.may_enqueue("maintenance.trim_history", "reports")
+    assert replace(limited, jobs=("maintenance.trim_history",)).may_enqueue("maintenance.trim_history", "reports")
+    assert replace(limited, queues=()).may_enqueue("maintenance.trim_history", "reports")
 
 
 def test_every_shipped_job_that_takes_references_or_commands_is_one_of_the_powerful() -> None:
