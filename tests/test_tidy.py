@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,8 @@ FUNCTION_LINES_MAX = 60
 SOURCES = sorted(path for folder in ("supervisor", "jobs", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
 TESTS = [path for path in SOURCES if path.name.startswith("test_") and path != Path(__file__).resolve()]
 SCRIPTS = sorted((ROOT / "supervisor/store/lua").rglob("*.lua"))
+FOLDER_MODULES_MAX = 16
+FOLDER_SCRIPTS_MAX = 32
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 
 
@@ -50,6 +53,19 @@ def test_files_and_functions_fit_in_the_head() -> None:
         if (lines := (function.end_lineno or 0) - function.lineno + 1) > FUNCTION_LINES_MAX
     ]
     assert long_files + long_functions == []
+
+
+def test_folders_of_the_product_fit_in_the_head() -> None:
+    """A folder over the limit has two subjects, and nobody finds the third."""
+    modules = Counter(path.parent for path in SOURCES if _is_product(path) and path.name != "__init__.py")
+    scripts = Counter(path.parent for path in SCRIPTS)
+    crowded = [(folder, count) for folder, count in modules.items() if count > FOLDER_MODULES_MAX]
+    crowded += [(folder, count) for folder, count in scripts.items() if count > FOLDER_SCRIPTS_MAX]
+    assert [f"{relative(folder)}: {count} files" for folder, count in crowded] == []
+
+
+def _is_product(path: Path) -> bool:
+    return path.relative_to(ROOT).parts[0] in {"supervisor", "jobs"}
 
 
 def test_files_are_named_by_what_they_do() -> None:
