@@ -15,7 +15,7 @@ BUILDER ?= docker
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --universal --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long test-lowest test-mutants lint check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
+.PHONY: help run test test-long test-lowest test-mutants lint house check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+house: $(VENV)/.run  ## Measure the size and shape of the product: folders, names, docstrings, duplicated code
+	$(BIN)/python -m bench.house
 
 check: lint  ## Lint, types, import contracts, tidy limits, documents that resolve; part of make test
 	$(BIN)/python -m pytest -q -p no:randomly -p no:cacheprovider $(CHECKS)
