@@ -9,7 +9,7 @@ from bench.schedules_board import private_mib
 from bench.schedules_table import Measure, Row
 from bench.workers_world import ASYNC, Scale, Told, World, template
 from supervisor.core.model import Envelope
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 from tests.e2e.trees import Tree
 
 EXTRA = 4

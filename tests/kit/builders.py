@@ -14,7 +14,8 @@ from supervisor.store.queues.runs import Ack, Queues, TurnReply
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.codec import fence_parts, pack
+from supervisor.store.wire.codec import fence_parts
+from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.fire import FireItem, policy_text
 from tests.kit.servers import Server
 

@@ -21,7 +21,8 @@ from supervisor.core.schedules.catchup import fire_of
 from supervisor.core.schedules.checks import checks_of_definition
 from supervisor.core.schedules.templating import needs_rendering, render
 from supervisor.core.schedules.triggers import Trigger, after_completion_ms, trigger_of
-from supervisor.store.wire.codec import Packed, Packer, pack, unpack_definition
+from supervisor.store.wire.codec import unpack_definition
+from supervisor.store.wire.envelope import EnvelopeTemplate, Packed, pack
 from supervisor.store.wire.fire import policy_text
 
 KNOWN_MAX = 100_000
@@ -66,14 +67,14 @@ class Known:
         self.job = sys.intern(template.job)
         self.is_at_most_once = template.at_most_once
         # What is written into each run anew is only its id and its times, unless its arguments depend on them.
-        self.packer = Packer(template)
+        self.packer = EnvelopeTemplate(template)
         self.template = template if needs_rendering(template.args) else None
         self.definition = _stripped(definition)
 
     def run(self, schedule: str, nominal_ms: int, now_ms: int, *, cause: str = "", is_doubtful: bool = False) -> Packed:
         """Return the run of ``nominal_ms``, ready for its queue.
 
-        The bytes are those of ``codec.pack``; arguments without placeholders are encoded once: 1 µs instead of 8.
+        The bytes are those of ``pack``; arguments without placeholders are encoded once: 1 µs instead of 8.
 
         Raises:
             TenureError: its arguments cannot be filled in, or it takes over 64 KiB.
@@ -109,7 +110,7 @@ class Catalogue:
         self._limit = limit
         self._known: dict[str, Known] = {}
         self._shared: dict[bytes, ScheduleDef] = {}
-        self._packers: dict[tuple[bytes, bytes], Packer] = {}
+        self._packers: dict[tuple[bytes, bytes], EnvelopeTemplate] = {}
         self._refused: dict[str, tuple[int, str]] = {}  # schedule to the revision that cannot be used, and why
 
     def __len__(self) -> int:

@@ -16,11 +16,11 @@ from typing import Any
 
 from supervisor.core.errors import TenureError
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
+from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.producer.options import Args, Each
 from supervisor.store.queues.runs import ENQUEUE_MAX, Enqueued, Queues
 from supervisor.store.scripts import Argument, Call
-from supervisor.store.wire.codec import check_run_id
-from supervisor.store.wire.envelope import Stencil
+from supervisor.store.wire.envelope import check_run_id
 
 BATCH_BYTES = 1024 * 1024
 
@@ -79,7 +79,7 @@ class BatchStream:
 
     def __init__(
         self,
-        stencil: Stencil,
+        job: JobTemplate,
         many: Iterator[Args],
         *,
         queues: Queues,
@@ -92,7 +92,7 @@ class BatchStream:
         traceparent: str = "",
     ) -> None:
         self.queues = queues
-        self._stencil = stencil
+        self._job = job
         self._many = many
         self._run_id = run_id
         self._delay_ms = delay_ms
@@ -126,13 +126,13 @@ class BatchStream:
             return
         batch, size = Batch(nonce=self._entropy(16).hex(), is_chosen=self._run_id is not None), 0
         wall_ms = self._wall_ms()
-        tail = self._stencil.tail(wall_ms, self._delay_ms, self._traceparent)
-        queue = self._stencil.template.queue
+        tail = self._job.tail(wall_ms, self._delay_ms, self._traceparent)
+        queue = self._job.template.queue
         fresh = [] if self._run_id else fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES * len(self._pulled)))
         try:
             for index, args in enumerate(self._pulled):
                 run_id = fresh[index] if self._run_id is None else check_run_id(self._run_id(args))
-                data = self._stencil.pack(run_id, args, tail)
+                data = self._job.pack(run_id, args, tail)
                 batch.ids.append(run_id)
                 batch.runs += (run_id, queue, self._delay_ms, data)
                 size += len(data)

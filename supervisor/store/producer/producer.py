@@ -32,14 +32,14 @@ from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import Keys
 from supervisor.store.producer.bulk import BatchStream, Totals, send, send_async
+from supervisor.store.producer.job_templates import JobTemplate, JobTemplates
 from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions
 from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.routing.route import Signpost
 from supervisor.store.scripts import Argument, Call
-from supervisor.store.wire.codec import check_run_id
-from supervisor.store.wire.envelope import Stencil, Stencils
+from supervisor.store.wire.envelope import check_run_id
 
 TRIES = 2  # a connection that died while idle fails once; the second try has a fresh one
 AGAIN_NS_MAX = 300 * 1_000_000_000  # Redis remembers a nonce for ten minutes; a machine may sleep between two tries
@@ -88,7 +88,7 @@ class Producer:
         self._open_async = open_async_store or (
             lambda: AsyncStore.connect(url, settings=settings, name=name, follow=follow)
         )
-        self._stencils = Stencils()
+        self._templates = JobTemplates()
         self._forget()
 
     def _forget(self) -> None:
@@ -108,14 +108,14 @@ class Producer:
     def put(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
         """Enqueue a run as ``enqueue`` does; return its id and whether it is new, was there, or is a duplicate."""
         self._read_cards(job)
-        stencil, call = self._single(job, args or {}, **options)
-        return self._count(stencil, self._run(call))
+        template, call = self._single(job, args or {}, **options)
+        return self._count(template, self._run(call))
 
     async def put_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
         """Do the same without blocking the event loop."""
         await self._read_cards_async(job)
-        stencil, call = self._single(job, args or {}, **options)
-        return self._count(stencil, await self._run_async(call))
+        template, call = self._single(job, args or {}, **options)
+        return self._count(template, await self._run_async(call))
 
     def enqueue_many(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
         """Enqueue a run of ``job`` for each of ``many``, in their order, in batches; return what became of them.
@@ -148,23 +148,23 @@ class Producer:
         each: Each | None = None,
         traceparent: str | None = None,
     ) -> BatchStream:
-        stencil = self._stencils.of(job, queue=queue, priority=priority)
+        template = self._templates.of(job, queue=queue, priority=priority)
         return BatchStream(
-            stencil,
+            template,
             iter(many),
             queues=self._queues,
             run_id=run_id,
             delay_ms=delay_to_ms(delay),
             wall_ms=self._clock.wall_ms,
             entropy=self._entropy,
-            on_new=lambda new: self._on_enqueued(stencil.template, new),
+            on_new=lambda new: self._on_enqueued(template.template, new),
             each=each,
             traceparent=traceparent_of(traceparent),
         )
 
-    def _count(self, stencil: Stencil, enqueued: list[Enqueued]) -> Enqueued:
+    def _count(self, template: JobTemplate, enqueued: list[Enqueued]) -> Enqueued:
         if enqueued[0].is_new:
-            self._on_enqueued(stencil.template, 1)
+            self._on_enqueued(template.template, 1)
         return enqueued[0]
 
     def close(self) -> None:
@@ -180,12 +180,12 @@ class Producer:
             await store.close()
 
     def _read_cards(self, job: JobRef) -> None:
-        if self._stencils.needs_cards(job, self._clock.elapsed_ns()):
-            self._stencils.remember(self._run(self._sessions.read_jobs()), self._clock.elapsed_ns())
+        if self._templates.needs_cards(job, self._clock.elapsed_ns()):
+            self._templates.remember(self._run(self._sessions.read_jobs()), self._clock.elapsed_ns())
 
     async def _read_cards_async(self, job: JobRef) -> None:
-        if self._stencils.needs_cards(job, self._clock.elapsed_ns()):
-            self._stencils.remember(await self._run_async(self._sessions.read_jobs()), self._clock.elapsed_ns())
+        if self._templates.needs_cards(job, self._clock.elapsed_ns()):
+            self._templates.remember(await self._run_async(self._sessions.read_jobs()), self._clock.elapsed_ns())
 
     def _single(
         self,
@@ -197,14 +197,14 @@ class Producer:
         delay: float | str | None = None,
         run_id: str | None = None,
         traceparent: str | None = None,
-    ) -> tuple[Stencil, Call[list[Enqueued]]]:
+    ) -> tuple[JobTemplate, Call[list[Enqueued]]]:
         delay_ms = delay_to_ms(delay)
-        stencil = self._stencils.of(job, queue=queue, priority=priority)
+        template = self._templates.of(job, queue=queue, priority=priority)
         wall_ms, drawn = self._clock.wall_ms(), self._entropy(16 + ENTROPY_BYTES)
         name = fresh_run_ids(wall_ms, drawn[16:])[0] if run_id is None else check_run_id(run_id)
-        data = stencil.pack(name, args, stencil.tail(wall_ms, delay_ms, traceparent_of(traceparent)))
-        runs: list[Argument] = [name, stencil.template.queue, delay_ms, data]
-        return stencil, self._queues.enqueue_flat(
+        data = template.pack(name, args, template.tail(wall_ms, delay_ms, traceparent_of(traceparent)))
+        runs: list[Argument] = [name, template.template.queue, delay_ms, data]
+        return template, self._queues.enqueue_flat(
             nonce=drawn[:16].hex(), ids=[name], runs=runs, is_chosen=run_id is not None
         )
 

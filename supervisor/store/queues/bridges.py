@@ -20,7 +20,7 @@ import msgspec
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Template
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.scripts import Call, script
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 
 INGEST_MAX = 200
 MEMORY_MS = 86_400_000

@@ -22,7 +22,8 @@ from supervisor.core.model import PRIORITIES
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.queues.runs import HISTORY
 from supervisor.store.scripts import Call, script
-from supervisor.store.wire.codec import check_run_id, chunks, number, text
+from supervisor.store.wire.codec import chunks, number, text
+from supervisor.store.wire.envelope import check_run_id
 
 BATCH_MAX = 100
 """Most runs, or entries of a list, in one call."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, read_hash
-from supervisor.store.wire.codec import check_run_id, number, pairs, text, unpack_json
+from supervisor.store.wire.codec import number, pairs, text, unpack_json
+from supervisor.store.wire.envelope import check_run_id
 
 OUTCOMES = ("ok", "dead", "cancelled", "purged", "expired", "replaced", "duplicate", "rejected")
 """How a run that another one counts can have ended. Dead: given up, until somebody requeues it."""

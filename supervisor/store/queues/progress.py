@@ -11,7 +11,7 @@ from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.json_values import json_reader
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Argument, Call, script
-from supervisor.store.wire.codec import check_run_id
+from supervisor.store.wire.envelope import check_run_id
 
 PROGRESS_BYTES_MAX = 4096
 

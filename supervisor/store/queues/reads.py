@@ -15,15 +15,14 @@ from supervisor.store.wire.codec import (
     charges,
     chunks,
     fence_parts,
-    limits_text,
     number,
     optional_number,
     pairs,
     text,
     texts,
-    unpack,
     unpack_json,
 )
+from supervisor.store.wire.envelope import limits_text, unpack
 
 FSCK_LIMIT = 20_000
 HISTORY_SCAN, DEAD_PAGE_MAX = 1000, 10_000

@@ -20,12 +20,8 @@ from supervisor.store.queues.pages import QueuePage, UnservedPage, parse_queues,
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import Argument, Call, script
-from supervisor.store.wire.codec import (
-    chunks,
-    number,
-    pack,
-    text,
-)
+from supervisor.store.wire.codec import chunks, number, text
+from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.poll import (
     Ack,
     BrokenRun,

@@ -10,7 +10,8 @@ import msgspec
 from supervisor.core.json_values import json_reader
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
-from supervisor.store.wire.codec import check_run_id, pairs, text
+from supervisor.store.wire.codec import pairs, text
+from supervisor.store.wire.envelope import check_run_id
 
 STEPS_MAX = 100
 STEP_BYTES_MAX = 16 * 1024

@@ -22,7 +22,8 @@ from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Argument, Call, read_hash, script
-from supervisor.store.wire.codec import cut, number, pack, pairs, text
+from supervisor.store.wire.codec import cut, number, pairs, text
+from supervisor.store.wire.envelope import pack
 
 STEP_MAX = 100
 MEMORY_MS = 7 * 86_400_000

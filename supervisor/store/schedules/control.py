@@ -20,7 +20,8 @@ from uuid import uuid4
 from supervisor.core.model import Envelope
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, script
-from supervisor.store.wire.codec import chunks, number, optional_number, pack, text, texts
+from supervisor.store.wire.codec import chunks, number, optional_number, text, texts
+from supervisor.store.wire.envelope import pack
 
 BATCH_MAX = 250
 REASON_MAX = 500

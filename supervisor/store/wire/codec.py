@@ -12,23 +12,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
-from supervisor.core.jobs.limits import limits_of
 from supervisor.core.json_values import check_arguments, json_reader, read_json
-from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, ScheduleDef, Template
-from supervisor.store.keys import KIND_LETTER, LETTER_KIND, check_name
+from supervisor.core.model import PAYLOAD_BYTES_MAX, ScheduleDef
 
 ERROR_BYTES_MAX = 4096
 WORDS_MAX = 200
 """Characters of who asks, and why, that are taken from a record in Redis."""
 
-_AROUND_ARGUMENTS = 3  # levels of an envelope or a definition: itself, its template, the arguments by name
+_AROUND_ARGUMENTS = 3  # levels of a definition: itself, its template, the arguments by name
 _DIGITS_MAX = 15  # below 2^53, which Lua counts exactly
 _TIMING = (
     "every_ms",
@@ -45,138 +42,10 @@ _TIMING = (
     "start_at_ms",
     "end_at_ms",
 )
-_ID = re.compile(r"[!-+\--{}~]{1,255}", re.ASCII)  # printable, without comma, bar and space
 _CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
-_ENVELOPE = json_reader(Envelope)
 _DEFINITION = json_reader(ScheduleDef)
 _ENCODER = msgspec.json.Encoder()
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """An envelope as the scripts take it."""
-
-    run_id: str
-    queue: str
-    data: bytes
-
-
-def check_run_id(run_id: str) -> str:
-    """Return ``run_id`` if scripts can carry it.
-
-    Raises:
-        ValueError: it is empty, longer than 255, or holds a space, a comma, a bar or a control character.
-    """
-    if not _ID.fullmatch(run_id):
-        raise ValueError(
-            f"run id {run_id[:80]!r} must be 1 to 255 printable ASCII characters without space, comma and |"
-        )
-    return run_id
-
-
-class Packer:
-    """Packs the runs of one template, to the bytes of ``pack``: what they share is checked and encoded once."""
-
-    __slots__ = ("head", "job", "queue", "shared", "template")
-
-    def __init__(self, template: Template) -> None:
-        """Check and encode what every run shares; what comes of ``template`` alone is ``shared``, equal for equal ones.
-
-        Raises:
-            ArgumentsError: as from ``pack``.
-            ValueError: its queue or priority cannot be carried.
-        """
-        self.head = head_of(template)
-        self.job = template.job
-        self.queue = template.queue
-        body = _ENCODER.encode(template)
-        check_arguments(template.job, template.args, body, around=_AROUND_ARGUMENTS - 1)
-        self.shared = (self.head, body)
-        self.template = cast("Template", msgspec.Raw(body))
-        """Stands for the template in the envelopes that are handed to ``pack``."""
-
-    def pack(self, envelope: Envelope) -> Packed:
-        """Return what lies in the queue for ``envelope``, whose ``template`` is this packer's and whose id is checked.
-
-        Raises:
-            PayloadTooLargeError: the envelope is over 64 KiB.
-        """
-        return Packed(envelope.id, self.queue, self.head + _body(envelope, self.job))
-
-
-def pack(envelope: Envelope, *, above: int = 0) -> Packed:
-    """Return what lies in the queue for ``envelope``: kind letter, priority digit, limits in brackets if any, JSON.
-
-    What is in front lets the hot script route, limit and count without decoding JSON.
-
-    Args:
-        envelope: the run.
-        above: how much of its id is the id of the run that counts it among its own; 0: none does.
-
-    Raises:
-        PayloadTooLargeError: the envelope is over 64 KiB.
-        ArgumentsError: the key of a limit names an argument that the run does not have, or an argument is nested
-            too deeply or no JSON.
-        ValueError: its id, queue or priority cannot be carried.
-    """
-    template = envelope.template
-    head, body = head_of(template, above), _body(envelope, template.job)
-    check_arguments(template.job, template.args, body, around=_AROUND_ARGUMENTS)
-    return Packed(check_run_id(envelope.id), template.queue, head + body)
-
-
-def head_of(template: Template, above: int = 0) -> bytes:
-    """Return what stands in front of the JSON of every run of ``template``: kind, priority and limits.
-
-    Args:
-        template: of the run, with its arguments: the keys of limits are made of them.
-        above: as for ``pack``.
-
-    Raises:
-        ArgumentsError: the key of a limit names an argument that the run does not have.
-        ValueError: its queue or priority cannot be carried.
-    """
-    if template.priority not in {0, 1, 2}:
-        raise ValueError(f"job {template.job}: priority must be 0, 1 or 2, got {template.priority}")
-    check_name("queue", template.queue)
-    return f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header(above)}".encode()
-
-
-def _body(envelope: Envelope, job: str) -> bytes:
-    body = _ENCODER.encode(envelope)
-    if len(body) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"run {envelope.id} of job {job}: its envelope has {len(body)} bytes, "
-            f"the limit is {PAYLOAD_BYTES_MAX}; store the data elsewhere and pass a reference"
-        )
-    return body
-
-
-def unpack(data: bytes) -> Envelope:
-    """Return the envelope in ``data``.
-
-    The kind and priority in front win over those in the JSON: they are what the queue went by.
-
-    Raises:
-        msgspec.DecodeError: not an envelope of a version that this one knows.
-    """
-    kind = LETTER_KIND.get(chr(data[0])) if data else None
-    if kind is None or not data[1:2].isdigit():
-        raise msgspec.ValidationError("the envelope does not start with a kind letter and a priority digit")
-    start = data.find(b"]", 2) + 1 if data[2:3] == b"[" else 2
-    envelope = _ENVELOPE(memoryview(data)[start:])
-    priority = data[1] - 0x30
-    if envelope.template.kind is kind and envelope.template.priority == priority:
-        return envelope
-    template = msgspec.structs.replace(envelope.template, kind=kind, priority=priority)
-    return msgspec.structs.replace(envelope, template=template)
-
-
-def limits_text(data: bytes) -> str:
-    """Return the limits in front of an envelope, parted by semicolons; empty where there are none."""
-    header = text(data[3 : data.find(b"]")]) if data[2:3] == b"[" else ""
-    return ";".join(part for part in header.split(";") if not part.startswith("p"))  # which is no limit
 
 
 def pack_result(run_id: str, result: bytes) -> bytes:

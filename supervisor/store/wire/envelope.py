@@ -1,166 +1,206 @@
-"""Runs that differ only in their arguments: what is the same in all of them is checked and encoded once.
+"""Envelopes as they lie in the queue: kind letter, priority digit, limits in brackets if any, JSON.
+
+What is in front lets the hot script route, limit and count without decoding JSON.
 
 Guarantees
-    The bytes are those that ``codec.pack`` makes of the same envelope.
+    A run has the same bytes however it is packed: alone, by a template, or with arguments of its own.
+    What one version writes, the version before and after it reads (see core/model.py). No envelope is over 64 KiB.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import partial
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
 import msgspec
 
-from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
-from supervisor.core.jobs import registry as jobs
-from supervisor.core.jobs.registry import JobCard, JobSpec
-from supervisor.core.json_values import check_arguments, read_json
-from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
-from supervisor.core.untyped import check_untyped
-from supervisor.store.keys import check_name
-from supervisor.store.producer.options import Args, JobRef
-from supervisor.store.wire.codec import head_of
+from supervisor.core.errors import ArgumentsError, PayloadTooLargeError
+from supervisor.core.jobs.limits import limits_of
+from supervisor.core.json_values import check_arguments, json_reader
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Template
+from supervisor.store.keys import KIND_LETTER, LETTER_KIND, check_name
+from supervisor.store.wire.codec import text
 
-CARDS_AGE_NS_MAX = 60 * 1_000_000_000  # how long a published job is believed before it is read again
-STENCILS_MAX = 1000
-
+_AROUND_ARGUMENTS = 3  # levels of an envelope around the value of an argument: itself, its template, the arguments
+_ID = re.compile(r"[!-+\--{}~]{1,255}", re.ASCII)  # printable, without comma, bar and space
+_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 _encode = msgspec.json.Encoder().encode
+_read = json_reader(Envelope)
+
+# Where the parts of an envelope meet, as its encoder writes it: no field is spelled a second time.
+_NO_TEMPLATE = cast("Template", msgspec.Raw(b"{}"))
+_FRAME = _encode(Envelope(id="", template=_NO_TEMPLATE))[:-1]
+_BEFORE_ID, _BEFORE_TEMPLATE = _FRAME.removesuffix(b"{}").split(b'""')
+_NO_ARGS: dict[str, Any] = {"": 0}
+_BEFORE_ARGS, _ARGS_HOLE = b',"args":', _encode(_NO_ARGS)
 
 
-class Stencil:
-    """Packs runs of one job, for one queue and priority."""
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An envelope as the scripts take it."""
 
-    def __init__(self, source: object, base: Template, check: Callable[[Args], object]) -> None:
-        """Build it.
+    run_id: str
+    queue: str
+    data: bytes
 
-        Args:
-            source: what it was made from; a caller that keeps it compares.
-            base: what every run is; its arguments are defaults.
-            check: raises ArgumentsError for arguments that the job does not take.
+
+def check_run_id(run_id: str) -> str:
+    """Return ``run_id`` if scripts can carry it.
+
+    Raises:
+        ValueError: it is empty, longer than 255, or holds a space, a comma, a bar or a control character.
+    """
+    if not _ID.fullmatch(run_id):
+        raise ValueError(
+            f"run id {run_id[:80]!r} must be 1 to 255 printable ASCII characters without space, comma and |"
+        )
+    return run_id
+
+
+def pack(envelope: Envelope, *, above: int = 0) -> Packed:
+    """Return what lies in the queue for ``envelope``.
+
+    Args:
+        envelope: the run.
+        above: how much of its id is the id of the run that counts it among its own; 0: none does.
+
+    Raises:
+        PayloadTooLargeError: the envelope is over 64 KiB.
+        ArgumentsError: the key of a limit names an argument that the run does not have, or an argument is nested
+            too deeply or no JSON.
+        ValueError: its id, queue or priority cannot be carried.
+    """
+    template, run_id = envelope.template, check_run_id(envelope.id)
+    try:
+        body = _encode(envelope)
+    except _UNWRITABLE as error:
+        raise _unwritable(template.job, error) from None
+    check_arguments(template.job, template.args, body, around=_AROUND_ARGUMENTS)
+    return Packed(run_id, template.queue, _head(template, above) + _bounded(body, run_id, template.job))
+
+
+class EnvelopeTemplate:
+    """Encoder of runs that share a template, arguments included: it is checked and encoded once."""
+
+    __slots__ = ("head", "job", "queue", "shared", "template")
+
+    def __init__(self, template: Template) -> None:
+        """Check and encode what every run shares; what comes of ``template`` alone is ``shared``, equal for equal ones.
+
+        Raises:
+            ArgumentsError: as from ``pack``.
+            ValueError: its queue or priority cannot be carried.
         """
-        check_name("queue", base.queue)
-        self.source = source
-        self.template = base
-        self._check = check
-        self._defaults = base.args
-        self._is_limited = bool(base.unique or base.concurrency_max or base.rate_count)
-        body = _encode(msgspec.structs.replace(base, args={}))
-        before = _encode(Template(job=base.job, kind=base.kind, queue=base.queue, priority=base.priority))[:-1]
-        assert body.startswith(before)
-        self._before_args = b',"template":' + before + b',"args":'
-        self._without_args = b',"template":' + before
-        self._after_args = body[len(before) :]
-        self._head = b"" if self._is_limited else head_of(base)
-        self._start_deadline_ms = None if base.start_deadline_s is None else round(1000 * base.start_deadline_s)
+        self.head = _head(template)
+        self.job = template.job
+        self.queue = template.queue
+        body = _encode(template)
+        check_arguments(template.job, template.args, body, around=_AROUND_ARGUMENTS - 1)
+        self.shared = (self.head, body)
+        self.template = cast("Template", msgspec.Raw(body))
+        """Stands for the template in the envelopes that are handed to ``pack``."""
 
-    def tail(self, wall_ms: int, delay_ms: int, traceparent: str = "") -> bytes:
-        """Return the end of every envelope that is packed at one moment: when that was, and when it must begin.
+    def pack(self, envelope: Envelope) -> Packed:
+        """Return what lies in the queue for ``envelope``, whose ``template`` is this one's and whose id is checked.
 
-        Args:
-            wall_ms: the moment.
-            delay_ms: before it may start.
-            traceparent: the trace it belongs to, checked; empty: none.
+        Raises:
+            PayloadTooLargeError: the envelope is over 64 KiB.
         """
-        late = self._start_deadline_ms
-        trace = b',"traceparent":"%b"' % traceparent.encode() if traceparent else b""
-        if late is None:
-            return b'%b,"enqueued_ms":%d%b}' % (self._after_args, wall_ms, trace)
-        late += wall_ms + delay_ms
-        return b'%b,"enqueued_ms":%d,"not_after_ms":%d%b}' % (self._after_args, wall_ms, late, trace)
+        return Packed(envelope.id, self.queue, self.head + _bounded(_encode(envelope), envelope.id, self.job))
 
-    def pack(self, run_id: str, args: Args, tail: bytes) -> bytes:
+
+class ArgumentsTemplate:
+    """Encoder of runs that share all of a template but its arguments."""
+
+    __slots__ = ("_after", "_bare", "_before", "_head", "_template")
+
+    def __init__(self, template: Template) -> None:
+        """Check and encode what every run shares, which is ``template`` without its arguments.
+
+        Raises:
+            ValueError: its queue cannot be carried, or its priority.
+        """
+        check_name("queue", template.queue)
+        is_limited = bool(template.unique or template.concurrency_max or template.rate_count)
+        self._template = template
+        self._head = None if is_limited else _head(template)
+        body = _encode(msgspec.structs.replace(template, args=_NO_ARGS))
+        before, _, self._after = body.partition(_BEFORE_ARGS + _ARGS_HOLE)
+        self._bare = _BEFORE_TEMPLATE + before
+        self._before = self._bare + _BEFORE_ARGS
+
+    def tail(self, **fields: Any) -> bytes:
+        """Return the end of each envelope with these ``fields`` of it: what the runs of one moment share."""
+        return self._after + _encode(Envelope(id="", template=_NO_TEMPLATE, **fields))[len(_FRAME) :]
+
+    def pack(self, run_id: str, args: Mapping[str, Any], tail: bytes) -> bytes:
         """Return what lies in the queue for a run.
 
         Args:
             run_id: its checked identity.
             args: its arguments.
-            tail: of the moment, from ``tail``.
+            tail: of its other fields, from ``tail``.
 
         Raises:
-            ArgumentsError: the job does not take them, or they are no JSON.
+            ArgumentsError: as from ``pack``.
             PayloadTooLargeError: the envelope is over 64 KiB.
         """
-        if type(args) is not dict and not isinstance(args, Mapping):
-            raise ArgumentsError(
-                f"job {self.template.job}: its arguments are a mapping of names to values, got {type(args).__name__}"
-            )
-        self._check(args)
-        given = {**self._defaults, **args} if self._defaults else args
+        job = self._template.job
         try:
-            named = (self._before_args, _encode(given)) if given else (self._without_args, b"")
-        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-            job = self.template.job
-            raise ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}") from None
-        check_arguments(self.template.job, given, named[-1], around=1)
-        body = b"".join((b'{"id":', _encode(run_id), *named, tail))
-        if len(body) > PAYLOAD_BYTES_MAX:
-            raise PayloadTooLargeError(
-                f"a run of {self.template.job} would take {len(body)} bytes, the limit is {PAYLOAD_BYTES_MAX}; "
-                f"store the data elsewhere and pass a reference to it"
-            )
-        if not self._is_limited:
+            named = (self._before, _encode(args)) if args else (self._bare, b"")
+        except _UNWRITABLE as error:
+            raise _unwritable(job, error) from None
+        check_arguments(job, args, named[-1], around=_AROUND_ARGUMENTS - 2)
+        body = _bounded(b"".join((_BEFORE_ID, _encode(run_id), *named, tail)), run_id, job)
+        if self._head is not None:
             return self._head + body
-        return head_of(msgspec.structs.replace(self.template, args=dict(given))) + body
+        return _head(msgspec.structs.replace(self._template, args=dict(args))) + body
 
 
-def _admit(spec: JobSpec, args: Args) -> None:
-    spec.read(args)
-    check_untyped(spec.name, spec.arguments, args)
+def unpack(data: bytes) -> Envelope:
+    """Return the envelope in ``data``.
+
+    The kind and priority in front win over those in the JSON: they are what the queue went by.
+
+    Raises:
+        msgspec.DecodeError: not an envelope of a version that this one knows.
+    """
+    kind = LETTER_KIND.get(chr(data[0])) if data else None
+    if kind is None or not data[1:2].isdigit():
+        raise msgspec.ValidationError("the envelope does not start with a kind letter and a priority digit")
+    start = data.find(b"]", 2) + 1 if data[2:3] == b"[" else 2
+    envelope = _read(memoryview(data)[start:])
+    priority = data[1] - 0x30
+    if envelope.template.kind is kind and envelope.template.priority == priority:
+        return envelope
+    template = msgspec.structs.replace(envelope.template, kind=kind, priority=priority)
+    return msgspec.structs.replace(envelope, template=template)
 
 
-class Stencils:
-    """The jobs that a producer can enqueue: those of this program, and those that the workers' replicas published."""
+def limits_text(data: bytes) -> str:
+    """Return the limits in front of an envelope, parted by semicolons; empty where there are none."""
+    header = text(data[3 : data.find(b"]")]) if data[2:3] == b"[" else ""
+    return ";".join(part for part in header.split(";") if not part.startswith("p"))  # which is no limit
 
-    def __init__(self) -> None:
-        self._cards: dict[str, JobCard] = {}
-        self._cards_read_ns = 0
-        self._known: dict[tuple[JobRef, str | None, str | None], Stencil] = {}
 
-    def needs_cards(self, job: JobRef, now_ns: int) -> bool:
-        """Return whether what is published must be read before ``of`` is asked for ``job``."""
-        if not isinstance(job, str) or job in jobs.registry:
-            return False
-        return job not in self._cards or now_ns - self._cards_read_ns > CARDS_AGE_NS_MAX
+def _head(template: Template, above: int = 0) -> bytes:
+    """Return what stands in front of the JSON: kind, priority and limits, whose keys are made of the arguments."""
+    if template.priority not in {0, 1, 2}:
+        raise ValueError(f"job {template.job}: priority must be 0, 1 or 2, got {template.priority}")
+    check_name("queue", template.queue)
+    return f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header(above)}".encode()
 
-    def remember(self, published: dict[str, bytes], now_ns: int) -> None:
-        """Take what is published, by name, read just now."""
-        self._cards = {}
-        for name, card in published.items():
-            # One that a newer version wrote in a new form is unknown here, and hides no other.
-            with suppress(msgspec.DecodeError):
-                self._cards[name] = read_json(card, JobCard)
-        self._cards_read_ns = now_ns
 
-    def of(self, job: JobRef, *, queue: str | None, priority: str | None) -> Stencil:
-        """Return the stencil of ``job``.
+def _bounded(body: bytes, run_id: str, job: str) -> bytes:
+    if len(body) > PAYLOAD_BYTES_MAX:
+        raise PayloadTooLargeError(
+            f"run {run_id} of job {job}: its envelope has {len(body)} bytes, "
+            f"the limit is {PAYLOAD_BYTES_MAX}; store the data elsewhere and pass a reference"
+        )
+    return body
 
-        Raises:
-            UnknownJobError: neither this program nor any replica knows the job.
-            ValueError: there is no such priority, or there can be no such queue.
-        """
-        source = self._find(job)
-        known = self._known.get((job, queue, priority))
-        if known is not None and known.source is source:
-            return known
-        if priority is not None and priority not in PRIORITIES:
-            raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
-        base = source.base if isinstance(source, JobSpec) else source.template
-        check = partial(_admit, source) if isinstance(source, JobSpec) else source.check
-        route = {"queue": queue, "priority": PRIORITIES[priority] if priority else None}
-        given = {name: value for name, value in route.items() if value is not None}
-        stencil = Stencil(source, msgspec.structs.replace(base, **given), check)
-        if len(self._known) >= STENCILS_MAX:
-            self._known.clear()
-        self._known[job, queue, priority] = stencil
-        return stencil
 
-    def _find(self, job: JobRef) -> JobSpec | JobCard:
-        if not isinstance(job, str):
-            return jobs.registry.find(job)
-        if job in jobs.registry:
-            return jobs.registry.get(job)
-        if job in self._cards:
-            return self._cards[job]
-        known = ", ".join(sorted({*jobs.registry.names(), *self._cards})) or "none"
-        raise UnknownJobError(f"no job is called {job!r}, here or on any replica of the cluster; known: {known}")
+def _unwritable(job: str, error: Exception) -> ArgumentsError:
+    return ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}")

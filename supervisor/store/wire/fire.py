@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from supervisor.core.schedules.checks import Refusal
 from supervisor.store.schedules.state import Counters, counters_of
 from supervisor.store.scripts import Argument
-from supervisor.store.wire.codec import Packed, number, optional_number, text
+from supervisor.store.wire.codec import number, optional_number, text
+from supervisor.store.wire.envelope import Packed
 
 NOTHING = Packed("", "", b"")
 """Stands for the run of an item that enqueues none."""

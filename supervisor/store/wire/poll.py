@@ -15,17 +15,8 @@ import msgspec
 from supervisor.core.model import Envelope, Kind, Outcome
 from supervisor.store.keys import KIND_LETTER, check_name
 from supervisor.store.scripts import Argument
-from supervisor.store.wire.codec import (
-    Packed,
-    charges,
-    number,
-    optional_number,
-    pack_error,
-    pack_result,
-    text,
-    texts,
-    unpack,
-)
+from supervisor.store.wire.codec import charges, number, optional_number, pack_error, pack_result, text, texts
+from supervisor.store.wire.envelope import Packed, unpack
 
 _NOTE_MAX = 200
 

@@ -14,7 +14,7 @@ from supervisor.core.jobs.registry import registry
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.store.queues.bridges import Bridges, Ingested
 from supervisor.store.scripts import Call
-from supervisor.store.wire.codec import unpack
+from supervisor.store.wire.envelope import unpack
 from tests.kit.builders import StoreCalls
 
 CHANNEL, QUEUE = "identity_job", "identity_q"

@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.core.schedules.catchup import fire_of
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.store.wire.codec import unpack
+from supervisor.store.wire.envelope import unpack
 from tests.integration.scheduling.cluster_operator import definition_of
 
 HOURLY = {"job": "demo", "every": "1h", "overlap": "allow", "jitter": "40m"}

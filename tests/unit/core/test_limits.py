@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs.limits import Limits, limits_of, names_in
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.store.wire.codec import pack, unpack
+from supervisor.store.wire.envelope import pack, unpack
 
 KEY = r"[A-Za-z0-9._:/@#-]{1,128}"
 HEADER = re.compile(rf"(\[(u{KEY})?(;?c[1-9][0-9]*:{KEY})?(;?r[1-9][0-9]*/[1-9][0-9]*:{KEY})?\])?")

@@ -13,7 +13,7 @@ import pytest
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs import registry as jobs
 from supervisor.core.jobs.registry import Registry, job
-from supervisor.store.wire.envelope import Stencils
+from supervisor.store.producer.job_templates import JobTemplates
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -38,7 +38,7 @@ def _jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pack(name: str, args: dict[str, Any]) -> bytes:
     """Enqueue by a producer, as far as Redis."""
-    return Stencils().of(name, queue=None, priority=None).pack("r1", args, b"}")
+    return JobTemplates().of(name, queue=None, priority=None).pack("r1", args, b"}")
 
 
 def instantiate(name: str, args: dict[str, Any]) -> object:

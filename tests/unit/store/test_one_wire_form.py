@@ -1,4 +1,4 @@
-"""One wire form of a run: whoever prepares a run in parts writes the bytes that ``codec.pack`` writes, limits included."""
+"""One wire form of a run: whoever prepares a run in parts writes the bytes that ``pack`` writes, limits included."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from supervisor.core.retry import Retry
 from supervisor.core.schedules.templating import render
 from supervisor.roles.scheduler.schedule_cache import Catalogue, Known
 from supervisor.store.keys import Keys
+from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.queues.bridges import Bridges
-from supervisor.store.wire.codec import Packer, pack, pack_definition, unpack
-from supervisor.store.wire.envelope import Stencil
+from supervisor.store.wire.codec import pack_definition
+from supervisor.store.wire.envelope import EnvelopeTemplate, pack, unpack
 
 NOMINAL_MS, NOW_MS = 1_767_225_610_000, 1_767_225_610_003
 VALUES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8) | st.just("{{ date }}")
@@ -83,11 +84,11 @@ def test_a_scheduled_run_has_the_bytes_of_its_packed_envelope(
 def test_a_run_of_a_producer_has_the_bytes_of_its_packed_envelope(
     *, template: Template, run_id: str, is_traced: bool
 ) -> None:
-    """Bulk and single enqueues stencil what runs have in common."""
+    """Bulk and single enqueues encode once what runs have in common."""
     traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" if is_traced else ""
-    stencil = Stencil(None, msgspec.structs.replace(template, args={}), lambda _args: None)
+    job = JobTemplate(None, msgspec.structs.replace(template, args={}), lambda _args: None)
 
-    data = stencil.pack(run_id, template.args, stencil.tail(NOW_MS, 200, traceparent))
+    data = job.pack(run_id, template.args, job.tail(NOW_MS, 200, traceparent))
 
     late = None if template.start_deadline_s is None else NOW_MS + 200 + round(1000 * template.start_deadline_s)
     expected = Envelope(
@@ -134,7 +135,7 @@ def test_a_template_that_cannot_be_carried_is_refused_by_every_packer(
     """A scheduler learns when it reads a definition, and not when it is due."""
     template = Template(**{"job": "j", "kind": Kind.ASYNC} | fields)
     with pytest.raises(error):
-        Packer(template)
+        EnvelopeTemplate(template)
     with pytest.raises(error):
         pack(Envelope(id="r", template=template))
 
@@ -142,6 +143,6 @@ def test_a_template_that_cannot_be_carried_is_refused_by_every_packer(
 def test_a_run_over_the_limit_of_a_payload_is_refused_by_every_packer() -> None:
     """Also where the identity and the times of a run are what is too much."""
     template = Template(job="j", kind=Kind.ASYNC, args={"x": "y" * (65_536 - 60)})
-    packer = Packer(template)
+    packer = EnvelopeTemplate(template)
     with pytest.raises(PayloadTooLargeError, match="job j: its envelope has"):
         packer.pack(Envelope(id="r" * 60, template=packer.template))

@@ -13,6 +13,7 @@ from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
 from supervisor.core.retry import Retry
 from supervisor.store.wire import codec
+from supervisor.store.wire.envelope import check_run_id, pack, unpack
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
@@ -34,15 +35,15 @@ TEMPLATES = st.builds(
 @given(TEMPLATES, st.from_regex(r"[A-Za-z0-9._:/@-]{1,60}", fullmatch=True))
 def test_an_envelope_survives_the_queue(template: Template, run_id: str) -> None:
     """Every field, also where it is left out of the JSON because it has its default."""
-    packed = codec.pack(Envelope(id=run_id, template=template, nominal_ms=5))
-    assert codec.unpack(packed.data) == Envelope(id=run_id, template=template, nominal_ms=5)
+    packed = pack(Envelope(id=run_id, template=template, nominal_ms=5))
+    assert unpack(packed.data) == Envelope(id=run_id, template=template, nominal_ms=5)
     assert (packed.run_id, packed.queue) == (run_id, template.queue)
 
 
 def test_kind_and_priority_in_front_win() -> None:
     """A queue that corrected the kind of a run must not be contradicted by what its producer believed."""
-    data = codec.pack(Envelope(id="a", template=Template(job="j", kind=Kind.ASYNC))).data
-    template = codec.unpack(b"s0" + data[2:]).template
+    data = pack(Envelope(id="a", template=Template(job="j", kind=Kind.ASYNC))).data
+    template = unpack(b"s0" + data[2:]).template
     assert (template.kind, template.priority) == (Kind.SYNC, 0)
 
 
@@ -50,27 +51,27 @@ def test_kind_and_priority_in_front_win() -> None:
 def test_foreign_bytes_are_a_decode_error(data: bytes) -> None:
     """One kind of error for all of them, so that one handler is enough."""
     with pytest.raises(msgspec.DecodeError):
-        codec.unpack(data)
+        unpack(data)
 
 
 def test_fields_of_a_newer_version_are_tolerated() -> None:
     """During a rolling update both versions read the same queue."""
-    data = codec.pack(Envelope(id="a", template=Template(job="j", kind=Kind.ASYNC))).data
+    data = pack(Envelope(id="a", template=Template(job="j", kind=Kind.ASYNC))).data
     newer = data.replace(b'"id":"a"', b'"id":"a","colour":"red"')
-    assert codec.unpack(newer).id == "a"
+    assert unpack(newer).id == "a"
 
 
 @pytest.mark.parametrize("run_id", ["", "a b", "a,b", "a|b", "a\nb", "ä", "x" * 256, "a\x00"])
 def test_ids_that_scripts_cannot_carry_are_refused(run_id: str) -> None:
     """They stand between separators."""
     with pytest.raises(ValueError, match="run id"):
-        codec.pack(Envelope(id=run_id, template=Template(job="j", kind=Kind.ASYNC)))
+        pack(Envelope(id=run_id, template=Template(job="j", kind=Kind.ASYNC)))
 
 
 @pytest.mark.parametrize("run_id", ["a", "s/x:y@1700000000000", "0190-uuid", "x" * 255, "!#~{}()"])
 def test_ids_as_schedules_and_people_make_them_are_taken(run_id: str) -> None:
     """Including the largest."""
-    assert codec.check_run_id(run_id) == run_id
+    assert check_run_id(run_id) == run_id
 
 
 @pytest.mark.parametrize(("field", "value"), [("queue", "a:b"), ("queue", "{x}"), ("queue", ""), ("priority", 3)])
@@ -78,14 +79,14 @@ def test_a_queue_or_priority_that_makes_no_key_is_refused(field: str, value: Any
     """Braces would change the hash slot, a colon the meaning."""
     template = Template(**{"job": "j", "kind": Kind.ASYNC, field: value})
     with pytest.raises(ValueError, match=field):
-        codec.pack(Envelope(id="a", template=template))
+        pack(Envelope(id="a", template=template))
 
 
 def test_the_caps_name_run_size_limit_and_remedy() -> None:
     """Whoever reads the message knows what to change."""
     envelope = Envelope(id="a", template=Template(job="j", kind=Kind.ASYNC, args={"x": "y" * 70_000}))
     with pytest.raises(PayloadTooLargeError, match=r"run a of job j.*65536; store the data elsewhere"):
-        codec.pack(envelope)
+        pack(envelope)
     with pytest.raises(PayloadTooLargeError, match=r"run a: its result has 65537 bytes"):
         codec.pack_result("a", b"x" * 65_537)
     with pytest.raises(PayloadTooLargeError, match="schedule s"):

@@ -12,7 +12,7 @@ import pytest
 
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.retry import Retry
-from supervisor.store.wire.codec import pack, unpack
+from supervisor.store.wire.envelope import pack, unpack
 
 RECORDED = Path(__file__).parents[2].joinpath("data", "envelopes-v1.txt").read_bytes().splitlines()
 BY_ID = {unpack(line).id: (line, unpack(line)) for line in RECORDED}

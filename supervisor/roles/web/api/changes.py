@@ -35,7 +35,7 @@ from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Queues
 from supervisor.store.schedules.control import KEYED_MAX, Control, ResumeCode, TriggerCode
 from supervisor.store.schedules.reads import Views
-from supervisor.store.wire.codec import check_run_id
+from supervisor.store.wire.envelope import check_run_id
 
 BODY_BYTES_MAX = 128 * 1024
 STALE_TRIES = 5

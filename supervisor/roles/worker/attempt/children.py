@@ -22,13 +22,13 @@ from typing import Any
 import msgspec
 
 from supervisor.core.durations import delay_to_ms
-from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, TenureError
+from supervisor.core.errors import PayloadTooLargeError, TenureError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import PRIORITIES, Envelope
 from supervisor.roles.worker.attempt.run_output import FOLLOW_WHEN
 from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Child
-from supervisor.store.wire.codec import Packed, pack
+from supervisor.store.wire.envelope import pack
 
 KEY = re.compile(r"[!-+\-./0-9:-{}~]{1,200}", re.ASCII)
 RUN_ID_MAX = 255
@@ -101,7 +101,7 @@ class Children:
         number = len(self._follow)
         run_id = self._id(key if key is not None else "then" if number == 0 else f"then-{number}")
         envelope = self._envelope(job, args, run_id, "then", queue=queue, priority=priority, traceparent=traceparent)
-        packed = self._packed(envelope)
+        packed = pack(envelope)
         if run_id in self._by_id or run_id in self._follow:
             raise SpawnError(f"run {self._parent} spawned two different children under {run_id}; give each its own key")
         if number >= FOLLOW_MAX:
@@ -170,7 +170,7 @@ class Children:
             raise SpawnError(
                 f"run {self._parent} spawned two different children under {envelope.id}; give each its own key"
             )
-        packed = self._packed(envelope, above=len(self._parent))
+        packed = pack(envelope, above=len(self._parent))
         if len(self._by_id) >= CHILDREN_MAX:
             raise SpawnError(
                 f"run {self._parent} may spawn {CHILDREN_MAX} children, and this is one more; "
@@ -178,14 +178,6 @@ class Children:
             )
         self._grow(len(packed.data))
         self._by_id[envelope.id] = Child(packed, delay_ms, envelope.template.job), envelope
-
-    @staticmethod
-    def _packed(envelope: Envelope, *, above: int = 0) -> Packed:
-        try:
-            return pack(envelope, above=above)
-        except (TypeError, OverflowError, RecursionError, UnicodeEncodeError) as error:
-            job = envelope.template.job
-            raise ArgumentsError(f"job {job}: its arguments cannot be written as JSON: {error}") from None
 
     def _grow(self, size: int) -> None:
         if self._bytes + size > CHILDREN_BYTES_MAX:

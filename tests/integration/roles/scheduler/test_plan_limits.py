@@ -7,11 +7,11 @@ import msgspec
 
 from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run
+from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Ack, Child
 from supervisor.store.schedules.backfills import Backfills, Request
-from supervisor.store.wire.codec import pack, unpack
-from supervisor.store.wire.envelope import Stencil
+from supervisor.store.wire.envelope import pack, unpack
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
 LIMITED = Template(
@@ -88,8 +88,8 @@ def test_every_way_of_making_a_run_writes_the_form_that_pack_writes() -> None:
         )
         plan.world.executed()
         plan.run(plan.queues.enqueue(nonce="n", envelopes=[Envelope(id="one", template=PLAIN)]))
-        stencil = Stencil(None, msgspec.structs.replace(PLAIN, args={}), lambda _args: None)
-        data = stencil.pack("many", PLAIN.args, stencil.tail(1, 0))
+        job = JobTemplate(None, msgspec.structs.replace(PLAIN, args={}), lambda _args: None)
+        data = job.pack("many", PLAIN.args, job.tail(1, 0))
         plan.run(plan.queues.enqueue_flat(nonce="m", ids=["many"], runs=["many", "default", 0, data]))
         plan.until(25)  # the buffered times wait now
 

@@ -16,7 +16,7 @@ from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.roles import worker
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.attempt import rejections
-from supervisor.store.wire.codec import unpack
+from supervisor.store.wire.envelope import unpack
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server, wait_until

@@ -10,7 +10,7 @@ from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
 from supervisor.store.queues.runs import CHILDREN_MAX, Ack, Child
 from supervisor.store.scripts import Call
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"

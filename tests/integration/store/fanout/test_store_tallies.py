@@ -9,7 +9,7 @@ from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.fanout_counts import Tallies, Tally
 from supervisor.store.queues.runs import Ack, Child
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"

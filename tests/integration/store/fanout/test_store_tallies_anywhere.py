@@ -20,7 +20,7 @@ from supervisor.store.queues.fanout_counts import Tallies, Tally
 from supervisor.store.queues.fsck import Fsck
 from supervisor.store.queues.reads import PARTS
 from supervisor.store.queues.runs import Ack, Child
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 from tests.kit.builders import StoreCalls
 from tests.kit.servers import leaks
 

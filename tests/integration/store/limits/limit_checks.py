@@ -7,7 +7,7 @@ from typing import Any
 from supervisor.core.jobs.limits import limits_of
 from supervisor.core.model import Envelope
 from supervisor.store.queues.runs import Enqueued
-from supervisor.store.wire.codec import unpack
+from supervisor.store.wire.envelope import unpack
 from tests.kit.builders import StoreCalls, envelope
 
 

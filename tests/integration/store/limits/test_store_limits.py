@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.queues.runs import Ack, Child, Enqueued
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 from tests.integration.store.limits.limit_checks import broken_limits, limit_keys, limited, put, rated, unique
 from tests.kit.builders import StoreCalls, envelope
 

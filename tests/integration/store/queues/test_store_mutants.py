@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Release, Template
 from supervisor.store.keys import KIND_LETTER
-from supervisor.store.wire import codec, envelope
+from supervisor.store.wire import envelope
+from supervisor.store.wire.envelope import ArgumentsTemplate
 from tests.integration.store.limits import test_store_limits as limits
 from tests.integration.store.queues import test_store_cancel_script as cancelling
 from tests.integration.store.queues import test_store_release_script as releases
@@ -22,6 +23,8 @@ from tests.kit.builders import StoreCalls
 from tests.kit.servers import Server
 from tests.simulation.mutants import Mutation, lua, python
 from tests.unit.store import test_one_wire_form as wire
+
+_TAIL = ArgumentsTemplate.tail
 
 
 class Break(NamedTuple):
@@ -35,6 +38,10 @@ def _head(template: Template, above: int = 0) -> bytes:
     return f"{KIND_LETTER[template.kind]}{template.priority}".encode()
 
 
+def _tail_without_deadline(self: ArgumentsTemplate, **fields: Any) -> bytes:
+    return _TAIL(self, **fields | {"not_after_ms": None})
+
+
 def _without_world(test: Callable[[], object]) -> Callable[[StoreCalls], object]:
     return lambda _world: test()
 
@@ -42,14 +49,14 @@ def _without_world(test: Callable[[], object]) -> Callable[[StoreCalls], object]
 BREAKS = {
     # One wire form.
     "runs carry no limits": Break(
-        python(codec, "head_of", _head), limits.test_as_many_as_may_run_and_the_next_when_one_ends
+        python(envelope, "_head", _head), limits.test_as_many_as_may_run_and_the_next_when_one_ends
     ),
     "runs of schedules carry no limits": Break(
-        python(codec, "head_of", _head),
+        python(envelope, "_head", _head),
         _without_world(wire.test_definitions_that_differ_in_their_limits_share_no_bytes),
     ),
     "runs of producers have a form of their own": Break(
-        python(envelope, "head_of", _head),
+        python(ArgumentsTemplate, "tail", _tail_without_deadline),
         _without_world(wire.test_a_run_of_a_producer_has_the_bytes_of_its_packed_envelope),
     ),
     # An execution is its queue, its id and its fence.

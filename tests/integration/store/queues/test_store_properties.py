@@ -17,7 +17,7 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Ack, Child, Queues, TurnReply
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 from tests.kit.builders import envelope
 
 QUEUE = "default"

@@ -7,7 +7,7 @@ import pytest
 from supervisor.core.errors import PayloadTooLargeError, StoreRefusedError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind
 from supervisor.store.queues.runs import ENQUEUE_MAX, Enqueued
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 from tests.kit.builders import StoreCalls, envelope
 
 S = "r.1/w-0/1"

@@ -10,7 +10,7 @@ from supervisor.core.errors import FencedError, PayloadTooLargeError, StoreRefus
 from supervisor.core.model import FIRE_BATCH_MAX, Envelope, Kind, Outcome
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.schedules.fire import FireCode
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.fire import What
 from tests.kit.builders import NONCE, StoreCalls, envelope, schedule
 

@@ -9,7 +9,7 @@ from supervisor.core.schedules.manual_runs import MANUAL, extra_run
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.schedules.control import Control, TriggerCode
 from supervisor.store.schedules.fire import FireCode
-from supervisor.store.wire.codec import pack
+from supervisor.store.wire.envelope import pack
 from tests.integration.store.limits.limit_checks import unique
 from tests.integration.store.schedules.backfill_fixture import BackfilledSchedule
 from tests.kit.builders import StoreCalls, schedule

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from supervisor.roles.scheduler.firing import Decided
 from supervisor.roles.scheduler.reporting import LINES_PER_S, SchedulerReport
-from supervisor.store.wire.codec import Packed
+from supervisor.store.wire.envelope import Packed
 from supervisor.store.wire.fire import FireCode, FireItem
 from supervisor.telemetry import metrics
 from tests.kit.clock import FakeClock

@@ -12,7 +12,7 @@ from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt.children import Children, SpawnError
 from supervisor.store.queues.runs import CHILDREN_MAX
-from supervisor.store.wire.codec import unpack
+from supervisor.store.wire.envelope import unpack
 
 
 @job("children.part", queue="parts", priority="low", timeout=7, retry=Retry(attempts=2))

@@ -14,7 +14,7 @@ from supervisor.roles.worker.polling.poll import ACKS_MAX, SessionLostError, Tur
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Child, Queues, TurnReply
 from supervisor.store.scripts import Call
-from supervisor.store.wire.codec import Packed
+from supervisor.store.wire.envelope import Packed
 
 
 class Recorded(Queues):

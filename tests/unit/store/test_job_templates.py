@@ -1,4 +1,4 @@
-"""A stencil's bytes are those of the envelope that they stand for."""
+"""A producer's runs have the bytes of the envelopes that they stand for."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.store.wire.codec import pack, unpack
-from supervisor.store.wire.envelope import Stencil
+from supervisor.store.producer.job_templates import JobTemplate
+from supervisor.store.wire.envelope import pack, unpack
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
@@ -20,9 +20,9 @@ JSON = st.recursive(
 )
 
 
-def stencil(base: Template) -> Stencil:
+def job_template(base: Template) -> JobTemplate:
     """Return one that takes any arguments."""
-    return Stencil(None, base, lambda _args: None)
+    return JobTemplate(None, base, lambda _args: None)
 
 
 @given(
@@ -39,7 +39,7 @@ def test_it_packs_what_the_codec_packs(
     base = Template(
         job="j", kind=Kind.ASYNC, priority=priority, start_deadline_s=start_deadline_s, unique=unique, rate_count=0
     )
-    subject = stencil(base)
+    subject = job_template(base)
 
     data = subject.pack(run_id, args, subject.tail(1_000, 200))
 
@@ -59,7 +59,7 @@ def test_a_trace_is_packed_as_the_codec_packs_it(start_deadline_s: float | None)
     template = Template(job="j", kind=Kind.ASYNC, start_deadline_s=start_deadline_s)
     late = None if start_deadline_s is None else 6_200
     expected = Envelope(id="r", template=template, enqueued_ms=1_000, not_after_ms=late, traceparent=traceparent)
-    subject = stencil(template)
+    subject = job_template(template)
 
     assert subject.pack("r", {}, subject.tail(1_000, 200, traceparent)) == pack(expected).data
     assert b"traceparent" not in subject.pack("r", {}, subject.tail(1_000, 200))
@@ -67,7 +67,7 @@ def test_a_trace_is_packed_as_the_codec_packs_it(start_deadline_s: float | None)
 
 def test_defaults_are_under_what_the_caller_gives() -> None:
     """They are there for the keys of limits."""
-    subject = stencil(Template(job="j", kind=Kind.SYNC, args={"a": 1, "b": 2}))
+    subject = job_template(Template(job="j", kind=Kind.SYNC, args={"a": 1, "b": 2}))
 
     assert unpack(subject.pack("r", {"b": 3}, subject.tail(1, 0))).template.args == {"a": 1, "b": 3}
 
@@ -75,7 +75,7 @@ def test_defaults_are_under_what_the_caller_gives() -> None:
 @pytest.mark.parametrize("value", [object(), "\ud800", {1j: 1}, [{"a": print}]])
 def test_arguments_that_are_no_json_are_named(value: Any) -> None:
     """The producer is told, with the job."""
-    subject = stencil(Template(job="j", kind=Kind.SYNC))
+    subject = job_template(Template(job="j", kind=Kind.SYNC))
 
     with pytest.raises(ArgumentsError, match="job j: its arguments cannot be written as JSON"):
         subject.pack("r", {"a": value}, subject.tail(1, 0))
@@ -83,7 +83,7 @@ def test_arguments_that_are_no_json_are_named(value: Any) -> None:
 
 def test_arguments_that_hold_themselves_are_refused() -> None:
     """They would never end."""
-    subject, endless = stencil(Template(job="j", kind=Kind.SYNC)), []  # type: ignore[var-annotated]
+    subject, endless = job_template(Template(job="j", kind=Kind.SYNC)), []  # type: ignore[var-annotated]
     endless.append(endless)
 
     with pytest.raises(ArgumentsError, match="recursion"):
@@ -92,7 +92,7 @@ def test_arguments_that_hold_themselves_are_refused() -> None:
 
 def test_the_cap_counts_the_whole_envelope() -> None:
     """64 KiB, ids and all."""
-    subject = stencil(Template(job="j", kind=Kind.SYNC))
+    subject = job_template(Template(job="j", kind=Kind.SYNC))
     room = 64 * 1024 - len(subject.pack("r", {"a": ""}, subject.tail(1, 0))) + 2  # the two in front are not counted
 
     assert subject.pack("r", {"a": "x" * room}, subject.tail(1, 0))

@@ -1,0 +1,132 @@
+"""Jobs as a producer enqueues them: those of this program, and those that the workers' replicas published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from supervisor.core.errors import ArgumentsError, UnknownJobError
+from supervisor.core.jobs import registry as jobs
+from supervisor.core.jobs.registry import JobCard, JobSpec
+from supervisor.core.json_values import read_json
+from supervisor.core.model import PRIORITIES, Template
+from supervisor.core.untyped import check_untyped
+from supervisor.store.producer.options import Args, JobRef
+from supervisor.store.wire.envelope import ArgumentsTemplate
+
+CARDS_AGE_NS_MAX = 60 * 1_000_000_000  # how long a published job is believed before it is read again
+TEMPLATES_MAX = 1000
+
+
+class JobTemplate:
+    """Packs runs of one job, for one queue and priority."""
+
+    def __init__(self, source: object, base: Template, check: Callable[[Args], object]) -> None:
+        """Build it.
+
+        Args:
+            source: what it was made from; a caller that keeps it compares.
+            base: what every run is; its arguments are defaults.
+            check: raises ArgumentsError for arguments that the job does not take.
+        """
+        self.source = source
+        self.template = base
+        self._check = check
+        self._runs = ArgumentsTemplate(base)
+
+    def tail(self, wall_ms: int, delay_ms: int, traceparent: str = "") -> bytes:
+        """Return the end of every envelope that is packed at one moment: when that was, and when it must begin.
+
+        Args:
+            wall_ms: the moment.
+            delay_ms: before it may start.
+            traceparent: the trace it belongs to, checked; empty: none.
+        """
+        late_s = self.template.start_deadline_s
+        late_ms = None if late_s is None else wall_ms + delay_ms + round(1000 * late_s)
+        return self._runs.tail(enqueued_ms=wall_ms, not_after_ms=late_ms, traceparent=traceparent)
+
+    def pack(self, run_id: str, args: Args, tail: bytes) -> bytes:
+        """Return what lies in the queue for a run.
+
+        Args:
+            run_id: its checked identity.
+            args: its arguments.
+            tail: of the moment, from ``tail``.
+
+        Raises:
+            ArgumentsError: the job does not take them, or they are no JSON.
+            PayloadTooLargeError: the envelope is over 64 KiB.
+        """
+        template = self.template
+        if type(args) is not dict and not isinstance(args, Mapping):
+            raise ArgumentsError(
+                f"job {template.job}: its arguments are a mapping of names to values, got {type(args).__name__}"
+            )
+        self._check(args)
+        return self._runs.pack(run_id, {**template.args, **args} if template.args else args, tail)
+
+
+def _admit(spec: JobSpec, args: Args) -> None:
+    spec.read(args)
+    check_untyped(spec.name, spec.arguments, args)
+
+
+class JobTemplates:
+    """The jobs that a producer can enqueue: those of this program, and those that the workers' replicas published."""
+
+    def __init__(self) -> None:
+        self._cards: dict[str, JobCard] = {}
+        self._cards_read_ns = 0
+        self._known: dict[tuple[JobRef, str | None, str | None], JobTemplate] = {}
+
+    def needs_cards(self, job: JobRef, now_ns: int) -> bool:
+        """Return whether what is published must be read before ``of`` is asked for ``job``."""
+        if not isinstance(job, str) or job in jobs.registry:
+            return False
+        return job not in self._cards or now_ns - self._cards_read_ns > CARDS_AGE_NS_MAX
+
+    def remember(self, published: dict[str, bytes], now_ns: int) -> None:
+        """Take what is published, by name, read just now."""
+        self._cards = {}
+        for name, card in published.items():
+            # One that a newer version wrote in a new form is unknown here, and hides no other.
+            with suppress(msgspec.DecodeError):
+                self._cards[name] = read_json(card, JobCard)
+        self._cards_read_ns = now_ns
+
+    def of(self, job: JobRef, *, queue: str | None, priority: str | None) -> JobTemplate:
+        """Return the template of ``job``.
+
+        Raises:
+            UnknownJobError: neither this program nor any replica knows the job.
+            ValueError: there is no such priority, or there can be no such queue.
+        """
+        source = self._find(job)
+        known = self._known.get((job, queue, priority))
+        if known is not None and known.source is source:
+            return known
+        if priority is not None and priority not in PRIORITIES:
+            raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
+        base = source.base if isinstance(source, JobSpec) else source.template
+        check = partial(_admit, source) if isinstance(source, JobSpec) else source.check
+        route = {"queue": queue, "priority": PRIORITIES[priority] if priority else None}
+        given = {name: value for name, value in route.items() if value is not None}
+        template = JobTemplate(source, msgspec.structs.replace(base, **given), check)
+        if len(self._known) >= TEMPLATES_MAX:
+            self._known.clear()
+        self._known[job, queue, priority] = template
+        return template
+
+    def _find(self, job: JobRef) -> JobSpec | JobCard:
+        if not isinstance(job, str):
+            return jobs.registry.find(job)
+        if job in jobs.registry:
+            return jobs.registry.get(job)
+        if job in self._cards:
+            return self._cards[job]
+        known = ", ".join(sorted({*jobs.registry.names(), *self._cards})) or "none"
+        raise UnknownJobError(f"no job is called {job!r}, here or on any replica of the cluster; known: {known}")
