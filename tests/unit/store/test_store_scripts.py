@@ -63,6 +63,20 @@ def test_each_script_uses_exactly_the_parameters_it_declares(name: str) -> None:
     assert not re.search(r"\b(cmsgpack|struct|bit)\.", body)
 
 
+def test_each_parameter_is_described_and_each_key_has_its_type() -> None:
+    """What a value is, in which unit, and what its absence means, is read where the script is read."""
+    faults = []
+    for name in script_names():
+        text, item = _read(name), script(name)
+        names = [*item.key_names, *item.arg_names, *([f"{item.rest}..."] if item.rest else [])]
+        for one in names:
+            found = re.search(rf"^-- (?:KEYS|ARGV|    )  {re.escape(one)} +(\S.*)$", text, re.MULTILINE)
+            is_key = one in item.key_names
+            if not found or (is_key and not re.search(r"\b(hash|string|stream|list|set|every key)\b", found[0])):
+                faults.append(f"{name}: {one}")
+    assert faults == []
+
+
 @pytest.mark.parametrize("name", script_names())
 def test_a_parameter_keeps_its_name_and_its_meaning(name: str) -> None:
     """Another variable of its name would be read in its place; only a form of its own value may take it over."""

@@ -1,6 +1,6 @@
 -- Say what became of a command, for whoever sent it, and forget the command.
 --
--- KEYS  prefix         of this cluster
+-- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  replica        that it was for
 --       id             of the command
 --       ttl_ms         how long the answer is kept

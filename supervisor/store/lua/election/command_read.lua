@@ -1,6 +1,6 @@
 -- Read what became of commands.
 --
--- KEYS  prefix         of this cluster
+-- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  ids...         of the commands
 --
 -- Returns  the answer to each; empty where there is none, not yet or not any more

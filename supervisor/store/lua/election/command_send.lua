@@ -1,6 +1,6 @@
 -- Leave a command for one replica, whose agent looks for some about every second.
 --
--- KEYS  prefix         of this cluster
+-- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  replica        its id
 --       id             of the command; the same id again changes nothing
 --       ttl_ms         how long it may wait to be taken

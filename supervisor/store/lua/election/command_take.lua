@@ -1,6 +1,6 @@
 -- Read the commands that wait for one replica; they stay until they are answered, so that a lost reply costs nothing.
 --
--- KEYS  prefix         of this cluster
+-- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  replica        its id
 --
 -- Includes  clock

@@ -1,6 +1,6 @@
 -- Count the beats of the sessions on one replica. A session whose counter stands still is judged by others.
 --
--- KEYS  prefix         of this cluster
+-- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  ttl_ms         how long a session's description outlives this beat
 --       sessions...    names
 --
