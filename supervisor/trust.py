@@ -1,4 +1,4 @@
-"""Whether files may be acted upon: the rule of ssh and of git's safe.directory.
+"""Trust in files, by their owner and mode: the rule of ssh and of git's safe.directory.
 
 Guarantees
     A file or directory is trusted when it belongs to this user or to root, and nobody else may write to it.

@@ -1,4 +1,4 @@
-"""What a sync does about the domains it knows, given those its source lists now. Decides, writes nothing.
+"""Changes of a domain sync: those between the known domains and the source's list. Pure; writes nothing.
 
 Guarantees
     Deciding again after the changes were made decides on none: a sync is idempotent.

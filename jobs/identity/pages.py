@@ -1,4 +1,4 @@
-"""Whether one page of a list says that there are more, and where the next one is. Decides, fetches nothing.
+"""Detection of further pages in a paged HTTP list, and of the next page's address. Pure; fetches nothing.
 
 Upstreams say it in many ways: a ``Link`` header (RFC 8288), an address of the next page, a cursor or token, a flag, a
 count above what is listed. An address is followed; of the others the caller is told, because a list that is known to

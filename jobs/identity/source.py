@@ -1,4 +1,4 @@
-"""What ``domain_sync`` is fed: a JSON list of domains, from a file or over HTTP(S), checked whole.
+"""Source of ``domain_sync``: a JSON list of domains, from a file or over HTTP(S), validated as a whole.
 
 Guarantees
     Nothing is handed on that is malformed, lists an id or a name twice, is larger than the

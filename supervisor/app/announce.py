@@ -1,4 +1,4 @@
-"""What a start tells about itself: one event with everything that was chosen, a warning for what is on its way out."""
+"""Start-up log: one event with versions, processes and changed settings; warnings about deprecated names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this machine can start programs as the configuration wants them: asked before anything starts."""
+"""Check, before the start, that this machine can confine programs as the configuration asks."""
 
 from __future__ import annotations
 

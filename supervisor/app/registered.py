@@ -1,4 +1,4 @@
-"""What a start tells of each schedule that its configuration declares: when it is due, and when next."""
+"""Start-up log of the declared schedules: one event for each, with its trigger and next due time."""
 
 from __future__ import annotations
 

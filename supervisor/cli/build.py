@@ -1,4 +1,4 @@
-"""What exactly is installed here: for ``tenure --version=raw`` and bug reports. Needs no configuration and no Redis."""
+"""Build information for ``tenure --version=raw`` and bug reports. Needs no configuration and no Redis."""
 
 from __future__ import annotations
 

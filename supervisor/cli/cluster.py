@@ -1,4 +1,4 @@
-"""What the commands about schedules share: finding one, filters, calls that may be repeated, and who asks."""
+"""Shared parts of the schedule commands: lookup, filters, retried calls, and the requester's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command that inspects reaches the cluster: settings, keys, and one client with a clear refusal."""
+"""Connection of a command to the cluster: settings, keys, and one client with clear errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every command reads its options and shows its help.
+"""Option parsing and help output of every command.
 
 Guarantees
     ``--lease_duration`` is ``--lease-duration``, in every option of every command; help shows hyphens.

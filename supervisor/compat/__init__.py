@@ -1,1 +1,1 @@
-"""What lets services written for other schedulers run here with little more than other imports."""
+"""Compatibility layers: services written for other schedulers run here with little more than other imports."""

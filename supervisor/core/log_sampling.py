@@ -1,4 +1,4 @@
-"""How many lines a second are written in full, and what becomes of the rest: one line for each job.
+"""Log sampling: so many lines a second are written in full, the rest as one counted line for each job.
 
 A line for each run is of use at five runs a second, and at twenty thousand it is the most expensive part of
 each. Nothing is dropped in silence: what was not written in full is counted, and the count is written.

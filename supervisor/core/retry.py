@@ -1,4 +1,4 @@
-"""When a failed run is tried again."""
+"""Retry policy of a failed run."""
 
 from __future__ import annotations
 

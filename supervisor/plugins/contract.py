@@ -1,4 +1,4 @@
-"""What the author of a plugin writes, and what is wrong with one that cannot be used.
+"""Base class of plugins, and the check that a class can be used as one.
 
 Guarantees
     A class that comes through ``check_class`` has a name, a version, and every method that it claims to have.

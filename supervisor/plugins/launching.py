@@ -1,4 +1,4 @@
-"""How a plugin's program is started: with what, as whom, and within which limits."""
+"""Launch specification of a plugin's program: command line, environment, user, limits."""
 
 from __future__ import annotations
 

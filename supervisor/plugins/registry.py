@@ -1,4 +1,4 @@
-"""Which plugins there are: from the configuration, from installed distributions, from the program around us.
+"""Registry of plugins: from the configuration, from installed distributions, from the embedding program.
 
 Guarantees
     Two classes never share a name: the second is refused, and both origins are named.

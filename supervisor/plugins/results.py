@@ -1,4 +1,4 @@
-"""What becomes of the results of one run: counted, told as progress, handed to a sink in batches.
+"""Results of one plugin run: counted, reported as progress, handed to a sink in batches.
 
 Guarantees
     At most ``BATCH_MAX`` results are held. The next result is asked for when the sink has taken the batch, so a

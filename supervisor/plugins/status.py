@@ -1,4 +1,4 @@
-"""How plugins stand, told to the whole cluster; and the schedules of one that cannot be used, suspended.
+"""Plugin status, shared by the whole cluster; and suspension of the schedules of unusable plugins.
 
 Guarantees
     A plugin that fails in init or verify, or breaks the protocol, is in ERROR at once; one whose calls fail, after

@@ -1,4 +1,4 @@
-"""What the parent looks at on every turn: readiness, deadlines and beats.
+"""Checks of the parent on every turn: readiness, deadlines and beats.
 
 A word that a child wrote is a report. It can make its own process be killed; nothing else follows from it.
 """

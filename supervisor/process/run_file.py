@@ -1,4 +1,4 @@
-"""Which tree runs on a data directory: a place claimed by a lock, and a file beside it that names the process.
+"""Exclusive claim of a tree on its data directory: a lock, and a file beside it that names the process.
 
 Guarantees
     A place is held exactly as long as its tree lives, because the kernel keeps the lock. Whoever signals

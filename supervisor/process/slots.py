@@ -1,4 +1,4 @@
-"""What a slot is told to run, and a slot as the parent keeps it: what it decides by, mirrored on the board."""
+"""Slots of the parent: the specification of each, and its live state, mirrored on the board."""
 
 from __future__ import annotations
 

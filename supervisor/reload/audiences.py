@@ -1,4 +1,4 @@
-"""Which processes of a tree are given which secrets of its configuration.
+"""Audiences of secrets: the processes of a tree that are given each secret of its configuration.
 
 Guarantees
     A role has the secrets that it uses, and of every other a mask. A secret setting without a place in the table

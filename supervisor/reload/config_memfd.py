@@ -1,4 +1,4 @@
-"""How a checked configuration reaches processes that live already: through memory, never through a file.
+"""Transfer of a checked configuration to live processes: through memory, never through a file.
 
 A check in a throw-away child writes it once and seals it; the parent, which parses nothing, copies the parts into
 memory that children can only read, in two buffers that take turns: the one in effect is never written to.

@@ -1,4 +1,4 @@
-"""What a changed configuration asks of a tree that runs: which parts follow, and what only a restart can change.
+"""Effects of a changed configuration on a running tree: parts that follow it, and changes that need a restart.
 
 Guarantees
     Every setting has exactly one effect, by ``EFFECTS``; a test walks all of them. A setting that

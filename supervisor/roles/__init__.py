@@ -1,1 +1,1 @@
-"""What each child does: agent, scheduler, worker, web."""
+"""Roles of the child processes: agent, scheduler, worker, web."""

@@ -1,4 +1,4 @@
-"""What a child is given when it starts: its place in the tree and everything it may use."""
+"""Context of a child process: its place in the tree and everything it may use."""
 
 from __future__ import annotations
 

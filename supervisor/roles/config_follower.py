@@ -1,4 +1,4 @@
-"""How a process that lives follows its configuration: it looks at one word of the board, with each of its beats.
+"""Configuration updates of a live process: it reads one word of the board with each of its beats.
 
 Guarantees
     A look costs about a microsecond when nothing changed. The log file is opened anew when that was

@@ -1,4 +1,4 @@
-"""What every section of the settings is built from: the base model, the names people choose, paths."""
+"""Base of every settings section: the model, types of names, paths."""
 
 from __future__ import annotations
 

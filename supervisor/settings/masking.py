@@ -1,4 +1,4 @@
-"""What must not be shown, and what stands in its place.
+"""Masking of secrets in output.
 
 Two kinds of secret: a setting that always is one (a password, the URL of Redis), and any
 value that was read through ``${file:…}`` or ``${env:…}``. The first is masked; for the

@@ -1,4 +1,4 @@
-"""Where settings were written, as they carry it with them: paths and places, never values."""
+"""Origins of settings, carried along with them: paths and places, never values."""
 
 from __future__ import annotations
 

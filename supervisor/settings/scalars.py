@@ -1,4 +1,4 @@
-"""What a plain YAML scalar means: only what YAML 1.1 and YAML 1.2 agree on.
+"""Meaning of plain YAML scalars: only those on which YAML 1.1 and YAML 1.2 agree.
 
 Half of the world's parsers read ``on`` as true, ``012`` as ten, ``12:30:00`` as 45000 and
 ``1e3`` as a text; the other half do not. Whoever wrote one of these meant something, and

@@ -1,4 +1,4 @@
-"""Where everything lies in Redis: the keys of ``key_table``, for Python.
+"""Keys in Redis: those of ``key_table``, for Python.
 
 Every key of a cluster begins with the same hash tag, ``{tenure:<cluster>}:``. So all of
 them share one slot of a Redis Cluster, one ACL pattern covers them (``~{tenure:x}:*``), and

@@ -1,4 +1,4 @@
-"""What the cluster knows of its plugins, and which schedules it suspended because of them.
+"""Records of the cluster's plugins, and of the schedules suspended because of them.
 
 Guarantees
     A suspension never replaces a person's pause, and releasing ends nothing but a suspension by the same plugin.

@@ -1,1 +1,1 @@
-"""What the tree says of itself: logs and metrics. Every process of it imports this package."""
+"""Logs and metrics of the tree. Every process of it imports this package."""

@@ -1,4 +1,4 @@
-"""Which decisions are events too, and what they are called then.
+"""Event catalogue: the decisions that are published as events, and their names.
 
 A decision is told to the log under a name of its own; here is its reason as an event, what it is about, and how
 bad it is. docs/events.md is this list, kept true by a test.

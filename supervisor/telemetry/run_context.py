@@ -1,4 +1,4 @@
-"""Which run the code that executes now belongs to: for every line it logs, and for whoever must blame it.
+"""Run context: the run that the current code belongs to, for each log line and for crash blame.
 
 One context variable for all of a run's fields, because a worker sets it for each run: what a
 job starts, tasks included, inherits it.

@@ -1,4 +1,4 @@
-"""What a test may assert of a simulated cluster. A failure shows what happened, not only what is wrong."""
+"""Assertions for tests of a simulated cluster. A failure shows what happened, not only what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about the election: the same facts as a line for people and as a row for scripts."""
+"""Output of the election: the same facts as a line for people and as a row for scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of a dead run. Never the values of its arguments: any of them may be a secret."""
+"""Output of a dead run. Never the values of its arguments: any of them may be a secret."""
 
 from __future__ import annotations
 

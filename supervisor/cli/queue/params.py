@@ -1,4 +1,4 @@
-"""What the commands about queues and runs share: finding a queue, its places, and working through them in pages."""
+"""Shared parts of the queue and run commands: queue lookup, its places, and paging through them."""
 
 from __future__ import annotations
 

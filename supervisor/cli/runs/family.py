@@ -1,4 +1,4 @@
-"""What ``tenure runs show`` tells of the runs below a run, and of its steps."""
+"""Output of ``tenure runs show`` about the descendants of a run, and about its steps."""
 
 from __future__ import annotations
 

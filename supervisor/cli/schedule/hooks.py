@@ -1,4 +1,4 @@
-"""What ``tenure schedule explain`` tells of a profile: which hooks are asked, and what they keep back."""
+"""Output of ``tenure schedule explain`` about a profile: its hooks and checks, and the due times they keep back."""
 
 from __future__ import annotations
 

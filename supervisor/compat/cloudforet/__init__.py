@@ -1,4 +1,4 @@
-"""What services of Cloudforet import in place of ``spaceone.core``: docs/cloudforet-services.md.
+"""Replacement of ``spaceone.core`` for services of Cloudforet: docs/cloudforet-services.md.
 
 ``cache``, ``config``, ``queue`` and ``utils`` are modules, as they are there.
 """

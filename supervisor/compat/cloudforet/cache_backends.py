@@ -1,4 +1,4 @@
-"""Where the values of ``cache`` are: in the memory of a thread, or in a Redis."""
+"""Storage backends of ``cache``: the memory of a thread, or a Redis."""
 
 from __future__ import annotations
 

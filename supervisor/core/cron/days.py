@@ -1,4 +1,4 @@
-"""Which days of a year a cron expression allows, as one bit mask per kind of year.
+"""Days of a year that a cron expression allows, as one bit mask per kind of year.
 
 There are fourteen kinds of year: it starts on one of seven weekdays and has 365 or 366
 days. Whatever an expression says about days holds for all years of a kind, so fourteen

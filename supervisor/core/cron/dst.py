@@ -1,4 +1,4 @@
-"""What a change of the clock does to the fires of one stretch of time between two changes.
+"""Daylight saving time: effect of a clock change on the fires between two changes.
 
 A fixed time that a gap skips can ``run`` at the instant the gap ends, once however many fall
 into it; be left out (``skip``); or ``shift`` by the length of the gap: 02:30 becomes 03:30.

@@ -1,4 +1,4 @@
-"""What is said about a cron expression that cannot be used: the field, the value, its position, the remedy."""
+"""Error messages of cron expressions: the field, the value, its position, the remedy."""
 
 from __future__ import annotations
 

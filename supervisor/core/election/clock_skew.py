@@ -1,4 +1,4 @@
-"""How far this machine's wall clock is from Redis', and whether that is too far.
+"""Clock skew: difference of this machine's wall clock from Redis', and its limit.
 
 Of the two it cannot be said which one is wrong: who compares several machines can.
 

@@ -1,4 +1,4 @@
-"""Whether a leader's process is gone, judged by the connections that show that it lives.
+"""Presence of a leader's process, judged by the connections that show that it lives.
 
 Guarantees
     A hint is given only about a holder that this replica itself saw present since its own

@@ -1,4 +1,4 @@
-"""What a command or a plugin's program is given of the tree that starts it, and what it is kept from."""
+"""Confinement of commands and plugin programs: user, environment, control group, readable and writable paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many runs a process that executes one at a time may hold: more than one only while they are over at once.
+"""Prefetch limit of a process that executes one run at a time: above one only while its runs are short.
 
 Runs that wait behind another are lost to the other processes of the pool. That is worth it while a journey to
 Redis takes longer than the jobs do, and at no other time.

@@ -1,4 +1,4 @@
-"""What a profile says of the runs of a job, where the job's own ``@job`` says nothing.
+"""Policies of a profile for the runs of a job, where the job's own ``@job`` sets none.
 
 What is written explicitly wins over a profile, and a profile over the defaults. So a job's specification
 remembers which options were written, and can follow another profile at any time.

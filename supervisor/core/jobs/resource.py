@@ -1,4 +1,4 @@
-"""What jobs share within a worker process: a connection pool, a client, a model that took long to load.
+"""Resources shared within a worker process: a connection pool, a client, a model that took long to load.
 
 A job asks for one by the type of a parameter. The worker opens it before the first job that does,
 hands the same one to every later job, and closes it when the process leaves.

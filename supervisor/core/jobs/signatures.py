@@ -1,4 +1,4 @@
-"""What a function's signature says about the job it becomes.
+"""Signature of a job's function, checked and classified by parameter.
 
 Guarantees that whatever could not be called by name, or whose arguments could not be
 checked, is refused when its module is imported, not when its first run is due.

@@ -1,4 +1,4 @@
-"""Which trace a run belongs to, as the W3C writes it: https://www.w3.org/TR/trace-context/.
+"""Trace context of a run, in the W3C's format: https://www.w3.org/TR/trace-context/.
 
 ``traceparent`` is a version, the id of the trace, the id of the span that caused what carries it, and flags. What is
 malformed is dropped, as the standard asks: a trace may break, what it tells of may not.

@@ -1,4 +1,4 @@
-"""Which nominal times of a schedule's past may be run, given what is known to have run.
+"""Backfill eligibility: the nominal times of a schedule's past that may be run, given those known to have run.
 
 Guarantees
     A nominal time that was enqueued, as far as that is known, or that waits to be, is not run

@@ -1,4 +1,4 @@
-"""What a schedule owes for the nominal times that passed since its watermark.
+"""Catch-up: the runs that a schedule owes for the nominal times since its watermark.
 
 Guarantees
     Every nominal time that passed is either in ``Owed.nominals`` or counted in

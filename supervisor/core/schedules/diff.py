@@ -1,4 +1,4 @@
-"""What an edit of a schedule means, and which differences there are between what is wanted and what is stored.
+"""Differences between the wanted and the stored definition of a schedule, and their effect on its watermark.
 
 A change of timing counts from now. Two exceptions: what is owed stays owed where old and new timing
 name the same times since the watermark, as after another spelling (``0 * * * *`` to ``@hourly``); and a

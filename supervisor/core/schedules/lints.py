@@ -1,4 +1,4 @@
-"""What to watch out for in a schedule that is right but may not mean what its author thinks."""
+"""Lints: warnings about valid schedules that may not mean what their author thinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a schedule is due, as pure functions of its definition and time in milliseconds.
+"""Due times of a schedule, as pure functions of its definition and time in milliseconds.
 
 A nominal time depends on the definition alone, never on when something ran or started, so
 every replica computes the same ones and a restart moves nothing. Only ``after_completion``

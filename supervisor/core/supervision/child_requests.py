@@ -1,4 +1,4 @@
-"""What a child may ask of the parent, and of whom: the words of a request, judged.
+"""Authorization of requests from children to the parent: permitted verbs and targets.
 
 A report is not a command. What a child may cause is limited by who it is: its own process, or, for the
 agent, which speaks for people, others too. Nobody may ask for anything about the embedded server.

@@ -1,4 +1,4 @@
-"""Whether this replica is alive, ready and keeps its word: facts in, checks out.
+"""Health checks of this replica, alive and ready: facts in, checks out.
 
 Text and query semantics are those of Kubernetes' components, whose probes and habits
 people bring along (k8s.io/apiserver, server/healthz). Three differences, on purpose: a

@@ -1,4 +1,4 @@
-"""Whether a child still works: from its beat, the deadline of its runs, and how well we ourselves were scheduled.
+"""Liveness of a child: judged from its beat, the deadline of its runs, and the parent's own scheduling delay.
 
 Guarantees
     A run's hard deadline is exact, whatever else is going on. A missing beat is fine

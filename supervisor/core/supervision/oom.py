@@ -1,4 +1,4 @@
-"""Which of the processes that were killed from outside the kernel killed for memory.
+"""Attribution of out-of-memory kills to the processes that died by SIGKILL.
 
 The kernel only counts such kills. One that comes with the death of a child explains it; one that fits
 no death for a few seconds was of a process that a job had started.

@@ -1,4 +1,4 @@
-"""What a row of a pool of workers may become, and what that means for its process.
+"""State machine of a row of a worker pool: its transitions, and the resulting order for its process.
 
 A pool has more rows than processes, so that a successor can start while the old one still works.
 The pool decides which move to make (core/supervision/pool.py); here stands which moves there are.

@@ -1,4 +1,4 @@
-"""What a reload comes to: the plan that the check makes of it, and how it ended.
+"""Plan and outcome of a reload.
 
 A plan is made in a throw-away child and carried out by the parent, which understands nothing else of the
 new configuration. It holds no value of a setting but numbers, so no secret.

@@ -1,4 +1,4 @@
-"""How the tree stops: in which order its children are told, and how long each may take.
+"""Shutdown of the tree: the order in which its children are stopped, and the deadline of each stage.
 
 Guarantees
     The stop ends within the grace plus 3.5 s, whatever the children do, and within half a

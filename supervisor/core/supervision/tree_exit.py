@@ -1,4 +1,4 @@
-"""Whether the failure of one slot ends the whole tree, and with which exit code.
+"""Exit of the whole tree after the failure of a slot, and its exit code.
 
 Guarantees
     A tree that was never ready ends at the third failure of a slot, or at once when a child says that

@@ -1,4 +1,4 @@
-"""What kind of scheduler a class is, read from its source: nothing is imported, nothing runs.
+"""Kind of a scheduler class, read from its source: nothing is imported, nothing runs.
 
 A name such as ``pkg.mod.Class`` or ``pkg.mod:Class`` is looked for below some directories.
 Its bases are followed, by the imports of the module that names them, to one of the three

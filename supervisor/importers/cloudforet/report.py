@@ -1,4 +1,4 @@
-"""What a conversion has to say: problems that stop it, notices that do not, each once and with its place."""
+"""Report of a conversion: problems that stop it, notices that do not, each once and with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command is to be run with, checked before anything is forked.
+"""Specification of a command, checked before anything is forked.
 
 Guarantees
     Whatever can be known to be wrong without running it is refused with the name, the value

@@ -1,4 +1,4 @@
-"""What the control group of this process tells: starved of processors, and killed for memory.
+"""Control group readings of this process: processor pressure, and out-of-memory kills.
 
 Both versions of control groups, and none at all: where a file is missing, the next one that says
 nearly the same is asked, and in the end nothing is known.

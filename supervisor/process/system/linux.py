@@ -1,4 +1,4 @@
-"""What only Linux offers, and only by ``prctl`` or ``/proc``."""
+"""Linux-only system calls and files: ``prctl`` and ``/proc``."""
 
 from __future__ import annotations
 

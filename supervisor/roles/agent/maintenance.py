@@ -1,4 +1,4 @@
-"""What the agent does for worker sessions, besides the election: beat, reclaim, sweep, publish.
+"""Periodic duties of the agent for worker sessions: beat, reclaim, sweep, publish.
 
 Each duty has a period; the main thread runs those that are due between two beats of its own.
 

@@ -1,4 +1,4 @@
-"""What the elector sees of its own process tree: the board, nothing else."""
+"""View of the elector on its own process tree: the board, nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the scheduler asks: under a term that is trusted at that moment, again until it is answered."""
+"""Fenced calls of the scheduler: under a term that is trusted at that moment, retried until answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a schedule owes: from its definition, its watermark and the time to items for ``fire``. Pure.
+"""Fire items of a schedule, from its definition, its watermark and the time. Pure.
 
 Guarantees
     The items of one schedule stand in nominal order, each on the watermark of the one before.

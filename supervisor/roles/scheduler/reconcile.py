@@ -1,4 +1,4 @@
-"""What a schedule that was read needs: a place in the plan, runs to begin, a pause to end. Pure.
+"""Evaluation of a schedule that was read: a place in the plan, runs to begin, a pause to end. Pure.
 
 The moment is Redis': pauses, graces and retention were written down by its clock.
 

@@ -1,4 +1,4 @@
-"""What Redis knows that a page or a scrape shows: queue depths, the leader, what is due next.
+"""Snapshot of the cluster for pages and scrapes: queue depths, the leader, the schedules due next.
 
 Guarantees
     Redis is asked at most once in 5 s, however many clients ask here, by one connection

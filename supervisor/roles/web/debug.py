@@ -1,4 +1,4 @@
-"""What shows where processes are just now: off unless ``web.debug`` is on, and then for tokens with ``admin`` alone.
+"""Stacks of live processes: off unless ``web.debug`` is on, and then for tokens with ``admin`` alone.
 
 Guarantees
     A stack is files, lines and functions, never values. So many threads and tasks are shown, each so deep.

@@ -1,4 +1,4 @@
-"""What each path answers, but for events and the API; every answer is made within its budget.
+"""Handlers of all paths but events and the API; every answer is made within its budget.
 
 Guarantees
     /livez, /readyz and /healthz read shared memory and nothing else.

@@ -1,4 +1,4 @@
-"""What the kernel says of a process: processor time, memory, descriptors."""
+"""Process statistics of the kernel: processor time, memory, descriptors."""
 
 from __future__ import annotations
 

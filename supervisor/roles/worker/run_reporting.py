@@ -1,4 +1,4 @@
-"""What a worker tells of its runs: lines in the log and numbers for the metrics.
+"""Reporting of runs by a worker: lines in the log and numbers for the metrics.
 
 Guarantees
     Up to ``LINES_MAX`` ends a second stand in the log one by one, and up to ``FAILURES_MAX`` failures; further

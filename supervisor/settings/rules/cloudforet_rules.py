@@ -1,4 +1,4 @@
-"""What must hold between ``cloudforet`` and the other settings."""
+"""Rules between ``cloudforet`` and the other settings."""
 
 from __future__ import annotations
 

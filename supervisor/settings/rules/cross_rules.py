@@ -1,4 +1,4 @@
-"""What must hold between settings, beyond the range of each.
+"""Rules between settings, beyond the range of each.
 
 Every rule is a function from settings to the ways they break it; a violation names the
 settings that take part, so that the loader can say where each was written.

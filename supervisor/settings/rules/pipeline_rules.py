@@ -1,4 +1,4 @@
-"""What must hold in profiles and webhooks, as far as it shows without importing anything."""
+"""Rules of profiles and webhooks, as far as they can be checked without importing anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a connection to Redis shows more than it need: told at the start and by `tenure doctor`, refused never."""
+"""Exposure of a connection to Redis: warnings at the start and in `tenure doctor`, never a refusal."""
 
 from __future__ import annotations
 

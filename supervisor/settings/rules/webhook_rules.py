@@ -1,4 +1,4 @@
-"""What must hold for webhooks of either kind: secrets that sign, and credentials that nobody reads on the way."""
+"""Rules of webhooks of either kind: signing secrets, and credentials that nobody reads on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where hooks come from: in-tree checks, webhooks, entry points, modules; and what is wrong with them.
+"""Sources of hooks: in-tree checks, webhooks, entry points, modules; and the problems of each.
 
 Guarantees
     ``problems_of`` finds every name that stands for no hook or for two, every hook that cannot be what it is enabled

@@ -1,4 +1,4 @@
-"""What must hold between the fields of a schedule, and of all schedules together.
+"""Rules between the fields of a schedule, and between all schedules.
 
 Whatever passes can be turned into a definition (definitions.py) and has a due time, or had one.
 """

@@ -1,4 +1,4 @@
-"""Where modules that a configuration names are looked for."""
+"""Search path of modules that a configuration names."""
 
 from __future__ import annotations
 

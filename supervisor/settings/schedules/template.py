@@ -1,4 +1,4 @@
-"""What the runs of a schedule need: the job's own settings, and over them those of the schedule."""
+"""Template of a schedule's runs: the job's own settings, overridden by those of the schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service that came from Cloudforet needs to run its schedulers and task messages here.
+"""Settings for services that came from Cloudforet: their schedulers and task messages.
 
 See docs/cloudforet-services.md. The loader for Cloudforet's own files fills it; it can be written by hand as well.
 """

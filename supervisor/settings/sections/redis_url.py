@@ -1,4 +1,4 @@
-"""What ``redis.url`` may say, read in one place for the checks at start and for the client.
+"""Parser of ``redis.url``, shared by the checks at start and the client.
 
 Three topologies: one server (``redis://``, ``rediss://``, ``unix://``), Sentinel
 (``redis+sentinel://host:26379,host:26379/master/db``) and Cluster

@@ -1,4 +1,4 @@
-"""Whether the web child can do what its settings ask for: looked at before anything is started, and by each reload."""
+"""Check of the web settings against this machine, before anything is started and by each reload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the synchronous and the asynchronous client share: options, and what errors mean.
+"""Shared parts of the synchronous and the asynchronous client: options, and classification of errors.
 
 Nothing here does I/O.
 """

@@ -1,4 +1,4 @@
-"""Which password a connection greets with: the one that its file holds now, then the one that served last.
+"""Passwords that a connection tries: the one that its file holds now, then the last that worked.
 
 So a password can be replaced while the program runs, whether the file or the server learns of it first.
 """

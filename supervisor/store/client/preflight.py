@@ -1,4 +1,4 @@
-"""Whether a Redis can carry a cluster: asked once at start, by a process that is thrown away.
+"""Preflight check of a Redis server: run once at start, in a throw-away process.
 
 Guarantees
     Finds what a retry would not mend: a wrong password, a missing right, eviction, an old server.

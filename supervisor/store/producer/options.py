@@ -1,4 +1,4 @@
-"""What callers may say of the runs that they enqueue. Types only: whoever annotates loads no Redis client."""
+"""Options of callers for the runs that they enqueue. Types only: annotating with them loads no Redis client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do to queues and runs: cancel, pause, purge, move, requeue, drop.
+"""Operator actions on queues and runs: cancel, pause, purge, move, requeue, drop.
 
 Guarantees
     Each call is one atomic step with a bound, and may be sent again when its reply was lost: what was done is

@@ -1,4 +1,4 @@
-"""What became of the runs below a run, and of its steps: read for people, written by scripts (lua/lib/fanout.lua)."""
+"""Counts of a run's descendants and steps: read for people, written by scripts (lua/lib/fanout.lua)."""
 
 from __future__ import annotations
 

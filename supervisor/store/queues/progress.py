@@ -1,4 +1,4 @@
-"""How far runs are, as their jobs say: one expiring string for each."""
+"""Progress of runs, as their jobs report it: one expiring string for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client learns where to connect: from the agent of its tree, or by a search of its own."""
+"""Route of a client to its server: from the agent of its tree, or by a search of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which route a client takes: none, its own search, or what the agent publishes."""
+"""Choice of a client's route: none, its own search, or the one that the agent publishes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sentinels and cluster nodes say about where the master is, and what follows from it. Pure.
+"""Topology: the master's address from the answers of sentinels or cluster nodes. Pure.
 
 Guarantees
     A sentinel that was cut off with a deposed master is outvoted by any that knows a newer

@@ -1,4 +1,4 @@
-"""What people do to a schedule: pause, resume, trigger.
+"""Operator actions on a schedule: pause, resume, trigger.
 
 Guarantees
     All times are Redis'. A pause is kept beside the definition: neither a reload nor an edit ends it.

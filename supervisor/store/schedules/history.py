@@ -1,4 +1,4 @@
-"""What the stored state of a schedule says about its past, as backfills ask."""
+"""Past of a schedule for backfills, from its stored state."""
 
 from __future__ import annotations
 

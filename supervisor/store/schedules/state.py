@@ -1,4 +1,4 @@
-"""What is remembered of a schedule's decisions: counters, and the latest decisions as stretches.
+"""Stored state of a schedule's decisions: counters, and the latest decisions as stretches.
 
 ``lua/lib/state.lua`` writes it, in the step that decides. A healthy schedule has one short
 stretch, however often it fired; only what differs from the decision before costs a line.

@@ -1,4 +1,4 @@
-"""What the scheduler reads of schedules and asks about them: values, and the replies' other half.
+"""Wire format of fires: the scheduler's requests about schedules, and the parsers of the replies.
 
 The scripts are ``schedule_due``, ``schedule_plan`` and ``fire``; their headers are the contract.
 """

@@ -1,4 +1,4 @@
-"""What travels in a turn: acknowledgements to Redis, runs from it. The call is in ``queues.runs``.
+"""Wire format of a turn: acknowledgements to Redis, runs from it. The call is in ``queues.runs``.
 
 Made and read for each run, so these are structs without dictionaries, and most acknowledgements
 are one line.

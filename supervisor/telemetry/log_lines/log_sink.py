@@ -1,4 +1,4 @@
-"""Where log lines go: one ``write`` for each, no lock, no thread, no buffer.
+"""Log sink: one ``write`` for each line, no lock, no thread, no buffer.
 
 Guarantees
     Lines of several processes on one pipe never tear: each is one ``write`` of at most

@@ -1,4 +1,4 @@
-"""How one log event becomes one line: JSON for machines, columns for people."""
+"""Rendering of log events as lines: JSON for machines, columns for people."""
 
 from __future__ import annotations
 

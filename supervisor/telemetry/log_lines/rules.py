@@ -1,4 +1,4 @@
-"""What a log leaves out because its settings say so: values under names, lines of events."""
+"""Log filters of the settings: values hidden under names, lines of events left out."""
 
 from __future__ import annotations
 

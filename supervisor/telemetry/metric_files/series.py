@@ -1,4 +1,4 @@
-"""Which series a metric may have: expected values of labels, and how many of them.
+"""Limits on the series of a metric: expected values of labels, and their number.
 
 Guarantees
     A process keeps at most ``label_values_max`` values of a label, and as many series of a metric and as many

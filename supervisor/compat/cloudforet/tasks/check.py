@@ -1,4 +1,4 @@
-"""Whether the classes that a configuration names can be had, before the first of its schedules is due."""
+"""Import check of the classes and modules that a configuration names, before its first schedule is due."""
 
 from __future__ import annotations
 

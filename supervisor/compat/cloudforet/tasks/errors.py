@@ -1,4 +1,4 @@
-"""What leaves code of a service: errors without secrets, whatever kind they are.
+"""Error redaction for code of a service: every error that leaves it is without secrets.
 
 Guarantees
     No error that leaves what is guarded shows a secret, in its text or in that of an error behind it. Not even one

@@ -1,4 +1,4 @@
-"""What must not be seen of a task message: references in place of the token, and texts without secrets.
+"""Redaction of task messages: references in place of the token, and texts without secrets.
 
 Guarantees
     A task that is made here carries a reference where the configured token would stand; it is resolved on the

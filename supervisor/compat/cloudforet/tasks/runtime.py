@@ -1,4 +1,4 @@
-"""Where this process stands: what the configuration says of Cloudforet, and which run is being executed.
+"""Runtime context of this process: its Cloudforet settings, and the run being executed.
 
 Set once in each worker process, before its first run. Elsewhere, in a test or a script, all of it is empty.
 """

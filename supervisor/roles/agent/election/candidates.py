@@ -1,4 +1,4 @@
-"""Who else could lead, as Redis lists them: for the order after a release, for people, and for a name used twice.
+"""Other candidates, as Redis lists them: for the order after a release, for people, and for a name used twice.
 
 Guarantees
     It is read when the list has changed, as the replies and the release itself say by a

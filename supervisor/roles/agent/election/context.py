@@ -1,4 +1,4 @@
-"""What both halves of the election share: where this replica stands, what it has seen, its tools."""
+"""Shared context of follower and leader: the state of this replica, its observations, its tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the elector's loop still turns: wired where its steps are executed, so that none can escape it.
+"""Watchdog of the elector's loop: wired where its steps are executed, so that none can escape it.
 
 Each step has an end: the moment it waits for, or the time-out of its question. That
 moment, and a margin, stands on the board while the step lasts; /readyz and /healthz look

@@ -1,4 +1,4 @@
-"""Which sessions of other replicas are dead, by this machine's clock alone.
+"""Detection of dead sessions of other replicas, by this machine's clock alone.
 
 Guarantees
     A session is called dead only after its counter was seen unchanged, in readings that

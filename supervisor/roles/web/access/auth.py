@@ -1,4 +1,4 @@
-"""Who may do what through HTTP.
+"""Authentication and authorization of HTTP requests.
 
 Guarantees
     A route is open to everybody only where its handler says so (``public``); one without a mark asks for ``admin``.

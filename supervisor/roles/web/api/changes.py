@@ -1,4 +1,4 @@
-"""What the API changes: enqueue a run, cancel one, pause, resume and trigger a schedule. For tokens with ``operate``.
+"""Changes by the API: enqueue or cancel a run; pause, resume, trigger a schedule. For tokens with ``operate``.
 
 Guarantees
     A body has at most ``BODY_BYTES_MAX`` bytes and no field that is not known. Who asked stands in the log, and in

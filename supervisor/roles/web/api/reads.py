@@ -1,4 +1,4 @@
-"""What the API shows: who leads, schedules, queues, jobs, one run. Of arguments their names, of results nothing.
+"""Reads of the API: leader, schedules, queues, jobs, one run. Of arguments their names, of results nothing.
 
 Guarantees
     Each answer costs a bounded number of calls of Redis, with a page of at most ``PAGE_MAX`` items.

@@ -1,4 +1,4 @@
-"""Who follows events over HTTP: one reader of the stream for all, a bounded queue for each.
+"""Followers of events over HTTP: one reader of the stream for all, a bounded queue for each.
 
 Guarantees
     One blocking read at a time, whatever the number of followers; none without any.

@@ -1,4 +1,4 @@
-"""What a run spawned: collected while it executes, brought into being when it is acknowledged (adr/0018).
+"""Child runs: collected while their parent executes, created when it is acknowledged (adr/0018).
 
 Guarantees
     A child's id follows from its parent's: the parent's id, a slash, and the child's key or number. So an

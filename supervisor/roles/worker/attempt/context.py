@@ -1,4 +1,4 @@
-"""What a job may know and ask of its own run.
+"""Context of a run: the facts and operations that its job may use.
 
 A parameter annotated ``Context`` receives one of these. It is a view of one attempt: it
 never outlives it, and nothing in it changes while the job runs except ``is_cancelled``.

@@ -1,4 +1,4 @@
-"""What both pools share: from a fetched run to something that can be called, and from its end to an acknowledgement.
+"""Execution shared by both pools: from a fetched run to a call, and from its end to an acknowledgement.
 
 Decisions about ends
     A result that is no JSON, nested too deeply, or over 64 KiB, does not fail the run: its work is done, and a retry

@@ -1,4 +1,4 @@
-"""What is kept of an exception: enough to find the fault, never more than its cap."""
+"""Record of an exception: enough to find the fault, never more than its cap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the pools call a job: the function itself, or the function with what stands around it.
+"""Invocation of a job: the function itself, or the function wrapped in its hooks and middleware.
 
 From the outside in: the hooks of its profile (hook_chain.py), ``Context.on_failure``, the middleware in the order of
 their installation, the opening of resources, the job. A job that has none of them and takes no context is called

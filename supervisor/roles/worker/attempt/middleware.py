@@ -1,4 +1,4 @@
-"""What stands around every job: timing, tracing, context that jobs expect, errors put into other words.
+"""Middleware around every job: timing, tracing, context that jobs expect, translation of errors.
 
 The order, from the outside in: what ``Context.on_failure`` was given, the middleware in the order in
 which they were installed, the opening of resources, the job. So the first that was installed sees the

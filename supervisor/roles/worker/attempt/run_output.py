@@ -1,4 +1,4 @@
-"""What an attempt leaves behind beside its result: counts, errors, children, runs that follow, steps.
+"""Output of an attempt beside its result: counts, errors, children, runs that follow, steps.
 
 Guarantees
     It travels with the acknowledgement of the attempt, so it counts once or not at all (adr/0030). Of an attempt that

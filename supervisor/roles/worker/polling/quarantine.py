@@ -1,4 +1,4 @@
-"""When a worker takes a suspect: a run that may have ended a process, and therefore runs alone.
+"""Quarantine of suspects: a run that may have ended a process runs alone.
 
 Guarantees
     One process of a pool at a time has a suspect, and the others go on with what is ready: also while that one is

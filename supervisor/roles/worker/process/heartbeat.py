@@ -1,4 +1,4 @@
-"""What one worker process says of itself on the scoreboard: it lives, what it holds, until when.
+"""Heartbeat of one worker process on the scoreboard: its beat, the runs it holds, their deadlines.
 
 The order of the stores is the point, because the process can be killed between any two:
 STARTED stands before user code runs, so blame is never missed; a fresh beat stands before

@@ -1,4 +1,4 @@
-"""Which job keeps an event loop from turning.
+"""Detection of the job that blocks an event loop.
 
 A job that computes, or calls something that blocks, holds up every other one in its process. That the loop was
 late is easily seen afterwards; whose fault it was is not, for by then another task runs. So a timer of the

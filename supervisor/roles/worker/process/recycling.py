@@ -1,4 +1,4 @@
-"""When a worker process asks to be replaced: after so many runs, so much growth, so long a life.
+"""Recycling of worker processes: replacement after so many runs, so much growth, so long a life.
 
 Growth counts from what the process needed once it had settled in, not from nothing: with a limit on the whole a
 process that is born above it would be replaced for ever. Each limit is moved by up to a tenth, drawn for each

@@ -1,4 +1,4 @@
-"""How a worker behaves while Redis does not answer: it waits a little longer each time, and says so once."""
+"""Backoff of a worker while Redis does not answer: growing waits, and one log line for the outage."""
 
 from __future__ import annotations
 
