@@ -70,6 +70,10 @@ class _Connection:
     def is_gone(self) -> bool:
         return self.opening.done() and self.protocol.transport is None
 
+    @property
+    def is_answered(self) -> bool:
+        return self.protocol.transport is not None and self.protocol.transport.is_closing()
+
     def end(self) -> None:
         self.opening.cancel()
         if self.protocol.transport is not None:
@@ -152,7 +156,6 @@ class Gate:
             self._end(place)
 
     def _accept(self) -> None:
-        self._forget_gone()
         for _ in range(ACCEPTS_MAX):
             try:
                 plain, peer = self._listener.accept()
@@ -189,6 +192,7 @@ class Gate:
             return True
         self._loop.remove_reader(plain)
         del self._silent[place]
+        self._forget_gone()
         has_room, leaver = self._places.speak(place, self._clock.elapsed_ns())
         if leaver is not None:
             self._end(leaver)
@@ -233,6 +237,8 @@ class Gate:
         for place, connection in list(self._connections.items()):
             if connection.is_gone:
                 self._forget(place)
+            else:
+                place.is_answered = connection.is_answered
 
     def _end(self, place: Place) -> None:
         connection, plain = self._connections.get(place), self._silent.pop(place, None)

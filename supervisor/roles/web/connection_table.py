@@ -47,6 +47,7 @@ class Place:
     has_asked: bool = False
     is_busy: bool = False  # with a request that is no probe
     is_stream: bool = False
+    is_answered: bool = False  # and closing: over TLS that waits for the client
 
     @property
     def life_s(self) -> float:
@@ -57,7 +58,8 @@ class Place:
 
     def gives_way(self, now_ns: int) -> bool:
         """Return whether a newcomer may have it."""
-        return not self.is_busy and (not self.has_asked or now_ns - self.since_ns > PROBE_S * 1e9)
+        is_over = self.is_answered or now_ns - self.since_ns > PROBE_S * 1e9
+        return not self.is_busy and (not self.has_asked or is_over)
 
 
 class Places:

@@ -88,6 +88,17 @@ def test_clients_that_never_shake_hands_keep_no_probe_out(secure: Any) -> None:
         assert not plain.recv(1024).startswith(b"HTTP/1.1 200")
 
 
+def test_clients_that_were_answered_and_do_not_close_keep_no_probe_out(secure: Any) -> None:
+    """The end of TLS waits for the client; whoever has its answer and is mute then holds no place against a newcomer."""
+    context = ssl.create_default_context(cafile=str(DATA / "ca.pem"))
+    with ExitStack() as mute:
+        for _ in range(CONNECTIONS_MAX + 8):
+            plain = mute.enter_context(secure.connect())
+            held = mute.enter_context(context.wrap_socket(plain, server_hostname="localhost"))
+            held.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert held.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
 @pytest.fixture
 def mutual(pair: Any, tmp_path: Path) -> Any:
     """The same, where clients need a certificate of their own."""

@@ -110,6 +110,17 @@ def test_a_newcomer_is_refused_while_every_place_asks() -> None:
     assert push(places, "10.0.1.1", NOW + int((PROBE_S + 0.1) * S)) == (True, guests[BUSY_MAX])
 
 
+def test_a_probe_that_was_answered_gives_way_at_once() -> None:
+    """Its client may keep the connection from closing, and would hold the place of the next probe."""
+    places = Places()
+    guests = [enter(places, "10.0.0.1") for _ in range(CONNECTIONS_MAX)]
+    for guest in guests:
+        places.ask(guest, is_probe=True)
+    guests[7].is_answered = True
+
+    assert push(places, "10.0.0.2") == (True, guests[7])
+
+
 def test_each_part_of_a_connection_has_its_time() -> None:
     """Header within five seconds, everything within fifteen, a stream for an hour."""
     places = Places()
