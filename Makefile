@@ -54,7 +54,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-house: $(VENV)/.run  ## Measure the size and shape of the product: folders, names, docstrings, duplicated code
+house: $(VENV)/.dev  ## Measure the size and shape of the product: folders, names, docstrings, duplicated code
 	$(BIN)/python -m bench.house
 
 check: lint  ## Lint, types, import contracts, tidy limits, documents that resolve; part of make test

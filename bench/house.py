@@ -1,6 +1,7 @@
 """Size and shape of the product: folders, names, docstrings, duplicated code. `make house` prints the table.
 
-Measured from the sources alone, so that two commits can be compared. Tests and benchmarks do not count.
+Measured from the sources, and for the way of a run from a small tree, so that two commits can be compared. Tests and
+benchmarks do not count.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from bench.house_path import modules_of_a_run
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("supervisor", "jobs")
@@ -125,6 +128,7 @@ def rows() -> list[Row]:
         Row("class names used twice or more", str(len(repeated_classes())), "0"),
         Row("docstrings that open with a question word", f"{100 * questions / len(texts):.1f} %", "1 %"),
         Row("'what' per 1,000 words of docstrings", f"{1000 * words['what'] / words.total():.1f}", "2"),
+        Row("modules from due schedule to history", str(len(modules_of_a_run())), "30"),
         Row("lines of Python and of Lua", f"{python:,} + {lua:,}", "56,000 + 6,000"),
         Row("duplicated shapes of six lines or more", str(len(repeated_shapes())), "30"),
     ]
