@@ -12,8 +12,11 @@ from typing import Any, TypeVar
 import click
 
 from supervisor.cli.connection import Connection
-from supervisor.core.errors import EXIT_FAILED, StoreUnavailableError, TenureError
+from supervisor.core.effects import drive
+from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.jobs.registry import Registry
+from supervisor.operations import Operation
+from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.store.schedules.apply import has_labels
 from supervisor.store.schedules.reads import Inspection, Record, Views
 from supervisor.store.scripts import Call
@@ -22,12 +25,6 @@ T = TypeVar("T")
 TRIES = 5
 PAGES_MAX = 10_000
 SUGGESTIONS_MAX = 3
-
-
-class UnknownScheduleError(TenureError):
-    """No schedule has the id."""
-
-    exit_code = EXIT_FAILED
 
 
 def run(connection: Connection, call: Call[T]) -> T:
@@ -40,6 +37,19 @@ def run(connection: Connection, call: Call[T]) -> T:
                 raise
             moment_of_patience()
     raise AssertionError("unreachable")
+
+
+def ask(connection: Connection, operation: Operation[T]) -> T:
+    """Return the result of ``operation``, each of its calls repeated as by ``run``.
+
+    Raises:
+        UnknownScheduleError: there is no such schedule; names the nearest.
+    """
+    try:
+        return drive(operation, lambda call: run(connection, call))
+    except UnknownScheduleError as error:
+        message = unknown_message(connection, error.schedule, removed_ms=error.removed_ms)
+        raise UnknownScheduleError(error.schedule, removed_ms=error.removed_ms, message=message) from None
 
 
 def moment_of_patience() -> None:
@@ -55,7 +65,8 @@ def find(connection: Connection, schedule: str) -> Inspection:
     """
     found: Inspection = run(connection, Views(connection.keys).inspect([schedule]))[0]
     if found.record is None:
-        raise UnknownScheduleError(unknown_message(connection, schedule, removed_ms=found.removed_ms))
+        message = unknown_message(connection, schedule, removed_ms=found.removed_ms)
+        raise UnknownScheduleError(schedule, removed_ms=found.removed_ms, message=message)
     return found
 
 

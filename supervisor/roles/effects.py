@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from supervisor.core.errors import TenureError
 from supervisor.store.scripts import Call
 
 T = TypeVar("T")
@@ -66,24 +65,3 @@ class Report(Protocol):
     def __call__(self, event: str, **fields: Any) -> None:
         """Tell one decision."""
         ...
-
-
-def drive(steps: Steps[T], execute: Callable[[Step], Any]) -> T:
-    """Run ``steps`` to its end on ``execute`` and return its result.
-
-    Only errors that Tenure raises on purpose reach the generator; anything else is a
-    wrong program and crashes the role.
-    """
-    answer: Any = None
-    error: TenureError | None = None
-    while True:
-        try:
-            step = steps.throw(error) if error is not None else steps.send(answer)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        answer, error = None, None
-        try:
-            answer = execute(step)
-        except TenureError as raised:
-            error = raised

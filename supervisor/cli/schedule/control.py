@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import functools
 from typing import Any
 
 import click
@@ -10,10 +10,10 @@ import click
 from supervisor.cli.cluster import (
     INSTANT,
     LABEL,
+    ask,
     batches,
     chosen,
     confirm,
-    find,
     known_jobs,
     run,
     server_now_ms,
@@ -25,9 +25,9 @@ from supervisor.cli.help import Command
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import moment, output_option, print_rows, print_value
 from supervisor.clock import SystemClock
-from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK, TenureError
+from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
+from supervisor.core.model import Envelope, ScheduleDef
 
-_STALE_TRIES = 10
 Labels = tuple[tuple[str, str], ...]
 
 _label_option = click.option(
@@ -70,12 +70,28 @@ def trigger(
       tenure schedule trigger nightly-report date=2026-11-20 --key rerun-2026-11-20
     """
     from supervisor.cli.runs.commands import parse_arguments
+    from supervisor.operations import schedules
     from supervisor.store.schedules.control import TriggerCode
 
     loaded = load_settings()
     given = parse_arguments(arguments)
     with connected(loaded.settings) as connection:
-        code, run_id = _trigger(connection, loaded, schedule_id, given, key=key, heeds_overlap=overlap == "skip")
+        jobs = functools.cache(lambda: known_jobs(connection, loaded, lambda text: click.echo(text, err=True)))
+
+        def check(definition: ScheduleDef, envelope: Envelope) -> None:
+            jobs().get(definition.template.job).check(envelope.template.args)
+
+        request = schedules.trigger(
+            connection.keys,
+            schedule_id,
+            key=key,
+            args=given,
+            heeds_overlap=overlap == "skip",
+            check=check if given else None,
+            wall_ms=SystemClock().wall_ms(),
+        )
+        done = ask(connection, request)
+    code, run_id = done.code, done.run_id
     if code is TriggerCode.SKIPPED:
         click.echo(f"skipped: an earlier run of {schedule_id} is unfinished", err=True)
         if output != "table":
@@ -89,45 +105,6 @@ def trigger(
         result = "duplicate" if code is TriggerCode.DUPLICATE else "triggered"
         print_value({"schedule": schedule_id, "run": run_id, "result": result}, output=output)
     return EXIT_OK
-
-
-def _trigger(
-    connection: Connection, loaded: Any, schedule: str, given: dict[str, Any], *, key: str | None, heeds_overlap: bool
-) -> tuple[Any, str]:
-    from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
-    from supervisor.store.schedules.control import KEYED_MAX, Control, TriggerCode
-
-    run_id = manual_run_id(schedule, key or os.urandom(8).hex())
-    for _ in range(_STALE_TRIES):
-        found = find(connection, schedule)
-        assert found.record is not None
-        definition = found.record.definition()
-        envelope = extra_run(
-            definition,
-            run_id=run_id,
-            nominal_ms=found.now_ms,
-            cause=MANUAL,
-            wall_ms=SystemClock().wall_ms(),
-            args=given,
-        )
-        if given:
-            known = known_jobs(connection, loaded, lambda text: click.echo(text, err=True))
-            known.get(definition.template.job).check(envelope.template.args)
-        call = Control(connection.keys).trigger(
-            envelope,
-            revision=found.record.revision,
-            heeds_overlap=heeds_overlap,
-            max_running=definition.max_running,
-            is_keyed=bool(key),
-        )
-        code = run(connection, call)
-        if code is TriggerCode.CAPPED:
-            raise TenureError(
-                f"schedule {schedule!r} was triggered with {KEYED_MAX} keys within a day; leave out --key"
-            )
-        if code is not TriggerCode.STALE:  # else somebody changed it in between
-            return code, run_id
-    raise TenureError(f"schedule {schedule!r} changes all the time; try again")
 
 
 @click.command(cls=Command)

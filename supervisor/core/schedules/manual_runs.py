@@ -25,6 +25,8 @@ _KEY = re.compile(rf"[A-Za-z0-9._:-]{{1,{KEY_MAX}}}", re.ASCII)
 class TriggerKeyError(TenureError):
     """A key that cannot stand in a run id."""
 
+    http_status = 400
+
 
 def manual_run_id(schedule: str, key: str) -> str:
     """Return the id of the run that ``trigger`` with ``key`` makes: the same key, the same run.

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from supervisor.core.cron import zones
+from supervisor.core.effects import drive
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import ChildState, Phase
@@ -22,7 +23,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.reload.config_memfd import HandoverError
 from supervisor.roles.child import Seat
 from supervisor.roles.config_follower import Following
-from supervisor.roles.effects import Ask, Step, Watch, drive
+from supervisor.roles.effects import Ask, Step, Watch
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.reporting import SchedulerReport
 from supervisor.roles.scheduler.scheduler import Scheduler

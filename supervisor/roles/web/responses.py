@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from supervisor.core.errors import TenureError
 from supervisor.settings.web.tokens import Token
 
 HEADERS = {
@@ -97,3 +98,11 @@ def not_found(what: str, name: str) -> web.HTTPNotFound:
 def unavailable(reason: str) -> web.HTTPServiceUnavailable:
     """Return the refusal of what cannot be answered now."""
     return web.HTTPServiceUnavailable(text=reason, headers={"Retry-After": "1"})
+
+
+def refused(error: TenureError) -> web.HTTPException | None:
+    """Return ``error`` as an answer by its ``http_status``; None when it is no refusal but a fault."""
+    kinds = {400: web.HTTPBadRequest, 404: web.HTTPNotFound, 409: web.HTTPConflict}
+    if error.http_status in kinds:
+        return kinds[error.http_status](text=str(error))
+    return unavailable(str(error)) if error.is_retryable else None

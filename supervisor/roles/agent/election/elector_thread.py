@@ -19,12 +19,13 @@ from typing import Any
 
 from msgspec import structs
 
+from supervisor.core.effects import drive
 from supervisor.core.election.lease import State
 from supervisor.roles.agent.election.context import Standing
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.election.presence import PresenceThread
 from supervisor.roles.agent.election.watchdog import MARGIN_NS
-from supervisor.roles.effects import Ask, Listen, Step, drive
+from supervisor.roles.effects import Ask, Listen, Step
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 

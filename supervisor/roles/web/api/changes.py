@@ -12,7 +12,6 @@ Guarantees
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
@@ -23,27 +22,29 @@ from aiohttp import web
 
 from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
+from supervisor.core.effects import drive_async
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.json_values import read_json
-from supervisor.core.schedules.manual_runs import MANUAL, TriggerKeyError, extra_run, manual_run_id
-from supervisor.roles.web.responses import ASKER, HOLDER, bad_request, json_response, not_found, unavailable
+from supervisor.core.model import ScheduleDef
+from supervisor.operations import Operation, schedules
+from supervisor.roles.web.responses import ASKER, HOLDER, bad_request, json_response, not_found
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Queues
-from supervisor.store.schedules.control import KEYED_MAX, Control, ResumeCode, TriggerCode
+from supervisor.store.schedules.control import Control, ResumeCode, TriggerCode
 from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import check_run_id
 
 BODY_BYTES_MAX = 128 * 1024
-STALE_TRIES = 5
 TEXT_MAX = 500
 _UNDERIVED_ID = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)
 """Run ids that are derived of a schedule or of another run hold one of @ ! / #."""
 
 T = TypeVar("T", bound=msgspec.Struct)
+R = TypeVar("R")
 log = structlog.get_logger()
 
 
@@ -98,6 +99,7 @@ class ApiChanges:
     ) -> None:
         """Build them; ``own_queues``: those of this replica's pools, served also while their workers are replaced."""
         self._own_queues = frozenset(own_queues)
+        self._keys = keys
         self._queues = Queues(keys)
         self._store = store
         self._schedules = Control(keys)
@@ -175,30 +177,33 @@ class ApiChanges:
         body, name = await _body(request, TriggerBody), request.match_info["schedule"]
         if body.overlap not in {"allow", "skip"}:
             raise bad_request("overlap", body.overlap, "allow or skip")
-        await self._may_control(request, name)
-        try:
-            run_id = manual_run_id(name, body.key or os.urandom(8).hex())
-        except TriggerKeyError as error:
-            raise bad_request("key", body.key, str(error)) from error
-        code = await self._trigger(name, run_id, heeds_overlap=body.overlap == "skip", is_keyed=bool(body.key))
-        if code is TriggerCode.CAPPED:
-            raise web.HTTPConflict(text=f"{name} was triggered with {KEYED_MAX} keys within a day; leave the key out")
-        if code is TriggerCode.SKIPPED:
+        done = await self._ask(
+            schedules.trigger(
+                self._keys,
+                name,
+                key=body.key,
+                heeds_overlap=body.overlap == "skip",
+                check=lambda definition, _: _must_reach_schedule(request, definition),
+                wall_ms=self._clock.wall_ms(),
+            )
+        )
+        if done.code is TriggerCode.SKIPPED:
             raise web.HTTPConflict(text=f"an earlier run of {name} is unfinished")
-        _note(request, "api_triggered", schedule=name, run=run_id)
-        is_new = code is TriggerCode.TRIGGERED
-        shown = {"schedule": name, "run": run_id, "result": code.value.lower()}
+        _note(request, "api_triggered", schedule=name, run=done.run_id)
+        is_new = done.code is TriggerCode.TRIGGERED
+        shown = {"schedule": name, "run": done.run_id, "result": done.code.value.lower()}
         return json_response(shown, status_code=201 if is_new else 200)
 
     async def _may_control(self, request: web.Request, name: str) -> None:
         """Raise 403 unless the token reaches the job and the queue of schedule ``name``."""
         if not request[HOLDER].is_limited:
             return
-        (found,) = await self._store.run(self._views.inspect([name]))
-        if found.record is None:
-            raise not_found("schedule", name)
-        definition = found.record.definition()
-        _must_reach(request, definition.template.job, definition.template.queue, definition.labels)
+        _, definition = await self._ask(schedules.inspect(self._keys, name))
+        _must_reach_schedule(request, definition)
+
+    async def _ask(self, operation: Operation[R]) -> R:
+        """Return the result of ``operation``; its errors are answers by their ``http_status``."""
+        return await drive_async(operation, self._store.run)
 
     async def _may_end(self, request: web.Request, run_id: str, queue: str) -> str:
         """Return the queue in which the token may end a run: two queues can hold runs of the same id.
@@ -217,33 +222,6 @@ class ApiChanges:
             labels = {} if found.record is None else found.record.definition().labels
         _must_reach(request, shown.envelope.template.job, shown.queue, labels)
         return shown.queue
-
-    async def _trigger(self, name: str, run_id: str, *, heeds_overlap: bool, is_keyed: bool) -> TriggerCode:
-        for _ in range(STALE_TRIES):
-            (found,) = await self._store.run(self._views.inspect([name]))
-            if found.record is None:
-                raise not_found("schedule", name)
-            definition = found.record.definition()
-            envelope = extra_run(
-                definition,
-                run_id=run_id,
-                nominal_ms=found.now_ms,
-                cause=MANUAL,
-                wall_ms=self._clock.wall_ms(),
-                args={},
-            )
-            code = await self._store.run(
-                self._schedules.trigger(
-                    envelope,
-                    revision=found.record.revision,
-                    heeds_overlap=heeds_overlap,
-                    max_running=definition.max_running,
-                    is_keyed=is_keyed,
-                )
-            )
-            if code is not TriggerCode.STALE:
-                return code
-        raise unavailable(f"schedule {name} changes all the time")
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a run: one that waits at once, one that runs is asked."""
@@ -270,6 +248,10 @@ def _must_reach(request: web.Request, job: str, queue: str, labels: Mapping[str,
     if not token.reaches(job=job, queue=queue, labels=labels):
         of_labels = ", or not for a schedule without its labels" if token.labels else ""
         raise web.HTTPForbidden(text=f"the token {token.name} is not for job {job} in queue {queue}{of_labels}")
+
+
+def _must_reach_schedule(request: web.Request, definition: ScheduleDef) -> None:
+    _must_reach(request, definition.template.job, definition.template.queue, definition.labels)
 
 
 def _may_enqueue(request: web.Request, job: str, body: EnqueueBody) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.roles.child import Seat
 from supervisor.roles.web.access.auth import needs
 from supervisor.roles.web.api import changes
@@ -21,7 +21,7 @@ from supervisor.roles.web.api.changes import ApiChanges
 from supervisor.roles.web.api.reads import ApiReads
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.events.handlers import EventPages
-from supervisor.roles.web.responses import json_response, unavailable
+from supervisor.roles.web.responses import json_response, refused, unavailable
 from supervisor.settings.web.tokens import Scope
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys
@@ -102,8 +102,12 @@ def _answering(handler: Handler) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
-        except (StoreUnavailableError, StoreRefusedError) as error:
+        except StoreRefusedError as error:
             raise unavailable(str(error)) from error
+        except TenureError as error:
+            if (refusal := refused(error)) is None:
+                raise
+            raise refusal from error
         except msgspec.DecodeError as error:
             raise web.HTTPConflict(text="a newer version wrote it") from error
 
