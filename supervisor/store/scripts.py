@@ -102,14 +102,15 @@ def script(name: str) -> Script:
     source = _read(name)
     sections = _sections(name, source)
     names = sections["ARGV"]
-    rest = names.pop()[:-3] if names and names[-1].endswith("...") else None
+    rest = names[-1][:-3] if names and names[-1].endswith("...") else None
+    names = names[:-1] if rest else names
     assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
     keys = sections["KEYS"]
     libraries = [_library(library, keys) for library in _with_theirs(sections["Includes"])]
     body = "\n".join([*libraries, _prelude(keys, names, rest) + _with_keys(source)])
     assert "KEYS[1] .." not in body or keys[0] == "prefix", f"script {name}: keys are named, so its first key is prefix"
     digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
-    return Script(name, body, digest, tuple(sections["KEYS"]), tuple(names), rest)
+    return Script(name, body, digest, keys, names, rest)
 
 
 def read_hash(prefix: str, key: str, parse: Callable[[Any], T]) -> Call[T]:
@@ -188,6 +189,7 @@ def _spelled(kind: str, name: str, values: Sequence[str]) -> str:
     return "(" + " .. ".join(terms).replace("' .. '", "").removesuffix(" .. ''") + ")"
 
 
+@cache
 def _read(name: str) -> str:
     """Return the text of a script, or of a library: ``lib/`` and its name."""
     return _files()[name].read_text("utf-8")
@@ -207,7 +209,8 @@ def _files() -> dict[str, Traversable]:
     return found
 
 
-def _sections(name: str, source: str) -> dict[str, list[str]]:
+@cache
+def _sections(name: str, source: str) -> dict[str, tuple[str, ...]]:
     """Return the parameter names of each section of the header; prose goes by indentation."""
     found: dict[str, list[str]] = {"KEYS": [], "ARGV": [], "Includes": []}
     section, column = "", 0
@@ -221,4 +224,4 @@ def _sections(name: str, source: str) -> dict[str, list[str]]:
             word = _NAME.match(line, column)
             assert word, f"script {name}: no parameter name in {line!r}"
             found[section].append(word[1])
-    return found
+    return {section: tuple(names) for section, names in found.items()}
