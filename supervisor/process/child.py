@@ -27,7 +27,6 @@ from supervisor.process.slots import Launch, Log, SlotSpec
 from supervisor.process.system import linux, signals, systemd
 
 EXIT_INTERNAL = EXIT_CRASH_LOOP  # 70, EX_SOFTWARE of sysexits(3)
-OOM_SCORE_POINTS = 300
 _STDERR = 2
 _faults: list[int] = []  # of this process: where its stacks go
 
@@ -50,8 +49,6 @@ def _prologue(spec: SlotSpec, launch: Launch) -> None:
     if spec.group is not Group.EMBEDDED:
         os.setpgid(0, 0)  # the server makes a session of its own, which a group leader could not
     signals.reset_in_child(execs=spec.group is Group.EMBEDDED)
-    if spec.group is not Group.EMBEDDED:
-        linux.raise_oom_score(OOM_SCORE_POINTS)  # the server holds the data: it goes last
     _let_go_of_descriptors(keep={0, 1, 2, *spec.keep_fds})
     watch_faults()
     linux.set_name(spec.name)

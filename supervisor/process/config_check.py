@@ -13,6 +13,7 @@ import signal
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_OK
 from supervisor.process.child import flush_streams
@@ -33,20 +34,26 @@ def start(check: Callable[[], bool]) -> int:
     parent_pid = os.getpid()
     threads = linux.thread_count()
     assert threads == 1, f"the parent has {threads} threads"
-    pid = os.fork()
-    if pid == 0:
-        code = EXIT_CRASH_LOOP
-        try:
-            _prologue(parent_pid)
-            code = EXIT_OK if check() else EXIT_CONFIG
-        except BaseException:  # noqa: BLE001  # the top of a process: the stack of the parent must not run on
-            traceback.print_exc()
-        finally:
-            flush_streams()
-            os._exit(code)
+    with linux.raised_oom_score(_OOM_SCORE_POINTS):
+        pid = os.fork()
+        if pid == 0:
+            _run(check, parent_pid)
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)  # as the child does itself; whoever comes first
     return pid
+
+
+def _run(check: Callable[[], bool], parent_pid: int) -> NoReturn:
+    """Be the child; never return into the parent's stack."""
+    code = EXIT_CRASH_LOOP
+    try:
+        _prologue(parent_pid)
+        code = EXIT_OK if check() else EXIT_CONFIG
+    except BaseException:  # noqa: BLE001  # the top of a process: the stack of the parent must not run on
+        traceback.print_exc()
+    finally:
+        flush_streams()
+        os._exit(code)
 
 
 def kill(pid: int) -> None:
@@ -63,7 +70,6 @@ def _prologue(parent_pid: int) -> None:
         os._exit(EXIT_OK)
     os.setpgid(0, 0)
     signals.reset_in_child()
-    linux.raise_oom_score(_OOM_SCORE_POINTS)
     linux.set_name("config-check")
     systemd.forget(os.environ)
     _cap_memory()

@@ -22,6 +22,7 @@ from supervisor.process.system import linux
 
 FORK_BURST = 20
 FORKS_PER_S = 5
+OOM_SCORE_POINTS = 300  # of all but the server, which holds the data and goes last
 
 
 class _Popen(multiprocess.popen_fork.Popen):  # type: ignore[misc]  # the library has no types
@@ -54,7 +55,8 @@ def fork(spec: SlotSpec, launch: Launch, log: Log) -> int:
     threads = linux.thread_count()
     assert threads == 1, f"the parent has {threads} threads; a fork would copy locks that nobody will release"
     process = _Process(target=child.enter, args=(spec, launch, log), name=spec.name)
-    process.start()
+    with linux.raised_oom_score(0 if spec.group is Group.EMBEDDED else OOM_SCORE_POINTS):
+        process.start()
     # Left there, the library would wait for it at the next start, and its status would never reach us.
     multiprocess.process._children.discard(process)  # noqa: SLF001
     pid: int = process.pid

@@ -7,17 +7,21 @@ import ctypes
 import fcntl
 import os
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
-_PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
+_PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _NAME_BYTES_MAX = 15
+_OOM_SCORE = "/proc/self/oom_score_adj"
 _OOM_SCORE_MAX = 1000
 
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded before any fork
+_own_score: list[int] = []  # descriptor of the score of a process that is closed to inspection
 
 
 def _prctl(option: int, argument: int | bytes) -> int:
@@ -40,6 +44,8 @@ def forbid_inspection() -> None:
 
     Children inherit it; a program that they execute does not (prctl(2), PR_SET_DUMPABLE). Root may look still.
     """
+    with contextlib.suppress(OSError):
+        _own_score[:] = [os.open(_OOM_SCORE, os.O_RDWR | os.O_CLOEXEC)]  # it belongs to root from here on
     _prctl(_PR_SET_DUMPABLE, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -96,17 +102,38 @@ def processor_wait(pid: int) -> Wait:
         return Wait(0, is_now=True)
 
 
-def raise_oom_score(points: int) -> None:
-    """Make the kernel prefer this process when memory runs out. Raising needs no privilege."""
-    path = Path("/proc/self/oom_score_adj")
-    is_inspectable = _prctl(_PR_GET_DUMPABLE, 0)
+@contextmanager
+def raised_oom_score(points: int) -> Iterator[None]:
+    """Make the kernel prefer what is forked inside when memory runs out. Raising needs no privilege.
+
+    The forking process raises its own score and takes that back. A child that is closed to inspection could write its
+    score only by opening its memory for a moment to every process of its user (proc(5)).
+    """
+    raised = _raise_score(points)
     try:
-        _prctl(_PR_SET_DUMPABLE, 1)  # for a moment: else the file is root's (proc(5))
-        path.write_text(str(min(_OOM_SCORE_MAX, int(path.read_text()) + points)))
-    except OSError:
-        return  # a read-only /proc: then all processes are equal
+        yield
     finally:
-        _prctl(_PR_SET_DUMPABLE, is_inspectable)
+        _raise_score(-raised)
+
+
+def _raise_score(points: int) -> int:
+    """Return by how much the score of this process was raised: 0 where /proc is read-only, and all are equal."""
+    if points == 0:
+        return 0
+    try:
+        score = os.dup(_own_score[0]) if _own_score else os.open(_OOM_SCORE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        before = int(os.pread(score, 16, 0))
+        after = min(_OOM_SCORE_MAX, before + points)
+        os.pwrite(score, b"%d" % after, 0)
+    except OSError:
+        return 0
+    else:
+        return after - before
+    finally:
+        os.close(score)
 
 
 def children_of(pid: int) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from supervisor.process import spawn
-from supervisor.process.system import linux
+from supervisor.process.system import linux, systemd
 
 NOBODY = 65534
 PR_SET_DUMPABLE = 4
@@ -32,14 +32,14 @@ def inheritable_descriptors(_: Path) -> None:
 def killed_in_prologue(directory: Path) -> None:
     """The first child dies before its prologue is over."""
 
-    def die(_: int) -> None:
+    def die(_: object) -> None:
         try:
             (directory / "killed").touch(exist_ok=False)  # in one step: siblings come here at the same time
         except FileExistsError:
             return
         os.kill(os.getpid(), signal.SIGKILL)
 
-    linux.raise_oom_score = die
+    systemd.forget = die
 
 
 def signals_in_prologue(_: Path) -> None:

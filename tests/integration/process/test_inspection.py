@@ -15,6 +15,7 @@ from supervisor.process.command.spec import prepare
 from supervisor.process.system import linux
 
 NOBODY = 65534
+PR_GET_DUMPABLE = 3
 
 
 @contextmanager
@@ -65,19 +66,39 @@ def test_a_process_of_a_tree_shows_nothing_to_others_of_its_user(name: str) -> N
 
 
 def test_a_process_that_shows_nothing_can_still_do_its_work() -> None:
-    """It gives way when memory runs out, counts its threads and finds its descriptors, and dumps no core."""
+    """It counts its threads and finds its descriptors, and dumps no core."""
 
     def work() -> bool:
         linux.forbid_inspection()
-        before = int(Path("/proc/self/oom_score_adj").read_text())
-        linux.raise_oom_score(7)
         return (
-            int(Path("/proc/self/oom_score_adj").read_text()) == min(1000, before + 7)
-            and linux._prctl(linux._PR_GET_DUMPABLE, 0) == 0
+            linux._prctl(PR_GET_DUMPABLE, 0) == 0
             and linux.thread_count() >= 1
             and 0 in linux.open_descriptors()
             and resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
         )
+
+    with child(work):
+        pass
+
+
+def oom_score() -> int:
+    """How much the kernel prefers this process when memory runs out."""
+    return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+def test_a_child_gives_way_when_memory_runs_out_and_never_shows_itself_for_that() -> None:
+    """While it could be inspected, a command of its user might open its memory, and keep it open for good."""
+
+    def work() -> bool:
+        linux.forbid_inspection()
+        before, asked = oom_score(), []
+        linux._prctl = lambda option, _: asked.append(option)  # type: ignore[assignment,func-returns-value]
+        with linux.raised_oom_score(7):
+            forked = os.fork()
+            if forked == 0:
+                os._exit(oom_score() != min(1000, before + 7))
+        _, status = os.waitpid(forked, 0)
+        return status == 0 and oom_score() == before and asked == []
 
     with child(work):
         pass
