@@ -47,7 +47,7 @@ _HEADER_VALUE = re.compile(r"[^\0\r\n]*\Z")
 
 
 class HttpResult(TypedDict):
-    """What a run of a request leaves on record."""
+    """Result of a request, as its run records it."""
 
     status: int
     duration_s: float

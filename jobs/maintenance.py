@@ -23,7 +23,7 @@ SHOWN_MAX = 10
 
 
 class TrimResult(TypedDict):
-    """What one clean-up of the queues dropped."""
+    """Result of one clean-up of the queues."""
 
     queues: int
     dropped: int
@@ -31,7 +31,7 @@ class TrimResult(TypedDict):
 
 
 class VerifyResult(TypedDict):
-    """What one verification saw."""
+    """Result of one verification of the queues."""
 
     queues: int
     violations: list[str]

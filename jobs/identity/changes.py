@@ -64,7 +64,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many of the enabled domains of a source one sync may disable: a count, or a share of them."""
+    """Limit of the enabled domains of a source that one sync may disable: a count, or a share of them."""
 
     count: int | None = None
     percent: float = 100.0

@@ -30,7 +30,7 @@ MAX_DISABLED = "10%"
 
 
 class SyncResult(TypedDict):
-    """How many domains, and endpoints of theirs, one sync changed."""
+    """Result of a sync: counts of the changed domains, and of their endpoints."""
 
     created: int
     updated: int

@@ -38,7 +38,7 @@ BROKEN_TOLD_MAX = 20
 
 
 class VerificationResult(TypedDict):
-    """How many endpoints were asked, and how they are."""
+    """Result of a verification: counts of the checked endpoints by their state."""
 
     checked: int
     ok: int
@@ -58,7 +58,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one endpoint answered."""
+    """Outcome of checking one endpoint."""
 
     endpoint: Endpoint
     checked_ms: int

@@ -36,7 +36,7 @@ _REL_NEXT = re.compile(r""";\s*rel\s*=\s*(?:"[^"]*\bnext\b[^"]*"|next\b)""", re.
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """What one page says of the others."""
+    """References of one page to the others."""
 
     next: str | None = None  # absolute or relative address of the next page
     more: str | None = None  # what else says that there is a next page

@@ -23,7 +23,7 @@ RESERVE_S = 5.0  # of the time left: a batch takes milliseconds, waiting for a l
 
 
 class CleanupResult(TypedDict):
-    """What one clean-up did."""
+    """Result of one clean-up of tokens."""
 
     deleted: int
     batches: int

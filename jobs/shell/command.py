@@ -31,7 +31,7 @@ RESERVE_S = 0.5  # of the time left before the hard timeout, to kill and to repo
 
 
 class CommandResult(TypedDict):
-    """What a run of a command leaves on record."""
+    """Result of a command, as its run records it."""
 
     exit_code: int | None  # None when a signal ended it
     signal: str | None

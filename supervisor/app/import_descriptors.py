@@ -21,7 +21,7 @@ REMEDY = "in workers they are /dev/null; open them in a Resource, or when a job 
 
 
 class OpenedByImports:
-    """What each module opened."""
+    """Descriptors that the import of each module opened."""
 
     def __init__(self) -> None:
         self._known = set(open_descriptors())

@@ -81,7 +81,7 @@ def events(
 
 
 class _Wanted:
-    """What a person asked for."""
+    """Event filter of the command line."""
 
     def __init__(self, reasons: tuple[str, ...], level: str) -> None:
         self._reasons = frozenset(reasons)

@@ -30,7 +30,7 @@ _TAKEN = frozenset({"config", "jobs", "supervisor", "systemd", "tenure", "test",
 
 @dataclass(slots=True)
 class Written:
-    """What became of each file, by its path within the project."""
+    """Files of a new project by their path within it: written ones, and existing ones that were kept."""
 
     new: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)

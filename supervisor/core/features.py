@@ -18,7 +18,7 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """How settled a feature is."""
+    """Maturity of a feature."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -56,7 +56,7 @@ ALL = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why one given value cannot be used."""
+    """Problem with one given value."""
 
     name: str
     message: str

@@ -22,14 +22,14 @@ PRIORITIES = {"high": 0, "normal": 1, "low": 2}
 
 
 class Kind(StrEnum):
-    """Which pool can run a job."""
+    """Kind of a job, and of the pools that can run it."""
 
     ASYNC = "async"  # a coroutine function
     SYNC = "sync"  # a plain function, run in the main thread of its process
 
 
 class Outcome(StrEnum):
-    """How an attempt ended, as the worker reports it and history keeps it."""
+    """Outcome of an attempt, as the worker reports it and history keeps it."""
 
     OK = "ok"
     RETRY = "retry"  # failed, another attempt is due later
@@ -42,7 +42,7 @@ class Outcome(StrEnum):
 
 
 class Release(StrEnum):
-    """Why runs go back to their queue without an acknowledgement by their worker."""
+    """Reason for which runs go back to their queue without an acknowledgement by their worker."""
 
     UNSTARTED = "unstarted"  # fetched, never begun: nothing charged
     INTERRUPTED = "interrupted"  # a stop or the loss of a node cut it off: no attempt charged
@@ -62,7 +62,7 @@ class Release(StrEnum):
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run of a job needs, apart from its identity. Shared by schedules and producers."""
+    """Template of the runs of a job, without their identity. Shared by schedules and producers."""
 
     job: str
     kind: Kind

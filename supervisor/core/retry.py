@@ -9,7 +9,7 @@ DELAY_S_MAX = 86_400.0
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How often, and after which delays, a failed run is tried again.
+    """Retry policy: the number of attempts of a run, and the delays between them.
 
     The delay before attempt n + 1 is drawn uniformly from [0, min(cap_s, base_s * 2 ** (n - 1))]
     ("full jitter": AWS Architecture Blog, "Exponential Backoff And Jitter", 2015), so that runs

@@ -45,7 +45,7 @@ Results = Generator[Any, None, None]
 
 
 class Instance(Protocol):
-    """What a host needs of a live plugin."""
+    """Live plugin, as its host uses it."""
 
     version: str
     methods: tuple[str, ...]

@@ -25,7 +25,7 @@ from supervisor.telemetry import metrics
 
 
 class Plan(TypedDict):
-    """What a plan leaves on record."""
+    """Result of a plan, as its run records it."""
 
     tasks: int
 

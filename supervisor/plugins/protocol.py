@@ -32,7 +32,7 @@ class ProtocolError(Exception):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a program says of itself."""
+    """Greeting of a plugin's program: protocol, version, methods."""
 
     protocol: int
     version: str = "0"

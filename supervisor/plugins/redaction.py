@@ -20,7 +20,7 @@ LINE_CHARS_MIN = 8  # of one line of several, which may be a word that means not
 
 
 class Masker:
-    """What is to be hidden; called with a text, it returns that without."""
+    """Masking of secrets; called with a text, it returns that without them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         found = {form for secret in secrets for part in _parts(secret) for form in _forms(part)}

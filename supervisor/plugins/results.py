@@ -24,7 +24,7 @@ Sink = Callable[[list[Any]], object]
 
 
 class Summary(TypedDict):
-    """What a run of a plugin leaves on record."""
+    """Result of a plugin run, as the run records it."""
 
     results: int
     succeeded: int

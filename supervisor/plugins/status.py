@@ -41,7 +41,7 @@ log = structlog.get_logger("tenure.plugins")
 
 
 class Runner(Protocol):
-    """What is needed of a producer."""
+    """Subset of a producer that is used here."""
 
     def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
         """Make a call that bears being made twice."""
@@ -71,7 +71,7 @@ class Subject:
 
 
 class Standing:
-    """What is told, and asked, about plugins."""
+    """Plugin status in Redis, and the suspension of schedules that follows from it."""
 
     def __init__(self, runner: Runner, clock: Clock, *, by: str | None = None) -> None:
         self._runner = runner

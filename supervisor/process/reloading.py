@@ -36,7 +36,7 @@ _PACE_NS = SECOND_NS // 10  # how often a check is looked after, should its SIGC
 
 
 class Check(Protocol):
-    """What the parent asks of those who understand configurations."""
+    """Configuration check, as the parent uses it."""
 
     def open(self, number: int, in_effect: int) -> None:
         """Make room for what the child hands over. Raises OSError when there is none."""
@@ -52,7 +52,7 @@ class Check(Protocol):
 
 
 class _Step(Enum):
-    """Where a reload stands."""
+    """Step of a reload."""
 
     IDLE = auto()
     CHECKING = auto()

@@ -40,7 +40,7 @@ _LOCK = re.compile(r"metrics-([0-9]{1,2})\.lock")
 
 
 class Nameplate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tree says of itself."""
+    """Identity of a running tree."""
 
     pid: int
     started_ticks: int  # field 22 of proc(5): with the pid it names one process of this boot

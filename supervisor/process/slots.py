@@ -14,7 +14,7 @@ from supervisor.core.units import SECOND_NS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a child learns of its own place when it starts."""
+    """Identity of a child at its start: slot, generation, parent."""
 
     slot: int
     generation: int
@@ -38,7 +38,7 @@ class SlotSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long things may take."""
+    """Time limits of the parent."""
 
     grace_s: float = 20.0
     backoff_max_s: float = 30.0

@@ -33,7 +33,7 @@ Complete = Callable[[Loaded], tuple[ScheduleDef, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What the tree runs with now."""
+    """State of the running tree, as a reload compares with it."""
 
     number: int  # 0: as it started
     definitions: tuple[ScheduleDef, ...]  # as it started
@@ -145,7 +145,7 @@ def _plan(found: Difference, settings: Settings) -> Plan:
 
 
 class ConfigCheck:
-    """What the parent holds of all this: opened, run in a child, and asked for the plan afterwards."""
+    """Configuration check of the parent: opened, run in a child, and asked for the plan afterwards."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class HandoverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What a process needs that only tells others of the configuration."""
+    """Summary of a configuration, for a process that only reports it to others."""
 
     schedules_digest: str
     cards: Mapping[str, str]  # job name to the JSON that producers route by

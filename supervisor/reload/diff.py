@@ -27,7 +27,7 @@ _RESTART = "restart this replica; others go on meanwhile"
 
 
 class Effect(Enum):
-    """What follows from a change of one setting."""
+    """Effect of a change of one setting."""
 
     RESTART = auto()  # nothing in a running tree can follow
     SCHEDULES = auto()  # the scheduler compares the set anew, under the same term
@@ -40,7 +40,7 @@ class Effect(Enum):
 
 
 class PoolEffect(Enum):
-    """What follows from a change of one setting of a pool."""
+    """Effect of a change of one setting of a pool."""
 
     RESTART = auto()
     COUNT = auto()  # processes are started or retired
@@ -121,7 +121,7 @@ Path = tuple[str, ...]
 
 @dataclass(slots=True)
 class Difference:
-    """What changed between two configurations, and what follows."""
+    """Difference between two configurations, and its effects."""
 
     changed: list[str] = field(default_factory=list)
     """Paths of what changed, in the order of the models."""

@@ -60,7 +60,7 @@ Steps = Generator[Step, Any, T]
 
 
 class Report(Protocol):
-    """Where decisions are told: the log and the metrics in production, the history in a simulation."""
+    """Receiver of decisions: the log and the metrics in production, the history in a simulation."""
 
     def __call__(self, event: str, **fields: Any) -> None:
         """Tell one decision."""

@@ -18,7 +18,7 @@ from supervisor.settings.schema import Shape
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """What an old name stands for, and the version that will not know it any more."""
+    """Deprecated name: its replacement, and the version that removes it."""
 
     new: str
     removed_in: str

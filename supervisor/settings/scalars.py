@@ -32,7 +32,7 @@ _INT_END = 2**63  # what msgspec and Redis carry
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """Why a plain scalar is refused, and what to write instead."""
+    """Ambiguous plain scalar: the reason of its refusal, and the remedy."""
 
     reason: str
     remedy: str

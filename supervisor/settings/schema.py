@@ -20,7 +20,7 @@ from supervisor.settings.sections.models import Settings
 
 
 class ShapeKind(Enum):
-    """What may stand at a place in the tree."""
+    """Kind of content at a place in the tree."""
 
     SECTION = "section"  # a mapping with known keys
     TABLE = "table"  # a mapping from ids that people choose to sections
@@ -32,7 +32,7 @@ class ShapeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What may stand at one place, and below it."""
+    """Permitted content at one place, and below it."""
 
     kind: ShapeKind
     children: Mapping[str, Shape] = field(default_factory=dict)

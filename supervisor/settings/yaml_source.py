@@ -47,7 +47,7 @@ class _StopReadingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a text held: a tree, or None when it was empty or unreadable; and all that is wrong with it."""
+    """Result of parsing a text: a tree, or None when it was empty or unreadable; and all its problems."""
 
     root: Node | None
     problems: tuple[Problem, ...]

@@ -29,7 +29,7 @@ TTL_MS = 7 * 86_400_000
 
 
 class PluginState(StrEnum):
-    """Where a plugin with certain options stands."""
+    """State of a plugin with certain options."""
 
     REGISTERED = "REGISTERED"  # known, and not tried yet
     ACTIVE = "ACTIVE"  # init and verify passed
@@ -37,7 +37,7 @@ class PluginState(StrEnum):
 
 
 class PluginRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was last found of one plugin with certain options."""
+    """Latest status of one plugin with certain options."""
 
     v: int = 1
     plugin: str
@@ -75,7 +75,7 @@ class PluginRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class SuspendCode(StrEnum):
-    """What became of one schedule that was to be suspended or released."""
+    """Result of suspending or releasing one schedule."""
 
     SUSPENDED = "SUSPENDED"
     RELEASED = "RELEASED"
@@ -86,7 +86,7 @@ class SuspendCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Suspension:
-    """What became of each schedule, in the order asked, and until when."""
+    """Results of a suspension, one for each schedule in the order asked, and its end."""
 
     codes: list[SuspendCode]
     until_ms: int

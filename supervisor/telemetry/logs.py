@@ -47,7 +47,7 @@ _RESERVED = ("ts", "level", "cluster", "replica", "role", "pid")
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """Where lines of this process go, and what each of them says about it."""
+    """Output of this process's log lines: the sink, and the fields common to all lines."""
 
     sink: Sink
     render: Render

@@ -20,7 +20,7 @@ REFUSED_NS = 1 * MILLISECOND_NS  # how fast a connection to a server that is dow
 
 
 class Link(Protocol):
-    """Whether the machine reaches the server."""
+    """Link of the machine to the server."""
 
     is_cut: bool
 

@@ -35,7 +35,7 @@ NAME = "under-test"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is checked, and with what."""
+    """Plugin under test: its settings, methods, and inputs."""
 
     plugin: type[Plugin] | None
     settings: PluginSettings

@@ -22,7 +22,7 @@ CLOSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How one attempt ended."""
+    """Finished attempt."""
 
     run_id: str
     job: str

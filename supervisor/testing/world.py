@@ -42,7 +42,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What happens to one call on its way."""
+    """Fate of one call on its way."""
 
     stall_ns: int  # the process stands still between its decision and the write
     request_ns: int

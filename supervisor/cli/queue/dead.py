@@ -26,7 +26,7 @@ _COLUMNS = ("run", "queue", "job", "died", "attempts", "crashes", "reason")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which dead runs a command means."""
+    """Filter of a command on dead runs."""
 
     ids: tuple[str, ...] = ()
     queue: str | None = None

@@ -119,7 +119,7 @@ def _running(connection: Connection) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What the command line named."""
+    """Worker process named on the command line."""
 
     replica: str
     slot: str

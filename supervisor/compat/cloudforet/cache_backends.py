@@ -24,7 +24,7 @@ SCAN_COUNT = 1000
 
 
 class Backend(Protocol):
-    """Where the values of one cache are."""
+    """Storage of the values of one cache."""
 
     def get(self, key: str) -> Any:
         """Return the value of ``key``; None without one."""

@@ -45,7 +45,7 @@ class ERROR_CONFIGURATION(ERROR_UNKNOWN):  # noqa: N801
 
 
 class ERROR_INVALID_ARGUMENT(ERROR_BASE):  # noqa: N801
-    """What was given cannot be used."""
+    """An argument cannot be used."""
 
     _message = "Argument is invalid."
     _status_code = "INVALID_ARGUMENT"
@@ -70,7 +70,7 @@ class ERROR_INVALID_PARAMETER_TYPE(ERROR_INVALID_ARGUMENT):  # noqa: N801
 
 
 class ERROR_NOT_FOUND(ERROR_INVALID_ARGUMENT):  # noqa: N801
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
     _message = "Object not found. ({key} = {value})"
     _status_code = "NOT_FOUND"

@@ -17,7 +17,7 @@ Method = Callable[..., Any]
 
 
 class Located:
-    """What services, managers and connectors have alike."""
+    """Base of services, managers and connectors: a transaction and a locator."""
 
     def __init__(self, transaction: Transaction | None = None, **_: Any) -> None:
         self.transaction = transaction or current()

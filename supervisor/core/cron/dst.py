@@ -17,7 +17,7 @@ from supervisor.core.cron.zones import Segment
 
 
 class Gap(StrEnum):
-    """What to do about a fixed time that does not exist on a day."""
+    """Policy for a fixed time that does not exist on a day."""
 
     RUN = "run"
     SKIP = "skip"

@@ -20,7 +20,7 @@ class CronError(TenureError):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What one position of an expression may hold."""
+    """Permitted values of one position of an expression."""
 
     name: str
     low: int
@@ -40,7 +40,7 @@ class Field:
 
 
 class Place(NamedTuple):
-    """Where in the expression the parser stands."""
+    """Position of the parser in the expression."""
 
     expression: str
     field: Field

@@ -42,7 +42,7 @@ class ImpossibleTransitionError(TenureError):
 
 
 class State(Enum):
-    """Where one replica stands in the election."""
+    """State of one replica in the election."""
 
     FOLLOWER = "follower"
     CAMPAIGNING = "campaigning"  # asked for the lease; the answer is not known, so the lease may be ours
@@ -54,7 +54,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What can happen to it."""
+    """Events that change the state of a replica in the election."""
 
     RESUMED = "resumed"  # the board holds a term of an agent that died
     CAMPAIGN = "campaign"  # about to ask for the lease
@@ -138,7 +138,7 @@ def granted(*, epoch: int, nonce: str, asked_at_ns: int, duration_ns: int, margi
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a follower last saw of the lease, and when by its own clock it received that."""
+    """Last lease that a follower saw, and the local time until which it counts as alive if it does not change."""
 
     epoch: int
     seq: int
@@ -163,7 +163,7 @@ class Observation:
 
 
 class Loss(StrEnum):
-    """What a reply shows that Redis forgot."""
+    """Kind of data loss in Redis that a reply reveals."""
 
     DATA = "data"  # another data set than before, or an empty one
     ROLLED_BACK = "rolled_back"  # the same one, at an earlier moment: an asynchronous fail-over, a restored copy
@@ -171,7 +171,7 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a replica remembers of the lease, whatever becomes of Redis."""
+    """Memory of a replica about the lease, whatever becomes of Redis."""
 
     floor: int = 0  # highest epoch ever seen; a campaign must win a higher one
     trusted_until_ns: int = 0  # another replica may believe in that term until then; 0: none does
@@ -207,7 +207,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What one reply says of the lease."""
+    """Lease as one reply shows it."""
 
     epoch: int
     seq: int
@@ -220,7 +220,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """What decides between candidates that wake at the same release; the smaller one goes first."""
+    """Order of candidates that wake at the same release; the smaller one goes first."""
 
     draining: bool
     is_skewed: bool  # its wall clock is not Redis'

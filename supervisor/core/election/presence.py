@@ -20,7 +20,7 @@ CONFIRM_NS = 100_000_000  # between two looks: a leader whose connection was cut
 
 
 class Sighting(Enum):
-    """What one look says of the holder."""
+    """Result of one check of the holder's presence."""
 
     NOTHING = "nothing"  # it is there, or too little is known
     ABSENT_ONCE = "absent once"  # look again soon
@@ -29,7 +29,7 @@ class Sighting(Enum):
 
 @dataclass(slots=True)
 class PresenceWatch:
-    """What a standby knows of the presence of the holder of one term."""
+    """Knowledge of a standby about the presence of the holder of one term."""
 
     duration_ns: int
     epoch: int = 0

@@ -14,7 +14,7 @@ SYSTEM_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt")
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """How programs are started."""
+    """Identity, control group and file access of started programs."""
 
     env: Sequence[str] = INHERITED
     user: str | None = None

@@ -32,7 +32,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
 
 
 class Point(StrEnum):
-    """Where a hook is asked, in the order of a run's way."""
+    """Points of a run's way at which hooks are called, in their order."""
 
     GATE = "gate"
     FILTER = "filter"
@@ -169,7 +169,7 @@ def order(enabled: Iterable[str], disabled: Iterable[str], point: Point) -> list
 
 
 class Veto(NamedTuple):
-    """Why a run is not executed now."""
+    """Veto of a hook against executing a run now, with its reason."""
 
     hook: str
     point: str

@@ -40,7 +40,7 @@ def seconds_of(option: str, value: float | str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What ``@job`` was told of every run of a job."""
+    """Options of ``@job``, for every run of a job."""
 
     queue: str
     priority: str

@@ -27,7 +27,7 @@ _WEIGHT = 0.2  # of the newest run
 
 
 class Pace:
-    """What the last runs took, all together and by job."""
+    """Durations of the last runs, all together and by job."""
 
     def __init__(self, prefetch: int) -> None:
         """Build it.

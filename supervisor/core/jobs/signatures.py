@@ -31,7 +31,7 @@ def kind_of(job_name: str, function: Callable[..., Any]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What each parameter of a job is: the context, a resource, or an argument."""
+    """Parameters of a job by their role: the context, a resource, or an argument."""
 
     arguments: type[msgspec.Struct]
     context_parameter: str | None

@@ -28,7 +28,7 @@ COUNTED_MAX = 10_000
 
 
 class Verdict(StrEnum):
-    """What may be done about one nominal time."""
+    """Decision about one nominal time of a backfill."""
 
     RUN = "run"
     RAN = "ran"  # it was enqueued
@@ -48,7 +48,7 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is remembered of a schedule."""
+    """Remembered past of a schedule."""
 
     revision: int  # of the definition that rules now
     mark_ms: int  # later nominal times are the schedule's own

@@ -28,7 +28,7 @@ MISSED_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """What is to be done at one evaluation."""
+    """Runs owed at one evaluation, and the nominal times that were missed."""
 
     nominals: tuple[int, ...]  # to be enqueued, oldest first; may be empty
     new_mark_ms: int  # watermark afterwards: the newest nominal time that was due

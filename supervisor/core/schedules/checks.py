@@ -52,7 +52,7 @@ class Refusal(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a check is asked about."""
+    """Input of a check: one due time of a trigger."""
 
     nominal_ms: int
     now_ms: int

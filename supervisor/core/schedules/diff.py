@@ -26,7 +26,7 @@ OWED_MAX = 1000
 
 
 class Difference(StrEnum):
-    """How a wanted definition relates to the stored one."""
+    """Relation of a wanted definition to the stored one."""
 
     CREATED = "created"
     CHANGED = "changed"

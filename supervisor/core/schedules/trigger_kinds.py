@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Trigger(ABC):
-    """When a schedule is due. Nominal times are milliseconds since 1970."""
+    """Due times of a schedule. Nominal times are milliseconds since 1970."""
 
     __slots__ = ()
 

@@ -19,7 +19,7 @@ _ALL = frozenset(Group)
 
 
 class Answer(IntEnum):
-    """What became of a request, as the board says it to who asked."""
+    """Answer to a request, as the board gives it to the requester."""
 
     NONE = 0
     ACCEPTED = 1
@@ -31,7 +31,7 @@ class Answer(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not acted upon."""
+    """Refusal of a request: the answer, and its reason in words."""
 
     answer: Answer
     reason: str
@@ -39,7 +39,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Who may ask for one verb."""
+    """Permissions of one verb: requesters, targets and conditions."""
 
     of_others: frozenset[Group] = _NOBODY  # the agent may, about a slot of these
     of_itself: frozenset[Group] = _NOBODY  # a child of these may, about its own process

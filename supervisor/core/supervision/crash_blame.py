@@ -25,7 +25,7 @@ from supervisor.core.supervision.slot import Cause
 
 
 class Death(Enum):
-    """Why a worker process is gone, as far as its runs are concerned."""
+    """Cause of a worker process's end, as far as its runs are concerned."""
 
     CRASHED = "crashed"  # it died by itself, or hung and was killed
     OVERRUN = "overrun"  # killed because one of its runs passed its hard deadline

@@ -53,7 +53,7 @@ class SlotFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the checks look at, read from the board at one moment."""
+    """Input of the health checks, read from the board at one moment."""
 
     now_ns: int
     is_board_sound: bool

@@ -13,7 +13,7 @@ RunKey = tuple[str, str]
 
 
 class RunState(IntEnum):
-    """How far a worker got with a run it fetched."""
+    """State of a run within the worker that fetched it."""
 
     FREE = 0
     FETCHED = 1  # it is being read and prepared
@@ -36,7 +36,7 @@ class Inflight:
 
 
 class InflightTable:
-    """What one worker holds, so that blame is fair after it died. Written by that worker alone."""
+    """Runs held by one worker, so that blame is fair after it died. Written by that worker alone."""
 
     def __init__(self, words: memoryview) -> None:
         self.words = words

@@ -46,7 +46,7 @@ class Pair:
 
 
 class Rolling(Enum):
-    """Where the replacement of a whole pool stands."""
+    """State of the replacement of a whole pool."""
 
     NEVER = "never asked for"
     GOING = "going"
@@ -55,7 +55,7 @@ class Rolling(Enum):
 
 
 class News(Enum):
-    """What is worth a line in the log."""
+    """Changes of a pool that are logged."""
 
     REPLACING = "replacement_started"
     REPLACED = "replacement_done"

@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Place(Enum):
-    """What a row is to its pool."""
+    """Role of a row within its pool."""
 
     EMPTY = "empty"
     MEMBER = "member"
@@ -20,7 +20,7 @@ class Place(Enum):
 
 
 class Move(Enum):
-    """What happens to a row."""
+    """Transition of a row."""
 
     FILL = "fill"
     RESERVE = "reserve"  # a place in a pool that is quiet
@@ -33,7 +33,7 @@ class Move(Enum):
 
 
 class Order(Enum):
-    """What is to be done about the process of a row."""
+    """Order for the process of a row."""
 
     START = "start"  # keep one up, from now on
     STOP = "stop"  # let it finish and go, and start none

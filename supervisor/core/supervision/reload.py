@@ -15,7 +15,7 @@ PROBLEMS_MAX = 100
 
 
 class ReloadOutcome(StrEnum):
-    """How a reload ended."""
+    """Outcome of a reload."""
 
     APPLIED = "applied"
     UNCHANGED = "unchanged"  # there was nothing to do
@@ -30,7 +30,7 @@ class ReloadOutcome(StrEnum):
 
 
 class NewLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the parent judges its children by from now on, in seconds."""
+    """Limits, in seconds, by which the parent judges its children after the reload."""
 
     grace_s: float
     boot_timeout_s: float
@@ -39,7 +39,7 @@ class NewLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the parent is to do. With a problem in it: nothing."""
+    """Plan of a reload for the parent. With a problem in it, the parent changes nothing."""
 
     problems: tuple[str, ...] = ()
     problem_count: int = 0  # some may be left out above
@@ -62,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How the latest reload ended, for whoever asked for it."""
+    """Record of the latest reload that ended, for those who asked for one."""
 
     number: int = 0  # of reloads that ended; 0: there was none
     outcome: ReloadOutcome | None = None

@@ -33,7 +33,7 @@ ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 38)
 
 
 class Phase(IntEnum):
-    """Where the whole tree stands; written by the parent."""
+    """Phase of the whole tree; written by the parent."""
 
     STARTING = 0
     READY = 1
@@ -43,7 +43,7 @@ class Phase(IntEnum):
 
 
 class SlotState(IntEnum):
-    """Where one slot stands; written by the parent (core/supervision/slot.py decides)."""
+    """State of one slot; written by the parent (core/supervision/slot.py decides)."""
 
     STOPPED = 0
     STARTING = 1
@@ -60,7 +60,7 @@ class SlotState(IntEnum):
 
 
 class ChildState(IntEnum):
-    """What a child says of itself."""
+    """State of a child, as it reports it itself."""
 
     BOOTING = 0
     READY = 1
@@ -68,7 +68,7 @@ class ChildState(IntEnum):
 
 
 class Verb(IntEnum):
-    """What a child may ask of the parent."""
+    """Verbs of requests from a child to the parent."""
 
     NONE = 0
     KILL = 1  # kill the process of (slot, generation): its run overran its deadline
@@ -82,7 +82,7 @@ class Verb(IntEnum):
 
 
 class UnwantedReason(IntEnum):
-    """Why a run must end, as the agent tells its worker."""
+    """Reason for ending a run, as the agent passes it to the worker."""
 
     REPLACED = 0  # a newer run of its schedule takes its place
     CANCELLED = 1  # a person asked for it

@@ -37,7 +37,7 @@ ALL = frozenset(Group)
 
 
 class Stage(Enum):
-    """Where the stop of the tree stands."""
+    """Stage of the shutdown of the tree."""
 
     RUNNING = "running"  # nobody asked
     DRAINING = "draining"
@@ -59,7 +59,7 @@ class Stage(Enum):
 
 
 class StopEvent(Enum):
-    """What moves the stop on."""
+    """Events that advance the shutdown."""
 
     ASKED = "asked"
     FORCED = "forced"

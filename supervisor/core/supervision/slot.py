@@ -34,7 +34,7 @@ BACKOFF_FIRST_NS = SECOND_NS // 10
 
 
 class Group(StrEnum):
-    """What a slot is to the tree: it decides order, stopping and what a crash loop means."""
+    """Group of a slot: it decides order, stopping and what a crash loop means."""
 
     EMBEDDED = "embedded"
     AGENT = "agent"
@@ -49,7 +49,7 @@ class Group(StrEnum):
 
 
 class Cause(IntEnum):
-    """Why the parent told a process to go. The agent assigns blame by it."""
+    """Reason for which the parent ended a process. The agent assigns blame by it."""
 
     NONE = 0  # nobody told it: if it is dead, it crashed
     STOP = 1  # the tree stops
@@ -72,7 +72,7 @@ class Cause(IntEnum):
 
 
 class Event(Enum):
-    """What happens to a slot."""
+    """Events of a slot."""
 
     START = "start"
     FORK_FAILED = "fork failed"
@@ -91,7 +91,7 @@ class Event(Enum):
 
 
 class Action(Enum):
-    """What the parent does about it."""
+    """Actions of the parent on a slot."""
 
     FORK = "fork"
     TERM = "term"

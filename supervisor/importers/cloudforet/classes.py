@@ -26,7 +26,7 @@ _CORE = ("spaceone.core.", "supervisor.compat.cloudforet")
 
 
 class Timing(StrEnum):
-    """What a scheduler's timing is made of."""
+    """Kind of a scheduler's timing."""
 
     INTERVAL = "interval"  # seconds
     HOURLY = "hourly"  # hours and a minute
@@ -47,7 +47,7 @@ _ARGUMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the source says of a class."""
+    """Facts about a class, read from its source."""
 
     kind: Timing | None
     """None: no source, or no base that tells."""

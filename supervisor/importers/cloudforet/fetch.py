@@ -48,7 +48,7 @@ class ChangedError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an entry points."""
+    """Target of an entry: a URL or a file."""
 
     node: Node
     path: TreePath

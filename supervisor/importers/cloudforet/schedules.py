@@ -38,7 +38,7 @@ _ID = re.compile(SCHEDULE_ID)
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What an entry depends on besides itself."""
+    """Context of an entry: facts from the rest of the configuration."""
 
     queues: Collection[str]
     timezone: Node

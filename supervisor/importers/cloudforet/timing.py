@@ -39,7 +39,7 @@ _NAMES = {Timing.INTERVAL: "an interval schedule", Timing.HOURLY: "an hourly sch
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a schedule is due, as native settings; and what the class is given."""
+    """Timing of a schedule as native settings, and the options for its class."""
 
     settings: dict[str, Any]
     options: dict[str, Any]

@@ -36,7 +36,7 @@ class Interval(NamedTuple):
 
 
 class Minute(NamedTuple):
-    """When within the hour."""
+    """Offset within the hour."""
 
     minute: int
     second: int = 0

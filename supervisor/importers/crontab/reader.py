@@ -62,7 +62,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What an import has to know of the place where it happens."""
+    """Host facts that an import needs: time zone, user, home directories."""
 
     timezone: str
     user: str  # as whom the tree will run
@@ -95,7 +95,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What was found in all files."""
+    """Entries, problems and warnings of all files."""
 
     entries: tuple[Entry, ...]
     problems: tuple[Problem, ...]

@@ -24,7 +24,7 @@ WAIT_MS_MAX = 250
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a command ended. Neither field set: the guard itself was killed."""
+    """End of a command. Neither field set: the guard itself was killed."""
 
     wait_status: int | None = None
     failed_at: tuple[bytes, int] | None = None  # where, and errno: it never started

@@ -18,7 +18,7 @@ STDIN_BYTES_MAX = 16 * 1024 * 1024
 
 
 class CommandRefusedError(ValueError):
-    """What was asked for cannot be a command, or the system refuses to start it."""
+    """The request cannot be a command, or the system refuses to start it."""
 
 
 @dataclass(frozen=True, slots=True)

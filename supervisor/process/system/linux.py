@@ -87,7 +87,7 @@ def open_descriptors() -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How the main thread of a process waits for a processor."""
+    """Time that the main thread of a process waited for a processor."""
 
     total_ns: int  # that it waited so far; a wait that lasts is added when it ends
     is_now: bool  # it could run at this moment, if it is not running

@@ -56,7 +56,7 @@ _REASONS = {
 
 @dataclass(slots=True)
 class _Pending:
-    """What the parent, or a reload, has still to answer."""
+    """Command that the parent, or a reload, has not answered yet."""
 
     command_id: str
     command: Command

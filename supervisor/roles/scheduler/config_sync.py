@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class Phase(Enum):
-    """What is asked next."""
+    """Next phase of the synchronisation."""
 
     BEGIN = auto()
     COMPARE = auto()

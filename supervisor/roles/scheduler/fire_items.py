@@ -40,7 +40,7 @@ class _Decision(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When something is decided, and what that means."""
+    """Time of a decision, with the tolerances that apply to it."""
 
     now_ms: int  # this machine's wall clock; Redis' where it judges what was read
     grace_ms: int  # how late a run may be and still be on time

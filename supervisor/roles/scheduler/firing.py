@@ -51,7 +51,7 @@ class Decided(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What goes into one script."""
+    """Batch of items for one script call."""
 
     items: list[FireItem]
     sent: dict[str, Ready]

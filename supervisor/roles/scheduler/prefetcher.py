@@ -45,7 +45,7 @@ AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page
 
 
 class Reading:
-    """What was read in this term."""
+    """Schedules read during this term."""
 
     def __init__(
         self, schedules: Schedules, asking: Asking, *, reconcile_ns: int, is_outdated: Callable[[str, bytes], bool]

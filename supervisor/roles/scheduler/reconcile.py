@@ -25,7 +25,7 @@ UNUSABLE_MS = 60_000
 
 
 class Evaluation(NamedTuple):
-    """What is to be done about one schedule."""
+    """Evaluation of one schedule: its plan, its next due time, and the runs that begin now."""
 
     plan: PlanItem | None = None
     ready: Ready | None = None  # its next due time

@@ -104,7 +104,7 @@ class Known:
 
 
 class Catalogue:
-    """What is known, by id."""
+    """Known schedules by id."""
 
     def __init__(self, limit: int = KNOWN_MAX) -> None:
         self._limit = limit

@@ -38,7 +38,7 @@ PAGE = 250
 
 
 class Watermarks:
-    """What this process decided or read of each schedule, in the term that it serves."""
+    """Watermarks of the schedules, as this process decided or read them in the term that it serves."""
 
     def __init__(self, schedules: Schedules, asking: Asking) -> None:
         self._schedules = schedules

@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """How many runs of one queue are where."""
+    """Depth of one queue: its numbers of runs by place."""
 
     queue: str
     ready: Mapping[tuple[Kind, int], int]
@@ -42,7 +42,7 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who holds the lease, as Redis has it."""
+    """Holder of the lease, as Redis has it."""
 
     replica: str
     epoch: int

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 class HttpProtocol(web.RequestHandler):
-    """What aiohttp makes of a connection, but for its errors."""
+    """HTTP connection of aiohttp, with error responses of this server."""
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(

@@ -50,7 +50,7 @@ class _Seconds:
 
 
 class _Job:
-    """What is to be written of one job in one queue."""
+    """Metrics of one job in one queue that are not written yet."""
 
     def __init__(self, queue: str, job: str) -> None:
         self.queue = queue

@@ -49,7 +49,7 @@ _TEN_YEARS_MS = 3660 * 86_400_000
 
 
 class Validated(NamedTuple):
-    """What came out. There are definitions of the entries that are right also beside problems."""
+    """Result of a validation. There are definitions of the entries that are right also beside problems."""
 
     definitions: tuple[ScheduleDef, ...]
     problems: tuple[Problem, ...]

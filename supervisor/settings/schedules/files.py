@@ -27,7 +27,7 @@ YAML_BYTES_MAX = 8 * 1024 * 1024
 
 
 class Format(StrEnum):
-    """How a file is written."""
+    """Format of a file."""
 
     YAML = "yaml"
     JSON = "json"
@@ -35,7 +35,7 @@ class Format(StrEnum):
 
 
 class Entries(NamedTuple):
-    """What a text held: schedules by id, and what cannot be read."""
+    """Content of a text: schedules by id, and the problems of unreadable ones."""
 
     schedules: Mapping[str, Any]
     problems: tuple[Problem, ...]

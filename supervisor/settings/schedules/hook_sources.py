@@ -35,7 +35,7 @@ _offered: dict[str, type] = {}
 
 
 class UnusableHookError(ValueError):
-    """What a name stands for is no hook."""
+    """The object that a name refers to is no hook."""
 
 
 def offer(name: str, kind: type) -> None:

@@ -26,7 +26,7 @@ _PERCENT = "percent-encode special characters of the password"
 
 
 class Topology(Enum):
-    """How the server that takes writes is found."""
+    """Discovery of the server that takes writes."""
 
     STANDALONE = "standalone"
     SENTINEL = "sentinel"

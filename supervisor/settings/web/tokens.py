@@ -48,7 +48,7 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Scope(IntEnum):
-    """What a token allows; each allows what is before it."""
+    """Scope of a token; each includes those before it."""
 
     READ = 1
     OPERATE = 2

@@ -38,7 +38,7 @@ log = structlog.get_logger("tenure.cache")
 
 
 class Result(NamedTuple):
-    """What was found or computed: bytes that are kept, or a value that could not be."""
+    """Found or computed value: bytes that are kept, or a value that could not be."""
 
     data: bytes | None
     value: Any = None

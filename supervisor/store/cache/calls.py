@@ -12,7 +12,7 @@ SWEEP_COUNT = 1000
 
 
 class Taken(NamedTuple):
-    """What asking for a value brought."""
+    """Result of asking for a value."""
 
     value: bytes | None
     is_mine: bool = False
@@ -20,7 +20,7 @@ class Taken(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What a page of a deletion by pattern brought. ``cursor`` "0": the last one."""
+    """Result of one page of a deletion by pattern. ``cursor`` "0": the last one."""
 
     cursor: str
     gone: int

@@ -154,7 +154,7 @@ class UnixConnection(_Unix, _Bounded, UnixDomainSocketConnection):
 
 
 class _Resettable(_Greeting):
-    """What redis-py's asynchronous connections do not notice by themselves, for one that is mixed in before them."""
+    """Fixes for redis-py's asynchronous connections: new passwords, resets. Mixed in before their class."""
 
     _reader: Any
     _writer: Any

@@ -27,7 +27,7 @@ ANSWER_MS = 600_000
 
 
 class Word(StrEnum):
-    """What can be asked for."""
+    """Verbs of commands to agents."""
 
     REPORT = "report"  # what each worker process does
     QUIET = "quiet"
@@ -84,7 +84,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a command."""
+    """Answer to a command."""
 
     is_done: bool
     reason: str = ""

@@ -31,7 +31,7 @@ EPOCH_END = 10**14  # no clock in milliseconds comes near it: what is there or a
 
 
 class LeaseCode(StrEnum):
-    """What became of a call."""
+    """Result code of a lease call."""
 
     GRANTED = "GRANTED"
     SAME = "SAME"  # granted before to this nonce; renewed now, so trust counts from this question

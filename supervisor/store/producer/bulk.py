@@ -27,7 +27,7 @@ BATCH_BYTES = 1024 * 1024
 
 @dataclass(slots=True)
 class Totals:
-    """What became of many runs."""
+    """Counts of many enqueued runs by their result."""
 
     new: int = 0
     """Enqueued."""
@@ -61,7 +61,7 @@ class PartlyEnqueuedError(TenureError):
 
 @dataclass(slots=True)
 class Batch:
-    """What one call of the script carries."""
+    """Payload of one script call."""
 
     ids: list[str] = field(default_factory=list)
     runs: list[Argument] = field(default_factory=list)

@@ -15,7 +15,7 @@ Each = Callable[[Sequence[Enqueued]], None]
 
 
 class EnqueueOptions(TypedDict, total=False):
-    """What a caller may say of a run, beside its job and its arguments."""
+    """Options of an enqueued run, beside its job and its arguments."""
 
     queue: str | None
     """The queue; default: the job's."""
@@ -35,7 +35,7 @@ class EnqueueOptions(TypedDict, total=False):
 
 
 class SpawnOptions(TypedDict, total=False):
-    """What a job may say of a run that it spawns."""
+    """Options of a run that a job spawns."""
 
     key: str | int | None
     """Tells it from its siblings: its id is the parent's, a slash and this. Default: a number, from 0. The same again
@@ -53,7 +53,7 @@ class SpawnOptions(TypedDict, total=False):
 
 
 class ManyOptions(TypedDict, total=False):
-    """What a caller may say of many runs at once."""
+    """Options shared by many runs that are enqueued at once."""
 
     queue: str | None
     """As of one run, and so are ``priority``, ``delay`` and ``traceparent``."""

@@ -28,7 +28,7 @@ _ID, _VALUE = "tenure-id", "tenure-value"
 
 
 class Ingested(NamedTuple):
-    """What one call moved."""
+    """Counts of one ingest call."""
 
     moved: int
     set_aside: int

@@ -38,7 +38,7 @@ Run = tuple[str, str]
 
 
 class CancelCode(StrEnum):
-    """What became of one run that was to be cancelled."""
+    """Result code of cancelling one run."""
 
     CANCELLED = "CANCELLED"  # it waited; now it is gone
     ASKED = "ASKED"  # it runs, and is asked to end
@@ -47,7 +47,7 @@ class CancelCode(StrEnum):
 
 
 class RequeueCode(StrEnum):
-    """What became of one dead run that was to run again."""
+    """Result code of requeueing one dead run."""
 
     REQUEUED = "REQUEUED"
     ABSENT = "ABSENT"  # it is not dead
@@ -57,7 +57,7 @@ class RequeueCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What became of one run. ``attempt``: the one that is asked to end, else 0."""
+    """Result of cancelling one run. ``attempt``: the one that is asked to end, else 0."""
 
     code: CancelCode
     queue: str
@@ -66,7 +66,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What one page did. ``position``: of the next page; empty at the end."""
+    """Result of purging one page. ``position``: of the next page; empty at the end."""
 
     position: str
     seen: int
@@ -75,7 +75,7 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What one page did. ``stayed``: the target has runs of their ids already."""
+    """Result of moving one page. ``stayed``: the target has runs of their ids already."""
 
     seen: int
     moved: int
@@ -84,7 +84,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a run was found: later, ready, suspect, blocked, running or dead. Empty: it is unknown."""
+    """Place of a run: later, ready, suspect, blocked, running or dead. Empty: it is unknown."""
 
     queue: str
     place: str
@@ -93,7 +93,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """What became of one dead run, and who has its unique key if that is why not."""
+    """Result of requeueing one dead run, and the holder of its unique key if that prevented it."""
 
     code: RequeueCode
     holder: str

@@ -53,7 +53,7 @@ class Fault:
 
 @dataclass(slots=True)
 class _Picture:
-    """What the pages said of one queue, at different moments."""
+    """Content of one queue, collected from pages of different moments."""
 
     heads: dict[str, str] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)

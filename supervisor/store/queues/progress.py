@@ -17,7 +17,7 @@ PROGRESS_BYTES_MAX = 4096
 
 
 class ProgressItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a job last said of one run. Of ``value`` and (``done``, ``total``) one is given."""
+    """Latest progress of one run, as its job reported it. Of ``value`` and (``done``, ``total``) one is given."""
 
     run_id: str
     fence: int

@@ -52,7 +52,7 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """How a queue stands."""
+    """Counts of one queue."""
 
     queue: str
     ready: dict[tuple[Kind, int], int]  # by kind and priority

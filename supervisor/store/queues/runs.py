@@ -72,7 +72,7 @@ JOBS_MS = 7 * 86_400_000
 
 
 class Enqueued(NamedTuple):
-    """What became of one run of a batch. Neither new nor a duplicate: a run of its id was there."""
+    """Result of enqueueing one run. Neither new nor a duplicate: a run of its id was there."""
 
     run_id: str  # the id that stands: its own, or that of the run which holds its unique key
     is_new: bool

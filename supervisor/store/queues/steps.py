@@ -19,7 +19,7 @@ STEPS_BYTES_MAX = 256 * 1024
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a step ended."""
+    """Record of a step that ended."""
 
     status: str
     """``done`` or ``failed``."""

@@ -14,7 +14,7 @@ MOVED_ON = "the agent has found another master meanwhile"
 
 
 class Signpost(Protocol):
-    """Where the agent says where Redis is: the board."""
+    """Source of the endpoint that the agent publishes: the board."""
 
     @property
     def endpoint_generation(self) -> int:
@@ -31,7 +31,7 @@ class Signpost(Protocol):
 
 
 class Route(Protocol):
-    """How a client learns where to connect."""
+    """Endpoint discovery of a client."""
 
     is_search: bool  # whether ``find`` waits for others
 

@@ -44,7 +44,7 @@ class Compared:
 
 @dataclass(slots=True)
 class Outcome:
-    """How an apply ended."""
+    """Result of an apply."""
 
     created: int = 0
     changed: int = 0

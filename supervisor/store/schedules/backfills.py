@@ -32,7 +32,7 @@ OVERLAPS = ("allow", "skip", "buffer_all")
 
 
 class BackfillState(StrEnum):
-    """Where a backfill stands."""
+    """State of a backfill."""
 
     ACTIVE = "active"
     DONE = "done"
@@ -41,7 +41,7 @@ class BackfillState(StrEnum):
 
 
 class AddCode(StrEnum):
-    """What became of a request."""
+    """Result code of adding a backfill."""
 
     ADDED = "ADDED"
     UNKNOWN = "UNKNOWN"
@@ -50,7 +50,7 @@ class AddCode(StrEnum):
 
 
 class StepCode(StrEnum):
-    """What became of a step."""
+    """Result code of a step."""
 
     STEPPED = "STEPPED"
     BLOCKED = "BLOCKED"  # the next nominal time waits for an earlier run, or is the schedule's own
@@ -61,7 +61,7 @@ class StepCode(StrEnum):
 
 
 class CancelCode(StrEnum):
-    """What became of a cancellation."""
+    """Result code of a cancellation."""
 
     CANCELLED = "CANCELLED"
     OVER = "OVER"
@@ -69,7 +69,7 @@ class CancelCode(StrEnum):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody asked for."""
+    """Requested backfill."""
 
     v: int = 1
     from_ms: int  # inclusive, as until_ms
@@ -103,7 +103,7 @@ class Backfill:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """What became of a step, and the record now."""
+    """Result of a step, and the record now."""
 
     code: StepCode
     backfill: Backfill | None

@@ -34,7 +34,7 @@ KEYED_MAX = 10_000
 
 
 class ResumeCode(StrEnum):
-    """What became of one request to resume."""
+    """Result code of a resume request for one schedule."""
 
     RESUMED = "RESUMED"
     RUNNING = "RUNNING"  # it was not paused
@@ -42,7 +42,7 @@ class ResumeCode(StrEnum):
 
 
 class TriggerCode(StrEnum):
-    """What became of a trigger."""
+    """Result code of a trigger."""
 
     TRIGGERED = "TRIGGERED"
     DUPLICATE = "DUPLICATE"  # this run was enqueued before
@@ -54,7 +54,7 @@ class TriggerCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Which schedules are paused now, in the order asked, and until when."""
+    """Result of a pause: which schedules exist, in the order asked, and the end of the pause."""
 
     known: list[bool]
     until_ms: int | None
@@ -63,7 +63,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What became of each, in the order asked, with the watermark from which it goes on."""
+    """Results of a resume, in the order asked, each with the watermark from which the schedule goes on."""
 
     results: list[tuple[ResumeCode, int]]
     now_ms: int

@@ -31,7 +31,7 @@ DYNAMIC = "dynamic"
 
 
 class BeginCode(StrEnum):
-    """Whether a configuration's schedules must be brought in."""
+    """Result code of beginning a synchronisation: the need for one."""
 
     APPLIED = "APPLIED"  # they were the last that was, whole
     OLDER = "OLDER"  # a live candidate holds newer ones
@@ -39,7 +39,7 @@ class BeginCode(StrEnum):
 
 
 class DefineCode(StrEnum):
-    """What became of one definition."""
+    """Result code of one definition."""
 
     CREATED = "CREATED"
     CHANGED = "CHANGED"
@@ -50,7 +50,7 @@ class DefineCode(StrEnum):
 
 
 class DeleteCode(StrEnum):
-    """What became of one deletion."""
+    """Result code of one deletion."""
 
     DELETED = "DELETED"
     GONE = "GONE"  # it was deleted within the last day
@@ -81,7 +81,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """What became of each definition, in their order."""
+    """Results of definitions, in their order."""
 
     results: list[tuple[DefineCode, int]]  # code, and the revision that is stored now
     now_ms: int
@@ -89,7 +89,7 @@ class Defined:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What became of each deletion, in their order."""
+    """Results of deletions, in their order."""
 
     results: list[tuple[DeleteCode, int]]
     now_ms: int

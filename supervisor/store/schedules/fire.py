@@ -110,7 +110,7 @@ class Seed(NamedTuple):
 
 
 class Seeded(NamedTuple):
-    """What became of seeds."""
+    """Result of writing seeds."""
 
     written: int
     lost: int  # due times, as the written ones say

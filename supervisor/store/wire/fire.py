@@ -22,7 +22,7 @@ NOTHING = Packed("", "", b"")
 
 
 class FireCode(StrEnum):
-    """What became of one item."""
+    """Result code of one item."""
 
     FIRED = "FIRED"
     SKIPPED = "SKIPPED"  # as many runs as may be are unfinished: decided, nothing enqueued
@@ -41,7 +41,7 @@ class FireCode(StrEnum):
 
 
 class PlanCode(StrEnum):
-    """What became of one plan."""
+    """Result code of one plan."""
 
     PLANNED = "PLANNED"
     MOVED = "MOVED"  # somebody asked to look again
@@ -52,7 +52,7 @@ class PlanCode(StrEnum):
 
 
 class What(StrEnum):
-    """What an item is about."""
+    """Kind of an item."""
 
     DUE = "due"  # this nominal time is due
     MISSED = "missed"  # nominal times passed, and none of them runs
@@ -93,7 +93,7 @@ class FireItem(NamedTuple):
 
 
 class FireResult(NamedTuple):
-    """What became of an item, and the watermark now."""
+    """Result of an item, and the watermark now."""
 
     code: FireCode
     mark_ms: int
@@ -128,7 +128,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueReply:
-    """What to look at."""
+    """Reply with the schedules to evaluate, and counts of the plan."""
 
     now_ms: int
     planned: int
@@ -144,7 +144,7 @@ class DueReply:
 
 
 class PlanItem(NamedTuple):
-    """What to make of a schedule that was read."""
+    """Plan for a schedule that was read: its next due time and its new state."""
 
     seen: Seen
     next_ms: int | None

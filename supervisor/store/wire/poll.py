@@ -31,7 +31,7 @@ class Child:
 
 
 class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How an attempt ended, as its worker reports it."""
+    """Acknowledgement of an attempt, with its outcome."""
 
     run_id: str
     queue: str
@@ -80,7 +80,7 @@ class BrokenRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn brought. ``lost``: the session is not open, nothing was done, and nothing the caller holds is its."""
+    """Reply to a turn. ``lost``: the session is not open, nothing was done, and nothing the caller holds is its."""
 
     lost: bool
     runs: list[FetchedRun]

@@ -114,7 +114,7 @@ def _kept(seen: set[str], value: str) -> str:
 
 
 class Enabled(Collector):
-    """What another collector has, without the metrics that are disabled, and with a label more on each series."""
+    """Metrics of another collector, without the disabled ones, and with labels added to each series."""
 
     def __init__(self, collector: Collector, labels: Mapping[str, str] = _NO_LABELS) -> None:
         self._collector = collector

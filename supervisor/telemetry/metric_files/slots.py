@@ -37,7 +37,7 @@ _UNREADABLE = (struct.error, RuntimeError, ValueError, IndexError)  # ValueError
 
 
 class _Store:
-    """Where this process keeps its values; one for each process."""
+    """Storage of this process's metric values; one for each process."""
 
     def __init__(self) -> None:
         self.directory: Path | None = None

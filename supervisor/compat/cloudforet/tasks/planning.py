@@ -45,7 +45,7 @@ REFUSED = "cloudforet.refused"
 
 
 class PlanResult(TypedDict, total=False):
-    """What a plan made."""
+    """Result of a plan."""
 
     tasks: int
     refused: int

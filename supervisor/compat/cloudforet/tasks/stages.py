@@ -35,7 +35,7 @@ _STEP_CHARS_MAX = 80
 
 
 class StageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one stage."""
+    """Record of one stage: its status, duration, and result or error."""
 
     stage: str
     status: str  # done, failed, skipped

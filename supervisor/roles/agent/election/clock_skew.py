@@ -22,7 +22,7 @@ RENEWALS_MIN = 3  # with a clock that is off, in a row, before the lease is give
 
 
 class WallClock:
-    """What a leader does about its own clock."""
+    """Response of a leader to skew of its own clock."""
 
     def __init__(self, standing: Standing, roster: Roster) -> None:
         self._at = standing

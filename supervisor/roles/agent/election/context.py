@@ -27,7 +27,7 @@ _RENEWING = {LeaseCode.RENEWED, LeaseCode.RECLAIMED, LeaseCode.SAME}  # answers 
 
 
 class Surroundings(Protocol):
-    """What the elector must know of its tree, and the one thing it does to it."""
+    """Process tree as the elector uses it: facts, and one notification."""
 
     def is_stopping(self) -> bool:
         """Whether the tree is being stopped."""
@@ -122,7 +122,7 @@ class Timing:
 
 @dataclass(kw_only=True)
 class Standing:
-    """Where one replica stands in the election."""
+    """State of one replica in the election, with its collaborators."""
 
     leases: Leases
     board: Board

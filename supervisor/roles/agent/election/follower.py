@@ -39,7 +39,7 @@ class Won:
 
 
 class Candidacy:
-    """What a follower knows about the lease, and what it does about it."""
+    """Follower: observes the lease and campaigns for it."""
 
     def __init__(self, standing: Standing, roster: Roster) -> None:
         self._at = standing

@@ -19,7 +19,7 @@ from supervisor.store.scripts import Call
 
 
 class Tenancy:
-    """What the board says of the term."""
+    """Term that this replica holds, and its publication on the board."""
 
     def __init__(self, standing: Standing) -> None:
         self._at = standing

@@ -29,7 +29,7 @@ Item = KeptEvent | None  # None: the end
 
 
 class Streamer(Protocol):
-    """What is needed of a client of Redis."""
+    """Subset of a Redis client that is used here."""
 
     async def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
         """Make a call."""

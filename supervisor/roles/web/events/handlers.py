@@ -107,7 +107,7 @@ class EventPages:
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """What a client asked for."""
+    """Query of a client for events."""
 
     after: str
     since_s: float | None

@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class Queue:
-    """What waits for one sink."""
+    """Queue of events for one sink."""
 
     def __init__(self, sink: str) -> None:
         self.sink = sink
@@ -68,7 +68,7 @@ class Queue:
 
 
 class Runner(Protocol):
-    """What is needed of a client of Redis."""
+    """Subset of a Redis client that is used here."""
 
     async def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
         """Make a call."""

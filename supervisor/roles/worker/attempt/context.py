@@ -44,7 +44,7 @@ class Interrupted(BaseException):
 
 
 class Enqueuer(Protocol):
-    """What the context needs of a producer."""
+    """Subset of a producer that the context uses."""
 
     @property
     def enqueue(self) -> Callable[..., str]:
@@ -58,7 +58,7 @@ class Enqueuer(Protocol):
 
 
 class ProgressSink(Protocol):
-    """What the context needs of whoever sends progress."""
+    """Receiver of the progress that a context reports."""
 
     def report(self, context: Context, item: ProgressItem) -> None:
         """Take what a job says, to send it in its own time."""

@@ -16,7 +16,7 @@ NOTE_CHARS_MAX = 200
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why an attempt failed, as the run's record keeps it."""
+    """Failure of an attempt, as the run's record keeps it."""
 
     type: str
     message: str

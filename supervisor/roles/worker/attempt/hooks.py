@@ -94,7 +94,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What stands around the runs of one profile: point to hooks, in their order."""
+    """Hooks of the runs of one profile: point to hooks, in their order."""
 
     at: Mapping[Point, tuple[Asked, ...]]
     defer_max_s: float

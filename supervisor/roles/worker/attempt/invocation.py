@@ -45,7 +45,7 @@ Arguments = dict[str, Any]
 
 
 class _Plan(NamedTuple):
-    """What stands around one job."""
+    """Invocation plan of one job: its hooks and middleware."""
 
     spec: JobSpec
     middlewares: tuple[Middleware, ...]
@@ -55,7 +55,7 @@ class _Plan(NamedTuple):
 
 
 class Calling:
-    """What stands around the jobs of one worker process. One is made after the fork, and closed once."""
+    """Invocation of the jobs of one worker process. One is made after the fork, and closed once."""
 
     def __init__(
         self,

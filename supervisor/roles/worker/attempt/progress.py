@@ -37,7 +37,7 @@ log = structlog.get_logger("tenure.worker")
 
 
 class Runner(Protocol):
-    """What is needed of a producer."""
+    """Subset of a producer that is used here."""
 
     def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
         """Make a call."""
@@ -58,7 +58,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class Progress:
-    """What the runs of this process reported and Redis does not have yet."""
+    """Progress that the runs of this process reported and Redis does not have yet."""
 
     def __init__(self, clock: Clock, runner: Runner | None) -> None:
         self._clock = clock

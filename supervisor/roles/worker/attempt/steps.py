@@ -37,7 +37,7 @@ class StepError(TenureError):
 
 
 class Runner(Protocol):
-    """What is needed of a producer."""
+    """Subset of a producer that is used here."""
 
     def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
         """Make a call."""

@@ -46,7 +46,7 @@ class WebhookError(Exception):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What a webhook says of a run."""
+    """Response of a webhook about a run."""
 
     admit: bool
     reason: str = ""

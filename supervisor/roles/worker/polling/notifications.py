@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 
 class Bells:
-    """Which bells this worker listens to: those of queues that it could take something from."""
+    """Notification keys of this worker: those of queues that it could take something from."""
 
     def __init__(
         self, bells: Mapping[str, str], *, shares: Mapping[str, int], here: Callable[[], Counter[str]]

@@ -34,7 +34,7 @@ class SessionLostError(TenureError):
 
 
 class Turns:
-    """What is waiting to be acknowledged, and the turn that is open, if one is."""
+    """Acknowledgements to send, and the turn that is open, if one is."""
 
     def __init__(
         self, queues: Queues, *, session: str, kind: Kind, queue_names: Sequence[str], history: int, dead_cap: int

@@ -24,7 +24,7 @@ QUIET_S = 10.0  # long jobs must not leave a process half empty for the sake of 
 
 
 class Part(IntEnum):
-    """What a process has to do with suspects, as its row on the board says."""
+    """Part of a process in the quarantine of suspects, as its row on the board says."""
 
     NONE = 0
     MAKES_ROOM = 1
@@ -42,7 +42,7 @@ def starts_max(slots: int, timeout_s: float) -> int:
 
 
 class SuspectLane:
-    """What one worker process does about suspects."""
+    """Handling of suspects by one worker process."""
 
     def __init__(self, seat: Seat, clock: Clock, uniform: Callable[[], float], *, slots: int) -> None:
         self._row = seat.row

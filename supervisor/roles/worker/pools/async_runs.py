@@ -47,7 +47,7 @@ class _Running:
 
 
 class AsyncRuns:
-    """What one event loop executes."""
+    """Runs that one event loop executes."""
 
     def __init__(self, workplace: Workplace, *, on_ended: Callable[[], None]) -> None:
         """Build it.

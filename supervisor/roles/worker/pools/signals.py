@@ -45,7 +45,7 @@ _WHY = {
 
 
 class Demand(Enum):
-    """What a signal asks for."""
+    """Kind of interruption that a signal demands."""
 
     SOFT = "soft"  # the job should stop: its soft timeout passed, or somebody asked
     STOP = "stop"  # drain: finish the job, fetch nothing more
@@ -53,7 +53,7 @@ class Demand(Enum):
 
 
 class Run(Protocol):
-    """What the handlers need of the run that is executed."""
+    """Executed run, as the signal handlers use it."""
 
     @property
     def hash(self) -> int:
@@ -71,7 +71,7 @@ class Run(Protocol):
 
 
 class Relief(NamedTuple):
-    """What is to be done in the middle of a job that takes too long for those who wait behind it.
+    """Action in the middle of a job that takes too long for the runs waiting behind it.
 
     It must take no lock that a job could hold, and must not raise. It returns after how many seconds it is to be
     called again, if the job still runs; None: not for this job.

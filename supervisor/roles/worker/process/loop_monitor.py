@@ -38,7 +38,7 @@ log = structlog.get_logger("tenure.worker")
 
 
 class Culprit(NamedTuple):
-    """Who was caught, and where."""
+    """Run that blocked the loop, and its place in the code."""
 
     run: str
     job: str

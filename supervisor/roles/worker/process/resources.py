@@ -57,7 +57,7 @@ def name_of(kind: type[Resource]) -> str:
 
 
 class Resources:
-    """What the jobs of this process share."""
+    """Resources shared by the jobs of this process."""
 
     def __init__(self, clock: Clock, on_ill: Callable[[int], None] | None = None) -> None:
         self._clock = clock
