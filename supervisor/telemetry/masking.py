@@ -49,11 +49,18 @@ _ASSIGNED = re.compile(
     r"""(?:[pP](?i:assword|asswd|wd)|[sS](?i:ecret)|[tT](?i:oken)|[cC](?i:redential)|[aA](?i:pi[_-]?key|ccess[_-]?key)"""
     r"""|(?<!\w)[aA](?i:uth))\s*=\s*(?P<value>"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s&"',;]+)"""
 )
+# As JSON and Python write a mapping: the name in quotes, which an encoder within another one escapes.
+_ENTRY = re.compile(
+    r"""(?:[pP](?i:ass(?:word|wd|phrase)|wd|rivate[_-]?key)|[sS](?i:ecret(?:[_-]?key)?)|[tT](?i:oken)|[cC](?i:redentials?)"""
+    r"""|[aA](?i:pi[_-]?key|ccess[_-]?key|uthorization))\\?['"]\s*:\s*"""
+    r"""(?P<value>b?"(?:[^"\\]|\\[\s\S])*(?:"|\\?\Z)|b?'(?:[^'\\]|\\[\s\S])*(?:'|\\?\Z)"""
+    r"""|\\"(?:[^"\\]|\\+[^"\\])*\\*(?:"|\Z)|(?!None|null)[^\s"',;:\[\]{}()\\]+)"""
+)
 _HEADER = re.compile(
     r"""(?<!\w)[aA](?i:uthorization)['"]?\s*[:=]\s*['"]?(?P<value>(?i:(?:basic|bearer|digest|token)\s+)?[^\s'",]+)"""
 )
 _BEARER = re.compile(r"(?<!\w)[bB](?i:earer)\s+(?P<value>[A-Za-z0-9._~+/=-]{8,})")
-_SHAPES = (_ASSIGNED, _HEADER, _BEARER)
+_SHAPES = (_ASSIGNED, _ENTRY, _HEADER, _BEARER)
 
 
 @lru_cache(maxsize=2048)

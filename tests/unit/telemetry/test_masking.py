@@ -62,6 +62,13 @@ def test_a_name_that_only_looks_secret_stays_readable(name: str) -> None:
         (f"Authorization: Bearer {SECRET}", "Authorization: ***"),
         (f"authorization='Basic {SECRET}'", "authorization='***'"),
         (f"sent Bearer {SECRET}", "sent Bearer ***"),
+        (f"bad {{'password': '{SECRET}', 'user': 'x'}}", "bad {'password': ***, 'user': 'x'}"),
+        (f'{{"db": {{"api_key":"{SECRET}", "n": 1}}}}', '{"db": {"api_key":***, "n": 1}}'),
+        (f'{{"access_token": "a\\"{SECRET}", "n": 1}}', '{"access_token": ***, "n": 1}'),
+        (f'"{{\\"secret\\": \\"{SECRET}\\\\n\\", \\"n\\": 1}}"', '"{\\"secret\\": ***, \\"n\\": 1}"'),
+        (f"{{'secret_key': b'{SECRET}', 'passphrase': None}}", "{'secret_key': ***, 'passphrase': None}"),
+        (f"{{'token': {SECRET}}}", "{'token': ***}"),
+        ("KeyError: 'password': {'tokens': 3}", "KeyError: 'password': {'tokens': 3}"),
         ("the bearer of this", "the bearer of this"),
         ("tokens_deleted=12 epoch=7", "tokens_deleted=12 epoch=7"),
     ],
@@ -123,7 +130,7 @@ def test_no_password_in_a_url_survives(password: str, host: str) -> None:
 
 _PIECES = (
     "https://", "://", "@", "a.", "f0", "=", "/", ":", ":80", ";", " ", "\n", '"', "'", "<", "&", "password", "token",
-    "auth", "authorization", "bearer ", "basic ", "api_key", "redis://u:p", "x", "é",
+    "auth", "authorization", "bearer ", "basic ", "api_key", "redis://u:p", "x", "é", "\\", "password': ", 'token\\": ',
 )  # fmt: skip
 
 
