@@ -59,6 +59,8 @@ def run(number: int, params: dict) -> None:
         say(id=number, error={"message": "the key " + params["secrets"].get("key", "") + " was refused"})
         return
     if FAULT in {"hangs in run", "deaf"}:
+        if len(sys.argv) > 2:
+            Path(sys.argv[2]).touch()
         for_ever()
     say(id=number, result=None)
     if FAULT == "talks on":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,13 +144,15 @@ def test_what_a_plugin_says_unasked_ends_it_before_its_next_call(desk: PluginCal
     wait_until(refused, what="it to be found out")
 
 
-def test_a_plugin_that_only_forks_children_and_ignores_the_end_is_killed_with_them(desk: PluginCalls) -> None:
+def test_a_plugin_that_only_forks_children_and_ignores_the_end_is_killed_with_them(
+    desk: PluginCalls, tmp_path: Path
+) -> None:
     """The group goes as one: the fixture finds what is left."""
-    desk.faulty("deaf", "deaf")
+    desk.faulty("deaf", "deaf", more=(str(called := tmp_path / "called"),))
     desk.faulty("forks", "forks")
     assert desk.run("forks")["results"] == 1
 
-    with soft_timeout(), pytest.raises(Context.SoftTimeout):
+    with soft_timeout(called.exists), pytest.raises(Context.SoftTimeout):
         desk.run("deaf")
     assert set(desk.host.running()) == {"forks"}
     record = desk.record("deaf")
@@ -157,27 +160,29 @@ def test_a_plugin_that_only_forks_children_and_ignores_the_end_is_killed_with_th
 
 
 @contextmanager
-def soft_timeout(after_s: float = 0.5) -> Iterator[None]:
-    """Interrupt what runs in the block as a worker does."""
+def soft_timeout(is_reached: Callable[[], bool]) -> Iterator[None]:
+    """Interrupt what runs in the block as a worker does, once it is where the test wants it."""
 
     def stop(_number: int, _frame: object) -> None:
-        raise Context.SoftTimeout("still running at its soft timeout")
+        if is_reached():
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise Context.SoftTimeout("still running at its soft timeout")
 
     before = signal.signal(signal.SIGALRM, stop)
     try:
-        signal.setitimer(signal.ITIMER_REAL, after_s)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_program_that_does_not_end_is_killed_before_its_worker_would_be(desk: PluginCalls) -> None:
+def test_a_program_that_does_not_end_is_killed_before_its_worker_would_be(desk: PluginCalls, tmp_path: Path) -> None:
     """However patient it is to be ended: else the run would be a crash that says nothing, and its neighbours too."""
-    desk.faulty("deaf", stop_timeout_s=10.0)
+    desk.faulty("deaf", stop_timeout_s=10.0, more=(str(called := tmp_path / "called"),))
     context = desk.context(remaining_s=8.0)
 
-    with soft_timeout(), pytest.raises(Context.SoftTimeout):
+    with soft_timeout(called.exists), pytest.raises(Context.SoftTimeout):
         jobs.run(context, desk.host, plugin="faulty")
     assert context.remaining_s() > 0
     assert desk.record("faulty").failures == 1
@@ -187,8 +192,10 @@ class Hanging(Plugin):
     """A class that hangs where nobody expects it."""
 
     name = "hanging"
+    called = threading.Event()
 
     def init(self, options: dict[str, Any]) -> dict[str, Any]:
+        self.called.set()
         threading.Event().wait(60)
         return {}
 
@@ -200,7 +207,7 @@ def test_a_class_that_hangs_in_init_is_bounded_by_the_timeout_of_its_run(desk: P
     """It is in this process, so nothing else can end it; then it is in ERROR like a program."""
     desk.registry.register(Hanging)
     desk.schedule("s-1", "hanging")
-    with soft_timeout(), pytest.raises(Context.SoftTimeout):
+    with soft_timeout(Hanging.called.is_set), pytest.raises(Context.SoftTimeout):
         desk.run("hanging")
 
     record = desk.record("hanging")
