@@ -27,6 +27,7 @@ from supervisor.store.wire.codec import cut, foreign_number, number, pairs, text
 Mode = Literal["cold", "expired", "free", "presence", "register"]
 _NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 DURATION_MS_MAX = 3_600_000  # far above every lease that can be configured: nobody waits for a longer one
+_DOUBTFUL_MS = 86_400_000  # each schedule was decided long since: a time that is older, or to come, says nothing
 EPOCH_END = 10**14  # no clock in milliseconds comes near it: what is there or above was not granted
 
 
@@ -96,6 +97,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     roster: int = 0  # grows whenever a candidate comes or leaves
     presence: int = -1  # connections that show that the holder lives; -1: not asked, or the server does not say
     unreadable: tuple[str, ...] = ()  # fields that hold what no replica writes; each counts as 0 or empty
+    doubtful_until_ms: int = 0  # Redis' time of the latest loss of data, for a day; 0: none
     gap_ms: int = -1  # with GRANTED: since the last term ended, by Redis' time; -1: there was none
 
     def fault_of_resign(self, signer: Signer, now_ms: int) -> str:
@@ -266,7 +268,9 @@ def _entry(info: CandidateInfo) -> bytes:
 def _view(reply: Any) -> LeaseView:
     code, epoch, nonce, holder, seq, remaining, duration, now, genesis, event, *rest = reply
     code = LeaseCode(text(code))
-    host, pid, version, acquired, transitions, hold, is_asked, resign_to, resign_by, roster, presence, gap = rest
+    host, pid, version, acquired, transitions, hold, is_asked, resign_to, resign_by, roster, presence, gap, doubtful = (
+        rest
+    )
     written = {
         "epoch": epoch, "seq": seq, "duration": duration, "pid": pid, "acquired": acquired,
         "transitions": transitions, "roster": roster,
@@ -308,7 +312,13 @@ def _view(reply: Any) -> LeaseView:
         unreadable=tuple(unreadable),
         presence=number(presence),
         gap_ms=number(gap),
+        doubtful_until_ms=_recent(foreign_number(doubtful) or 0, number(now)),
     )
+
+
+def _recent(doubtful_until_ms: int, now_ms: int) -> int:
+    """Return the time of a loss; 0 when it is no time of the last day."""
+    return doubtful_until_ms if 0 <= now_ms - doubtful_until_ms < _DOUBTFUL_MS else 0
 
 
 def _events(reply: Any) -> list[LeaseEvent]:

@@ -173,6 +173,7 @@ class Standing:
         answered_ms, broken_ms = self.answered_ms, self.broken_ms
         self.answered_ms, self.broken_ms = view.now_ms, 0
         self._tell_unreadable(view)
+        self._doubt(view.doubtful_until_ms)
         if {"epoch", "seq"} & set(view.unreadable):  # it says nothing of the term: neither of its age nor of a loss
             self.last_event = view.last_event or self.last_event
             return
@@ -207,6 +208,10 @@ class Standing:
             self.board.header.lost_until_ms = min(broken_ms or view.now_ms, view.now_ms)
             self._lost(loss, view)
 
+    def _doubt(self, until_ms: int) -> None:
+        """Note that what was due until then may have run before Redis lost data."""
+        self.board.header.doubtful_until_ms = max(until_ms, self.board.header.doubtful_until_ms)
+
     def led(self, epoch: int) -> None:
         """Note that another replica holds or held the term ``epoch``."""
         self.board.header.foreign_epoch = max(epoch, self.board.header.foreign_epoch)
@@ -239,7 +244,8 @@ class Standing:
             is_believed = self.memory.trusted_until_ns > 0
             self.wait_until_ns = self.now() + self.timing.duration_ns if is_believed else 0
         self._note_data_loss(view.epoch)
-        self.board.header.doubtful_until_ms = self.clock.wall_ms()
+        # Of the clocks the later one: either may have decided. Never the same again: the scheduler compares it.
+        self._doubt(max(view.now_ms, self.clock.wall_ms(), self.board.header.doubtful_until_ms + 1))
         if self.on_data_loss is DataLoss.HOLD:
             self.hold = loss.value
         self.report("redis_lost_data", kind=loss.value, epoch=view.epoch, floor=self.memory.floor, genesis=view.genesis)

@@ -105,7 +105,11 @@ end
 if holder ~= '' then
   event('lapsed', whole(epoch), holder, reason)
 end
-if genesis_seen ~= '' and genesis_seen ~= data_set then
+local is_lost = genesis_seen ~= '' and genesis_seen ~= data_set
+if is_lost or highest > remembered then -- for those who start later: they saw nothing of it
+  redis.call('HSET', lease, 'doubtful_until', whole(now))
+end
+if is_lost then
   event('data_loss', granted, replica, data_set == '' and 'emptied' or 'replaced')
 elseif highest > remembered then
   event('regression', granted, replica, 'rolled_back')

@@ -39,13 +39,14 @@ end
 -- presence and gap are answered as given; -1, the default, is: not known.
 local function world(code, now, presence, gap)
   local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until', 'duration', 'host', 'pid',
-    'version', 'acquired', 'transitions', 'hold', 'resign_epoch', 'resign_to', 'resign_by', 'roster')
+    'version', 'acquired', 'transitions', 'hold', 'resign_epoch', 'resign_to', 'resign_by', 'roster',
+    'doubtful_until')
   local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)
   local is_asked = r[13] and r[13] == r[1] and (r[3] or '') ~= ''
   return {
     code, r[1] or '0', r[2] or '', r[3] or '', r[4] or '0', whole((count(r[5]) or 0) - now), r[6] or '0', whole(now),
     redis.call('GET', genesis) or '', last[1] and last[1][1] or '0-0', r[7] or '', r[8] or '', r[9] or '', r[10] or '0',
     r[11] or '0', r[12] or '', is_asked and '1' or '0', is_asked and r[14] or '', is_asked and r[15] or '',
-    r[16] or '0', whole(presence or -1), whole(gap or -1),
+    r[16] or '0', whole(presence or -1), whole(gap or -1), r[17] or '0',
   }
 end

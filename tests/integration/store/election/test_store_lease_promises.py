@@ -216,6 +216,8 @@ def test_a_leader_whose_later_term_was_forgotten_takes_its_own_record_over(world
     assert world.run(world.campaign_call("a", THIRD, mode="free", floor=held.epoch)).code is LeaseCode.DENIED
     assert world.run(world.campaign_call("b", THIRD, mode="free", floor=view.epoch + 9)).code is LeaseCode.DENIED
     assert ("regression", "rolled_back") in history(world)
+    assert held.doubtful_until_ms == 0
+    assert view.doubtful_until_ms == view.now_ms
 
 
 @pytest.mark.parametrize(("is_emptied", "reason"), [(True, "emptied"), (False, "replaced")])
@@ -230,6 +232,18 @@ def test_the_first_term_after_a_loss_of_data_says_so(world: StoreCalls, reason: 
     assert view.epoch == first.epoch + 10**12 + 1
     assert view.genesis == (OTHER if is_emptied else "12" * 16)
     assert history(world) == [("data_loss", reason), ("acquired", "vacant")]
+    assert view.doubtful_until_ms == view.now_ms
+
+
+@pytest.mark.parametrize(("age_ms", "is_known"), [(3_600_000, True), (100_000_000, False), (-60_000, False)])
+def test_a_loss_is_known_for_a_day_to_replicas_that_start_after_it(
+    world: StoreCalls, age_ms: int, *, is_known: bool
+) -> None:
+    """They saw nothing of it. A time that is older, or to come, is no reason to doubt what is due."""
+    lost_ms = world.lead("a").now_ms - age_ms
+    world.raw.hset(world.keys.lease, "doubtful_until", lost_ms)
+
+    assert world.run(world.leases.view()).doubtful_until_ms == (lost_ms if is_known else 0)
 
 
 def test_a_hold_outlives_terms_until_a_person_clears_it(world: StoreCalls) -> None:

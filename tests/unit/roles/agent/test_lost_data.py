@@ -9,7 +9,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Ask, Listen, Sleep
 from supervisor.settings.sections.models import DataLoss
 from supervisor.store.election.leases import LeaseCode
-from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
+from tests.unit.roles.agent.elector_stepper import NONCES, NOW_MS, S, Scripted, view
 
 EMPTY: dict[str, Any] = {
     "epoch": 0, "nonce": "", "holder": "", "seq": 0, "duration_ms": 0, "genesis": "", "last_event": "0-0"
@@ -40,6 +40,27 @@ def test_a_leader_on_an_emptied_server_wins_a_later_epoch_at_once() -> None:
     assert elector.board.header.doubtful_until_ms > 0
     assert lost(elector) == ["data"]
     assert elector.board.header.is_leading
+
+
+def test_a_replica_that_starts_after_a_loss_learns_of_it_from_the_record() -> None:
+    """What it fires again is flagged, though it saw nothing of the loss."""
+    elector = Scripted()
+    elector.begin()
+    nonce = elector.argument("nonce")
+    granted = view(LeaseCode.GRANTED, epoch=89, nonce=nonce, holder="me", seq=0, doubtful_until_ms=NOW_MS - 5000)
+    elector.answer(granted)
+
+    assert elector.board.header.doubtful_until_ms == NOW_MS - 5000
+    assert lost(elector) == []
+
+
+def test_what_is_in_doubt_counts_by_the_later_of_both_clocks() -> None:
+    """The clock of this machine may be an hour behind the one that fired."""
+    elector = Scripted().lead(epoch=88).to_renewal()
+    ahead_ms = elector.clock.wall_ms() + 3_600_000
+    elector.answer(view(LeaseCode.MISSING, **EMPTY, now_ms=ahead_ms))
+
+    assert elector.board.header.doubtful_until_ms == ahead_ms
 
 
 def test_the_next_term_after_that_is_a_usual_one() -> None:
