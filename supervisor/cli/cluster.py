@@ -7,6 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -15,7 +16,7 @@ from supervisor.cli.connection import Connection
 from supervisor.core.effects import drive
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.jobs.registry import Registry
-from supervisor.operations import Operation
+from supervisor.operations import InvalidRequestError, Operation
 from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.store.schedules.apply import has_labels
 from supervisor.store.schedules.reads import Inspection, Record, Views
@@ -50,6 +51,19 @@ def ask(connection: Connection, operation: Operation[T]) -> T:
     except UnknownScheduleError as error:
         message = unknown_message(connection, error.schedule, removed_ms=error.removed_ms)
         raise UnknownScheduleError(error.schedule, removed_ms=error.removed_ms, message=message) from None
+
+
+@contextmanager
+def checked_options() -> Iterator[None]:
+    """Report a field of a request that cannot be used as the option that gave it.
+
+    Raises:
+        click.UsageError: naming the option.
+    """
+    try:
+        yield
+    except InvalidRequestError as error:
+        raise click.UsageError(f"--{error.field} {error.problem}") from None
 
 
 def moment_of_patience() -> None:

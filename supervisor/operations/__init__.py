@@ -11,7 +11,31 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeAlias, TypeVar
 
+from supervisor.core.errors import EXIT_USAGE, TenureError
 from supervisor.store.scripts import Call
 
 T = TypeVar("T")
 Operation: TypeAlias = Generator[Call[Any], Any, T]
+
+
+class InvalidRequestError(TenureError):
+    """A field of a request that cannot be used; nothing was changed."""
+
+    exit_code = EXIT_USAGE
+    http_status = 400
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field} {problem}")
+        self.field = field
+        self.problem = problem
+
+
+def checked_reason(reason: str, longest: int) -> str:
+    """Return ``reason`` if it can be kept whole: a part of it may say the opposite.
+
+    Raises:
+        InvalidRequestError: it has more than ``longest`` characters.
+    """
+    if len(reason) > longest:
+        raise InvalidRequestError("reason", f"has {len(reason)} characters; at most {longest} are kept")
+    return reason

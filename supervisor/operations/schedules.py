@@ -1,8 +1,10 @@
 """Operations on schedules.
 
 Guarantees
-    A trigger makes its run from the definition whose revision it names to Redis, and ``check`` has seen that very
-    definition: who may trigger, and with which arguments, is decided about what is enqueued.
+    A trigger makes its run from the definition whose revision it names to Redis, and ``permit`` and ``check`` have seen
+    that very definition: who may trigger, and with which arguments, is decided about what is enqueued.
+
+    A pause has its reason whole, or is refused.
 
 Does not guarantee
     That a schedule which changes all the time is triggered: after ``TRIES`` changes the caller hears so.
@@ -11,22 +13,23 @@ Does not guarantee
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from supervisor.core.errors import TenureError
-from supervisor.core.model import Envelope, ScheduleDef
+from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
-from supervisor.operations import Operation
+from supervisor.operations import InvalidRequestError, Operation, checked_reason
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.control import KEYED_MAX, Control, TriggerCode
+from supervisor.store.schedules.control import BATCH_MAX, KEYED_MAX, REASON_MAX, Control, ResumeCode, TriggerCode
 from supervisor.store.schedules.reads import Inspection, Views
 
 TRIES = 10
-Check = Callable[[ScheduleDef, Envelope], None]
+Permit = Callable[[ScheduleDef], None]
+Check = Callable[[str, Mapping[str, Any]], None]
 
 
 class UnknownScheduleError(TenureError):
@@ -60,6 +63,37 @@ class ScheduleChangesError(TenureError):
 
 
 @dataclass(frozen=True, slots=True)
+class PauseTerms:
+    """Reason and end of a pause, checked when it is made: at most one of ``for_s`` and ``until_ms`` ends it.
+
+    Raises:
+        InvalidRequestError: a reason that is too long, two ends, or a duration that is not above 0 seconds.
+    """
+
+    by: str
+    reason: str = ""
+    for_s: float | None = None
+    until_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what Redis would cut or misread."""
+        if self.for_s is not None and self.until_ms is not None:
+            raise InvalidRequestError("for", "and until exclude each other: give one")
+        if self.for_s is not None and self.for_s <= 0:
+            raise InvalidRequestError("for", "must be above 0")
+        checked_reason(self.reason, REASON_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class PausedSchedule:
+    """The result of a pause for one schedule; ``until_ms`` None: until somebody resumes it."""
+
+    schedule: str
+    is_known: bool
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Triggered:
     """The result of a trigger: TRIGGERED, DUPLICATE (of a run enqueued before) or SKIPPED, and the id of the run."""
 
@@ -90,6 +124,7 @@ def trigger(
     key: str | None = None,
     args: Mapping[str, Any] | None = None,
     heeds_overlap: bool = False,
+    permit: Permit | None = None,
     check: Check | None = None,
     wall_ms: int,
 ) -> Operation[Triggered]:
@@ -101,7 +136,8 @@ def trigger(
         key: the same key within a day is the same run; without one the run is a new one.
         args: replace those of the definition, by name.
         heeds_overlap: not while as many runs as the schedule may have are unfinished.
-        check: called with the definition and the run before it is enqueued; raises to refuse.
+        permit: called with the definition that the run is made from; raises to refuse.
+        check: called with the job's name and the run's arguments before it is enqueued; raises to refuse.
         wall_ms: now, for people.
 
     Raises:
@@ -115,11 +151,13 @@ def trigger(
     for _ in range(TRIES):
         found, definition = yield from inspect(keys, schedule)
         assert found.record is not None
+        if permit is not None:
+            permit(definition)
         envelope = extra_run(
             definition, run_id=run_id, nominal_ms=found.now_ms, cause=MANUAL, wall_ms=wall_ms, args=args
         )
         if check is not None:
-            check(definition, envelope)
+            check(definition.template.job, envelope.template.args)
         code = yield Control(keys).trigger(
             envelope,
             revision=found.record.revision,
@@ -136,3 +174,52 @@ def trigger(
         if code is not TriggerCode.STALE:  # else somebody changed it in between
             return Triggered(code, run_id)
     raise ScheduleChangesError(f"schedule {schedule!r} changes all the time; try again")
+
+
+def pause(
+    keys: Keys, schedules: Sequence[str], terms: PauseTerms, *, permit: Permit | None = None
+) -> Operation[list[PausedSchedule]]:
+    """Stop the scheduled starts of ``schedules``, any number of them; answer for each in their order.
+
+    Raises:
+        UnknownScheduleError: with ``permit`` only, which is called with each definition and raises to refuse.
+    """
+    results: list[PausedSchedule] = []
+    for_ms = None if terms.for_s is None else max(1, round(terms.for_s * 1000))
+    for batch in _batches(schedules):
+        yield from _permitted(keys, batch, permit)
+        done = yield Control(keys).pause(
+            batch, reason=terms.reason, by=terms.by, until_ms=terms.until_ms, for_ms=for_ms
+        )
+        results += [
+            PausedSchedule(name, is_known, done.until_ms) for name, is_known in zip(batch, done.known, strict=True)
+        ]
+    return results
+
+
+def resume(
+    keys: Keys, schedules: Sequence[str], *, permit: Permit | None = None
+) -> Operation[list[tuple[str, ResumeCode]]]:
+    """End the pause of ``schedules``, any number of them; answer for each in their order.
+
+    Raises:
+        UnknownScheduleError: with ``permit`` only, which is called with each definition and raises to refuse.
+    """
+    results: list[tuple[str, ResumeCode]] = []
+    for batch in _batches(schedules):
+        yield from _permitted(keys, batch, permit)
+        done = yield Control(keys).resume(batch)
+        results += [(name, code) for name, (code, _) in zip(batch, done.results, strict=True)]
+    return results
+
+
+def _permitted(keys: Keys, schedules: Sequence[str], permit: Permit | None) -> Operation[None]:
+    if permit is not None:
+        for schedule in schedules:
+            _, definition = yield from inspect(keys, schedule)
+            permit(definition)
+
+
+def _batches(schedules: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(schedules), BATCH_MAX):
+        yield schedules[start : start + BATCH_MAX]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from supervisor.cli.cluster import (
     LABEL,
     ask,
     batches,
+    checked_options,
     chosen,
     confirm,
     known_jobs,
@@ -26,7 +28,6 @@ from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import moment, output_option, print_rows, print_value
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
-from supervisor.core.model import Envelope, ScheduleDef
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -78,8 +79,8 @@ def trigger(
     with connected(loaded.settings) as connection:
         jobs = functools.cache(lambda: known_jobs(connection, loaded, lambda text: click.echo(text, err=True)))
 
-        def check(definition: ScheduleDef, envelope: Envelope) -> None:
-            jobs().get(definition.template.job).check(envelope.template.args)
+        def check(job: str, args: Mapping[str, Any]) -> None:
+            jobs().get(job).check(args)
 
         request = schedules.trigger(
             connection.keys,
@@ -139,34 +140,27 @@ def pause(
       tenure schedule pause nightly-report --reason 'database moves' --for 2h
       tenure schedule pause --label team=billing --yes
     """
-    from supervisor.store.schedules.control import REASON_MAX, Control
+    from supervisor.operations import schedules
 
     if for_s is not None and until_ms is not None:
         raise click.UsageError("give --for or --until, not both")
-    if for_s is not None and for_s <= 0:
-        raise click.UsageError("--for must be above 0")
-    if len(reason) > REASON_MAX:
-        raise click.UsageError(f"--reason has {len(reason)} characters; at most {REASON_MAX} are kept")
-    rows: list[dict[str, Any]] = []
+    with checked_options():
+        terms = schedules.PauseTerms(by=who(), reason=reason, for_s=for_s, until_ms=until_ms)
     with connected(load_settings().settings) as connection:
         if until_ms is not None and until_ms <= server_now_ms(connection):
             raise click.UsageError(f"--until {moment(until_ms)} has passed; name a later instant, or --for 2h")
         names = chosen(connection, ids, dict(labels), everything=everything)
         if not ids and names:
             confirm(f"Pause {len(names)} schedules?", yes=yes)
-        for batch in batches(names):
-            call = Control(connection.keys).pause(
-                batch,
-                reason=reason,
-                by=who(),
-                until_ms=until_ms,
-                for_ms=None if for_s is None else max(1, round(for_s * 1000)),
-            )
-            done = run(connection, call)
-            rows += [
-                {"schedule": name, "result": "paused" if is_known else "unknown", "until": moment(done.until_ms)}
-                for name, is_known in zip(batch, done.known, strict=True)
-            ]
+        done = ask(connection, schedules.pause(connection.keys, names, terms))
+        rows = [
+            {
+                "schedule": each.schedule,
+                "result": "paused" if each.is_known else "unknown",
+                "until": moment(each.until_ms),
+            }
+            for each in done
+        ]
         _tell_unknown(connection, rows)
     print_rows(rows, columns=("schedule", "result", "until"), output=output, empty="no schedule matches")
     return _code(rows)
@@ -189,19 +183,16 @@ def resume(
       tenure schedule resume nightly-report
       tenure schedule resume --all --yes
     """
-    from supervisor.store.schedules.control import Control, ResumeCode
+    from supervisor.operations import schedules
+    from supervisor.store.schedules.control import ResumeCode
 
     words = {ResumeCode.RESUMED: "resumed", ResumeCode.RUNNING: "was not paused", ResumeCode.UNKNOWN: "unknown"}
-    rows: list[dict[str, Any]] = []
     with connected(load_settings().settings) as connection:
         names = chosen(connection, ids, dict(labels), everything=everything)
         if not ids and names:
             confirm(f"Resume {len(names)} schedules?", yes=yes)
-        for batch in batches(names):
-            done = run(connection, Control(connection.keys).resume(batch))
-            rows += [
-                {"schedule": name, "result": words[code]} for name, (code, _) in zip(batch, done.results, strict=True)
-            ]
+        done = ask(connection, schedules.resume(connection.keys, names))
+        rows = [{"schedule": name, "result": words[code]} for name, code in done]
         _tell_unknown(connection, rows)
     print_rows(rows, columns=("schedule", "result"), output=output, empty="no schedule matches")
     return _code(rows)

@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.core.effects import drive, drive_async
 from supervisor.core.errors import ArgumentsError, TenureError
-from supervisor.core.model import Envelope, ScheduleDef
+from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import TriggerKeyError
 from supervisor.operations import Operation
 from supervisor.operations.schedules import (
@@ -101,15 +101,16 @@ def test_a_key_that_no_run_id_can_hold_is_refused_before_anything_is_read(door: 
         door(asked(key="a b"), [])
 
 
-def test_the_check_sees_the_definition_and_the_arguments_that_are_enqueued(door: Door) -> None:
-    """Also after a change; what it refuses is not enqueued."""
-    seen: list[tuple[int, dict[str, Any]]] = []
+def test_permission_and_arguments_are_judged_by_the_definition_that_is_enqueued(door: Door) -> None:
+    """Also after a change; what is refused is not enqueued."""
+    seen: list[Any] = []
 
-    def check(definition: ScheduleDef, run: Envelope) -> None:
-        seen.append((definition.max_running, dict(run.template.args)))
+    def permit(definition: ScheduleDef) -> None:
+        seen.append(definition.max_running)
         if definition.max_running == 2:
             raise ArgumentsError("not these")
 
+    operation = asked(args={"to": "lee"}, permit=permit, check=lambda job, args: seen.append((job, args)))
     with pytest.raises(ArgumentsError, match="not these"):
-        door(asked(args={"to": "lee"}, check=check), [stored(), TriggerCode.STALE, stored(max_running=2)])
-    assert seen == [(1, {"to": "lee"}), (2, {"to": "lee"})]
+        door(operation, [stored(), TriggerCode.STALE, stored(max_running=2)])
+    assert seen == [1, ("tests.noop", {"to": "lee"}), 2]

@@ -27,6 +27,7 @@ from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, Unknown
 from supervisor.core.json_values import read_json
 from supervisor.core.model import ScheduleDef
 from supervisor.operations import Operation, schedules
+from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.roles.web.responses import ASKER, HOLDER, bad_request, json_response, not_found
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys, check_name
@@ -34,7 +35,7 @@ from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Queues
-from supervisor.store.schedules.control import Control, ResumeCode, TriggerCode
+from supervisor.store.schedules.control import ResumeCode, TriggerCode
 from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import check_run_id
 
@@ -102,7 +103,6 @@ class ApiChanges:
         self._keys = keys
         self._queues = Queues(keys)
         self._store = store
-        self._schedules = Control(keys)
         self._views = Views(keys)
         self._reads = QueueReads(keys)
         self._runs = QueueControl(keys, history=history)
@@ -148,16 +148,13 @@ class ApiChanges:
         """Pause a schedule."""
         body, name = await _body(request, PauseBody), request.match_info["schedule"]
         try:
-            for_ms = None if body.for_ is None else round(parse_duration(body.for_) * 1000)
+            for_s = None if body.for_ is None else parse_duration(body.for_)
         except ValueError as error:
             raise bad_request("for", body.for_, str(error)) from error
-        if for_ms is not None and for_ms < 1:
-            raise bad_request("for", body.for_, "it is longer than nothing")
-        reason = body.reason[:TEXT_MAX]
-        await self._may_control(request, name)
-        paused = await self._store.run(self._schedules.pause([name], reason=reason, by=_who(request), for_ms=for_ms))
-        if not paused.known[0]:
-            raise not_found("schedule", name)
+        terms = schedules.PauseTerms(by=_who(request), reason=body.reason, for_s=for_s)
+        (paused,) = await self._ask(schedules.pause(self._keys, [name], terms, permit=_permit(request)))
+        if not paused.is_known:
+            raise UnknownScheduleError(name)
         _note(request, "api_paused", schedule=name)
         return json_response({"schedule": name, "result": "paused", "until_ms": paused.until_ms})
 
@@ -165,10 +162,9 @@ class ApiChanges:
         """End the pause of a schedule."""
         await _body(request, EmptyBody)
         name = request.match_info["schedule"]
-        await self._may_control(request, name)
-        ((code, _),) = (await self._store.run(self._schedules.resume([name]))).results
+        ((_, code),) = await self._ask(schedules.resume(self._keys, [name], permit=_permit(request)))
         if code is ResumeCode.UNKNOWN:
-            raise not_found("schedule", name)
+            raise UnknownScheduleError(name)
         _note(request, "api_resumed", schedule=name)
         return json_response({"schedule": name, "result": code.value.lower()})
 
@@ -183,7 +179,7 @@ class ApiChanges:
                 name,
                 key=body.key,
                 heeds_overlap=body.overlap == "skip",
-                check=lambda definition, _: _must_reach_schedule(request, definition),
+                permit=_permit(request),
                 wall_ms=self._clock.wall_ms(),
             )
         )
@@ -193,13 +189,6 @@ class ApiChanges:
         is_new = done.code is TriggerCode.TRIGGERED
         shown = {"schedule": name, "run": done.run_id, "result": done.code.value.lower()}
         return json_response(shown, status_code=201 if is_new else 200)
-
-    async def _may_control(self, request: web.Request, name: str) -> None:
-        """Raise 403 unless the token reaches the job and the queue of schedule ``name``."""
-        if not request[HOLDER].is_limited:
-            return
-        _, definition = await self._ask(schedules.inspect(self._keys, name))
-        _must_reach_schedule(request, definition)
 
     async def _ask(self, operation: Operation[R]) -> R:
         """Return the result of ``operation``; its errors are answers by their ``http_status``."""
@@ -250,8 +239,13 @@ def _must_reach(request: web.Request, job: str, queue: str, labels: Mapping[str,
         raise web.HTTPForbidden(text=f"the token {token.name} is not for job {job} in queue {queue}{of_labels}")
 
 
-def _must_reach_schedule(request: web.Request, definition: ScheduleDef) -> None:
-    _must_reach(request, definition.template.job, definition.template.queue, definition.labels)
+def _permit(request: web.Request) -> schedules.Permit | None:
+    """Return what raises 403 for a schedule that the token does not reach; None for a token without limits."""
+
+    def permit(definition: ScheduleDef) -> None:
+        _must_reach(request, definition.template.job, definition.template.queue, definition.labels)
+
+    return permit if request[HOLDER].is_limited else None
 
 
 def _may_enqueue(request: web.Request, job: str, body: EnqueueBody) -> None:

@@ -1,0 +1,70 @@
+"""Pausing and resuming schedules: replies are written here, and no Redis answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from supervisor.core.effects import drive
+from supervisor.core.errors import ArgumentsError
+from supervisor.operations import InvalidRequestError
+from supervisor.operations.schedules import PauseTerms, UnknownScheduleError, pause, resume
+from supervisor.store.keys import Keys
+from supervisor.store.schedules.control import BATCH_MAX, REASON_MAX, Paused, ResumeCode, Resumed
+from supervisor.store.schedules.reads import Inspection
+from supervisor.store.scripts import Call
+
+KEYS = Keys("c1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"reason": "x" * (REASON_MAX + 1)}, "reason"),
+        ({"for_s": 0.0}, "for"),
+        ({"for_s": -1.0}, "for"),
+        ({"for_s": 1.0, "until_ms": 1}, "for"),
+    ],
+)
+def test_terms_that_would_be_cut_or_end_at_once_are_refused(fields: dict[str, Any], field: str) -> None:
+    """The command names the option, the API answers 400: one rule for both."""
+    with pytest.raises(InvalidRequestError) as caught:
+        PauseTerms(by="kim", **fields)
+    assert (caught.value.field, caught.value.http_status, caught.value.exit_code) == (field, 400, 2)
+
+
+def test_any_number_of_schedules_is_paused_and_resumed_in_their_order() -> None:
+    """In calls as large as the script takes."""
+    names = [f"s{number}" for number in range(BATCH_MAX + 1)]
+    sizes: list[int] = []
+
+    def paused(call: Call[Any]) -> Any:
+        ids = [word for word in call.args if str(word).startswith("s")]
+        sizes.append(len(ids))
+        return Paused([name != "s3" for name in ids], 7, 1)
+
+    done = drive(pause(KEYS, names, PauseTerms(by="kim")), paused)
+    assert [each.schedule for each in done] == names
+    assert [each.schedule for each in done if not each.is_known] == ["s3"]
+    assert sizes == [BATCH_MAX, 1]
+
+    def resumed(call: Call[Any]) -> Any:
+        return Resumed([(ResumeCode.RESUMED, 0)] * len([word for word in call.args if str(word).startswith("s")]), 1)
+
+    assert drive(resume(KEYS, names), resumed) == [(name, ResumeCode.RESUMED) for name in names]
+
+
+def test_nothing_is_paused_or_resumed_that_the_asker_may_not_or_that_is_not_there() -> None:
+    """Permission is asked before the change, and only reads are made."""
+
+    def refuse(_definition: object) -> None:
+        raise ArgumentsError("not yours")
+
+    def absent(call: Call[Any]) -> Any:
+        assert call.script == "schedule_inspect"
+        return [Inspection(id="a", record=None)]
+
+    for operation in (pause(KEYS, ["a"], PauseTerms(by="kim"), permit=refuse), resume(KEYS, ["a"], permit=refuse)):
+        with pytest.raises(UnknownScheduleError):
+            drive(operation, absent)
