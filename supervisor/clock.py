@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from supervisor.core.units import MILLISECOND_NS
+
 
 class Clock(Protocol):
     """Time, handed in."""
@@ -35,4 +37,4 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         """Return the wall clock in milliseconds since 1970-01-01T00:00Z."""
-        return time.time_ns() // 1_000_000
+        return time.time_ns() // MILLISECOND_NS

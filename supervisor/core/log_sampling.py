@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-WINDOW_NS = 1_000_000_000
+from supervisor.core.units import SECOND_NS
+
+WINDOW_NS = SECOND_NS
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ import structlog
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.jobs.resource import Resource
+from supervisor.core.units import SECOND_NS
 from supervisor.plugins import registry as plugins
 from supervisor.plugins.instances import InProcess, Instance, Isolated
 from supervisor.plugins.redaction import Masker
@@ -93,7 +94,7 @@ class PluginHost(Resource):
             idle_ns = now_ns - live.used_ns
             if not live.instance.is_alive:
                 self._forget(name, "it ended by itself", level="warning")
-            elif live.registered.is_isolated and idle_ns >= live.registered.settings.idle_stop_s * 1e9:
+            elif live.registered.is_isolated and idle_ns >= live.registered.settings.idle_stop_s * SECOND_NS:
                 idle.append(name)
         for name in idle:
             # The worker does nothing else meanwhile, and one that does nothing for long is taken for hung.

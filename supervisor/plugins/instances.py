@@ -17,6 +17,7 @@ import msgspec
 
 from supervisor.clock import Clock
 from supervisor.core.json_values import read_json
+from supervisor.core.units import SECOND_NS
 from supervisor.plugins.contract import Plugin, PluginError, PluginUnusableError, callable_methods
 from supervisor.plugins.launching import launch_of
 from supervisor.plugins.program import Program, ProgramEndedError, ProgramTimeoutError
@@ -280,7 +281,7 @@ class Isolated:
 
     def _ask(self, method: str, params: dict[str, Any], phase: str, timeout_s: float) -> Any:
         """Return the one answer to a call that decides whether the program can be used."""
-        until_ns = self._clock.elapsed_ns() + round(timeout_s * 1e9)
+        until_ns = self._clock.elapsed_ns() + round(timeout_s * SECOND_NS)
         try:
             with closing(self.call(method, params, until_ns=until_ns)) as answers:
                 found = list(zip(answers, range(2), strict=False))

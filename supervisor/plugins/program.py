@@ -20,6 +20,7 @@ from contextlib import suppress
 
 from supervisor.clock import Clock
 from supervisor.core.errors import TenureError
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.plugins.protocol import HELD_CHARS_MAX, ProtocolError, shown
 from supervisor.plugins.redaction import Masker
 from supervisor.process.command.guard import AT_CWD, AT_EXEC, AT_LIMIT, PLACES
@@ -176,7 +177,7 @@ class Program:
             if left_ns <= 0:
                 raise ProgramTimeoutError(f"{what} in time")
             has_ended = not self.is_running  # asked first: what it wrote before is in the pipe by now
-            ready = dict(poller.poll(0 if has_ended else min(WAIT_MS_MAX, left_ns // 1_000_000 + 1)))
+            ready = dict(poller.poll(0 if has_ended else min(WAIT_MS_MAX, left_ns // MILLISECOND_NS + 1)))
             if self._errors in ready and not self._read_errors():
                 poller.unregister(self._errors)
                 os.close(self._errors)
@@ -224,7 +225,7 @@ class Program:
 
     def _gone_within(self, seconds: float) -> bool:
         """Wait until it is gone; what it still writes is read and dropped, so that it can end."""
-        until_ns = self._clock.elapsed_ns() + round(seconds * 1e9)
+        until_ns = self._clock.elapsed_ns() + round(seconds * SECOND_NS)
         poller = select.poll()
         if self._guard.status < 0:
             return True
@@ -233,7 +234,7 @@ class Program:
             if number >= 0:
                 poller.register(number, select.POLLIN)
         while self._ending is None and (left_ns := until_ns - self._clock.elapsed_ns()) > 0:
-            for number, _ in poller.poll(left_ns // 1_000_000 + 1):
+            for number, _ in poller.poll(left_ns // MILLISECOND_NS + 1):
                 if number == self._guard.status:
                     self._ending = self._guard.take_report()
                 elif self._drop(number) == 0:

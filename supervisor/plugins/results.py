@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 from supervisor.clock import Clock
+from supervisor.core.units import SECOND_NS
 from supervisor.plugins.contract import PluginUnusableError
 
 BATCH_MAX = 100
-EVERY_NS = 1_000_000_000
+EVERY_NS = SECOND_NS
 CLOCK_EVERY = 64  # the clock is asked once in so many results
 MESSAGES_MAX = 10
 MESSAGE_CHARS_MAX = 200

@@ -13,6 +13,7 @@ from contextlib import suppress
 from types import FrameType
 
 from supervisor.clock import Clock
+from supervisor.core.units import SECOND_NS
 
 
 class Wakeup:
@@ -32,7 +33,7 @@ class Wakeup:
 
     def wait(self, until_ns: int, also: socket.socket | None = None) -> bool:
         """Return at ``until_ns``, or at once after a signal or when ``also`` can be read; whether one of them was."""
-        left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9)
+        left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS)
         readers = [self._reader] if also is None else [self._reader, also]
         is_woken = bool(select.select(readers, [], [], left_s)[0])
         with suppress(BlockingIOError):

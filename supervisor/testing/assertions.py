@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.triggers import trigger_of
+from supervisor.core.units import SECOND_NS
 from supervisor.store.schedules.fire import FireCode, LogEntry
 from supervisor.testing.replica import Replica, Trust
 from supervisor.testing.world import World
@@ -43,8 +44,8 @@ def single_leader(world: World, replicas: Iterable[Replica]) -> None:
         early, late = found
         raise fail(
             world,
-            f"{late.replica} led from {late.from_ns / 1e9:.3f} s (epoch {late.epoch}) while {early.replica} still did "
-            f"until {early.until_ns / 1e9:.3f} s (epoch {early.epoch})",
+            f"{late.replica} led from {late.from_ns / SECOND_NS:.3f} s (epoch {late.epoch}) while {early.replica} "
+            f"still did until {early.until_ns / SECOND_NS:.3f} s (epoch {early.epoch})",
         )
 
 

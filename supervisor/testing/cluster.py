@@ -23,6 +23,7 @@ import msgspec
 from supervisor.core.jobs.profile_policies import profile_field
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.election.context import Timing
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.settings.document import format_path, wrap
@@ -141,7 +142,7 @@ class Cluster:
         """Let time pass: ``"5s"``, ``"1h30m"``, or a number of seconds."""
         seconds = parse_duration(duration) if isinstance(duration, str) else float(duration)
         assert seconds >= 0, "time does not go back"
-        self._world.run_until(self._world.now_ns + round(seconds * 1e9))
+        self._world.run_until(self._world.now_ns + round(seconds * SECOND_NS))
 
     # Replicas.
 

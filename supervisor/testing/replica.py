@@ -12,6 +12,7 @@ from msgspec import structs
 from supervisor.core.election.term import Term
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.election.context import Standing, Timing
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.tree_view import Tree
@@ -201,7 +202,7 @@ class Replica:
 
     def hang_scheduler(self, for_ns: int) -> None:
         """Let the scheduler stand still; the parent kills it after its limit, unless the tree is stopped too."""
-        self._tell("scheduler_hangs", seconds=for_ns / 1e9)
+        self._tell("scheduler_hangs", seconds=for_ns / SECOND_NS)
         self.scheduler.pause(for_ns)
         incarnation, generation = self.id, self.board.rows[SCHEDULER_SLOT].generation
 
@@ -232,7 +233,7 @@ class Replica:
 
     def pause(self, for_ns: int) -> None:
         """Stop every process of it, as SIGSTOP or a suspended machine does."""
-        self._tell("paused", seconds=for_ns / 1e9)
+        self._tell("paused", seconds=for_ns / SECOND_NS)
         self.elector.pause(for_ns)
         self.scheduler.pause(for_ns)
 

@@ -35,6 +35,7 @@ import yaml
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import TenureError
+from supervisor.core.units import SECOND_NS
 from supervisor.embedded.valkey import SOCKET_NAME
 
 TENURE = (sys.executable, "-m", "supervisor")
@@ -190,7 +191,7 @@ def _start(
 
 def _wait_until_ready(server: RunningServer, ready_s: float) -> None:
     clock = SystemClock()
-    until_ns = clock.elapsed_ns() + int(ready_s * 1e9)
+    until_ns = clock.elapsed_ns() + int(ready_s * SECOND_NS)
     while not _is_ready(server):
         try:
             code = server.process.wait(_LOOK_S)

@@ -18,7 +18,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.testing.server import Server
 
 EPOCH_MS = 1_767_225_600_000  # 2026-01-01T00:00Z: where calendars begin unless told otherwise
@@ -37,7 +37,7 @@ class Told:
     def __str__(self) -> str:
         """Render for people: seconds since the start, who, what."""
         detail = " ".join(f"{name}={value}" for name, value in self.fields.items())
-        return f"{self.at_ns / 1e9:10.4f}  {self.who:<18} {self.event} {detail}".rstrip()
+        return f"{self.at_ns / SECOND_NS:10.4f}  {self.who:<18} {self.event} {detail}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class World:
 
     def server_time_s(self) -> float:
         """Return what Redis' clock shows."""
-        return (self.start_ms + self.server_offset_ms) / 1000 + self.now_ns / 1e9
+        return (self.start_ms + self.server_offset_ms) / 1000 + self.now_ns / SECOND_NS
 
     def server_ms(self) -> int:
         """Return what Redis' clock shows, in milliseconds."""

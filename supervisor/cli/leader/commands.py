@@ -34,6 +34,7 @@ from supervisor.cli.output import (
 from supervisor.clock import SystemClock
 from supervisor.core.election.lease import is_named
 from supervisor.core.errors import EXIT_NO, EXIT_OK, StoreUnavailableError, TenureError
+from supervisor.core.units import SECOND_NS
 from supervisor.store.election.leases import CandidateInfo, LeaseEvent, LeaseView
 
 COUNT_MAX = 1000  # as many events as are kept
@@ -296,7 +297,7 @@ def _asker() -> str:
 
 
 def _elapsed_s() -> float:
-    return SystemClock().elapsed_ns() / 1e9
+    return SystemClock().elapsed_ns() / SECOND_NS
 
 
 def _pause(seconds: float) -> None:

@@ -15,6 +15,7 @@ from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import output_option, print_value, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, TenureError
+from supervisor.core.units import SECOND_NS
 
 if TYPE_CHECKING:
     from supervisor.process.run_file import Found
@@ -148,7 +149,7 @@ def _reload(found: Found, timeout_s: float, output: str) -> int:
     asked_ns = clock.elapsed_ns()
     with _Handle(found) as handle:
         handle.send(signal.SIGHUP)
-        until_ns = asked_ns + int(timeout_s * 1e9)
+        until_ns = asked_ns + int(timeout_s * SECOND_NS)
         while not handle.is_gone(POLL_S) and clock.elapsed_ns() < until_ns:
             now = run_file.read(found.place)
             # One that began before we asked may have read the files before they were changed.
@@ -193,12 +194,12 @@ def _stop(found: Found, timeout_s: float | None, output: str) -> int:
         handle.send(signal.SIGTERM)
         say = _Progress(lambda: f"{plate.replica}: {len(children_of(plate.pid))} processes are left")
         while not handle.is_gone(POLL_S):
-            if timeout_s is not None and clock.elapsed_ns() - began_ns > timeout_s * 1e9:
+            if timeout_s is not None and clock.elapsed_ns() - began_ns > timeout_s * SECOND_NS:
                 raise TenureError(
                     f"{plate.replica} (pid {plate.pid}) is not gone after {timeout_s:g} s; it goes on stopping"
                 )
             say.now_and_then()
-    took_s = round((clock.elapsed_ns() - began_ns) / 1e9, 2)
+    took_s = round((clock.elapsed_ns() - began_ns) / SECOND_NS, 2)
     last = run_file.read(found.place)
     code = last.exit_code if last is not None and last.pid == plate.pid else None
     if output != "table":
@@ -273,6 +274,6 @@ class _Progress:
 
     def now_and_then(self) -> None:
         now_ns = self._clock.elapsed_ns()
-        if now_ns - self._said_ns >= SAY_EVERY_S * 1e9:
+        if now_ns - self._said_ns >= SAY_EVERY_S * SECOND_NS:
             self._said_ns = now_ns
             click.echo(self._text(), err=True)

@@ -11,6 +11,7 @@ from supervisor.cli.cluster import moment_of_patience, run
 from supervisor.cli.connection import Connection
 from supervisor.clock import SystemClock
 from supervisor.core.errors import TenureError
+from supervisor.core.units import SECOND_NS
 from supervisor.store.election.commands import Answer, Command, Commands, Word
 from supervisor.store.election.leases import CandidateInfo
 
@@ -35,7 +36,7 @@ def send(
         if not run(connection, calls.send(replica, ids[replica], signed)):
             raise TenureError(f"replica {replica} takes no commands: many wait for it already; is it alive?")
     found: dict[str, Answer | None] = dict.fromkeys(commands)
-    until_ns = clock.elapsed_ns() + int(wait_s * 1e9)
+    until_ns = clock.elapsed_ns() + int(wait_s * SECOND_NS)
     while commands:
         waiting = [replica for replica, answer in found.items() if answer is None]
         answers = run(connection, calls.read([ids[replica] for replica in waiting]))

@@ -16,6 +16,7 @@ from supervisor.compat.cloudforet.error import (
     ERROR_CACHE_ENCODE,
     ERROR_CACHE_OPTION,
 )
+from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 
@@ -48,7 +49,7 @@ class LocalCache:
 
     def __init__(self, size: int = SIZE, ttl_s: float = TTL_S, clock: Clock | None = None) -> None:
         self._size = size
-        self._ttl_ns = round(ttl_s * 1e9)
+        self._ttl_ns = round(ttl_s * SECOND_NS)
         self._clock = clock or SystemClock()
         self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()
 

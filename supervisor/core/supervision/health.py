@@ -18,6 +18,7 @@ from enum import Enum
 from supervisor.core.election.clock_skew import SKEW_MS_MAX
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import MAGIC, Board, Phase, SlotState
+from supervisor.core.units import SECOND_NS
 
 PARENT_BEAT_MAX_S = 5.0
 REDIS_ANSWER_MAX_S = 10.0
@@ -252,7 +253,7 @@ def _redis(of: Facts) -> str:
 def _cut_off(of: Facts) -> str:
     """Name workers that ask Redis in vain, whatever the agent hears: they run nothing new."""
     waiting = [
-        (slot.name, (of.now_ns - slot.asking_ns) / 1e9)
+        (slot.name, (of.now_ns - slot.asking_ns) / SECOND_NS)
         for slot in of.slots
         if slot.role == "worker" and slot.state is SlotState.RUNNING and slot.asking_ns
     ]
@@ -276,7 +277,7 @@ def _ill(of: Facts) -> str:
 
 def _stuck(of: Facts) -> str:
     """Name an elector whose loop does not turn: it neither renews nor would it take over."""
-    late_s = (of.now_ns - of.elector_due_ns) / 1e9
+    late_s = (of.now_ns - of.elector_due_ns) / SECOND_NS
     if of.elector_due_ns == 0 or late_s <= ELECTOR_LATE_MAX_S:
         return ""
     return f"the elector's loop should have turned {late_s:.1f} s ago"
@@ -286,10 +287,10 @@ def _unfit(of: Facts) -> str:
     """Say why this replica, which should lead or could, may not."""
     if of.is_held:
         return "it leads, and holds every fire, since Redis lost data; look, then run `tenure leader clear-hold`"
-    wait_s = (of.ineligible_until_ns - of.now_ns) / 1e9
+    wait_s = (of.ineligible_until_ns - of.now_ns) / SECOND_NS
     if wait_s > 0:
         return f"its scheduler keeps failing; it contends again in {wait_s:.0f} s"
-    over_s = (of.now_ns - of.trusted_until_ns) / 1e9
+    over_s = (of.now_ns - of.trusted_until_ns) / SECOND_NS
     if of.epoch > 0 and of.trusted_until_ns > 0 and over_s > of.lease_duration_s:
         return f"it leads by its own record, but its trust ended {over_s:.1f} s ago"
     return ""
@@ -314,7 +315,7 @@ def _overdue(of: Facts) -> str:
     """Name a holder whose trust ended long ago: it can neither renew nor learn that another replica leads."""
     if of.epoch == 0 or of.trusted_until_ns == 0:  # follows; or must not fire yet, which readyz tells
         return ""
-    overdue_s = (of.now_ns - of.trusted_until_ns) / 1e9
+    overdue_s = (of.now_ns - of.trusted_until_ns) / SECOND_NS
     limit_s = of.lease_duration_s + OVERDUE_GRACE_S
     return f"it holds the lease, but the last renewal is overdue by {overdue_s:.1f} s" if overdue_s > limit_s else ""
 
@@ -322,5 +323,5 @@ def _overdue(of: Facts) -> str:
 def _age(of: Facts, at_ns: int, limit_s: float, what: str) -> str:
     if at_ns == 0:
         return f"{what} has not come yet"
-    age_s = (of.now_ns - at_ns) / 1e9
+    age_s = (of.now_ns - at_ns) / SECOND_NS
     return f"{what} was {age_s:.1f} s ago, more than {limit_s:g} s" if age_s >= limit_s else ""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from supervisor.clock import SystemClock
+from supervisor.core.units import SECOND_NS
 from supervisor.importers.cloudforet.report import Report, shown
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
@@ -173,7 +174,7 @@ def _read_url(target: Target) -> bytes:
     import urllib.request  # noqa: PLC0415
 
     clock = SystemClock()
-    end_ns = clock.elapsed_ns() + round(target.timeout_s * 1e9)
+    end_ns = clock.elapsed_ns() + round(target.timeout_s * SECOND_NS)
     found = bytearray()
     try:
         request = urllib.request.Request(target.url, headers={"User-Agent": "tenure"})  # noqa: S310 - http(s) only

@@ -25,7 +25,7 @@ from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.supervision.child_requests import Answer as ParentAnswer
 from supervisor.core.supervision.health import role_of
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, Row, SlotState, Verb
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.effects import Report
 from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
 from supervisor.store.scripts import Call
@@ -234,7 +234,7 @@ def _described(name: str, pool: str, row: Row, now_ns: int) -> WorkerReport:
         busy=row.busy,
         done=row.done,
         rss_kib=_rss_kib(row.pid),
-        age_s=round(max(0, now_ns - row.started_ns) / 1e9, 1),
+        age_s=round(max(0, now_ns - row.started_ns) / SECOND_NS, 1),
     )
 
 

@@ -23,7 +23,7 @@ from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import ChildState
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.reload.config_memfd import HandoverError
 from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.election.context import NoPresence, Standing, Timing
@@ -116,8 +116,8 @@ class Agent:
             ingest=self._ingest(keys),
             retention=Retention.of(run=self._run_call, queues=Queues(keys), limits=queues),
             registry=registry,
-            beat_period_ns=int(queues.beat_period_s * 1e9),
-            session_lease_ns=int(queues.session_lease_s * 1e9),
+            beat_period_ns=int(queues.beat_period_s * SECOND_NS),
+            session_lease_ns=int(queues.session_lease_s * SECOND_NS),
             report=self._report,
         )
 
@@ -155,7 +155,7 @@ class Agent:
         due_ns, now_ns = self._seat.board.header.elector_due_ns, self._clock.elapsed_ns()
         if not self._watchdog.is_stuck(due_ns=due_ns, now_ns=now_ns):
             return False
-        self._report("elector_stuck", late_s=round((now_ns - due_ns) / 1e9, 1))
+        self._report("elector_stuck", late_s=round((now_ns - due_ns) / SECOND_NS, 1))
         return True
 
     def _end(self, *, is_abandoning: bool) -> int:

@@ -25,7 +25,7 @@ from supervisor.core.model import ScheduleDef, Template, scheduled_run_id
 from supervisor.core.schedules.backfill import Chunk, next_chunk
 from supervisor.core.schedules.manual_runs import BACKFILL, extra_run, forced_run_id
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.effects import Ask, Report, Steps
 from supervisor.store.keys import Keys
 from supervisor.store.schedules import backfills as calls
@@ -141,7 +141,7 @@ class Backfills:
         count = stepped.backfill.enqueued - backfill.enqueued if stepped.backfill else 0
         if count and made.template is not None:
             self._report("backfilled", queue=made.template.queue, job=made.template.job, count=count)
-        self._hold(count * 1_000_000_000 // self._rate_per_s)
+        self._hold(count * SECOND_NS // self._rate_per_s)
         if stepped.code is StepCode.BLOCKED and not count:
             self._hold(HELD_NS)
         self._note(backfill, stepped, unknown=made.unknown)

@@ -11,6 +11,7 @@ import structlog
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.schedules.checks import Refusal
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.scheduler.firing import Decided
 from supervisor.store.schedules.state import REASONS
 from supervisor.store.wire.fire import FireCode, FireItem
@@ -132,7 +133,7 @@ class SchedulerReport:
             if code in _EVENTS:
                 event_catalogue.tell(f"schedule_{code.value.lower()}", {"schedule": item.schedule}, level="warning")
         if enqueued and self._acquired_ns:
-            seconds = (self._clock.elapsed_ns() - self._acquired_ns) / 1e9
+            seconds = (self._clock.elapsed_ns() - self._acquired_ns) / SECOND_NS
             ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS.observe(seconds)
             self._acquired_ns = 0
         for name, count in codes.items():
@@ -162,7 +163,7 @@ class SchedulerReport:
 
     def _room(self, wanted: int) -> int:
         """Return how many of ``wanted`` lines may still be written in this second."""
-        second = self._clock.elapsed_ns() // 1_000_000_000
+        second = self._clock.elapsed_ns() // SECOND_NS
         if second != self._second:
             self._second, self._lines = second, 0
         room = min(wanted, max(0, LINES_PER_S - self._lines))

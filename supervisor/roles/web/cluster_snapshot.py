@@ -19,6 +19,7 @@ import structlog
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
+from supervisor.core.units import SECOND_NS
 
 FRESH_S = 5.0
 SHOWN_S = 15.0
@@ -122,4 +123,4 @@ class Overviews:
             self._refresh = None
 
     def _age_s(self, at_ns: int | None) -> float:
-        return float("inf") if at_ns is None else (self._clock.elapsed_ns() - at_ns) / 1e9
+        return float("inf") if at_ns is None else (self._clock.elapsed_ns() - at_ns) / SECOND_NS

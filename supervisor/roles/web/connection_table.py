@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
+from supervisor.core.units import SECOND_NS
+
 SILENT_MAX = 64
 CONNECTIONS_MAX = 64
 PROBES_RESERVED = 8
@@ -58,7 +60,7 @@ class Place:
 
     def gives_way(self, now_ns: int) -> bool:
         """Return whether a newcomer may have it."""
-        is_over = self.is_answered or now_ns - self.since_ns > PROBE_S * 1e9
+        is_over = self.is_answered or now_ns - self.since_ns > PROBE_S * SECOND_NS
         return not self.is_busy and (not self.has_asked or is_over)
 
 
@@ -128,7 +130,7 @@ class Places:
 
     def overdue(self, now_ns: int) -> list[Place]:
         """Return the places that were held for too long."""
-        return [place for place in self if now_ns - place.since_ns > place.life_s * 1e9]
+        return [place for place in self if now_ns - place.since_ns > place.life_s * SECOND_NS]
 
 
 def _oldest_of_most(places: Sequence[Place]) -> Place | None:

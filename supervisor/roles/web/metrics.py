@@ -14,6 +14,7 @@ from supervisor.core import features
 from supervisor.core.model import PRIORITIES
 from supervisor.core.supervision.health import Check, Endpoint, role_of
 from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import Seat
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.process_stats import Vitals, read_vitals
@@ -47,10 +48,10 @@ class Scrape(Collector):
         trusted = term.is_trusted(now_ns)
         yield _family(metrics.IS_LEADER, [((), float(trusted))])
         yield _family(metrics.TERM_EPOCH, [((), float(term.epoch))])
-        yield _family(metrics.TERM_TRUST, [((), (term.trusted_until_ns - now_ns) / 1e9 if trusted else 0.0)])
+        yield _family(metrics.TERM_TRUST, [((), (term.trusted_until_ns - now_ns) / SECOND_NS if trusted else 0.0)])
         yield _family(metrics.PROGRESS_AGE, list(self._progress_age(now_ns)) if term.epoch else [])
         yield _family(metrics.CLOCK_SKEW, [((), board.header.clock_skew_ms / 1000)])
-        yield _family(metrics.UPTIME, [((), max(0, now_ns - board.header.started_ns) / 1e9)])
+        yield _family(metrics.UPTIME, [((), max(0, now_ns - board.header.started_ns) / SECOND_NS)])
         yield _family(metrics.BUILD_INFO, [((__version__, platform.python_version()), 1.0)])
         header = board.header
         yield _family(metrics.CONFIG_EPOCH, [((), float(header.config_epoch))])
@@ -74,7 +75,7 @@ class Scrape(Collector):
     def _progress_age(self, now_ns: int) -> Rows:
         for name, row in zip(self.seat.slot_names, self.seat.board.rows, strict=False):
             if name == "scheduler" and row.beat_ns:
-                yield (), max(0, now_ns - row.beat_ns) / 1e9
+                yield (), max(0, now_ns - row.beat_ns) / SECOND_NS
 
     def _slots(self) -> Iterator[Metric]:
         now_ns = self.seat.clock.elapsed_ns()
@@ -85,7 +86,7 @@ class Scrape(Collector):
         yield _family(metrics.SLOT_RESTARTS, [((name,), row.restarts) for name, row in rows])
         yield _family(
             metrics.SLOT_BEAT_AGE,
-            [((name,), max(0, now_ns - row.beat_ns) / 1e9) for name, row in alive if row.beat_ns],
+            [((name,), max(0, now_ns - row.beat_ns) / SECOND_NS) for name, row in alive if row.beat_ns],
         )
         busy = dict.fromkeys(self.seat.settings.workers, 0)
         for name, row in alive:
@@ -96,7 +97,7 @@ class Scrape(Collector):
         yield _family(
             metrics.WORKER_CUT_OFF,
             [
-                ((name,), max(0, now_ns - row.asking_ns) / 1e9 if row.asking_ns else 0.0)
+                ((name,), max(0, now_ns - row.asking_ns) / SECOND_NS if row.asking_ns else 0.0)
                 for name, row in alive
                 if role_of(name)[0] == "worker"
             ],

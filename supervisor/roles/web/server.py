@@ -24,6 +24,7 @@ import uvloop
 from aiohttp import web
 
 from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import Seat
 from supervisor.roles.config_follower import Following
 from supervisor.roles.web import debug
@@ -170,7 +171,7 @@ class _Pulse:
         for look in self._looks:
             look()
         self._following.look()  # a web process that outlives a reload for a moment need not show it
-        self._due_ns = now_ns + int(BEAT_S * 1e9)
+        self._due_ns = now_ns + int(BEAT_S * SECOND_NS)
         self._timer = self._loop.call_later(BEAT_S, self.start)
 
     def stop(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from supervisor.core.supervision.health import role_of
 from supervisor.core.supervision.scoreboard import Phase, SlotState
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import Seat
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.telemetry.log_lines.render import format_ts
@@ -31,7 +32,7 @@ def status(seat: Seat, overview: Overview | None) -> dict[str, Any]:
         "uptime_s": _age_s(now_ns, header.started_ns),
         "config": _config(seat),
         "is_leader": trusted,
-        "trust_remaining_s": round((term.trusted_until_ns - now_ns) / 1e9, 3) if trusted else 0.0,
+        "trust_remaining_s": round((term.trusted_until_ns - now_ns) / SECOND_NS, 3) if trusted else 0.0,
         "leader": None if leader is None else {"replica": leader.replica, "epoch": leader.epoch, "host": leader.host},
         "slots": [
             _slot(name, row, now_ns)
@@ -88,7 +89,7 @@ def _queue(depth: Any) -> dict[str, Any]:
 
 
 def _age_s(now_ns: int, at_ns: int) -> float | None:
-    return round(max(0, now_ns - at_ns) / 1e9, 3) if at_ns else None
+    return round(max(0, now_ns - at_ns) / SECOND_NS, 3) if at_ns else None
 
 
 def status_text(shown: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ import structlog
 from supervisor.clock import Clock
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind, Release
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import Seat
 from supervisor.roles.worker.attempt.executor import Executor
 from supervisor.roles.worker.attempt.hooks import Pipeline
@@ -108,7 +109,7 @@ class Workplace:
         A process that was stopped for longer than the session lease may have been given up meanwhile. What it
         has not begun it then gives back, in a turn that tells it how things stand.
         """
-        return self.clock.elapsed_ns() - self.confirmed_ns < self.limits.session_lease_s * 1e9
+        return self.clock.elapsed_ns() - self.confirmed_ns < self.limits.session_lease_s * SECOND_NS
 
     def ask(
         self, *, want: int, want_suspect: bool = False, here: Callable[[], Counter[str]] = Counter
@@ -137,7 +138,7 @@ class Workplace:
             SessionLostError: the session was condemned.
         """
         self.confirmed_ns = asked_ns
-        metrics.TURN_SECONDS.observe((self.clock.elapsed_ns() - asked_ns) / 1e9)
+        metrics.TURN_SECONDS.observe((self.clock.elapsed_ns() - asked_ns) / SECOND_NS)
         self.presence.redis_answered()
         self.outage.answered()
         self.settled(reply)

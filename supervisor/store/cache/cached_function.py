@@ -21,6 +21,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.json_values import json_of, json_reader
 from supervisor.core.local_cache import LocalCache
 from supervisor.core.model import PAYLOAD_BYTES_MAX
+from supervisor.core.units import SECOND_NS
 from supervisor.store.cache.calls import CacheCalls
 from supervisor.store.scripts import Call
 
@@ -144,7 +145,7 @@ class Kept:
         generation = self.local.generation
         result = self.encode((yield COMPUTE))
         if result.data is not None and generation == self.local.generation:
-            self.local.put(key, result.data, _CLOCK.elapsed_ns() + round(self.ttl_s * 1e9))
+            self.local.put(key, result.data, _CLOCK.elapsed_ns() + round(self.ttl_s * SECOND_NS))
         return result
 
     def _redis_steps(self, key: str, calls: CacheCalls) -> Steps:
@@ -175,7 +176,7 @@ class Kept:
 
     def _found(self, key: str, calls: CacheCalls, nonce: str) -> Generator[Step, Any, Result | None]:
         """Return what is kept; None if it is ours to compute, and an empty result if nobody else did in time."""
-        until_ns = _CLOCK.elapsed_ns() + round(self.wait_s * 1e9)
+        until_ns = _CLOCK.elapsed_ns() + round(self.wait_s * SECOND_NS)
         pause_s = PAUSE_S
         while True:
             taken = yield calls.take(key, nonce=nonce, lease_ms=round(1000 * self.wait_s))
@@ -188,7 +189,7 @@ class Kept:
                     yield calls.delete(key)
                 else:
                     return Result(taken.value)
-            left_s = (until_ns - _CLOCK.elapsed_ns()) / 1e9
+            left_s = (until_ns - _CLOCK.elapsed_ns()) / SECOND_NS
             if left_s <= 0:
                 return Result(None)
             yield min(pause_s, left_s)

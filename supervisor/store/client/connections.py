@@ -23,6 +23,7 @@ from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from supervisor.clock import SystemClock
+from supervisor.core.units import SECOND_NS
 from supervisor.store.client import threads
 from supervisor.store.client.dialing import Dialler
 from supervisor.store.client.passwords import Passwords
@@ -50,7 +51,7 @@ class _Bounded(_Greeting):
 
     def connect_within(self, left_s: float, connect_s: float) -> None:
         """Connect and greet in ``left_s`` seconds, of which connecting may take ``connect_s``."""
-        until_ns = _CLOCK.elapsed_ns() + int(left_s * 1e9)
+        until_ns = _CLOCK.elapsed_ns() + int(left_s * SECOND_NS)
         *newer, last = self._passwords.candidates(self.password)
         self._parser.bound_by(left_s)
         try:
@@ -63,7 +64,7 @@ class _Bounded(_Greeting):
 
     def _greet(self, password: str | None, until_ns: int, connect_s: float) -> None:
         self.password = password
-        self.socket_connect_timeout = max(_SHORTEST_S, min((until_ns - _CLOCK.elapsed_ns()) / 1e9, connect_s))
+        self.socket_connect_timeout = max(_SHORTEST_S, min((until_ns - _CLOCK.elapsed_ns()) / SECOND_NS, connect_s))
         self.connect()  # type: ignore[attr-defined]
         self._passwords.served(password)
 

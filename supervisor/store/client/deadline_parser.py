@@ -17,6 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.utils import SENTINEL
 
 from supervisor.clock import SystemClock
+from supervisor.core.units import SECOND_NS
 from supervisor.store.routing.route import LOOK_S, MOVED_ON, Route
 
 _CLOCK = SystemClock()
@@ -32,7 +33,7 @@ class BoundedParser(DefaultParser):  # type: ignore[misc, valid-type]
 
     def bound_by(self, left_s: float | None) -> None:
         """Let all replies from now on arrive within ``left_s`` seconds, whatever each may take; None: no more."""
-        self._limit_ns = None if left_s is None else _CLOCK.elapsed_ns() + int(left_s * 1e9)
+        self._limit_ns = None if left_s is None else _CLOCK.elapsed_ns() + int(left_s * SECOND_NS)
 
     def read_response(
         self,
@@ -44,7 +45,7 @@ class BoundedParser(DefaultParser):  # type: ignore[misc, valid-type]
         bound_s = self._socket_timeout if timeout is SENTINEL else timeout
         self._until_ns = self._limit_ns
         if bound_s is not None:
-            own_ns = _CLOCK.elapsed_ns() + int(bound_s * 1e9)
+            own_ns = _CLOCK.elapsed_ns() + int(bound_s * SECOND_NS)
             self._until_ns = own_ns if self._limit_ns is None else min(own_ns, self._limit_ns)
         self._generation = self.route.generation() if self.route else 0
         return super().read_response(disable_decoding, push_request, timeout=bound_s)
@@ -74,7 +75,7 @@ class BoundedParser(DefaultParser):  # type: ignore[misc, valid-type]
 
     def _left_s(self) -> float:
         assert self._until_ns is not None
-        return max(_SHORTEST_S, (self._until_ns - _CLOCK.elapsed_ns()) / 1e9)
+        return max(_SHORTEST_S, (self._until_ns - _CLOCK.elapsed_ns()) / SECOND_NS)
 
 
 _SHORTEST_S = 1e-6  # 0 would mean: do not block, which is another error

@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from supervisor.clock import Clock, SystemClock
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.store.client import threads
 
 PATIENCE_NS = 250_000_000
@@ -75,7 +76,7 @@ class _LookUp:
         Raises:
             OSError: the name cannot be looked up.
         """
-        if not self._ended.wait(max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9)):
+        if not self._ended.wait(max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS)):
             return None
         if self._error is not None:
             raise self._error
@@ -92,7 +93,7 @@ class Dialler:
 
     def until_ns(self, bound_s: float | None) -> int:
         """Return the deadline that is ``bound_s`` seconds away; None: as far as can be."""
-        return self._clock.elapsed_ns() + int((3600.0 if bound_s is None else bound_s) * 1e9)
+        return self._clock.elapsed_ns() + int((3600.0 if bound_s is None else bound_s) * SECOND_NS)
 
     def left_s(self, until_ns: int) -> float:
         """Return how long it is until then.
@@ -100,7 +101,7 @@ class Dialler:
         Raises:
             TimeoutError: it is over.
         """
-        left_s = (until_ns - self._clock.elapsed_ns()) / 1e9
+        left_s = (until_ns - self._clock.elapsed_ns()) / SECOND_NS
         if left_s <= 0:
             raise TimeoutError
         return left_s
@@ -147,7 +148,7 @@ class Dialler:
     ) -> tuple[socket.socket, Address]:
         """Return the first connection that stands, and where to."""
         waiting = list(addresses)
-        stagger_ns = min(STAGGER_NS, int(self.left_s(until_ns) * 1e9) // (len(waiting) + 1))
+        stagger_ns = min(STAGGER_NS, int(self.left_s(until_ns) * SECOND_NS) // (len(waiting) + 1))
         begun: dict[int, tuple[socket.socket, Address]] = {}
         poller = select.poll()
         error: OSError = OSError("the name has no address")
@@ -163,7 +164,7 @@ class Dialler:
                     begun[sock.fileno()] = (sock, address)
                     poller.register(sock, select.POLLOUT)
                 left_ms = self.left_s(until_ns) * 1000
-                for number, _ in poller.poll(min(left_ms, stagger_ns / 1e6) if waiting else left_ms):
+                for number, _ in poller.poll(min(left_ms, stagger_ns / MILLISECOND_NS) if waiting else left_ms):
                     sock, address = begun.pop(number)
                     poller.unregister(number)
                     failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

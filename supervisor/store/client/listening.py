@@ -17,11 +17,12 @@ from contextlib import suppress
 
 from redis.exceptions import RedisError
 
+from supervisor.core.units import SECOND_NS
 from supervisor.store.client.connection_options import entries
 from supervisor.store.client.sync_client import Store
 
 BLOCK_MS = 30_000
-RETRY_NS = 1_000_000_000
+RETRY_NS = SECOND_NS
 OPEN_S = 0.5
 READ_S = 0.25
 
@@ -44,7 +45,7 @@ class ParkedStore(Store):
         try:
             self._follow(OPEN_S)
             if not link.is_connected:
-                self._open(link, now_ns + round(OPEN_S * 1e9))
+                self._open(link, now_ns + round(OPEN_S * SECOND_NS))
             link.send_command("XREAD", "COUNT", 100, "BLOCK", BLOCK_MS, "STREAMS", key, last_id)
         except (RedisError, OSError, TimeoutError):
             self._fail()

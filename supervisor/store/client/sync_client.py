@@ -29,6 +29,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from supervisor.clock import Clock, SystemClock
+from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.redis_url import split_address
 from supervisor.store.client.async_client import AsyncStore
@@ -291,10 +292,10 @@ class Store:
             self._route.lost()
 
     def _until_ns(self, wait_s: float) -> int:
-        return self._clock.elapsed_ns() + int(wait_s * 1e9)
+        return self._clock.elapsed_ns() + int(wait_s * SECOND_NS)
 
     def _left_s(self, until_ns: int) -> float:
-        left_s = (until_ns - self._clock.elapsed_ns()) / 1e9
+        left_s = (until_ns - self._clock.elapsed_ns()) / SECOND_NS
         if left_s <= 0:
             raise TimeoutError
         return left_s

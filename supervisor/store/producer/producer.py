@@ -26,6 +26,7 @@ from supervisor.clock import Clock, SystemClock
 from supervisor.core.errors import EXIT_CONFIG, StoreUnavailableError, TenureError
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
+from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.durations import delay_to_ms
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.queues import QueueSettings
@@ -42,7 +43,7 @@ from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.envelope import check_run_id
 
 TRIES = 2  # a connection that died while idle fails once; the second try has a fresh one
-AGAIN_NS_MAX = 300 * 1_000_000_000  # Redis remembers a nonce for ten minutes; a machine may sleep between two tries
+AGAIN_NS_MAX = 300 * SECOND_NS  # Redis remembers a nonce for ten minutes; a machine may sleep between two tries
 
 T = TypeVar("T")
 

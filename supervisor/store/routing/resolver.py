@@ -34,6 +34,7 @@ from redis.exceptions import (
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.scoreboard import Endpoint
+from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.redis_url import RedisUrl, Topology, join_address
 from supervisor.store.routing.sentinel_watch import SentinelWatch
 from supervisor.store.routing.topology import (
@@ -150,7 +151,7 @@ class Resolver:
             claims, _ = self._ask_all(CHECK_S)
             coming = [claim for claim in claims if claim.is_coming]
             for address in rank(coming or claims)[:1]:
-                if self._verify(address, self._clock.elapsed_ns() + int(CHECK_S * 1e9), CHECK_S, []):
+                if self._verify(address, self._clock.elapsed_ns() + int(CHECK_S * SECOND_NS), CHECK_S, []):
                     self._settle(address)
                     return True
             if coming and not self._held_until_ns:
@@ -166,7 +167,7 @@ class Resolver:
             if self._is_check_due():
                 self._check(min(CHECK_S, bound_s / 4))
             return self._endpoint
-        until_ns = self._clock.elapsed_ns() + int(bound_s * 1e9)
+        until_ns = self._clock.elapsed_ns() + int(bound_s * SECOND_NS)
         if self._publish is None:
             return self._search(until_ns, ASK_S, bound_s)
         # A whole tree waits for the agent: it looks again and again, each time with more patience for a silent
@@ -176,13 +177,13 @@ class Resolver:
             try:
                 return self._search(until_ns, min(patience_s, ASK_S), bound_s)
             except StoreUnavailableError:
-                if (until_ns - self._clock.elapsed_ns()) / 1e9 < 2 * PAUSE_S:
+                if (until_ns - self._clock.elapsed_ns()) / SECOND_NS < 2 * PAUSE_S:
                     raise
                 threading.Event().wait(PAUSE_S)
                 patience_s *= 2
 
     def _search(self, until_ns: int, patience_s: float, bound_s: float) -> Endpoint:
-        left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9)
+        left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS)
         claims, failures = self._ask_all(min(ASK_S, bound_s / 2, left_s))
         verdicts: list[Failure] = []  # of those that were named
         for address in rank(claims):
@@ -197,8 +198,8 @@ class Resolver:
 
     def _check(self, bound_s: float) -> None:
         """Go over to another master, if the newest configuration names one that says it is; else stay."""
-        self._check_at_ns = self._clock.elapsed_ns() + int(CHECK_PERIOD_S * 1e9)
-        until_ns = self._clock.elapsed_ns() + int(bound_s * 1e9)
+        self._check_at_ns = self._clock.elapsed_ns() + int(CHECK_PERIOD_S * SECOND_NS)
+        until_ns = self._clock.elapsed_ns() + int(bound_s * SECOND_NS)
         claims, _ = self._ask_all(bound_s / 2)
         for address in rank(claims)[:1]:
             if address != self._endpoint.address and self._verify(address, until_ns, bound_s, []):
@@ -216,7 +217,7 @@ class Resolver:
             self._publish(address)
         self._is_lost = False
         self._held_until_ns = 0
-        self._check_at_ns = self._clock.elapsed_ns() + int(CHECK_PERIOD_S * 1e9)
+        self._check_at_ns = self._clock.elapsed_ns() + int(CHECK_PERIOD_S * SECOND_NS)
         return self._endpoint
 
     def _not_found(self, failures: Sequence[Failure]) -> Exception:
@@ -248,10 +249,10 @@ class Resolver:
         silent = set(addresses)
         claims: list[Claim] = []
         failures: list[Failure] = []
-        until_ns = self._clock.elapsed_ns() + int(bound_s * 1e9)
+        until_ns = self._clock.elapsed_ns() + int(bound_s * SECOND_NS)
         while silent:
             try:
-                address, answer = answers.get(timeout=max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9))
+                address, answer = answers.get(timeout=max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS))
             except Empty:
                 break
             silent.discard(address)
@@ -259,7 +260,7 @@ class Resolver:
                 failures.append(answer)
                 continue
             claims.append(answer)
-            until_ns = min(until_ns, self._clock.elapsed_ns() + int(GRACE_S * 1e9))
+            until_ns = min(until_ns, self._clock.elapsed_ns() + int(GRACE_S * SECOND_NS))
         return claims, [*failures, *(Failure(address, NO_ANSWER) for address in sorted(silent))]
 
     def _attempt(self, ask: _Ask, address: str, bound_s: float, *, is_sentinel: bool) -> Claim | Failure:
@@ -306,7 +307,7 @@ class Resolver:
         """Ask ``address`` itself; in a cluster go where it points. Return who serves, or None."""
         is_sentinel = self._url.topology is Topology.SENTINEL
         for _ in range(HOPS_MAX):
-            left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9)
+            left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS)
             ask = self._ask_role if is_sentinel else self._ask_node
             claims, refusals = self._gather(ask, (address,), min(left_s, patience_s), False)  # noqa: FBT003 - private
             failures += refusals

@@ -26,6 +26,7 @@ from typing import IO, Any
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import CannotCreateError
+from supervisor.core.units import MILLISECOND_NS
 
 LINE_BYTES_MAX = 4096
 """PIPE_BUF of Linux, newline included."""
@@ -54,10 +55,10 @@ class LineSink:
         if self._pid != os.getpid():
             self._forget_own()
         # After a drop no line waits again until one got through: the stall is bounded in all.
-        until_ns = _CLOCK.elapsed_ns() + (0 if self.dropped else _WAIT_MS * 1_000_000)
+        until_ns = _CLOCK.elapsed_ns() + (0 if self.dropped else _WAIT_MS * MILLISECOND_NS)
         try:
             while line:  # more than once on files and terminals, and above PIPE_BUF
-                if not self._poll.poll(max(0, until_ns - _CLOCK.elapsed_ns()) / 1e6):
+                if not self._poll.poll(max(0, until_ns - _CLOCK.elapsed_ns()) / MILLISECOND_NS):
                     break
                 line = line[self._send(line) :]
         except OSError:  # the reader is gone, or the disk is full: there is nowhere left to say so

@@ -24,6 +24,7 @@ from supervisor.compat.cloudforet.tasks.redaction import Hidden
 from supervisor.compat.cloudforet.transaction import Transaction, entered
 from supervisor.core.errors import TenureError
 from supervisor.core.json_values import read_json
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context
 
 RESULT_BYTES_MAX = 2048
@@ -89,7 +90,7 @@ def _stage(
         result = _once(step, stage, context, hidden)
     except Exception as raised:  # noqa: BLE001 - any code may stand in a service
         error = raised
-    seconds = round(max(0, context.clock.elapsed_ns() - started_ns) / 1e9, 6)
+    seconds = round(max(0, context.clock.elapsed_ns() - started_ns) / SECOND_NS, 6)
     if error is None:
         return StageRecord(stage=name, status="done", duration_s=seconds, result=result), None
     text = " ".join(str(error).split())[:ERROR_CHARS_MAX]

@@ -16,7 +16,7 @@ from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.signing import Signer
 from supervisor.core.supervision.scoreboard import Board
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.effects import Report
 from supervisor.settings.sections.models import DataLoss, ElectionSettings
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
@@ -103,10 +103,10 @@ class Timing:
         """Convert from what people write."""
         return cls(
             duration_ns=int(settings.lease_duration_s * 1000) * MILLISECOND_NS,
-            period_ns=int(settings.renew_period_s * 1e9),
-            timeout_ns=int(settings.renew_timeout_s * 1e9),
-            margin_ns=int(settings.margin_s * 1e9),
-            presence_poll_ns=int(settings.presence_poll_s * 1e9) if settings.presence else 0,
+            period_ns=int(settings.renew_period_s * SECOND_NS),
+            timeout_ns=int(settings.renew_timeout_s * SECOND_NS),
+            margin_ns=int(settings.margin_s * SECOND_NS),
+            presence_poll_ns=int(settings.presence_poll_s * SECOND_NS) if settings.presence else 0,
         )
 
     @property
@@ -258,7 +258,7 @@ class Standing:
         self._measure(self.skew.measured(wall_ms=wall_ms, redis_ms=view.now_ms, round_trip_ns=took_ns))
         self.saw(view)
         result = view.code.name.lower()
-        self.report("election_answer", operation=operation, result=result, seconds=took_ns / 1e9, mode=mode)
+        self.report("election_answer", operation=operation, result=result, seconds=took_ns / SECOND_NS, mode=mode)
 
     def _measure(self, skew: Skew) -> None:
         before, self.skew = self.skew, skew

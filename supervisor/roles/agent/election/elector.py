@@ -20,7 +20,7 @@ from __future__ import annotations
 from supervisor.core.election.lease import Event, Memory, State, granted, is_named
 from supervisor.core.election.term import Term
 from supervisor.core.signing import without_mark
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.candidates import Roster
 from supervisor.roles.agent.election.clock_skew import WallClock
 from supervisor.roles.agent.election.context import UNANSWERED, Standing
@@ -318,7 +318,7 @@ class Elector:
         at.board.header.ineligible_until_ns = at.now() + pause_ns
         self._leave_it_until(at.now() + pause_ns)
         self._glance_due_ns = at.now() + LOOK_AGAIN_NS
-        at.report("ineligible", reason=reason, seconds=pause_ns / 1e9)
+        at.report("ineligible", reason=reason, seconds=pause_ns / SECOND_NS)
 
     def _withdraw(self) -> Steps[None]:
         try:

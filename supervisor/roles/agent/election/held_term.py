@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from supervisor.core.election.lease import Event, Loss, State
 from supervisor.core.election.term import NO_TERM, Term
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.election.context import Standing
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.scripts import Call
@@ -71,7 +72,7 @@ class Tenancy:
             reason = view.code.name.lower()
             at.report("leader_acquired", epoch=term.epoch, reason=reason, mode=mode, gap_ms=view.gap_ms)
             if at.now() < at.disputed_until_ns:
-                at.report("trust_deferred", epoch=term.epoch, seconds=(at.disputed_until_ns - at.now()) / 1e9)
+                at.report("trust_deferred", epoch=term.epoch, seconds=(at.disputed_until_ns - at.now()) / SECOND_NS)
         if not was_leader or (is_trusted and not was_trusted):
             at.around.term_changed()
 

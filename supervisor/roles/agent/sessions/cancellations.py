@@ -17,6 +17,7 @@ from typing import Any
 
 from supervisor.core.supervision.inflight import execution_hash
 from supervisor.core.supervision.scoreboard import Row, UnwantedReason, Verb
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.child import Seat
 from supervisor.roles.effects import Report
@@ -24,7 +25,7 @@ from supervisor.settings.sections.models import WorkerKind
 from supervisor.store.queues.runs import HISTORY, Queues, UnwantedRun
 from supervisor.store.scripts import Call
 
-PERIOD_NS = 1_000_000_000  # asked only while something is executed here
+PERIOD_NS = SECOND_NS  # asked only while something is executed here
 BETWEEN_NS = 250_000_000  # a worker has one place for such a request, and looks at it every 200 ms
 
 

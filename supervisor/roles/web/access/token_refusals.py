@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from supervisor.clock import Clock
+from supervisor.core.units import SECOND_NS
 from supervisor.telemetry.metrics import TOKENS_REFUSED
 
 BURST = 10
@@ -86,4 +87,4 @@ class Refusals:
         return entry
 
     def _now_s(self) -> float:
-        return self._clock.elapsed_ns() / 1e9
+        return self._clock.elapsed_ns() / SECOND_NS

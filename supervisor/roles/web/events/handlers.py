@@ -19,6 +19,7 @@ from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.web.connection_table import address_of
 from supervisor.roles.web.events.followers import Followers, Item, Streamer, TooManyFollowersError
 from supervisor.roles.web.responses import (
@@ -83,7 +84,7 @@ class EventPages:
         missed = await self._read(wanted.after) if wanted.after else []
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
         response.force_close()
-        until_ns = self._clock.elapsed_ns() + int(STREAM_S * 1e9)
+        until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
         await response.prepare(request)
         with suppress(TimeoutError, ConnectionError):  # the client does not read, or is gone
             await _send(response, f"retry: {RETRY_MS}\n\n".encode())

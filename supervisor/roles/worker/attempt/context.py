@@ -19,6 +19,7 @@ from supervisor.clock import Clock, SystemClock
 from supervisor.core.jobs import registry as jobs
 from supervisor.core.jobs.trace_context import trace_id_of
 from supervisor.core.model import Kind
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.children import Children
 from supervisor.roles.worker.attempt.run_output import Leavings
 from supervisor.roles.worker.attempt.steps import Steps
@@ -147,7 +148,7 @@ class Context:
         """Return the seconds until the process is killed: 0 when that moment passed, infinite without one."""
         if self.deadline_ns is None:
             return float("inf")
-        return max(0.0, (self.deadline_ns - self.clock.elapsed_ns()) / 1e9)
+        return max(0.0, (self.deadline_ns - self.clock.elapsed_ns()) / SECOND_NS)
 
     @property
     def log(self) -> Any:

@@ -30,6 +30,7 @@ from supervisor.core.json_values import json_of
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.core.supervision.inflight import RunKey, execution_hash
 from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.worker.attempt.children import Children
 from supervisor.roles.worker.attempt.context import Context, Enqueuer
 from supervisor.roles.worker.attempt.failure import Failure, describe, is_clean_exit
@@ -212,7 +213,7 @@ class Executor:
         if span is None:
             if len(self._spans) >= _SPANS_MAX:
                 self._spans.clear()
-            span = self._spans[key] = (round(template.soft_after_s * 1e9), round(template.timeout_s * 1e9))
+            span = self._spans[key] = (round(template.soft_after_s * SECOND_NS), round(template.timeout_s * SECOND_NS))
         execution.soft_ns = now_ns + span[0]
         execution.hard_ns = now_ns + span[1]
         if execution.context is not None:
@@ -230,7 +231,7 @@ class Executor:
             result = self._encode(execution, value)
         execution.ended_ns = now_ns = self._clock.elapsed_ns()
         elapsed_ns = max(0, now_ns - execution.started_ns)
-        self.ends.finished(execution.fetched, elapsed_ns / 1e9, now_ns)
+        self.ends.finished(execution.fetched, elapsed_ns / SECOND_NS, now_ns)
         if execution.context is None:
             return self._ack(execution, Outcome.OK, elapsed_ns, result=result)
         return self._ack(execution, Outcome.OK, elapsed_ns, result=result, **_left(execution, execution.context))
@@ -249,7 +250,7 @@ class Executor:
         fetched = execution.fetched
         execution.ended_ns = now_ns = self._clock.elapsed_ns()
         elapsed_ns = max(0, now_ns - execution.started_ns)
-        seconds = elapsed_ns / 1e9
+        seconds = elapsed_ns / SECOND_NS
         if execution.unwanted is not None:
             outcome, note = _GAVE_WAY[execution.unwanted]
             self.ends.gave_way(fetched, outcome, seconds, now_ns)
@@ -313,7 +314,7 @@ class Executor:
             error=failure.as_error() if failure else None,
             started_ms=execution.started_ms,
             # Not by the wall clock, which may have been set back meanwhile: a run never ends before it starts.
-            ended_ms=execution.started_ms + (elapsed_ns + 500_000) // 1_000_000,
+            ended_ms=execution.started_ms + (elapsed_ns + 500_000) // MILLISECOND_NS,
             history_note=failure.note if failure else note,
             job=template.job,
             children=children,

@@ -26,6 +26,7 @@ import structlog
 
 from supervisor.clock import Clock
 from supervisor.core.jobs.hooks import ASKED, HookAnswerError, Point, Veto, VetoedError, plain_reason, read_answer
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hooks import Asked, HookFailedError, Hooks, Pipeline, describe
@@ -219,7 +220,7 @@ class Passage:
         return Veto(asked.name, point.value, plain_reason(str(error)), is_failure=True)
 
     def _measure(self, asked: Asked, point: str, started_ns: int) -> None:
-        HOOK_SECONDS.labels(asked.name, point).observe((self._clock.elapsed_ns() - started_ns) / 1e9)
+        HOOK_SECONDS.labels(asked.name, point).observe((self._clock.elapsed_ns() - started_ns) / SECOND_NS)
 
 
 def _report(asked: Asked, point: str, error: BaseException) -> None:

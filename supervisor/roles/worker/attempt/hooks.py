@@ -39,6 +39,7 @@ from supervisor.core.jobs.hooks import (
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
 from supervisor.core.model import Kind
 from supervisor.core.supervision.inflight import RunKey
+from supervisor.core.units import SECOND_NS
 from supervisor.settings.schedules.hook_sources import (
     UnusableHookError,
     enabled_names,
@@ -225,7 +226,7 @@ class Pipeline:
             return veto
         now_ns = self._clock.elapsed_ns()
         since_ns, count = self._waiting.pop(key, (now_ns, 0))
-        if now_ns - since_ns >= defer_max_s * 1e9:
+        if now_ns - since_ns >= defer_max_s * SECOND_NS:
             return veto._replace(delay_s=None, reason=f"{veto.reason}; put off for {defer_max_s:g} s already")
         self._waiting[key] = (since_ns, count + 1)
         if len(self._waiting) > WAITING_MAX:

@@ -27,6 +27,7 @@ import structlog
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.model import Kind
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt import hook_chain
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.roles.worker.attempt.failure import is_clean_exit
@@ -122,26 +123,26 @@ class Calling:
 
     def close(self, within_s: float) -> None:
         """Close what the jobs of a sync pool opened, the last first; returns after about ``within_s`` at the latest."""
-        until_ns = self._clock.elapsed_ns() + round(within_s * 1e9)
+        until_ns = self._clock.elapsed_ns() + round(within_s * SECOND_NS)
         self.resources.close(within_s)
         self._close_middleware(until_ns)
 
     async def close_async(self, within_s: float) -> None:
         """Send the last progress, and close what the jobs of an async pool opened."""
-        until_ns = self._clock.elapsed_ns() + round(within_s * 1e9)
+        until_ns = self._clock.elapsed_ns() + round(within_s * SECOND_NS)
         await self.progress.close_async(within_s)
         if self._pipeline is not None:
             await self._pipeline.close_async(within_s)
         await self.resources.close_async(within_s)
         if closing():
-            left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9)
+            left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS)
             with suppress(TimeoutError):  # jobs may have left every thread of the loop busy
                 await asyncio.wait_for(asyncio.to_thread(self._close_middleware, until_ns), left_s + GRACE_S)
 
     def _close_middleware(self, until_ns: int) -> None:
         for item in closing():
             try:
-                item.close(max(0.0, (until_ns - self._clock.elapsed_ns()) / 1e9))
+                item.close(max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS))
             except Exception as error:  # noqa: BLE001 - the others are to be closed all the same
                 log.warning("middleware_unclosed", middleware=type(item).__qualname__, error=repr(error))
 

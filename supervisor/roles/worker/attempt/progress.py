@@ -22,12 +22,13 @@ import structlog
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.store.queues.progress import Progresses, ProgressItem
 from supervisor.store.scripts import Call
 from supervisor.telemetry import events
 
-EVERY_NS = 1_000_000_000
+EVERY_NS = SECOND_NS
 AFTER_FAILURE_NS = 10_000_000_000
 ITEMS_MAX = 200
 CALL_S = 1.0  # how long a plain job waits for one call
@@ -126,7 +127,7 @@ class Progress:
             while self._waiting:
                 if self._clock.elapsed_ns() >= self._mute_until_ns:
                     await self._send_batch()
-                await asyncio.sleep(EVERY_NS / 1e9)
+                await asyncio.sleep(EVERY_NS / SECOND_NS)
         finally:
             self._sending = None
 

@@ -22,6 +22,7 @@ from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.jobs.hooks import UnknownProfileError, Veto
 from supervisor.core.model import Kind, Outcome
 from supervisor.core.supervision.inflight import RunKey
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.failure import Failure
 from supervisor.roles.worker.run_reporting import Ends
 from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
@@ -29,7 +30,7 @@ from supervisor.telemetry import event_catalogue, metrics
 
 UNKNOWN_JOB = "unknown"  # in metrics: names that no module registered are not bounded
 UNKNOWN_DELAY_MS = 5_000
-UNKNOWN_GRACE_NS = 600 * 1_000_000_000
+UNKNOWN_GRACE_NS = 600 * SECOND_NS
 UNKNOWN_RUNS_MAX = 10_000
 
 log = structlog.get_logger("tenure.worker")

@@ -22,6 +22,7 @@ import msgspec
 from supervisor.clock import Clock
 from supervisor.core.errors import PayloadTooLargeError, TenureError
 from supervisor.core.json_values import json_of, read_json
+from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
 from supervisor.store.queues.steps import STEP_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, Step, StepCalls
 from supervisor.store.scripts import Call
@@ -127,7 +128,7 @@ class Steps:
             number=len(self.records) + 1,
             attempt=self._attempt,
             ended_ms=self._clock.wall_ms(),
-            duration_ms=(self._clock.elapsed_ns() - started_ns) // 1_000_000,
+            duration_ms=(self._clock.elapsed_ns() - started_ns) // MILLISECOND_NS,
             result=_as_json(name, value),
             error=text[:MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode(),
         )

@@ -17,6 +17,7 @@ from enum import IntEnum
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import Seat
 
 LOOK_EVERY_S = 5.0
@@ -76,7 +77,7 @@ class SuspectLane:
     @property
     def quiet_s(self) -> float:
         """How long that still lasts."""
-        return max(0.0, (self._quiet_until_ns - self._clock.elapsed_ns()) / 1e9)
+        return max(0.0, (self._quiet_until_ns - self._clock.elapsed_ns()) / SECOND_NS)
 
     @property
     def must_look(self) -> bool:
@@ -102,7 +103,7 @@ class SuspectLane:
             self._tries = 0
             self._row.suspect = Part.NONE
         elif not any(row.desired and row.suspect for row in self._others):
-            quiet_ns = round(QUIET_S * 1e9) << self._tries
+            quiet_ns = round(QUIET_S * SECOND_NS) << self._tries
             self._quiet_until_ns = min(self._clock.elapsed_ns() + quiet_ns, max(idle_by_ns, 1))
             self._row.suspect = Part.MAKES_ROOM
             self._tries += 1
@@ -110,4 +111,4 @@ class SuspectLane:
 
     def _look_again(self) -> None:
         # Drawn, so that not all processes look at once.
-        self._look_at_ns = self._clock.elapsed_ns() + round(LOOK_EVERY_S * (0.5 + self._uniform()) * 1e9)
+        self._look_at_ns = self._clock.elapsed_ns() + round(LOOK_EVERY_S * (0.5 + self._uniform()) * SECOND_NS)

@@ -22,6 +22,7 @@ from typing import Any
 
 from supervisor.core.supervision.inflight import RunKey
 from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.process.fork_guard import Original
@@ -254,7 +255,7 @@ class AsyncRuns:
             self._soft_timer = None
         self._soft_due_ns = due_ns
         if due_ns < _NEVER_NS:
-            left_s = max(0.0, (due_ns - self._at.clock.elapsed_ns()) / 1e9) + _EARLY_S
+            left_s = max(0.0, (due_ns - self._at.clock.elapsed_ns()) / SECOND_NS) + _EARLY_S
             self._soft_timer = asyncio.get_running_loop().call_later(left_s, self._soft_timeouts, context=self._context)
 
     def _soft_timeouts(self) -> None:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt import invocation
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 
@@ -190,7 +191,7 @@ class Interrupts:
         """Set the timer for what the job has to be told next."""
         due_ns = self._soft_ns if self._relief is None else min(self._soft_ns, self._relief.at_ns)
         self._alarm_ns = due_ns
-        signal.setitimer(signal.ITIMER_REAL, max(1e-6, (due_ns - self._clock.elapsed_ns()) / 1e9), AGAIN_S)
+        signal.setitimer(signal.ITIMER_REAL, max(1e-6, (due_ns - self._clock.elapsed_ns()) / SECOND_NS), AGAIN_S)
 
     def _disarm(self) -> None:
         self._alarm_ns = _NEVER_NS
@@ -232,7 +233,7 @@ class Interrupts:
         finally:
             self._armed = armed
         if again_s is not None:
-            self._relief = Relief(self._clock.elapsed_ns() + round(again_s * 1e9), relief.function)
+            self._relief = Relief(self._clock.elapsed_ns() + round(again_s * SECOND_NS), relief.function)
 
     def _on_soft(self, _number: int, frame: FrameType | None) -> None:
         if self._is_asking:

@@ -29,6 +29,7 @@ import structlog
 
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.jobs.prefetch import FAST_S, Pace
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
@@ -44,7 +45,7 @@ RING_S = 0.5  # also how long a beat may be apart while idle
 LAST_WORDS_S = 0.2
 RELIEF_S = 0.2  # how long a job may be held up by the relief of those who wait behind it
 RELIEF_AGAIN_S, RELIEF_AGAIN_S_MAX = 1.0, 60.0
-PATIENCE_NS = round(FAST_S * 1e9)
+PATIENCE_NS = round(FAST_S * SECOND_NS)
 _QUIT = frozenset({Demand.QUIT})
 _STOP = frozenset({Demand.QUIT, Demand.STOP})
 
@@ -181,13 +182,13 @@ class SyncPool:
             wait_s = RING_S
             if reply.next_due_ms is not None:
                 wait_s = min(wait_s, max(0, reply.next_due_ms - reply.now_ms) / 1000 + 0.001)
-            self._look_at_ns = now_ns + round(wait_s * 1e9)
+            self._look_at_ns = now_ns + round(wait_s * SECOND_NS)
 
     def _ring(self) -> None:
         """Wait at the bells until one rings, a delayed run comes due, or it is time to beat."""
         self._at.executor.ends.flush(self._at.clock.elapsed_ns())
         self._call(self._at.calling.look)
-        left_s = (self._look_at_ns - self._at.clock.elapsed_ns()) / 1e9
+        left_s = (self._look_at_ns - self._at.clock.elapsed_ns()) / SECOND_NS
         try:
             self._interrupts.wait(lambda: self._store.ring(self._at.bells, max(0.001, left_s)), on=_STOP)
         except Interrupted:
@@ -201,8 +202,8 @@ class SyncPool:
 
     def _pause(self, seconds: float) -> None:
         """Wait, but not through a signal, and not without a beat."""
-        until_ns = self._at.clock.elapsed_ns() + round(seconds * 1e9)
-        while (left_s := (until_ns - self._at.clock.elapsed_ns()) / 1e9) > 0:
+        until_ns = self._at.clock.elapsed_ns() + round(seconds * SECOND_NS)
+        while (left_s := (until_ns - self._at.clock.elapsed_ns()) / SECOND_NS) > 0:
             self._presence.beat()
             woken, _, _ = select.select([self._wake_fd], [], [], min(left_s, RING_S))
             if woken:
@@ -235,7 +236,7 @@ class SyncPool:
         ack = self._execute(prepared, is_fast=is_fast)
         if ack is not None:
             self._owe(ack)
-            self._pace.ended(prepared.spec.name, (prepared.ended_ns - prepared.started_ns) / 1e9)
+            self._pace.ended(prepared.spec.name, (prepared.ended_ns - prepared.started_ns) / SECOND_NS)
 
     def _owe(self, ack: Ack) -> None:
         if not self._at.turns.waiting:

@@ -17,6 +17,7 @@ import structlog
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.scoreboard import Verb
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.process.heartbeat import Presence
 from supervisor.settings.sections.models import PoolSettings
 
@@ -68,7 +69,7 @@ class Recycling:
 
         self._runs_max = about(pool.recycle_runs)
         self._growth_kib_max = about(pool.recycle_growth_mib) * 1024
-        self._age_ns_max = about(pool.recycle_age_s) * 1e9
+        self._age_ns_max = about(pool.recycle_age_s) * SECOND_NS
         self._presence = presence
         self._clock = clock
         self._resident = resident
@@ -101,5 +102,5 @@ class Recycling:
         if self._baseline_kib and growth_kib >= self._growth_kib_max:
             return {"reason": "growth", "growth_mib": growth_kib // 1024, "from_mib": self._baseline_kib // 1024}
         if now_ns - self._born_ns >= self._age_ns_max:
-            return {"reason": "age", "age_s": (now_ns - self._born_ns) // 1_000_000_000}
+            return {"reason": "age", "age_s": (now_ns - self._born_ns) // SECOND_NS}
         return None

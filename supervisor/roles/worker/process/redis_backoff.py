@@ -8,6 +8,7 @@ import structlog
 
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.units import SECOND_NS
 from supervisor.telemetry import metrics
 
 FIRST_S = 0.05
@@ -47,6 +48,6 @@ class Outage:
     def answered(self) -> None:
         """Note that a call was answered."""
         if self._failures:
-            seconds = round((self._clock.elapsed_ns() - self._since_ns) / 1e9, 3)
+            seconds = round((self._clock.elapsed_ns() - self._since_ns) / SECOND_NS, 3)
             log.info("redis_back", after_s=seconds, failures=self._failures)
         self._failures = 0

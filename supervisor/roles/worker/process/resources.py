@@ -27,6 +27,7 @@ import structlog
 from supervisor.clock import Clock
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs.resource import Resource
+from supervisor.core.units import SECOND_NS
 from supervisor.telemetry import metrics
 
 PING_EVERY_S = 10.0
@@ -122,7 +123,7 @@ class Resources:
 
     def _has_opened(self, kind: type[Resource], resource: Resource) -> None:
         self._opened[kind] = resource
-        self._look_at_ns = self._clock.elapsed_ns() + round(PING_EVERY_S * 1e9)
+        self._look_at_ns = self._clock.elapsed_ns() + round(PING_EVERY_S * SECOND_NS)
         log.info("resource_opened", resource=name_of(kind))
 
     # Health --------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ class Resources:
                 self._has_failed(kind, error)
             else:
                 self._has_answered(kind)
-        self._look_at_ns = self._clock.elapsed_ns() + round(PING_EVERY_S * 1e9)
+        self._look_at_ns = self._clock.elapsed_ns() + round(PING_EVERY_S * SECOND_NS)
 
     async def _ping_for_ever(self) -> None:
         while True:
@@ -172,9 +173,9 @@ class Resources:
 
     def close(self, within_s: float) -> None:
         """Close what is open, the last first; what takes longer than ``within_s`` is left to the end of the process."""
-        until_ns = self._clock.elapsed_ns() + round(within_s * 1e9)
+        until_ns = self._clock.elapsed_ns() + round(within_s * SECOND_NS)
         for kind, resource in self._taken():
-            left_s = (until_ns - self._clock.elapsed_ns()) / 1e9
+            left_s = (until_ns - self._clock.elapsed_ns()) / SECOND_NS
             try:
                 with _alarm(left_s / (len(self._opened) + 1)):  # the others are to have a share of it
                     resource.close()
