@@ -143,6 +143,17 @@ class Gate:
         place = self._by_protocol.get(protocol)
         return place is not None and self._places.ask(place, is_probe=is_probe)
 
+    def ask_long(self, protocol: Held) -> bool:
+        """Note that a connection asks for what takes long; return whether there is room, perhaps another's."""
+        place = self._by_protocol.get(protocol)
+        if place is None:
+            return False
+        crowding = self._places.crowding(place)
+        if crowding is not None:
+            self._end(crowding)
+        place.is_stream = self._places.ask(place, is_probe=False)
+        return place.is_stream
+
     def mark_stream(self, protocol: Held) -> None:
         """Note that what a connection asked for takes long."""
         place = self._by_protocol.get(protocol)

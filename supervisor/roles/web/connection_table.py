@@ -115,6 +115,18 @@ class Places:
         place.is_busy = len(busy) < BUSY_MAX and near < PER_ADDRESS_MAX
         return place.is_busy
 
+    def crowding(self, newcomer: Place) -> Place | None:
+        """Return the busy place that is to be left for ``newcomer``, if all are taken.
+
+        It is the oldest of the address that holds the most, where that keeps as many as the newcomer's then has.
+        """
+        busy = [each for each in self._speaking if each.is_busy]
+        leaver = _oldest_of_most(busy) if len(busy) >= BUSY_MAX else None
+        if leaver is None:
+            return None
+        held = Counter(each.address for each in busy)
+        return leaver if held[leaver.address] > held[newcomer.address] + 1 else None
+
     def leave(self, place: Place) -> None:
         """Give a place back; twice is no mistake."""
         self._break_silence(place)

@@ -45,7 +45,7 @@ class GrpcHealth:
         self._descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         self._path = f"/proc/self/fd/{self._descriptor}/{self._file}"  # short, however long that of the directory is
         self._server: Any = None
-        self.gate = Gate(lambda: Relay(self._path, self._admit), clock, listener)
+        self.gate = Gate(lambda: Relay(self._path, self.gate.ask_long), clock, listener)
 
     async def start(self) -> None:
         """Serve, and accept connections from now on."""
@@ -64,9 +64,3 @@ class GrpcHealth:
         with suppress(FileNotFoundError):
             os.unlink(self._file, dir_fd=self._descriptor)
         os.close(self._descriptor)
-
-    def _admit(self, relay: Relay) -> bool:
-        has_room = self.gate.ask(relay)
-        if has_room:
-            self.gate.mark_stream(relay)
-        return has_room

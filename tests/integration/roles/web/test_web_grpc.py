@@ -176,6 +176,15 @@ def test_one_address_cannot_take_the_connections_of_all(tree: Any, client: Clien
         assert join(tree, clients).check("liveness") == ["SERVING"]
 
 
+def test_five_addresses_cannot_take_the_connections_of_all(tree: Any, client: Client, clients: list[Client]) -> None:
+    """A single client of IPv6 has many; whoever holds most then gives up the oldest for who holds less."""
+    with ExitStack() as held:
+        for last in range(2, 7):
+            for _ in range(PER_ADDRESS_MAX):
+                held.enter_context(connected(tree, f"127.0.0.{last}", sent=PREFACE + SETTINGS))
+        assert [join(tree, clients).check("liveness") for _ in range(2)] == [["SERVING"]] * 2
+
+
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", PREFACE[:-1] + b"x", b"\x16\x03\x01" + bytes(30)])
 def test_what_is_not_http2_is_cut_off_at_once(tree: Any, sent: bytes) -> None:
     """Nothing of it reaches the server."""

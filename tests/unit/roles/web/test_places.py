@@ -99,6 +99,21 @@ def test_an_address_gets_sixteen_requests_and_all_get_what_is_left_by_probes() -
     assert places.ask(enter(places, "10.0.0.1"), is_probe=True)
 
 
+def test_who_holds_the_most_streams_gives_up_the_oldest_for_who_holds_less() -> None:
+    """Until the newcomer would hold as many: two that come again and again must not push out each other."""
+    places = Places()
+    held = [enter(places, f"10.0.0.{number % 4}") for number in range(BUSY_MAX)]
+    assert [places.ask(each, is_probe=False) for each in held] == [True] * BUSY_MAX
+    newcomers = [enter(places, "10.0.1.1") for _ in range(CONNECTIONS_MAX - BUSY_MAX)]
+
+    assert places.crowding(newcomers[0]) is held[0]
+    places.leave(held[0])
+    assert places.ask(newcomers[0], is_probe=False)
+    for number, each in enumerate(held):
+        each.address = f"10.9.0.{number}"
+    assert places.crowding(newcomers[1]) is None
+
+
 def test_a_newcomer_is_refused_while_every_place_asks() -> None:
     """Probes that are being answered are not pushed out; those that are held open after it are."""
     places = Places()
