@@ -156,7 +156,7 @@ class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     v: int = 1
     id: str
     template: Template
-    # Timing: a change of any of these starts the schedule anew from now (codec.timing_digest).
+    # Timing: a change of any of these starts the schedule anew from now (see store/wire/definition.py).
     every_ms: int | None = None
     phase_ms: int = 0
     cron: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.store.schedules.fire import FireCode
-from supervisor.store.wire.codec import unpack_definition
+from supervisor.store.wire.definition import unpack_definition
 from supervisor.testing.world import World
 
 

@@ -49,7 +49,7 @@ from supervisor.store.schedules.definitions import (
 )
 from supervisor.store.schedules.reads import Record, RecordPage, Views, change_of
 from supervisor.store.scripts import Call
-from supervisor.store.wire.codec import pack_definition, unpack_definition
+from supervisor.store.wire.definition import pack_definition, unpack_definition
 
 TOLD_MAX = 20
 """At most so many ids are told by name."""

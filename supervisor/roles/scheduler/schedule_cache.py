@@ -21,7 +21,7 @@ from supervisor.core.schedules.catchup import fire_of
 from supervisor.core.schedules.checks import checks_of_definition
 from supervisor.core.schedules.templating import needs_rendering, render
 from supervisor.core.schedules.triggers import Trigger, after_completion_ms, trigger_of
-from supervisor.store.wire.codec import unpack_definition
+from supervisor.store.wire.definition import unpack_definition
 from supervisor.store.wire.envelope import EnvelopeTemplate, Packed, pack
 from supervisor.store.wire.fire import policy_text
 

@@ -23,7 +23,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import BATCH_MAX, Change, DefineCode, Definitions, DeleteCode
 from supervisor.store.schedules.reads import Inspection, Record, Views, change_of
 from supervisor.store.scripts import Call
-from supervisor.store.wire.codec import pack_definition
+from supervisor.store.wire.definition import pack_definition
 
 PAGES_MAX = 10_000
 TRIES = 50

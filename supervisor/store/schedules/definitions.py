@@ -22,7 +22,8 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import CHANGED, changed_run_id, extra_run
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Argument, Call, script
-from supervisor.store.wire.codec import chunks, number, pack_definition, text, timing_digest
+from supervisor.store.wire.codec import chunks, number, text
+from supervisor.store.wire.definition import pack_definition, timing_digest
 from supervisor.store.wire.envelope import pack
 
 BATCH_MAX = 250

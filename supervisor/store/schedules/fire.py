@@ -26,8 +26,8 @@ from supervisor.store.wire.codec import (
     optional_number,
     text,
     texts,
-    unpack_definition,
 )
+from supervisor.store.wire.definition import StoredDefinition, unpack_definition
 from supervisor.store.wire.fire import (
     DueReply,
     FireCode,
@@ -251,14 +251,14 @@ class Schedules:
 def _page(reply: Any) -> SchedulePage:
     items, unreadable = [], []
     for schedule, stored, mark, next_ms in chunks(reply[2:], 4):
-        revision, _, rest = stored.partition(b"\n")
+        revision, _, body = StoredDefinition.parse(stored)
         try:
-            definition = unpack_definition(rest.split(b"\n", 2)[-1])
+            definition = unpack_definition(body)
         except msgspec.DecodeError:
             unreadable.append(text(schedule))
             continue
         item = StoredSchedule(
-            definition=definition, revision=number(revision), mark_ms=number(mark), next_ms=optional_number(next_ms)
+            definition=definition, revision=revision or 0, mark_ms=number(mark), next_ms=optional_number(next_ms)
         )
         items.append(item)
     return SchedulePage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]), unreadable=unreadable)
@@ -267,8 +267,8 @@ def _page(reply: Any) -> SchedulePage:
 def _definitions(reply: Any) -> list[tuple[int, bytes] | None]:
     found = []
     for stored in reply:
-        revision, _, rest = (stored or b"").partition(b"\n")
-        found.append((int(revision), rest.split(b"\n", 2)[-1]) if revision.isdigit() else None)
+        revision, _, body = StoredDefinition.parse(stored or b"")
+        found.append(None if revision is None else (revision, body))
     return found
 
 

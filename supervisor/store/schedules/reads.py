@@ -15,7 +15,8 @@ from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import DYNAMIC, Change
 from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.scripts import Call, script
-from supervisor.store.wire.codec import chunks, cut, number, optional_number, text, unpack_definition
+from supervisor.store.wire.codec import chunks, cut, number, optional_number, text
+from supervisor.store.wire.definition import StoredDefinition, unpack_definition
 
 PAGE = 250
 BUFFERED_SHOWN = 20
@@ -129,13 +130,11 @@ def record_of(
     name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any, state: Any, is_live: bool, invalid: Any
 ) -> Record:
     """Return what a stored definition with its neighbours says."""
-    revision, _, rest = stored.partition(b"\n")
-    _, _, rest = rest.partition(b"\n")
-    digest, _, body = rest.partition(b"\n")
+    revision, digest, body = StoredDefinition.parse(stored)
     return Record(
         id=name,
-        revision=number(revision) if revision.isdigit() else 0,
-        set=text(digest),
+        revision=revision or 0,
+        set=digest,
         body=body,
         mark_ms=number(mark),
         next_ms=None if next_ms in (b"", None) else int(float(next_ms)),

@@ -12,38 +12,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
-from supervisor.core.json_values import check_arguments, json_reader, read_json
-from supervisor.core.model import PAYLOAD_BYTES_MAX, ScheduleDef
+from supervisor.core.json_values import read_json
+from supervisor.core.model import PAYLOAD_BYTES_MAX
 
 ERROR_BYTES_MAX = 4096
 WORDS_MAX = 200
 """Characters of who asks, and why, that are taken from a record in Redis."""
 
-_AROUND_ARGUMENTS = 3  # levels of a definition: itself, its template, the arguments by name
 _DIGITS_MAX = 15  # below 2^53, which Lua counts exactly
-_TIMING = (
-    "every_ms",
-    "phase_ms",
-    "cron",
-    "at_ms",
-    "after_completion_ms",
-    "when",
-    "anchor",
-    "timezone",
-    "dst_gap",
-    "dst_overlap",
-    "exclude",
-    "start_at_ms",
-    "end_at_ms",
-)
 _CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
-_DEFINITION = json_reader(ScheduleDef)
 _ENCODER = msgspec.json.Encoder()
 T = TypeVar("T")
 
@@ -87,37 +69,6 @@ def unpack_json(data: bytes | None) -> dict[str, Any]:
     except msgspec.DecodeError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def pack_definition(definition: ScheduleDef) -> bytes:
-    """Return ``definition`` as JSON; equal definitions give equal bytes.
-
-    Raises:
-        PayloadTooLargeError: it is over 64 KiB.
-        ArgumentsError: an argument of its runs is nested too deeply, or no JSON.
-    """
-    body = msgspec.json.encode(definition, order="sorted")
-    if len(body) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"schedule {definition.id}: its definition has {len(body)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
-        )
-    check_arguments(definition.template.job, definition.template.args, body, around=_AROUND_ARGUMENTS)
-    return body
-
-
-def unpack_definition(data: bytes) -> ScheduleDef:
-    """Return the definition in ``data``.
-
-    Raises:
-        msgspec.DecodeError: not a definition of a version that this one knows.
-    """
-    return _DEFINITION(data)
-
-
-def timing_digest(definition: ScheduleDef) -> str:
-    """Return a digest of the fields whose change moves the watermark."""
-    timing = [getattr(definition, name) for name in _TIMING]
-    return blake2b(msgspec.json.encode(timing), digest_size=8).hexdigest()
 
 
 def text(value: Any) -> str:

@@ -17,7 +17,7 @@ from supervisor.roles.scheduler.schedule_cache import Catalogue, Known
 from supervisor.store.keys import Keys
 from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.queues.bridges import Bridges
-from supervisor.store.wire.codec import pack_definition
+from supervisor.store.wire.definition import pack_definition
 from supervisor.store.wire.envelope import EnvelopeTemplate, pack, unpack
 
 NOMINAL_MS, NOW_MS = 1_767_225_610_000, 1_767_225_610_003

@@ -13,6 +13,7 @@ from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
 from supervisor.core.retry import Retry
 from supervisor.store.wire import codec
+from supervisor.store.wire.definition import StoredDefinition, pack_definition, timing_digest, unpack_definition
 from supervisor.store.wire.envelope import check_run_id, pack, unpack
 
 JSON = st.recursive(
@@ -90,7 +91,7 @@ def test_the_caps_name_run_size_limit_and_remedy() -> None:
     with pytest.raises(PayloadTooLargeError, match=r"run a: its result has 65537 bytes"):
         codec.pack_result("a", b"x" * 65_537)
     with pytest.raises(PayloadTooLargeError, match="schedule s"):
-        codec.pack_definition(ScheduleDef(id="s", template=envelope.template, every_ms=1))
+        pack_definition(ScheduleDef(id="s", template=envelope.template, every_ms=1))
 
 
 @given(
@@ -117,13 +118,11 @@ def test_equal_definitions_are_equal_bytes_and_timing_tells_timing_apart() -> No
     template = Template(job="j", kind=Kind.ASYNC, args={"b": 1, "a": 2})
     one = ScheduleDef(id="s", template=template, every_ms=1000)
     other = msgspec.structs.replace(one, template=msgspec.structs.replace(template, args={"a": 2, "b": 1}))
-    assert codec.pack_definition(one) == codec.pack_definition(other)
-    assert codec.unpack_definition(codec.pack_definition(one)) == one
-    assert codec.timing_digest(one) == codec.timing_digest(
-        msgspec.structs.replace(one, description="x", overlap="allow")
-    )
+    assert pack_definition(one) == pack_definition(other)
+    assert unpack_definition(pack_definition(one)) == one
+    assert timing_digest(one) == timing_digest(msgspec.structs.replace(one, description="x", overlap="allow"))
     timings = [{"every_ms": 2}, {"phase_ms": 1}, {"timezone": "Asia/Tokyo"}, {"cron": "* * * * *"}]
-    assert len({codec.timing_digest(msgspec.structs.replace(one, **t)) for t in [*timings, {}]}) == 5
+    assert len({timing_digest(msgspec.structs.replace(one, **t)) for t in [*timings, {}]}) == 5
 
 
 @pytest.mark.parametrize(
@@ -133,3 +132,19 @@ def test_equal_definitions_are_equal_bytes_and_timing_tells_timing_apart() -> No
 def test_a_fence_is_read_back(token: bytes, parts: tuple[str, int, int]) -> None:
     """Foreign ones read as none."""
     assert codec.fence_parts(token) == parts
+
+
+@pytest.mark.parametrize(
+    ("stored", "parts"),
+    [
+        (b'7\n0a\ndynamic\n{"a":\n1}', (7, "dynamic", b'{"a":\n1}')),
+        (b"7\n0a\ndynamic", (7, "dynamic", b"")),
+        (b"x\n0a\ndynamic\n{}", (None, "dynamic", b"{}")),
+        (b"", (None, "", b"")),
+    ],
+)
+def test_a_stored_definition_has_its_revision_and_its_set_in_front(
+    stored: bytes, parts: tuple[int | None, str, bytes]
+) -> None:
+    """The scripts join the lines; what somebody else wrote has no revision."""
+    assert StoredDefinition.parse(stored) == parts

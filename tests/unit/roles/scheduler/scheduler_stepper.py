@@ -13,7 +13,7 @@ from supervisor.roles.effects import Ask, Sleep, Step, Watch
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.codec import pack_definition
+from supervisor.store.wire.definition import pack_definition
 from supervisor.store.wire.fire import DueReply, FireCode, FireReply, FireResult, PlanCode, Seen
 from tests.kit.clock import FakeClock
 

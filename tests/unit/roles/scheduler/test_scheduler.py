@@ -9,7 +9,7 @@ from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Ask, Sleep, Watch
-from supervisor.store.wire.codec import pack_definition
+from supervisor.store.wire.definition import pack_definition
 from supervisor.store.wire.fire import FireCode, PlanCode
 from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, TICK, S, SchedulerStepper, serving
 

@@ -1,0 +1,81 @@
+"""Definitions of schedules as Redis keeps them: three lines in front, which the scripts write and compare, then JSON.
+
+Guarantees
+    Equal definitions give equal bytes, whoever packs them: they are compared without being decoded.
+    What one version writes, the version before and after it reads (see core/model.py). No definition is over 64 KiB.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from supervisor.core.errors import PayloadTooLargeError
+from supervisor.core.json_values import check_arguments, json_reader
+from supervisor.core.model import PAYLOAD_BYTES_MAX, ScheduleDef
+from supervisor.store.wire.codec import text
+
+_AROUND_ARGUMENTS = 3  # levels of a definition around the value of an argument: itself, its template, the arguments
+_TIMING = (
+    "every_ms",
+    "phase_ms",
+    "cron",
+    "at_ms",
+    "after_completion_ms",
+    "when",
+    "anchor",
+    "timezone",
+    "dst_gap",
+    "dst_overlap",
+    "exclude",
+    "start_at_ms",
+    "end_at_ms",
+)
+_read = json_reader(ScheduleDef)
+
+
+class StoredDefinition(NamedTuple):
+    """A definition with the lines in front of it, as ``lib/define.lua`` joins them."""
+
+    revision: int | None  # None: no version of ours wrote it
+    set: str  # digest of its configuration when it was last changed, or ``dynamic``
+    body: bytes  # JSON, not decoded: most readers compare it only
+
+    @classmethod
+    def parse(cls, stored: bytes) -> StoredDefinition:
+        """Return the parts of ``stored``; between revision and set is the digest of the timing."""
+        revision, _, digest, body = [*stored.split(b"\n", 3), b"", b"", b""][:4]
+        return cls(int(revision) if revision.isdigit() else None, text(digest), body)
+
+
+def pack_definition(definition: ScheduleDef) -> bytes:
+    """Return ``definition`` as JSON; equal definitions give equal bytes.
+
+    Raises:
+        PayloadTooLargeError: it is over 64 KiB.
+        ArgumentsError: an argument of its runs is nested too deeply, or no JSON.
+    """
+    body = msgspec.json.encode(definition, order="sorted")
+    if len(body) > PAYLOAD_BYTES_MAX:
+        raise PayloadTooLargeError(
+            f"schedule {definition.id}: its definition has {len(body)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
+        )
+    check_arguments(definition.template.job, definition.template.args, body, around=_AROUND_ARGUMENTS)
+    return body
+
+
+def unpack_definition(data: bytes) -> ScheduleDef:
+    """Return the definition in ``data``.
+
+    Raises:
+        msgspec.DecodeError: not a definition of a version that this one knows.
+    """
+    return _read(data)
+
+
+def timing_digest(definition: ScheduleDef) -> str:
+    """Return a digest of the fields whose change moves the watermark."""
+    timing = [getattr(definition, name) for name in _TIMING]
+    return blake2b(msgspec.json.encode(timing), digest_size=8).hexdigest()
