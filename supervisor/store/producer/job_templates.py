@@ -35,19 +35,11 @@ class JobTemplate:
         self.source = source
         self.template = base
         self._check = check
-        self._runs = ArgumentsTemplate(base)
-
-    def tail(self, wall_ms: int, delay_ms: int, traceparent: str = "") -> bytes:
-        """Return the end of every envelope that is packed at one moment: when that was, and when it must begin.
-
-        Args:
-            wall_ms: the moment.
-            delay_ms: before it may start.
-            traceparent: the trace it belongs to, checked; empty: none.
-        """
-        late_s = self.template.start_deadline_s
-        late_ms = None if late_s is None else wall_ms + delay_ms + round(1000 * late_s)
-        return self._runs.tail(enqueued_ms=wall_ms, not_after_ms=late_ms, traceparent=traceparent)
+        self._defaults = base.args
+        runs = ArgumentsTemplate(base)
+        self._pack = runs.pack
+        self.tail = runs.tail
+        """See ``ArgumentsTemplate.tail``."""
 
     def pack(self, run_id: str, args: Args, tail: bytes) -> bytes:
         """Return what lies in the queue for a run.
@@ -61,13 +53,12 @@ class JobTemplate:
             ArgumentsError: the job does not take them, or they are no JSON.
             PayloadTooLargeError: the envelope is over 64 KiB.
         """
-        template = self.template
         if type(args) is not dict and not isinstance(args, Mapping):
             raise ArgumentsError(
-                f"job {template.job}: its arguments are a mapping of names to values, got {type(args).__name__}"
+                f"job {self.template.job}: its arguments are a mapping of names to values, got {type(args).__name__}"
             )
         self._check(args)
-        return self._runs.pack(run_id, {**template.args, **args} if template.args else args, tail)
+        return self._pack(run_id, {**self._defaults, **args} if self._defaults else args, tail)
 
 
 def _admit(spec: JobSpec, args: Args) -> None:

@@ -33,6 +33,7 @@ _read = json_reader(Envelope)
 _NO_TEMPLATE = cast("Template", msgspec.Raw(b"{}"))
 _FRAME = _encode(Envelope(id="", template=_NO_TEMPLATE))[:-1]
 _BEFORE_ID, _BEFORE_TEMPLATE = _FRAME.removesuffix(b"{}").split(b'""')
+_FRAME_LENGTH = len(_FRAME)
 _NO_ARGS: dict[str, Any] = {"": 0}
 _BEFORE_ARGS, _ARGS_HOLE = b',"args":', _encode(_NO_ARGS)
 
@@ -77,8 +78,10 @@ def pack(envelope: Envelope, *, above: int = 0) -> Packed:
         body = _encode(envelope)
     except _UNWRITABLE as error:
         raise _unwritable(template.job, error) from None
+    if len(body) > PAYLOAD_BYTES_MAX:
+        raise _too_large(body, run_id, template.job)
     check_arguments(template.job, template.args, body, around=_AROUND_ARGUMENTS)
-    return Packed(run_id, template.queue, _head(template, above) + _bounded(body, run_id, template.job))
+    return Packed(run_id, template.queue, _head(template, above) + body)
 
 
 class EnvelopeTemplate:
@@ -108,13 +111,16 @@ class EnvelopeTemplate:
         Raises:
             PayloadTooLargeError: the envelope is over 64 KiB.
         """
-        return Packed(envelope.id, self.queue, self.head + _bounded(_encode(envelope), envelope.id, self.job))
+        body = _encode(envelope)
+        if len(body) > PAYLOAD_BYTES_MAX:
+            raise _too_large(body, envelope.id, self.job)
+        return Packed(envelope.id, self.queue, self.head + body)
 
 
 class ArgumentsTemplate:
     """Encoder of runs that share all of a template but its arguments."""
 
-    __slots__ = ("_after", "_bare", "_before", "_head", "_template")
+    __slots__ = ("_after", "_bare", "_before", "_head", "_job", "_late_ms", "_template")
 
     def __init__(self, template: Template) -> None:
         """Check and encode what every run shares, which is ``template`` without its arguments.
@@ -125,15 +131,27 @@ class ArgumentsTemplate:
         check_name("queue", template.queue)
         is_limited = bool(template.unique or template.concurrency_max or template.rate_count)
         self._template = template
+        self._job = template.job
+        self._late_ms = None if template.start_deadline_s is None else round(1000 * template.start_deadline_s)
         self._head = None if is_limited else _head(template)
         body = _encode(msgspec.structs.replace(template, args=_NO_ARGS))
         before, _, self._after = body.partition(_BEFORE_ARGS + _ARGS_HOLE)
         self._bare = _BEFORE_TEMPLATE + before
         self._before = self._bare + _BEFORE_ARGS
 
-    def tail(self, **fields: Any) -> bytes:
-        """Return the end of each envelope with these ``fields`` of it: what the runs of one moment share."""
-        return self._after + _encode(Envelope(id="", template=_NO_TEMPLATE, **fields))[len(_FRAME) :]
+    def tail(self, wall_ms: int, delay_ms: int, traceparent: str = "") -> bytes:
+        """Return the end of every envelope that is packed at one moment: when that was, and when it must begin.
+
+        Args:
+            wall_ms: the moment.
+            delay_ms: before it may start.
+            traceparent: the trace it belongs to, checked; empty: none.
+        """
+        late_ms = None if self._late_ms is None else self._late_ms + wall_ms + delay_ms
+        rest = Envelope(
+            id="", template=_NO_TEMPLATE, enqueued_ms=wall_ms, not_after_ms=late_ms, traceparent=traceparent
+        )
+        return self._after + _encode(rest)[_FRAME_LENGTH:]
 
     def pack(self, run_id: str, args: Mapping[str, Any], tail: bytes) -> bytes:
         """Return what lies in the queue for a run.
@@ -141,19 +159,20 @@ class ArgumentsTemplate:
         Args:
             run_id: its checked identity.
             args: its arguments.
-            tail: of its other fields, from ``tail``.
+            tail: of the moment, from ``tail``.
 
         Raises:
             ArgumentsError: as from ``pack``.
             PayloadTooLargeError: the envelope is over 64 KiB.
         """
-        job = self._template.job
         try:
-            named = (self._before, _encode(args)) if args else (self._bare, b"")
+            before, named = (self._before, _encode(args)) if args else (self._bare, b"")
         except _UNWRITABLE as error:
-            raise _unwritable(job, error) from None
-        check_arguments(job, args, named[-1], around=_AROUND_ARGUMENTS - 2)
-        body = _bounded(b"".join((_BEFORE_ID, _encode(run_id), *named, tail)), run_id, job)
+            raise _unwritable(self._job, error) from None
+        check_arguments(self._job, args, named, around=_AROUND_ARGUMENTS - 2)
+        body = b"".join((_BEFORE_ID, _encode(run_id), before, named, tail))
+        if len(body) > PAYLOAD_BYTES_MAX:
+            raise _too_large(body, run_id, self._job)
         if self._head is not None:
             return self._head + body
         return _head(msgspec.structs.replace(self._template, args=dict(args))) + body
@@ -193,13 +212,11 @@ def _head(template: Template, above: int = 0) -> bytes:
     return f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header(above)}".encode()
 
 
-def _bounded(body: bytes, run_id: str, job: str) -> bytes:
-    if len(body) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"run {run_id} of job {job}: its envelope has {len(body)} bytes, "
-            f"the limit is {PAYLOAD_BYTES_MAX}; store the data elsewhere and pass a reference"
-        )
-    return body
+def _too_large(body: bytes, run_id: str, job: str) -> PayloadTooLargeError:
+    return PayloadTooLargeError(
+        f"run {run_id} of job {job}: its envelope has {len(body)} bytes, "
+        f"the limit is {PAYLOAD_BYTES_MAX}; store the data elsewhere and pass a reference"
+    )
 
 
 def _unwritable(job: str, error: Exception) -> ArgumentsError:

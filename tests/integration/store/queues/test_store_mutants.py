@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -38,8 +38,8 @@ def _head(template: Template, above: int = 0) -> bytes:
     return f"{KIND_LETTER[template.kind]}{template.priority}".encode()
 
 
-def _tail_without_deadline(self: ArgumentsTemplate, **fields: Any) -> bytes:
-    return _TAIL(self, **fields | {"not_after_ms": None})
+def _tail_at_once(self: ArgumentsTemplate, wall_ms: int, _delay_ms: int, traceparent: str = "") -> bytes:
+    return _TAIL(self, wall_ms, 0, traceparent)
 
 
 def _without_world(test: Callable[[], object]) -> Callable[[StoreCalls], object]:
@@ -56,7 +56,7 @@ BREAKS = {
         _without_world(wire.test_definitions_that_differ_in_their_limits_share_no_bytes),
     ),
     "runs of producers have a form of their own": Break(
-        python(ArgumentsTemplate, "tail", _tail_without_deadline),
+        python(ArgumentsTemplate, "tail", _tail_at_once),
         _without_world(wire.test_a_run_of_a_producer_has_the_bytes_of_its_packed_envelope),
     ),
     # An execution is its queue, its id and its fence.
