@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues.reads import HistoryEntry
 from supervisor.store.queues.runs import Queues
 from supervisor.store.schedules.fire import FireCode, LogEntry, Schedules
+from supervisor.store.wire.history import HistoryEntry
 
 COUNT_MAX = 10_000
 

@@ -9,8 +9,8 @@ import pytest
 
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues.reads import HistoryEntry
 from supervisor.store.queues.runs import Queues
+from supervisor.store.wire.history import HistoryEntry
 from tests.e2e.trees import Tree
 from tests.kit.waiting import wait_until
 

@@ -20,7 +20,8 @@ from supervisor.core.errors import TenureError
 from supervisor.core.json_values import JSON_DEPTH_MAX, is_deeper, read_json
 from supervisor.store.producer.options import EnqueueOptions
 from supervisor.store.queues.fanout_counts import Tallies
-from supervisor.store.queues.reads import HistoryEntry, RunView
+from supervisor.store.queues.reads import RunView
+from supervisor.store.wire.history import HistoryEntry
 from supervisor.telemetry.masking import mask, mask_text
 
 COUNT_MAX = 10_000

@@ -23,6 +23,7 @@ from supervisor.store.wire.codec import (
     unpack_json,
 )
 from supervisor.store.wire.envelope import limits_text, unpack
+from supervisor.store.wire.history import HistoryEntry, parse_history
 
 FSCK_LIMIT = 20_000
 HISTORY_SCAN, DEAD_PAGE_MAX = 1000, 10_000
@@ -30,24 +31,6 @@ PARTS = ("later", "suspect:a", "suspect:s", *(f"ready:{kind}:{priority}" for kin
 """The places of a queue in which runs wait, as calls that work through one of them name it."""
 
 _SLOTS = [(kind, priority) for kind in (Kind.ASYNC, Kind.SYNC) for priority in (0, 1, 2)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryEntry:
-    """One ended attempt, or what a person did to a run.
-
-    ``outcome``: as its worker reported it; crashed, interrupted or lost where it was reclaimed; duplicate where it
-    never began; cancel_asked, cancelled, purged, requeued or dropped where a person did it, who stands in ``note``.
-    """
-
-    run_id: str
-    outcome: str
-    attempt: int
-    session: str
-    started_ms: int
-    ended_ms: int
-    job: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +183,7 @@ class QueueReads:
         """Read the newest ended attempts, newest first."""
         assert count > 0
         keys = {"hist": self._keys.queue(queue).hist}
-        return script("queue_recent").call(keys=keys, args={"count": count}, parse=_entries)
+        return script("queue_recent").call(keys=keys, args={"count": count}, parse=parse_history)
 
     def show(
         self, run_id: str, queues: Sequence[str] | None = None, *, scan: int = HISTORY_SCAN
@@ -299,28 +282,6 @@ def _dead(queue: str, reply: Any) -> list[DeadRun]:
     return found
 
 
-def _entries(reply: Any) -> list[HistoryEntry]:
-    return [entry for line in reply if (entry := _entry(text(line))) is not None]
-
-
-def _entry(line: str) -> HistoryEntry | None:
-    """Return the entry in ``line``; None when no version of ours wrote it."""
-    parts = line.split("|", 7)
-    if len(parts) != 8 or not all(parts[i].isdigit() for i in (2, 4, 5)):
-        return None
-    run_id, outcome, attempt, session, started, ended, job, note = parts
-    return HistoryEntry(
-        run_id=run_id,
-        outcome=outcome,
-        attempt=int(attempt),
-        session=session,
-        started_ms=int(started),
-        ended_ms=int(ended),
-        job=job,
-        note=note,
-    )
-
-
 def _run(run_id: str, reply: Any) -> RunView | None:
     state, queue, data, charged, token, due, died, error, result, progress, key, holders, *lines = reply
     if state == b"unknown":
@@ -345,5 +306,5 @@ def _run(run_id: str, reply: Any) -> RunView | None:
         limits=limits_text(data),
         waits_for=text(key),
         holders=[(queue, run_id) for queue, _, run_id in (each.partition(" ") for each in text(holders).splitlines())],
-        history=sorted(_entries(lines), key=lambda entry: entry.ended_ms, reverse=True),
+        history=sorted(parse_history(lines), key=lambda entry: entry.ended_ms, reverse=True),
     )

@@ -41,6 +41,7 @@ from supervisor.store.wire.fire import (
     parse_fired,
     parse_planned,
 )
+from supervisor.store.wire.history import LogEntry
 
 __all__ = [
     "DueReply", "FireCode", "FireItem", "FireReply", "FireResult", "LogEntry", "PlanCode", "PlanItem",
@@ -72,33 +73,6 @@ class SchedulePage:
     items: list[StoredSchedule]
     now_ms: int
     unreadable: list[str]  # ids whose definition a newer version wrote, or nobody
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
-    """One decision that was made."""
-
-    schedule: str
-    nominal_ms: int
-    epoch: int
-    run_id: str  # empty when nothing was enqueued
-    code: FireCode
-    missed: int
-    at_ms: int
-
-    @classmethod
-    def parse(cls, line: str) -> LogEntry:
-        """Return the decision in one line of the log."""
-        schedule, nominal, epoch, run, code, missed, at = line.split(" ")
-        return cls(
-            schedule=schedule,
-            nominal_ms=int(nominal),
-            epoch=int(epoch),
-            run_id="" if run == "-" else run,
-            code=FireCode(code),
-            missed=int(missed),
-            at_ms=int(at),
-        )
 
 
 class Seed(NamedTuple):

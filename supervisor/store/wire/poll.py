@@ -17,8 +17,7 @@ from supervisor.store.keys import KIND_LETTER, check_name
 from supervisor.store.scripts import Argument
 from supervisor.store.wire.codec import charges, number, optional_number, pack_error, pack_result, text, texts
 from supervisor.store.wire.envelope import Packed, unpack
-
-_NOTE_MAX = 200
+from supervisor.store.wire.history import history_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class TurnReply(msgspec.Struct, frozen=True, kw_only=True):
 
 def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
     """Return an acknowledgement as the script takes it: most have neither result nor error, nor anything to add."""
-    line, where = _line(session, ack), f"{check_name('queue', ack.queue)} {ack.fetched_ms}"
+    line, where = history_line(session, ack), f"{check_name('queue', ack.queue)} {ack.fetched_ms}"
     has_result = ack.result is not None and ack.result_ttl_ms > 0
     is_plain = not (
         has_result or ack.error or ack.schedule or ack.children or ack.retry_delay_ms or ack.kind or ack.left_behind
@@ -106,17 +105,6 @@ def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
     if ack.left_behind is not None:
         return (line, f"{more} x", payload, ack.left_behind)
     return (line, more, payload)
-
-
-def _line(session: str, ack: Ack) -> str:
-    """Return the history line; ``queue_reads.HistoryEntry`` is its other half. The note is last: it may hold bars.
-
-    The script reads id, outcome and attempt from it.
-    """
-    note = " ".join(ack.history_note.split())[:_NOTE_MAX] if ack.history_note else ""
-    job = ack.job.replace("|", "/") if "|" in ack.job else ack.job
-    outcome = ack.outcome.value
-    return f"{ack.run_id}|{outcome}|{ack.attempt}|{session}|{ack.started_ms}|{ack.ended_ms}|{job}|{note}"
 
 
 def parse_turn(reply: Any) -> TurnReply:
