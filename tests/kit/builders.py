@@ -14,9 +14,9 @@ from supervisor.store.queues.runs import Ack, Queues, TurnReply
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.codec import fence_parts
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.fire import FireItem, policy_text
+from supervisor.store.wire.poll import fence_parts
 from tests.kit.servers import Server
 
 NONCE = "ab" * 16

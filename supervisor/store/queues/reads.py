@@ -11,19 +11,10 @@ import msgspec
 from supervisor.core.model import Envelope, Kind
 from supervisor.store.keys import Keys, check_name, valid_names
 from supervisor.store.scripts import Call, script
-from supervisor.store.wire.codec import (
-    charges,
-    chunks,
-    fence_parts,
-    number,
-    optional_number,
-    pairs,
-    text,
-    texts,
-    unpack_json,
-)
+from supervisor.store.wire.codec import chunks, number, optional_number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import limits_text, unpack
 from supervisor.store.wire.history import HistoryEntry, parse_history
+from supervisor.store.wire.poll import charges, fence_parts
 
 FSCK_LIMIT = 20_000
 HISTORY_SCAN, DEAD_PAGE_MAX = 1000, 10_000

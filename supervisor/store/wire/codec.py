@@ -1,65 +1,19 @@
-"""Between values and the bytes in Redis. The only place in the store where types are loose.
-
-Guarantees
-    What one version writes, the version before and after it reads (see core/model.py).
-    Nothing larger than its cap goes in.
-
-Does not guarantee
-    That every byte string in Redis was written by us: readers get a ``DecodeError``.
-"""
+"""Values of replies: what Redis answers, as numbers, texts and groups. Any value may be missing or foreign."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.json_values import read_json
-from supervisor.core.model import PAYLOAD_BYTES_MAX
 
-ERROR_BYTES_MAX = 4096
 WORDS_MAX = 200
 """Characters of who asks, and why, that are taken from a record in Redis."""
 
 _DIGITS_MAX = 15  # below 2^53, which Lua counts exactly
-_CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
-_ENCODER = msgspec.json.Encoder()
 T = TypeVar("T")
-
-
-def pack_result(run_id: str, result: bytes) -> bytes:
-    """Return ``result`` if it is within its cap.
-
-    Raises:
-        PayloadTooLargeError: it is over 64 KiB.
-    """
-    if len(result) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"run {run_id}: its result has {len(result)} bytes, the limit is {PAYLOAD_BYTES_MAX}; "
-            f"store the data elsewhere and return a reference"
-        )
-    return result
-
-
-def pack_error(error: dict[str, Any] | None) -> bytes:
-    """Return ``error`` as JSON of at most 4 KiB, its longest texts cut at the front: the end of a traceback tells."""
-    if error is None:
-        return b""
-    body = _ENCODER.encode(error)
-    keep = ERROR_BYTES_MAX
-    while len(body) > ERROR_BYTES_MAX and keep > 16:
-        keep //= 2
-        body = _ENCODER.encode({str(k)[:64]: _tail(v, keep) for k, v in list(error.items())[:16]})
-    return body if len(body) <= ERROR_BYTES_MAX else b'{"reason":"error too large"}'
-
-
-def _tail(value: Any, keep: int) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= keep else "…" + value[-keep:]
-    return value if isinstance(value, int | float | bool) or value is None else _tail(repr(value), keep)
 
 
 def unpack_json(data: bytes | None) -> dict[str, Any]:
@@ -113,17 +67,3 @@ def chunks(items: Sequence[T], size: int) -> list[Sequence[T]]:
 def pairs(reply: Any) -> list[tuple[Any, Any]]:
     """Return a flat reply as pairs."""
     return list(zip(reply[::2], reply[1::2], strict=True))
-
-
-def charges(value: bytes | None) -> tuple[int, int, int]:
-    """Return the attempts, crashes and interrupts in ``value``; zeros for a run on a clean first attempt."""
-    found = _CHARGES.fullmatch(value or b"")
-    return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
-
-
-def fence_parts(token: bytes) -> tuple[str, int, int]:
-    """Return the session, attempt and fetch time in a fence; empty and zeros when there is none."""
-    session, _, rest = text(token).partition("|")
-    attempt, _, fetched = rest.partition("|")
-    is_one = attempt.isdecimal() and fetched.isdecimal()
-    return (session, int(attempt), int(fetched)) if is_one else ("", 0, 0)

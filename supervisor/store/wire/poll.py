@@ -6,18 +6,24 @@ are one line.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from supervisor.core.model import Envelope, Kind, Outcome
+from supervisor.core.errors import PayloadTooLargeError
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Kind, Outcome
 from supervisor.store.keys import KIND_LETTER, check_name
 from supervisor.store.scripts import Argument
-from supervisor.store.wire.codec import charges, number, optional_number, pack_error, pack_result, text, texts
+from supervisor.store.wire.codec import number, optional_number, text, texts
 from supervisor.store.wire.envelope import Packed, unpack
 from supervisor.store.wire.history import history_line
+
+ERROR_BYTES_MAX = 4096
+_CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +160,49 @@ def _taken(what: bytes) -> tuple[str, int, int, int, bool, int]:
     is_suspect = rest[-1:] == ["s"]
     charged = rest[0].encode() if len(rest) > is_suspect else None
     return (queue, *charges(charged), is_suspect, fetched_ms)
+
+
+def charges(value: bytes | None) -> tuple[int, int, int]:
+    """Return the attempts, crashes and interrupts in ``value``; zeros for a run on a clean first attempt."""
+    found = _CHARGES.fullmatch(value or b"")
+    return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
+
+
+def fence_parts(token: bytes) -> tuple[str, int, int]:
+    """Return the session, attempt and fetch time in a fence; empty and zeros when there is none."""
+    session, _, rest = text(token).partition("|")
+    attempt, _, fetched = rest.partition("|")
+    is_one = attempt.isdecimal() and fetched.isdecimal()
+    return (session, int(attempt), int(fetched)) if is_one else ("", 0, 0)
+
+
+def pack_result(run_id: str, result: bytes) -> bytes:
+    """Return ``result`` if it is within its cap.
+
+    Raises:
+        PayloadTooLargeError: it is over 64 KiB.
+    """
+    if len(result) > PAYLOAD_BYTES_MAX:
+        raise PayloadTooLargeError(
+            f"run {run_id}: its result has {len(result)} bytes, the limit is {PAYLOAD_BYTES_MAX}; "
+            f"store the data elsewhere and return a reference"
+        )
+    return result
+
+
+def pack_error(error: dict[str, Any] | None) -> bytes:
+    """Return ``error`` as JSON of at most 4 KiB, its longest texts cut at the front: the end of a traceback tells."""
+    if error is None:
+        return b""
+    body = _encode(error)
+    keep = ERROR_BYTES_MAX
+    while len(body) > ERROR_BYTES_MAX and keep > 16:
+        keep //= 2
+        body = _encode({str(k)[:64]: _tail(v, keep) for k, v in list(error.items())[:16]})
+    return body if len(body) <= ERROR_BYTES_MAX else b'{"reason":"error too large"}'
+
+
+def _tail(value: Any, keep: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= keep else "…" + value[-keep:]
+    return value if isinstance(value, int | float | bool) or value is None else _tail(repr(value), keep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -10,16 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError
+from supervisor.core.jobs.limits import limits_of
 from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
 from supervisor.core.retry import Retry
 from supervisor.core.schedules.templating import render
 from supervisor.roles.scheduler.schedule_cache import Catalogue, Known
-from supervisor.store.keys import Keys
+from supervisor.roles.worker.attempt.children import Children
+from supervisor.store.keys import KIND_LETTER, Keys
+from supervisor.store.producer.bulk import BatchStream
 from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.queues.bridges import Bridges
+from supervisor.store.queues.runs import Queues
 from supervisor.store.wire.definition import pack_definition
 from supervisor.store.wire.envelope import EnvelopeTemplate, pack, unpack
 
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 NOMINAL_MS, NOW_MS = 1_767_225_610_000, 1_767_225_610_003
 VALUES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8) | st.just("{{ date }}")
 PATTERNS = st.sampled_from(["", "*", "{tenant}", "t:{tenant}/{n}", "plain"])
@@ -85,16 +91,86 @@ def test_a_run_of_a_producer_has_the_bytes_of_its_packed_envelope(
     *, template: Template, run_id: str, is_traced: bool
 ) -> None:
     """Bulk and single enqueues encode once what runs have in common."""
-    traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" if is_traced else ""
+    traceparent = TRACEPARENT if is_traced else ""
     job = JobTemplate(None, msgspec.structs.replace(template, args={}), lambda _args: None)
 
     data = job.pack(run_id, template.args, job.tail(NOW_MS, 200, traceparent))
 
-    late = None if template.start_deadline_s is None else NOW_MS + 200 + round(1000 * template.start_deadline_s)
+    late = _late_ms(template, 200)
     expected = Envelope(
         id=run_id, template=template, enqueued_ms=NOW_MS, not_after_ms=late, traceparent=traceparent
     )  # fmt: skip
     assert data == pack(expected).data
+
+
+@given(template=templates(), run_id=st.sampled_from(["r1", 'quo"te', "s@1/2"]), above=st.sampled_from([0, 2]))
+def test_a_packed_envelope_is_its_head_and_its_json(*, template: Template, run_id: str, above: int) -> None:
+    """The form that all others are compared with, spelled once more by nothing but the encoder."""
+    envelope = Envelope(id=run_id, template=template, enqueued_ms=NOW_MS, cause="child", parent="p", nominal_ms=1)
+
+    head = f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header(above)}".encode()
+
+    assert pack(envelope, above=above).data == head + msgspec.json.encode(envelope)
+
+
+@given(template=templates(), is_traced=st.booleans())
+def test_a_run_of_a_bulk_enqueue_has_the_bytes_of_its_packed_envelope(*, template: Template, is_traced: bool) -> None:
+    """A batch is packed with the end that all of its runs share."""
+    traceparent = TRACEPARENT if is_traced else ""
+    stream = BatchStream(
+        JobTemplate(None, msgspec.structs.replace(template, args={"n": 0}), lambda _args: None),
+        iter([template.args, template.args]),
+        queues=Queues(Keys("t")),
+        run_id=lambda args: f"r{args['n']}",
+        delay_ms=200,
+        wall_ms=lambda: NOW_MS,
+        entropy=bytes,
+        on_new=lambda _new: None,
+        each=None,
+        traceparent=traceparent,
+    )
+    stream.pull()
+    stream.pack()
+    batch = stream.take()
+
+    args = {"n": 0, **template.args}
+    expected = Envelope(
+        id=f"r{args['n']}",
+        template=msgspec.structs.replace(template, args=args),
+        enqueued_ms=NOW_MS,
+        not_after_ms=_late_ms(template, 200),
+        traceparent=traceparent,
+    )
+    assert batch is not None
+    assert batch.runs == [expected.id, template.queue, 200, pack(expected).data] * 2
+
+
+@given(template=templates(), delay_ms=st.sampled_from([0, 200]), is_traced=st.booleans())
+def test_spawned_runs_have_the_bytes_of_their_packed_envelopes(
+    *, template: Template, delay_ms: int, is_traced: bool
+) -> None:
+    """A child counts its deadline from the end of its parent, and names the part of its id that is its parent's."""
+    registry: Any = SimpleNamespace(get=lambda _name: SimpleNamespace(template=lambda _args, **_route: template))
+    traceparent = TRACEPARENT if is_traced else ""
+    times = iter([NOW_MS - 9000, NOW_MS - 9000, NOW_MS])
+    children = Children("plan@1", registry=registry, nominal_ms=NOMINAL_MS, wall_ms=lambda: next(times))
+    children.spawn("j", key="a", delay=delay_ms / 1000, traceparent=traceparent)
+    children.then("j", traceparent=traceparent)
+
+    (child,) = children.take()
+    (line,) = children.follow()
+
+    common = {"enqueued_ms": NOW_MS - 9000, "nominal_ms": NOMINAL_MS, "parent": "plan@1", "traceparent": traceparent}
+    late_ms = _late_ms(template, delay_ms)
+    one = Envelope(id="plan@1/a", template=template, cause="child", not_after_ms=late_ms, **common)  # type: ignore[arg-type]
+    next_one = Envelope(id="plan@1/then", template=template, cause="then", **common)  # type: ignore[arg-type]
+    assert child.packed == pack(one, above=len("plan@1"))
+    assert line.encode() == f"complete 0 {template.queue} plan@1/then ".encode() + pack(next_one).data
+
+
+def _late_ms(template: Template, delay_ms: int) -> int | None:
+    deadline_s = template.start_deadline_s
+    return None if deadline_s is None else NOW_MS + delay_ms + round(1000 * deadline_s)
 
 
 def test_definitions_that_differ_in_their_limits_share_no_bytes() -> None:

@@ -15,6 +15,7 @@ from supervisor.core.retry import Retry
 from supervisor.store.wire import codec
 from supervisor.store.wire.definition import StoredDefinition, pack_definition, timing_digest, unpack_definition
 from supervisor.store.wire.envelope import check_run_id, pack, unpack
+from supervisor.store.wire.poll import ERROR_BYTES_MAX, fence_parts, pack_error, pack_result
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
@@ -89,7 +90,7 @@ def test_the_caps_name_run_size_limit_and_remedy() -> None:
     with pytest.raises(PayloadTooLargeError, match=r"run a of job j.*65536; store the data elsewhere"):
         pack(envelope)
     with pytest.raises(PayloadTooLargeError, match=r"run a: its result has 65537 bytes"):
-        codec.pack_result("a", b"x" * 65_537)
+        pack_result("a", b"x" * 65_537)
     with pytest.raises(PayloadTooLargeError, match="schedule s"):
         pack_definition(ScheduleDef(id="s", template=envelope.template, every_ms=1))
 
@@ -101,14 +102,14 @@ def test_the_caps_name_run_size_limit_and_remedy() -> None:
 )
 def test_an_error_is_at_most_four_kibibytes(error: dict[str, Any]) -> None:
     """And stays readable JSON, whatever a job raised."""
-    packed = codec.pack_error(error)
-    assert len(packed) <= codec.ERROR_BYTES_MAX
+    packed = pack_error(error)
+    assert len(packed) <= ERROR_BYTES_MAX
     assert isinstance(codec.unpack_json(packed), dict)
 
 
 def test_a_long_traceback_keeps_its_end() -> None:
     """The last lines name the exception."""
-    packed = codec.unpack_json(codec.pack_error({"type": "E", "traceback": "line\n" * 5000 + "ValueError: here"}))
+    packed = codec.unpack_json(pack_error({"type": "E", "traceback": "line\n" * 5000 + "ValueError: here"}))
     assert packed["type"] == "E"
     assert packed["traceback"].endswith("ValueError: here")
 
@@ -131,7 +132,7 @@ def test_equal_definitions_are_equal_bytes_and_timing_tells_timing_apart() -> No
 )
 def test_a_fence_is_read_back(token: bytes, parts: tuple[str, int, int]) -> None:
     """Foreign ones read as none."""
-    assert codec.fence_parts(token) == parts
+    assert fence_parts(token) == parts
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from supervisor import Context, job
 from supervisor.core.supervision.inflight import RunState, execution_hash
 from supervisor.core.supervision.scoreboard import UnwantedReason
-from supervisor.store.wire.codec import fence_parts
+from supervisor.store.wire.poll import fence_parts
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import wait_until

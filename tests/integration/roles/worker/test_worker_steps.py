@@ -17,7 +17,7 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.fanout_counts import Tallies
 from supervisor.store.queues.steps import STEPS_MAX, StepCalls
-from supervisor.store.wire.codec import fence_parts
+from supervisor.store.wire.poll import fence_parts
 from tests.integration.roles.worker.forked import FaultySync, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server
