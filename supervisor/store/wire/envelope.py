@@ -79,7 +79,7 @@ def pack(envelope: Envelope, *, above: int = 0) -> Packed:
     except _UNWRITABLE as error:
         raise _unwritable(template.job, error) from None
     if len(body) > PAYLOAD_BYTES_MAX:
-        raise _too_large(body, run_id, template.job)
+        raise _too_large(len(body), run_id, template.job)
     check_arguments(template.job, template.args, body, around=_AROUND_ARGUMENTS)
     return Packed(run_id, template.queue, _head(template, above) + body)
 
@@ -113,14 +113,14 @@ class EnvelopeTemplate:
         """
         body = _encode(envelope)
         if len(body) > PAYLOAD_BYTES_MAX:
-            raise _too_large(body, envelope.id, self.job)
+            raise _too_large(len(body), envelope.id, self.job)
         return Packed(envelope.id, self.queue, self.head + body)
 
 
 class ArgumentsTemplate:
     """Encoder of runs that share all of a template but its arguments."""
 
-    __slots__ = ("_after", "_bare", "_before", "_head", "_job", "_late_ms", "_template")
+    __slots__ = ("_after", "_bare", "_before", "_is_limited", "_job", "_late_ms", "_length_max", "_start", "_template")
 
     def __init__(self, template: Template) -> None:
         """Check and encode what every run shares, which is ``template`` without its arguments.
@@ -129,11 +129,13 @@ class ArgumentsTemplate:
             ValueError: its queue cannot be carried, or its priority.
         """
         check_name("queue", template.queue)
-        is_limited = bool(template.unique or template.concurrency_max or template.rate_count)
+        self._is_limited = bool(template.unique or template.concurrency_max or template.rate_count)
+        head = b"" if self._is_limited else _head(template)
+        self._start = head + _BEFORE_ID
+        self._length_max = len(head) + PAYLOAD_BYTES_MAX
         self._template = template
         self._job = template.job
         self._late_ms = None if template.start_deadline_s is None else round(1000 * template.start_deadline_s)
-        self._head = None if is_limited else _head(template)
         body = _encode(msgspec.structs.replace(template, args=_NO_ARGS))
         before, _, self._after = body.partition(_BEFORE_ARGS + _ARGS_HOLE)
         self._bare = _BEFORE_TEMPLATE + before
@@ -170,12 +172,10 @@ class ArgumentsTemplate:
         except _UNWRITABLE as error:
             raise _unwritable(self._job, error) from None
         check_arguments(self._job, args, named, around=_AROUND_ARGUMENTS - 2)
-        body = b"".join((_BEFORE_ID, _encode(run_id), before, named, tail))
-        if len(body) > PAYLOAD_BYTES_MAX:
-            raise _too_large(body, run_id, self._job)
-        if self._head is not None:
-            return self._head + body
-        return _head(msgspec.structs.replace(self._template, args=dict(args))) + body
+        data = b"".join((self._start, _encode(run_id), before, named, tail))
+        if len(data) > self._length_max:
+            raise _too_large(len(data) - self._length_max + PAYLOAD_BYTES_MAX, run_id, self._job)
+        return _head(msgspec.structs.replace(self._template, args=dict(args))) + data if self._is_limited else data
 
 
 def unpack(data: bytes) -> Envelope:
@@ -212,9 +212,9 @@ def _head(template: Template, above: int = 0) -> bytes:
     return f"{KIND_LETTER[template.kind]}{template.priority}{limits_of(template).header(above)}".encode()
 
 
-def _too_large(body: bytes, run_id: str, job: str) -> PayloadTooLargeError:
+def _too_large(size: int, run_id: str, job: str) -> PayloadTooLargeError:
     return PayloadTooLargeError(
-        f"run {run_id} of job {job}: its envelope has {len(body)} bytes, "
+        f"run {run_id} of job {job}: its envelope has {size} bytes, "
         f"the limit is {PAYLOAD_BYTES_MAX}; store the data elsewhere and pass a reference"
     )
 
