@@ -8,7 +8,7 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from supervisor.core.errors import EXIT_USAGE, TenureError
@@ -39,3 +39,9 @@ def checked_reason(reason: str, longest: int) -> str:
     if len(reason) > longest:
         raise InvalidRequestError("reason", f"has {len(reason)} characters; at most {longest} are kept")
     return reason
+
+
+def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield ``items`` in order, ``size`` at a time: as many as one call takes."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

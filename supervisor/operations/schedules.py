@@ -13,7 +13,7 @@ Does not guarantee
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ import msgspec
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
-from supervisor.operations import InvalidRequestError, Operation, checked_reason
+from supervisor.operations import InvalidRequestError, Operation, checked_reason, slices
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.control import BATCH_MAX, KEYED_MAX, REASON_MAX, Control, ResumeCode, TriggerCode
 from supervisor.store.schedules.reads import Inspection, Views
@@ -186,7 +186,7 @@ def pause(
     """
     results: list[PausedSchedule] = []
     for_ms = None if terms.for_s is None else max(1, round(terms.for_s * 1000))
-    for batch in _batches(schedules):
+    for batch in slices(schedules, BATCH_MAX):
         yield from _permitted(keys, batch, permit)
         done = yield Control(keys).pause(
             batch, reason=terms.reason, by=terms.by, until_ms=terms.until_ms, for_ms=for_ms
@@ -206,7 +206,7 @@ def resume(
         UnknownScheduleError: with ``permit`` only, which is called with each definition and raises to refuse.
     """
     results: list[tuple[str, ResumeCode]] = []
-    for batch in _batches(schedules):
+    for batch in slices(schedules, BATCH_MAX):
         yield from _permitted(keys, batch, permit)
         done = yield Control(keys).resume(batch)
         results += [(name, code) for name, (code, _) in zip(batch, done.results, strict=True)]
@@ -218,8 +218,3 @@ def _permitted(keys: Keys, schedules: Sequence[str], permit: Permit | None) -> O
         for schedule in schedules:
             _, definition = yield from inspect(keys, schedule)
             permit(definition)
-
-
-def _batches(schedules: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(schedules), BATCH_MAX):
-        yield schedules[start : start + BATCH_MAX]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from supervisor.cli.cluster import confirm, run, who
+from supervisor.cli.cluster import ask, confirm, run, who
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import Command
 from supervisor.cli.options import DURATION, LoadSettings, config_options
@@ -14,6 +15,7 @@ from supervisor.cli.output import output_option, print_rows, span
 from supervisor.cli.queue.params import PRIORITY_NAMES, control, groups, known_queue, reason_option, yes_option
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.core.model import PRIORITIES
+from supervisor.operations import runs
 from supervisor.store.queues.control import PAGE, CancelCode, Cancelled, Placed
 
 _runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
@@ -59,20 +61,32 @@ def cancel(
       tenure runs cancel nightly-report@1795055400000
       tenure runs cancel import-17 --kill --grace 30s --reason 'wrong file' --yes
     """
-    ids = list(dict.fromkeys(run_ids))
     kill_ms = max(1, round(grace_s * 1000)) if is_killed else 0
-    rows: list[dict[str, Any]] = []
     with connected(load_settings().settings) as connection:
         queue = known_queue(connection, queue_name) if queue_name else ""
+        ids = _checked(queue, run_ids)
         confirm(f"Cancel {ids[0] if len(ids) == 1 else f'{len(ids)} runs'}?", yes=yes)
-        for group in groups(ids, PAGE):
-            call = control(connection).cancel(
-                [(queue, each) for each in group], by=who(), reason=reason, kill_ms=kill_ms
-            )
-            done = run(connection, call)
-            rows += [_cancel_row(connection, each, found, kill_ms) for each, found in zip(group, done, strict=True)]
+        request = runs.cancel(
+            connection.keys,
+            [(queue, each) for each in ids],
+            history=connection.settings.queues.history,
+            by=who(),
+            reason=reason,
+            kill_ms=kill_ms,
+        )
+        done = ask(connection, request)
+        rows = [_cancel_row(connection, each, found, kill_ms) for (_, each), found in done]
     print_rows(rows, columns=("run", "queue", "result"), output=output, empty="")
     return max(EXIT_NO if row["code"] == "no" else EXIT_FAILED if row["code"] == "unknown" else 0 for row in rows)
+
+
+def _checked(queue: str, run_ids: Sequence[str]) -> list[str]:
+    """Return each of ``run_ids`` once.
+
+    Raises:
+        InvalidRunError: no run can have such an id.
+    """
+    return [run_id for _, run_id in runs.checked_runs([(queue, each) for each in run_ids])]
 
 
 def _cancel_row(connection: Connection, run_id: str, found: Cancelled, kill_ms: int) -> dict[str, Any]:
@@ -111,7 +125,7 @@ def requeue(*, run_ids: tuple[str, ...], queue_name: str | None, output: str, lo
     rows: list[dict[str, Any]] = []
     with connected(load_settings().settings) as connection:
         queue = known_queue(connection, queue_name) if queue_name else ""
-        for group in groups(dict.fromkeys(run_ids), PAGE):
+        for group in groups(_checked(queue, run_ids), PAGE):
             done = run(connection, control(connection).hasten([(queue, each) for each in group]))
             rows += [
                 {"run": each, "queue": found.queue, "result": _hastened(found)}
@@ -147,7 +161,7 @@ def set_priority(
     rows: list[dict[str, Any]] = []
     with connected(load_settings().settings) as connection:
         queue = known_queue(connection, queue_name) if queue_name else ""
-        for group in groups(dict.fromkeys(run_ids), PAGE):
+        for group in groups(_checked(queue, run_ids), PAGE):
             call = control(connection).set_priority([(queue, each) for each in group], PRIORITIES[priority])
             done = run(connection, call)
             rows += [

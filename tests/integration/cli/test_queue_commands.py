@@ -56,6 +56,16 @@ def test_cancelling_says_what_it_found(world: StoreCalls, invoke: Invoke) -> Non
     assert world.state("running") == "running"
 
 
+@pytest.mark.parametrize("words", [("cancel", "--yes"), ("requeue",), ("set-priority", "high")])
+def test_an_id_that_no_run_can_have_is_a_mistake_of_usage(
+    world: StoreCalls, invoke: Invoke, words: tuple[str, ...]
+) -> None:
+    """It is named, with what an id may hold, and nothing is done to the others."""
+    refused = invoke("runs", *words, "a", "b c")
+    assert (refused.code, "run id 'b c' must be 1 to 255 printable" in refused.err) == (2, True)
+    assert world.state("a") == "queued"
+
+
 def test_a_person_is_asked_before_something_goes(world: StoreCalls, invoke: Invoke) -> None:
     """No is an answer."""
     for command in (

@@ -12,6 +12,7 @@ Guarantees
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
@@ -26,21 +27,18 @@ from supervisor.core.effects import drive_async
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.json_values import read_json
 from supervisor.core.model import ScheduleDef
-from supervisor.operations import Operation, schedules
+from supervisor.operations import Operation, runs, schedules
+from supervisor.operations.runs import UnknownRunError
 from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.roles.web.responses import ASKER, HOLDER, bad_request, json_response, not_found
 from supervisor.store.client.sync_client import AsyncStore
-from supervisor.store.keys import Keys, check_name
+from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
-from supervisor.store.queues.control import CancelCode, QueueControl
-from supervisor.store.queues.reads import QueueReads
+from supervisor.store.queues.control import CancelCode
 from supervisor.store.queues.runs import Queues
 from supervisor.store.schedules.control import ResumeCode, TriggerCode
-from supervisor.store.schedules.reads import Views
-from supervisor.store.wire.envelope import check_run_id
 
 BODY_BYTES_MAX = 128 * 1024
-TEXT_MAX = 500
 _UNDERIVED_ID = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)
 """Run ids that are derived of a schedule or of another run hold one of @ ! / #."""
 
@@ -103,9 +101,7 @@ class ApiChanges:
         self._keys = keys
         self._queues = Queues(keys)
         self._store = store
-        self._views = Views(keys)
-        self._reads = QueueReads(keys)
-        self._runs = QueueControl(keys, history=history)
+        self._history = history
         self._producer = producer
         self._clock = clock
 
@@ -194,37 +190,20 @@ class ApiChanges:
         """Return the result of ``operation``; its errors are answers by their ``http_status``."""
         return await drive_async(operation, self._store.run)
 
-    async def _may_end(self, request: web.Request, run_id: str, queue: str) -> str:
-        """Return the queue in which the token may end a run: two queues can hold runs of the same id.
-
-        Raises:
-            web.HTTPForbidden: it does not reach the job and the queue of the run, or the labels of its schedule.
-        """
-        if not request[HOLDER].is_limited:
-            return queue
-        shown = await self._store.run(self._reads.show(run_id, [queue] if queue else None))
-        if shown is None or shown.envelope is None:
-            raise not_found("unfinished run", run_id)
-        labels: Mapping[str, str] = {}
-        if request[HOLDER].labels and shown.envelope.schedule is not None:
-            (found,) = await self._store.run(self._views.inspect([shown.envelope.schedule]))
-            labels = {} if found.record is None else found.record.definition().labels
-        _must_reach(request, shown.envelope.template.job, shown.queue, labels)
-        return shown.queue
-
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a run: one that waits at once, one that runs is asked."""
         body, run_id = await _body(request, CancelBody), request.match_info["run"]
-        try:
-            check_run_id(run_id)
-            check_name("queue", body.queue or "any")
-        except ValueError as error:
-            raise web.HTTPBadRequest(text=str(error)) from error
-        queue = await self._may_end(request, run_id, body.queue)
-        call = self._runs.cancel([(queue, run_id)], by=_who(request), reason=body.reason[:TEXT_MAX])
-        (found,) = await self._store.run(call)
+        operation = runs.cancel(
+            self._keys,
+            [(body.queue, run_id)],
+            history=self._history,
+            by=_who(request),
+            reason=body.reason,
+            permit=_permit_run(request),
+        )
+        ((_, found),) = await self._ask(operation)
         if found.code is CancelCode.UNKNOWN:
-            raise not_found("unfinished run", run_id)
+            raise UnknownRunError(run_id)
         if found.code is CancelCode.DEAD:
             raise web.HTTPConflict(text=f"{run_id} was given up before: drop it from the dead instead")
         _note(request, "api_cancelled", run=run_id)
@@ -237,6 +216,11 @@ def _must_reach(request: web.Request, job: str, queue: str, labels: Mapping[str,
     if not token.reaches(job=job, queue=queue, labels=labels):
         of_labels = ", or not for a schedule without its labels" if token.labels else ""
         raise web.HTTPForbidden(text=f"the token {token.name} is not for job {job} in queue {queue}{of_labels}")
+
+
+def _permit_run(request: web.Request) -> runs.RunPermit | None:
+    """Return what raises 403 for a run that the token does not reach; None for a token without limits."""
+    return functools.partial(_must_reach, request) if request[HOLDER].is_limited else None
 
 
 def _permit(request: web.Request) -> schedules.Permit | None:
