@@ -118,7 +118,8 @@ def write(place: Place, plate: Nameplate) -> None:
         OSError: it could not be written; the former one stays.
     """
     draft = place.file.with_suffix(".new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    draft.unlink(missing_ok=True)  # opening what a job put there, a FIFO, could hold the parent up for ever
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, msgspec.json.encode(plate))
     finally:

@@ -131,6 +131,24 @@ def test_a_fifo_or_link_in_place_of_a_nameplate_holds_nobody_up(tree: tuple[Plac
     assert living(tree[0].directory) == []
 
 
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_what_a_job_puts_in_place_of_a_draft_holds_no_parent_up_and_is_not_written_to(
+    tmp_path: Path, kind: str
+) -> None:
+    """The parent writes its nameplate after each reload and at its end; nothing else would end it then."""
+    place, other = Place(tmp_path, 0), tmp_path / "other"
+    other.write_text("kept")
+    draft = place.file.with_suffix(".new")
+    if kind == "fifo":
+        os.mkfifo(draft)
+    else:
+        draft.symlink_to(other)
+    plate = run_file.Nameplate(pid=1, started_ticks=2, replica="r.1", cluster="c1", version="1")
+    run_file.write(place, plate)
+
+    assert (run_file.read(place), other.read_text()) == (plate, "kept")
+
+
 def test_a_tree_that_died_is_not_found(tmp_path: Path) -> None:
     """Its files stay after kill -9; the kernel has let go of the lock."""
     found, descriptor = claim(tmp_path, nothing)
