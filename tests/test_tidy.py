@@ -34,9 +34,16 @@ def text(path: Path) -> str:
 
 
 @cache
+def nodes(path: Path) -> tuple[Function | ast.Module | ast.ClassDef, ...]:
+    """Return the module of a file with every class and function, parsed once."""
+    documented = Function | ast.Module | ast.ClassDef
+    return tuple(node for node in ast.walk(ast.parse(text(path))) if isinstance(node, documented))
+
+
+@cache
 def functions(path: Path) -> tuple[Function, ...]:
-    """Return every function of a file, parsed once."""
-    return tuple(node for node in ast.walk(ast.parse(text(path))) if isinstance(node, Function))
+    """Return every function of a file."""
+    return tuple(node for node in nodes(path) if isinstance(node, Function))
 
 
 def test_files_and_functions_fit_in_the_head() -> None:
@@ -80,6 +87,20 @@ def test_tests_say_what_they_show() -> None:
         for path in TESTS
         for function in functions(path)
         if function.name.startswith("test_") and not ast.get_docstring(function)
+    ] == []
+
+
+def test_docstrings_open_with_their_subject() -> None:
+    """A line that opens with a question names nothing to search for. Those of settings are help texts."""
+    question = re.compile(r"(what|which|who|whom|whose|how|why|where|when|whether)\b", re.IGNORECASE)
+    help_texts = ("supervisor/settings/sections/", "supervisor/settings/schedules/settings.py")
+    assert [
+        f"{relative(path)}: {found}"
+        for path in SOURCES
+        if relative(path).split("/")[0] in {"supervisor", "jobs"}
+        for node in nodes(path)
+        if not (isinstance(node, ast.ClassDef) and relative(path).startswith(help_texts))
+        and question.match(found := (ast.get_docstring(node) or "").partition("\n")[0])
     ] == []
 
 

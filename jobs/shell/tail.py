@@ -41,7 +41,7 @@ class Tail:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether ``text()`` is less than all there was."""
+        """True if ``text()`` is less than all there was."""
         return self._fed > len(self._kept) or len(self.text()) < len(self._kept.decode(errors="replace"))
 
 

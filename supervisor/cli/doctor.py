@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def is_ok(self) -> bool:
-        """Whether there is nothing that must be done."""
+        """True if there is nothing that must be done."""
         return not self.remedy or self.is_warning
 
     @property

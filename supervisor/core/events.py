@@ -69,7 +69,7 @@ class Series:
 
     @property
     def untold(self) -> int:
-        """How many of its events no telling has counted yet."""
+        """Number of its events that no telling has counted yet."""
         return self.count - self.told
 
 

@@ -28,7 +28,7 @@ class Folded:
 
     @property
     def mean_s(self) -> float:
-        """How long one took, on average."""
+        """Mean duration."""
         return self.total_s / self.count if self.count else 0.0
 
 

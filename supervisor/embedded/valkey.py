@@ -124,7 +124,7 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """Where clients find the server."""
+        """URL of the server."""
         return f"unix://{quote(str(self.socket_path))}"
 
     def prepare(self) -> None:

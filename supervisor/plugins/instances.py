@@ -53,7 +53,7 @@ class Instance(Protocol):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be called."""
+        """True if it can be called."""
         ...
 
     def init(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class Isolated:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be called."""
+        """True if it can be called."""
         return self._program.is_running
 
     def init(self, options: dict[str, Any]) -> dict[str, Any]:

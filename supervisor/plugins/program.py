@@ -81,7 +81,7 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is there, as far as its guard has told."""
+        """True if it is there, as far as its guard has told."""
         if self._guard.is_running and self._ending is None and _is_ready(self._guard.status):
             self._ending = self._guard.take_report()
         return self._guard.is_running and self._ending is None

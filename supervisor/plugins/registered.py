@@ -29,7 +29,7 @@ class Registered:
 
     @property
     def is_isolated(self) -> bool:
-        """Whether it is a program."""
+        """True if it is a program."""
         return self.settings.is_isolated
 
 

@@ -59,7 +59,7 @@ class PluginRegistry:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to run."""
+        """True if there is nothing to run."""
         return not self.names()
 
     def names(self) -> list[str]:

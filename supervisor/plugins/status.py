@@ -48,7 +48,7 @@ class Runner(Protocol):
 
     @property
     def keys(self) -> Keys:
-        """Where everything lies in Redis."""
+        """Keys of the cluster in Redis."""
         ...
 
 

@@ -53,15 +53,15 @@ class Kernel(Protocol):
         ...
 
     def pressure_percent(self) -> float:
-        """How starved of processors this machine is."""
+        """Return the percentage of the last ten seconds in which something waited for a processor."""
         ...
 
     def processor_wait(self, pid: int) -> Wait:
-        """How one child waits for a processor."""
+        """Return one child's wait for a processor."""
         ...
 
     def memory_kills(self) -> int | None:
-        """How many processes of our control group were killed for memory so far; None: nobody counts."""
+        """Return the number of out-of-memory kills in our control group so far; None: nobody counts."""
         ...
 
 

@@ -46,7 +46,7 @@ class PoolBook:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether all pools were made quiet together."""
+        """True if all pools were made quiet together."""
         return any(pool.is_quiet for pool in self._pools.values())
 
     def processes(self, name: str) -> int:
@@ -191,7 +191,7 @@ class Reloader(Protocol):
 
     @property
     def deadline_ns(self) -> int:
-        """When ``look`` is needed at the latest; 0: nothing is planned."""
+        """Time by which ``look`` is needed at the latest; 0: nothing is planned."""
         ...
 
     def request(self, now_ns: int) -> None:

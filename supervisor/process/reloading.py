@@ -121,7 +121,7 @@ class Reloading:
 
     @property
     def deadline_ns(self) -> int:
-        """When ``look`` is needed at the latest; 0: nothing is planned."""
+        """Time by which ``look`` is needed at the latest; 0: nothing is planned."""
         now = self._now
         if now.step is _Step.CHECKING:
             return min(now.deadline_ns, self._clock.elapsed_ns() + _PACE_NS)

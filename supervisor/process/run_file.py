@@ -65,7 +65,7 @@ class Place:
 
     @property
     def metrics(self) -> Path:
-        """Where its tree keeps metrics."""
+        """Directory of its tree's metrics."""
         return self.directory / f"metrics-{self.number}"
 
     @property

@@ -93,12 +93,12 @@ class LiveSlot:
 
     @property
     def has_process(self) -> bool:
-        """Whether a process of this slot is not reaped yet."""
+        """True if a process of this slot is not reaped yet."""
         return self.slot.state.has_process
 
     @property
     def held_runs(self) -> bool:
-        """Whether the process of this generation, of a worker, had runs in its hands when it was last heard of."""
+        """True if the process of this generation, of a worker, had runs in its hands when it was last heard of."""
         return self.row.child_generation == self.slot.generation and not self.inflight.is_empty
 
     def reports_ready(self) -> bool:

@@ -146,7 +146,7 @@ class Reader:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What a child keeps to read by."""
+        """Descriptors that a child keeps to read by."""
         return (*self.shared, *self.own)
 
     def settings(self, number: int, *, with_schedules: bool = False) -> Settings:

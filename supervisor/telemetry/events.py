@@ -57,7 +57,7 @@ class Mailbox:
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """What a child must keep."""
+        """Descriptors that a child must keep."""
         return self.read_fd, self.write_fd
 
 

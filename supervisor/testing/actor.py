@@ -52,12 +52,12 @@ class Actor:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs or is paused."""
+        """True if it runs or is paused."""
         return self._steps is not None
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still."""
+        """True if it stands still."""
         return self._paused_until_ns > self._world.now_ns
 
     def start(self, steps: Steps[None]) -> None:

@@ -133,7 +133,7 @@ class Cluster:
 
     @property
     def now(self) -> datetime:
-        """What time it is."""
+        """Current time of the cluster."""
         return datetime.fromtimestamp(self._world.start_ms / 1000, UTC) + timedelta(
             microseconds=self._world.now_ns // 1000
         )

@@ -47,7 +47,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What the plugin is called."""
+        """Name of the plugin."""
         return NAME if self.plugin is None else self.plugin.name
 
     @contextmanager
@@ -140,7 +140,7 @@ def _definition_is_sound(case: Case) -> None:
 
 
 def _init_gives_a_mapping(case: Case) -> None:
-    """What it says of itself can be kept as JSON."""
+    """Metadata of the plugin can be kept as JSON."""
     with case.host() as host:
         metadata = host.ready(case.name, {}).metadata
     assert isinstance(metadata, dict)

@@ -109,12 +109,12 @@ class Replica:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its tree runs, perhaps paused or cut off."""
+        """True if its tree runs, perhaps paused or cut off."""
         return self.elector.is_alive or self.scheduler.is_alive
 
     @property
     def is_leading(self) -> bool:
-        """Whether it trusts a term at this moment."""
+        """True if it trusts a term at this moment."""
         return self.is_alive and self.board.term().is_trusted(self.clock.elapsed_ns())
 
     def start(self) -> None:

@@ -38,11 +38,11 @@ class Filter:
 
     @property
     def is_given(self) -> bool:
-        """Whether it says which; a queue alone does not."""
+        """True if it says which; a queue alone does not."""
         return bool(self.ids or self.job or self.reason or self.error or self.before_ms or self.everything)
 
     def takes(self, dead: DeadRun) -> bool:
-        """Whether ``dead`` is one of them. Reason and error match any part, whatever the case of letters."""
+        """Return whether ``dead`` is one of them. Reason and error match any part, whatever the case of letters."""
         job = dead.envelope.template.job if dead.envelope else ""
         said = " ".join(map(str, dead.error.values())).lower()
         return (

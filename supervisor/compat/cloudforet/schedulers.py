@@ -52,7 +52,7 @@ class BaseScheduler:
 
     @property
     def scheduled_at(self) -> datetime | None:
-        """When this plan was due, in UTC, however late it is made; None outside of one."""
+        """Due time of this plan, in UTC, however late it is made; None outside of one."""
         context = runtime.context()
         return None if context is None else context.nominal
 

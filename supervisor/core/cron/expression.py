@@ -50,7 +50,7 @@ class Cron:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it follows real time across a change of the clock, because minute or hour start with ``*``."""
+        """True if it follows real time across a change of the clock, because minute or hour start with ``*``."""
         return self._fields.is_wildcard
 
     def next(self, after_s: int) -> int | None:
@@ -109,7 +109,7 @@ class Cron:
 
     @property
     def matches_either_day(self) -> bool:
-        """Whether both fields of days are restricted, so that a day is due if either of them matches."""
+        """True if both fields of days are restricted, so that a day is due if either of them matches."""
         fields = self._fields
         day_of_month, _, day_of_week = fields.text.split(" ")[-3:]
         return not fields.needs_both_days and "*" not in (day_of_month, day_of_week)

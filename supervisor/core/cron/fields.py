@@ -48,7 +48,7 @@ class Fields:
 
     @property
     def has_seconds(self) -> bool:
-        """Whether the expression has six fields."""
+        """True if the expression has six fields."""
         return self.text.count(" ") == len(SIX) - 1
 
 

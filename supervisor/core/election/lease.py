@@ -263,7 +263,7 @@ def stagger_ns(me: Rank, others: Iterable[Rank]) -> int:
 
 
 def is_named(replica: str, name: str) -> bool:
-    """Whether ``name``, a replica's own name or its full id, means ``replica`` (``name.suffix``)."""
+    """Return whether ``name``, a replica's own name or its full id, means ``replica`` (``name.suffix``)."""
     return name in {replica, replica.rpartition(".")[0]} and name != ""
 
 

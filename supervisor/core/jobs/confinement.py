@@ -34,12 +34,12 @@ class Confinement:
 
     @property
     def is_plain(self) -> bool:
-        """Whether programs run as the tree itself does."""
+        """True if programs run as the tree itself does."""
         return (self.user, self.group, self.cgroup) == (None, None, None) and not self.has_paths
 
     @property
     def has_paths(self) -> bool:
-        """Whether files are listed, by Landlock."""
+        """True if files are listed, by Landlock."""
         return bool(self.read_paths or self.write_paths)
 
 

@@ -43,7 +43,7 @@ class Pace:
 
     @property
     def want(self) -> int:
-        """How many runs may be here."""
+        """Number of runs that may be here."""
         if self._streak < STREAK_MIN or self._prefetch == 1:
             return 1
         return max(1, min(self._prefetch, int(AHEAD_S / max(self._mean_s, 1e-6))))

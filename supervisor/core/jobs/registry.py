@@ -56,22 +56,22 @@ class JobSpec:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the job."""
         return self.base.job
 
     @property
     def kind(self) -> Kind:
-        """Which pool runs it."""
+        """Kind of the pool that runs it."""
         return self.base.kind
 
     @property
     def queue(self) -> str:
-        """Where its runs go unless told otherwise."""
+        """Default queue of its runs."""
         return self.base.queue
 
     @property
     def retry(self) -> Retry:
-        """When a failed run is tried again."""
+        """Retry policy of its runs."""
         return self.base.retry
 
     @property
@@ -81,12 +81,12 @@ class JobSpec:
 
     @property
     def at_most_once(self) -> bool:
-        """Whether a run is lost rather than run again."""
+        """True if a run is lost rather than run again."""
         return self.base.at_most_once
 
     @property
     def origin(self) -> str:
-        """Where the function is defined, as ``module:qualname``."""
+        """Definition of the function, as ``module:qualname``."""
         return f"{self.function.__module__}:{self.function.__qualname__}"
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Refusal(NamedTuple):
 
     @property
     def point(self) -> Point:
-        """Where its hook was asked."""
+        """Point at which its hook was called."""
         return POINT[self.hook]
 
 

@@ -58,7 +58,7 @@ class HeldRun:
 
     @property
     def execution(self) -> int:
-        """What stands for it in the in-flight table."""
+        """Hash of the execution in the in-flight table."""
         return execution_hash((self.queue, self.run_id), self.fetched_ms)
 
 

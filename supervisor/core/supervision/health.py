@@ -81,7 +81,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether it passed."""
+        """True if it passed."""
         return not self.reason
 
 

@@ -68,7 +68,7 @@ class InflightTable:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the worker holds nothing."""
+        """True if the worker holds nothing."""
         return not any(self.words[index * INFLIGHT_WORDS + 1] & 0xFF for index in range(self.size))
 
     def entries(self) -> Iterator[Inflight]:

@@ -88,7 +88,7 @@ class Pool:
 
     @property
     def capacity(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.places)
 
     @property
@@ -98,7 +98,7 @@ class Pool:
 
     @property
     def surge(self) -> int:
-        """How many may be replaced at once."""
+        """Number of processes that may be replaced at once."""
         return max(1, self.desired // SURGE_DIVISOR)
 
     def rows(self, *places: Place) -> list[int]:

@@ -55,7 +55,7 @@ class SlotState(IntEnum):
 
     @property
     def has_process(self) -> bool:
-        """Whether a process of this slot's generation may be alive."""
+        """True if a process of this slot's generation may be alive."""
         return self in {SlotState.STARTING, SlotState.RUNNING, SlotState.STOPPING, SlotState.KILLING}
 
 
@@ -162,7 +162,7 @@ class Row(_Block):
 
     @property
     def is_used(self) -> bool:
-        """Whether the row means anything to people: a pool has more rows than processes, for replacements."""
+        """True if the row means anything to people: a pool has more rows than processes, for replacements."""
         return bool(self.desired or self.is_quiet or self.state != SlotState.STOPPED)
 
 
@@ -213,7 +213,7 @@ class Header(_Block):
 
     @property
     def clock_skew_ms(self) -> int:
-        """How far this machine's wall clock is ahead of Redis', as last measured; written by the agent."""
+        """Lead of this machine's wall clock over Redis', as last measured; written by the agent."""
         word = self._clock_skew_ms
         return word - (1 << 64) if word >> 63 else word
 

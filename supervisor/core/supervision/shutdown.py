@@ -206,12 +206,12 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the tree stops; then nothing is started any more but what draining workers need."""
+        """True if the tree stops; then nothing is started any more but what draining workers need."""
         return self.stage is not Stage.RUNNING
 
     @property
     def deadline_ns(self) -> int:
-        """When the present stage is late; 0 if it waits for nothing."""
+        """Deadline of the present stage; 0 if it waits for nothing."""
         if self.stage not in WAITS_FOR:
             return 0
         bounds = []
@@ -230,7 +230,7 @@ class Stop:
 
     @property
     def exit_code(self) -> int:
-        """What the tree exits with: the reason's own code, else whether everything drained."""
+        """Exit code of the tree: the reason's own code, else by whether everything drained."""
         return self.code or (EXIT_OK if self.is_clean else EXIT_FAILED)
 
 

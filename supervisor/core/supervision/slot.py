@@ -44,7 +44,7 @@ class Group(StrEnum):
 
     @property
     def ends_tree(self) -> bool:
-        """Whether the tree is pointless without it. Without a scheduler or a worker the rest goes on."""
+        """True if the tree is pointless without it. Without a scheduler or a worker the rest goes on."""
         return self in {Group.EMBEDDED, Group.AGENT, Group.WEB}
 
 
@@ -62,12 +62,12 @@ class Cause(IntEnum):
 
     @property
     def was_asked(self) -> bool:
-        """Whether it was told to go through no fault of its own."""
+        """True if it was told to go through no fault of its own."""
         return self in {Cause.STOP, Cause.RESTART, Cause.FORCED, Cause.RETIRED}
 
     @property
     def is_failure(self) -> bool:
-        """Whether the process itself failed. A run that overran is the job's failure, not the worker's."""
+        """True if the process itself failed. A run that overran is the job's failure, not the worker's."""
         return self in {Cause.BOOT_TIMEOUT, Cause.HANG}
 
 

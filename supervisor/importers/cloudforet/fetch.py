@@ -61,12 +61,12 @@ class Target:
 
     @property
     def is_local(self) -> bool:
-        """Whether its text is chosen on this machine: a file, or what the digest in a file demands."""
+        """True if its text is chosen on this machine: a file, or what the digest in a file demands."""
         return self.file is not None or bool(self.sha256)
 
     @property
     def name(self) -> str:
-        """What it is called in messages: without a password."""
+        """Name in messages: without a password."""
         return mask_url(self.url) if self.url else str(self.file)
 
 

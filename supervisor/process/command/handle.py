@@ -52,7 +52,7 @@ class Guard:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a guard that was not reaped."""
+        """True if there is a guard that was not reaped."""
         return self._pid is not None
 
     def fork(self, launch: Launch, *, stdin: int, output: int, errors: int | None = None) -> None:

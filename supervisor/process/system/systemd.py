@@ -80,7 +80,7 @@ class Notifier:
 
     @property
     def deadline_ns(self) -> int:
-        """When ``tick`` has something to send again; 0 if nothing is planned."""
+        """Time at which ``tick`` has something to send again; 0 if nothing is planned."""
         return self._watchdog_due_ns
 
     def _send(self, message: str) -> None:

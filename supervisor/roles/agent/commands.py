@@ -112,7 +112,7 @@ class CommandDuty:
 
     @property
     def period_ns(self) -> int:
-        """When to look again."""
+        """Time until the next look."""
         return PERIOD_NS if self._pending is None else PENDING_PERIOD_NS
 
     def look(self, now_ns: int) -> None:

@@ -144,14 +144,14 @@ class Agent:
             self._elector.wake()  # the phase of the tree may have changed
 
     def _has_elector_ended(self) -> bool:
-        """Whether the elector ended although nobody asked it to: then the agent must be started afresh."""
+        """Return whether the elector ended although nobody asked it to: then the agent must be started afresh."""
         if self._elector.is_alive() or self._tree.is_stopping():
             return False
         self._report("elector_crashed", exc_info=self._elector.failure)
         return True
 
     def _is_elector_stuck(self) -> bool:
-        """Whether the elector's loop does not turn: a fresh agent resumes its term."""
+        """Return whether the elector's loop does not turn: a fresh agent resumes its term."""
         due_ns, now_ns = self._seat.board.header.elector_due_ns, self._clock.elapsed_ns()
         if not self._watchdog.is_stuck(due_ns=due_ns, now_ns=now_ns):
             return False

@@ -36,7 +36,7 @@ class Retention:
 
     @property
     def period_ns(self) -> int:
-        """How long until the next look."""
+        """Time until the next look."""
         return SLICE_PERIOD_NS if self._left else PERIOD_NS
 
     @classmethod

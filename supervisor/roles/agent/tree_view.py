@@ -29,11 +29,11 @@ class Tree:
         self.is_ending = False  # set by the main thread: this agent was told to end
 
     def is_stopping(self) -> bool:
-        """Whether the tree or this agent is being stopped."""
+        """Return whether the tree or this agent is being stopped."""
         return self.is_ending or self._board.header.phase >= Phase.DRAINING
 
     def can_schedule(self) -> bool:
-        """Whether the scheduler's progress counter moved within the limit, by looks that followed one another."""
+        """Return whether the scheduler's progress counter moved within the limit, by consecutive looks."""
         now_ns, progress = self._clock.elapsed_ns(), self._scheduler.progress
         if progress != self._progress or self._scheduler.generation == 0:  # it has not been started yet
             self._progress, self._silent_ns = progress, 0
@@ -44,7 +44,7 @@ class Tree:
         return self._silent_ns < self.progress_limit_ns
 
     def is_scheduler_gone(self) -> bool:
-        """Whether the parent has reaped the scheduler."""
+        """Return whether the parent has reaped the scheduler."""
         return not SlotState(self._scheduler.state).has_process
 
     def incarnation(self) -> int:

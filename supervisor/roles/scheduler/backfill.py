@@ -78,7 +78,7 @@ class Backfills:
 
     @property
     def wake_ns(self) -> int:
-        """When ``work`` has something to do unasked."""
+        """Time at which ``work`` has something to do unasked."""
         due_ns = self._free_ns if self._active or self._is_asked else self._look_ns
         return max(due_ns, self._free_ns)
 

@@ -148,7 +148,7 @@ class Declaring:
 
     @property
     def wake_ns(self) -> int:
-        """When ``work`` may ask again after Redis did not answer."""
+        """Time from which ``work`` may ask again after Redis did not answer."""
         return self._free_ns
 
     def work(self, term: Term) -> Steps[bool]:

@@ -75,7 +75,7 @@ class Firing:
 
     @property
     def held_until_ns(self) -> int | None:
-        """When what is held is looked at again; None when nothing is."""
+        """Time at which held items are looked at again; None when nothing is held."""
         return self._held_until_ns if self._held else None
 
     def begin(self) -> None:

@@ -80,12 +80,12 @@ class Reading:
 
     @property
     def reconcile_at_ns(self) -> int:
-        """When everything due is read again."""
+        """Time at which everything due is read again."""
         return self._refused_until_ns or self._reconcile_at_ns
 
     @property
     def read_at_ms(self) -> int:
-        """When, on the wall clock, something is to be read again."""
+        """Wall clock time at which something is to be read again."""
         look_ms = None if self._refused_until_ns else self._looks.next_ms()
         read_ms = self._read_at_ms if self.window.has_room and not self._refused_until_ns else NEVER_MS
         return read_ms if look_ms is None else min(read_ms, look_ms)

@@ -31,12 +31,12 @@ class Window:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be read ahead."""
+        """True if more may be read ahead."""
         return len(self._ready) < WINDOW_MAX
 
     @property
     def behind(self) -> int:
-        """How many late ones are at hand."""
+        """Number of late schedules at hand."""
         return len(self._behind)
 
     def put(self, ready: Ready, *, late_ms: int) -> None:

@@ -53,7 +53,7 @@ class Place:
 
     @property
     def life_s(self) -> float:
-        """How long it may stand in its present state, from accept on."""
+        """Time limit of its present state, counted from accept on."""
         if self.is_stream:
             return STREAM_LIFE_S
         return LIFE_S if self.has_asked else REQUEST_S

@@ -163,7 +163,7 @@ class Pages:
 
     @public
     async def version(self, _request: web.Request) -> web.Response:
-        """What runs."""
+        """Answer with the versions of Tenure and of Python."""
         return json_response({"name": "tenure", "version": __version__, "python": platform.python_version()})
 
     @needs(Scope.READ)

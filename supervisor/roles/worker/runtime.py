@@ -104,7 +104,7 @@ class Workplace:
             self.presence.settled((fetched.queue, fetched.envelope.id), fetched.attempt, fetched.fetched_ms)
 
     def may_start(self) -> bool:
-        """Whether what was fetched is still certainly ours.
+        """Return whether what was fetched is still certainly ours.
 
         A process that was stopped for longer than the session lease may have been given up meanwhile. What it
         has not begun it then gives back, in a turn that tells it how things stand.

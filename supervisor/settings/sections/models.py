@@ -154,7 +154,7 @@ class ElectionSettings(Section):
 
     @property
     def margin_s(self) -> float:
-        """How long before its expiry in Redis a holder stops trusting its lease."""
+        """Time before its expiry in Redis at which a holder stops trusting its lease."""
         return max(0.1, 0.1 * self.lease_duration_s)
 
 
@@ -315,17 +315,17 @@ class Settings(Section):
 
     @property
     def deprecated(self) -> int:
-        """How many old names were used to write these settings."""
+        """Number of old names used to write these settings."""
         return self._deprecated
 
     @property
     def origins(self) -> Origins:
-        """Where they were written."""
+        """Origins of the settings: files, variables, flags."""
         return self._origins
 
     @property
     def has_presence(self) -> bool:
-        """Whether leaders show that they live by a connection, and standbys look at it."""
+        """True if leaders show that they live by a connection, and standbys look at it."""
         presence = self.election.presence
         return is_enabled(FAST_CRASH_DETECTION, self.features) if presence is None else presence
 

@@ -101,7 +101,7 @@ class PluginSettings(ConfinedSettings):
 
     @property
     def is_isolated(self) -> bool:
-        """Whether it is a program of its own."""
+        """True if it is a program of its own."""
         return bool(self.command)
 
 

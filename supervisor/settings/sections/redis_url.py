@@ -71,7 +71,7 @@ class RedisUrl:
 
     @property
     def where(self) -> str:
-        """What it leads to, for people."""
+        """Target of the URL, for people."""
         listed = ",".join(join_address(*node) for node in self.nodes)
         if self.topology is Topology.SENTINEL:
             return f"master {self.master} of the sentinels {listed}"

@@ -74,7 +74,7 @@ class Token:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is something that its scope allows and it may not."""
+        """True if there is something that its scope allows and it may not."""
         return bool(self.jobs or self.queues or self.labels)
 
     def reaches(self, *, job: str, queue: str | None = None, labels: Mapping[str, str] = _NO_LABELS) -> bool:

@@ -58,7 +58,7 @@ class _LookUp:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is under way, or has an answer; a fork takes the thread away."""
+        """True if it is under way, or has an answer; a fork takes the thread away."""
         return self._ended.is_set() or self._thread.is_alive()
 
     def _work(self) -> None:

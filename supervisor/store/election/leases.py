@@ -68,7 +68,7 @@ class CandidateInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def skew_ms(self) -> int | None:
-        """How far its clock is ahead of Redis', less the way of its question; None: not known."""
+        """Lead of its clock over Redis', less the way of its question; None: not known."""
         return self.wall_ms - self.seen_ms if self.wall_ms and self.seen_ms else None
 
 
@@ -106,7 +106,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """Whether the caller holds the term after this call."""
+        """True if the caller holds the term after this call."""
         return self.code in _OURS
 
 

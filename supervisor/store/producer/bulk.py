@@ -40,7 +40,7 @@ class Totals:
 
     @property
     def done(self) -> int:
-        """How many of the arguments, from the first on, were dealt with."""
+        """Number of arguments, from the first on, that were dealt with."""
         return self.new + self.present + self.duplicates
 
 

@@ -29,7 +29,7 @@ class PublishedJob(JobSpec):
 
     @property
     def origin(self) -> str:
-        """Where it is known from."""
+        """Origin of the record."""
         return "redis"
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:

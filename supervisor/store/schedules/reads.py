@@ -54,7 +54,7 @@ class Record:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it was made while the cluster ran, by no configuration."""
+        """True if it was made while the cluster ran, by no configuration."""
         return self.set == DYNAMIC
 
     def definition(self) -> ScheduleDef:

@@ -58,7 +58,7 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def children_bytes(self) -> int:
-        """How much its children add to a turn."""
+        """Bytes that its children add to a turn."""
         return sum(len(child.packed.data) for child in self.children) + len(self.left_behind or b"")
 
 

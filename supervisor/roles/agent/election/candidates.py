@@ -47,11 +47,11 @@ class Roster:
             self._due_ns = 0
 
     def is_due(self) -> bool:
-        """Whether the list should be read."""
+        """Return whether the list should be read."""
         return self._at.now() >= self._due_ns
 
     def is_alone(self) -> bool:
-        """Whether nobody else would lead."""
+        """Return whether nobody else would lead."""
         return not self._others
 
     def learn(self, number: int) -> Steps[Sequence[CandidateInfo] | None]:

@@ -30,23 +30,23 @@ class Surroundings(Protocol):
     """Process tree as the elector uses it: facts, and one notification."""
 
     def is_stopping(self) -> bool:
-        """Whether the tree is being stopped."""
+        """Return whether the tree is being stopped."""
         ...
 
     def can_schedule(self) -> bool:
-        """Whether the scheduler beside it makes progress."""
+        """Return whether the scheduler beside it makes progress."""
         ...
 
     def is_scheduler_gone(self) -> bool:
-        """Whether no scheduler process is left."""
+        """Return whether no scheduler process is left."""
         ...
 
     def incarnation(self) -> int:
-        """Which process of the scheduler lives; without one, the number of the next."""
+        """Return the number of the live scheduler process; without one, that of the next."""
         ...
 
     def crashes(self) -> int:
-        """How often the scheduler failed within a minute, counted back from its last failure."""
+        """Return the scheduler's failures within a minute, counted back from its last failure."""
         ...
 
     def progress(self) -> int:
@@ -66,7 +66,7 @@ class Presence(Protocol):
         ...
 
     def is_shown(self, epoch: int) -> bool:
-        """Whether Redis has confirmed that it is shown for ``epoch``."""
+        """Return whether Redis has confirmed that it is shown for ``epoch``."""
         ...
 
     def refresh(self) -> None:

@@ -252,7 +252,7 @@ class Elector:
             yield from self._obey(view.resign_to)
 
     def _may_ask(self, view: LeaseView) -> bool:
-        """Whether who asks for a hand-over is an operator; what is refused is told once."""
+        """Return whether the requester of a hand-over is an operator; a refusal is logged once."""
         at = self._at
         fault = at.signer and view.fault_of_resign(at.signer, at.clock.wall_ms())
         if fault and self._refused != (view.epoch, view.resign_by):

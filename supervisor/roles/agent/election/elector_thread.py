@@ -61,11 +61,11 @@ class ElectorThread:
 
     @property
     def is_holding(self) -> bool:
-        """Whether a term is held, may have been won, or is being given back."""
+        """True if a term is held, may have been won, or is being given back."""
         return self._standing.state not in {State.FOLLOWER, State.STOPPED}
 
     def is_alive(self) -> bool:
-        """Whether it still contends or releases."""
+        """Return whether it still contends or releases."""
         return self._thread.is_alive()
 
     def join(self, timeout_s: float) -> None:

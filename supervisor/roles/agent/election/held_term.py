@@ -29,7 +29,7 @@ class Tenancy:
 
     @property
     def is_outlived(self) -> bool:
-        """Whether the parent has reaped the process of the scheduler that the term was issued to."""
+        """True if the parent has reaped the process of the scheduler that the term was issued to."""
         is_issued = self._issued_epoch == self.term.epoch
         return is_issued and self._at.board.header.scheduler_generation != self._at.around.incarnation()
 

@@ -48,7 +48,7 @@ class PresenceThread:
         self._changed.set()
 
     def is_shown(self, epoch: int) -> bool:
-        """Whether Redis has confirmed the subscription for ``epoch``."""
+        """Return whether Redis has confirmed the subscription for ``epoch``."""
         return epoch > 0 and self._shown == epoch
 
     def refresh(self) -> None:

@@ -77,7 +77,7 @@ class Unwanted:
 
     @property
     def period_ns(self) -> int:
-        """How long until the next look."""
+        """Time until the next look."""
         return BETWEEN_NS if self._waiting or self._position else PERIOD_NS
 
     def look(self, _now_ns: int) -> None:

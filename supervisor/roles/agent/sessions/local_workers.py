@@ -87,11 +87,11 @@ class LocalWorkers:
         return True
 
     def owns(self, session: str) -> bool:
-        """Whether ``session`` is one of this replica's, alive or not."""
+        """Return whether ``session`` is one of this replica's, alive or not."""
         return session.startswith(f"{self._replica}/")
 
     def is_over(self, session: str) -> bool:
-        """Whether ``session`` is of a process of this replica that is certainly gone.
+        """Return whether ``session`` is of a process of this replica that is certainly gone.
 
         One of a generation that the board does not show yet is not: its process may be on its way.
         """

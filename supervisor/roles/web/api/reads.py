@@ -43,7 +43,7 @@ class ApiReads:
         self._overviews = overviews
 
     async def leader(self, _request: web.Request) -> web.Response:
-        """Who leads."""
+        """Answer with the leader."""
         lease = await self._store.run(self._leases.view())
         shown = {
             "replica": lease.holder or None,

@@ -52,7 +52,7 @@ class EventPages:
         """Told of a request whose answer takes long."""
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """What happened: JSON, or a stream for who accepts text/event-stream."""
+        """Answer with events: JSON, or a stream for clients that accept text/event-stream."""
         wanted = _Wanted.of(request)
         if "text/event-stream" in request.headers.get("Accept", ""):
             return await self._stream(request, wanted)

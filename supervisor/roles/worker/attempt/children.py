@@ -57,12 +57,12 @@ class Children:
 
     @property
     def envelopes(self) -> list[Envelope]:
-        """What was spawned so far, for tests of the job."""
+        """Runs spawned so far, for tests of the job."""
         return [envelope for _, envelope in self._by_id.values()]
 
     @property
     def following(self) -> list[Envelope]:
-        """What will start when all of these have ended, for tests of the job."""
+        """Runs that will start when all of these have ended, for tests of the job."""
         return [envelope for _, envelope in self._follow.values()]
 
     def spawn(

@@ -134,12 +134,12 @@ class Context:
 
     @property
     def nominal(self) -> datetime | None:
-        """When the schedule says the run was due, in UTC; None for a run that no schedule made."""
+        """Nominal time of the run by its schedule, in UTC; None for a run that no schedule made."""
         return None if self.nominal_ms is None else datetime.fromtimestamp(self.nominal_ms / 1000, UTC)
 
     @property
     def deadline(self) -> datetime | None:
-        """When the process will be killed, by the calendar; for people and for remote systems."""
+        """Wall clock time at which the process will be killed; for people and for remote systems."""
         if self.deadline_ns is None:
             return None
         return datetime.fromtimestamp(self.clock.wall_ms() / 1000 + self.remaining_s(), UTC)

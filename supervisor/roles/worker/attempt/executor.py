@@ -82,7 +82,7 @@ class Execution:
 
     @property
     def hash(self) -> int:
-        """What stands for this execution on the board."""
+        """Hash of this execution on the board."""
         return execution_hash(self.key, self.fetched.fetched_ms)
 
     def cancel(self, unwanted: UnwantedReason | None = None) -> None:

@@ -74,7 +74,7 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the hook."""
         return self.hook.name
 
     def method(self, name: str) -> Callable[..., Any]:
@@ -102,7 +102,7 @@ class Hooks:
 
     @property
     def dispatcher(self) -> Asked | None:
-        """What does in the job's place what a run is for."""
+        """Dispatcher: it does the work of a run in the job's place. None without one."""
         found = self.at[Point.DISPATCH]
         return found[0] if found else None
 

@@ -48,7 +48,7 @@ class Runner(Protocol):
 
     @property
     def keys(self) -> Any:
-        """Where everything lies in Redis."""
+        """Keys of the cluster in Redis."""
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -103,7 +103,7 @@ class Refusals:
 
     @staticmethod
     def is_too_late(fetched: FetchedRun) -> bool:
-        """Whether it must not be started any more; an attempt that began in time may be repeated later."""
+        """Return whether it must not be started any more; an attempt that began in time may be repeated later."""
         limit_ms = fetched.envelope.not_after_ms
         if limit_ms is None or fetched.fetched_ms <= limit_ms:
             return False

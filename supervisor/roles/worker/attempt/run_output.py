@@ -68,7 +68,7 @@ class Leavings:
 
     @property
     def note(self) -> str:
-        """What was counted, for the run's line in the history."""
+        """Counts as text, for the run's line in the history."""
         words = [f"{name}={number}" for name, number in self.counts.items()]
         told = len(self.errors) + self.errors_more
         return " ".join([*words, f"errors={told}"] if told else words)

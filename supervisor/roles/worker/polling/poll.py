@@ -52,17 +52,17 @@ class Turns:
 
     @property
     def has_work(self) -> bool:
-        """Whether Redis still has to hear of something, whatever the pool wants."""
+        """True if Redis still has to hear of something, whatever the pool wants."""
         return self._open is not None or bool(self._waiting)
 
     @property
     def is_open(self) -> bool:
-        """Whether a turn was sent whose reply is not known."""
+        """True if a turn was sent whose reply is not known."""
         return self._open is not None
 
     @property
     def waiting(self) -> int:
-        """How many acknowledgements wait for the next turn."""
+        """Number of acknowledgements that wait for the next turn."""
         return len(self._waiting)
 
     @property

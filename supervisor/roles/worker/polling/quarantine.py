@@ -63,7 +63,7 @@ class SuspectLane:
 
     @property
     def may_ask(self) -> bool:
-        """Whether this process, if it is idle, may ask for a suspect."""
+        """True if this process, if it is idle, may ask for a suspect."""
         others = [row for row in self._others if row.desired]
         if any(row.suspect == Part.HAS_ONE for row in others):
             return False
@@ -71,17 +71,17 @@ class SuspectLane:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether to let nothing begin unless idle."""
+        """True if nothing may begin unless the process is idle."""
         return self._clock.elapsed_ns() < self._quiet_until_ns
 
     @property
     def quiet_s(self) -> float:
-        """How long that still lasts."""
+        """Time for which that still lasts."""
         return max(0.0, (self._quiet_until_ns - self._clock.elapsed_ns()) / SECOND_NS)
 
     @property
     def must_look(self) -> bool:
-        """Whether it is time to look if a suspect waits."""
+        """True if it is time to look for a waiting suspect."""
         is_time = self._clock.elapsed_ns() >= self._look_at_ns
         return not self.is_quiet and (is_time or (self._tries > 0 and self._begun >= self._slots))
 

@@ -157,7 +157,7 @@ class AsyncPool:
             await self._store.run(self._at.close_session())
 
     def _has_reason(self) -> bool:
-        """Whether a turn goes out now. One that can carry little waits a moment for more, unless none will come."""
+        """Return whether to send a turn now. A small one waits a moment for more to carry, unless none will come."""
         turns = self._at.turns
         want = self._want() if self._is_hungry or self._has_appetite else 0
         if turns.is_open or (self._is_hungry and want > 0):

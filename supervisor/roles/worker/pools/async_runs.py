@@ -77,17 +77,17 @@ class AsyncRuns:
 
     @property
     def count(self) -> int:
-        """How many run."""
+        """Number of executed runs."""
         return len(self._running)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing runs and nothing waits to."""
+        """True if nothing runs and nothing waits to."""
         return not (self._running or self._held)
 
     @property
     def free(self) -> int:
-        """How many more could be fetched now."""
+        """Number of runs that could be fetched now."""
         if self._is_closed or self._has_suspect or (self._held and self._held[0].fetched.suspect):
             return 0
         return self._at.concurrency - len(self._running) - len(self._held)

@@ -58,12 +58,12 @@ class Run(Protocol):
 
     @property
     def hash(self) -> int:
-        """What stands for it on the board."""
+        """Hash of the execution on the board."""
         ...
 
     @property
     def unwanted(self) -> UnwantedReason | None:
-        """Why it was asked to end, if it was."""
+        """Reason for which it was asked to end, if it was."""
         ...
 
     def cancel(self, unwanted: UnwantedReason | None = None) -> None:
@@ -115,12 +115,12 @@ class Interrupts:
 
     @property
     def must_stop(self) -> bool:
-        """Whether to fetch nothing more."""
+        """True if nothing more may be fetched."""
         return bool(self._demands) and bool(self._demands & {Demand.STOP, Demand.QUIT})
 
     @property
     def must_quit(self) -> bool:
-        """Whether to leave now."""
+        """True if the process must leave now."""
         return Demand.QUIT in self._demands
 
     def install(self) -> None:

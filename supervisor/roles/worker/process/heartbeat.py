@@ -43,17 +43,17 @@ class Presence:
 
     @property
     def phase(self) -> Phase:
-        """Where the whole tree stands."""
+        """Phase of the whole tree."""
         return Phase(self._header.phase)
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the whole tree stops."""
+        """True if the whole tree stops."""
         return self._header.phase >= Phase.DRAINING
 
     @property
     def closing_s(self) -> float:
-        """How long what jobs opened may take to be closed."""
+        """Time limit for closing what jobs opened."""
         return CLOSE_NOW_S if self._header.phase >= Phase.KILLING else CLOSE_S
 
     def ready(self) -> None:
@@ -100,7 +100,7 @@ class Presence:
 
     @property
     def runs_done(self) -> int:
-        """How many runs this process has executed."""
+        """Number of runs that this process has executed."""
         return self._row.done
 
     @property
@@ -124,7 +124,7 @@ class Presence:
 
     @property
     def room(self) -> int:
-        """How many more runs the in-flight table can note."""
+        """Number of further runs that the in-flight table can note."""
         return len(self._free)
 
     def fetched(self, key: RunKey, attempt: int, fetched_ms: int) -> bool:
@@ -182,7 +182,7 @@ class Presence:
 
     @property
     def idle_by_ns(self) -> int:
-        """When the last of what is executed now will be over, at its hard deadline; 0: nothing is."""
+        """Latest hard deadline of the executed runs; 0: nothing is executed."""
         return max(self._deadlines.values(), default=0)
 
     def resources(self, ill: int) -> None:

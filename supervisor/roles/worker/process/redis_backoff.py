@@ -31,7 +31,7 @@ class Outage:
 
     @property
     def is_on(self) -> bool:
-        """Whether the last call failed."""
+        """True if the last call failed."""
         return self._failures > 0
 
     def failed(self, operation: str, error: StoreError) -> float:
