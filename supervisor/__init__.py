@@ -46,5 +46,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return what there is, loaded or not."""
+    """Return the public names, loaded or not."""
     return [*globals(), *__all__]

@@ -71,7 +71,7 @@ class Bound:
 
     @classmethod
     def parse(cls, value: str | int) -> Bound:
-        """Return what ``value`` says: a count such as ``25``, or a share such as ``10%``.
+        """Parse a bound: a count such as ``25``, or a share such as ``10%``.
 
         Raises:
             ValueError: it is neither.
@@ -104,7 +104,7 @@ class Bound:
 
 
 def decide(source: str, upstream: Sequence[UpstreamDomain], known: Sequence[KnownDomain]) -> Changes:
-    """Return what makes the domains of ``source`` those that ``upstream`` lists.
+    """Return the changes that make the domains of ``source`` those that ``upstream`` lists.
 
     Args:
         source: the owner of what ``upstream`` lists.

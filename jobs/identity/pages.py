@@ -49,7 +49,7 @@ class PageError(ValueError):
 
 
 def paging_of(document: Mapping[str, Any], headers: Mapping[str, str]) -> Paging:
-    """Return what a page says of the others.
+    """Return the references of a page to the others.
 
     Args:
         document: the page without its items.

@@ -115,7 +115,7 @@ def _patience_s(remaining_s: float) -> float:
 
 
 def _run_variables(ctx: Context) -> dict[str, str]:
-    """Return what tells a command which run it is."""
+    """Return the environment variables that identify the run to its command."""
     variables = {"TENURE_RUN_ID": ctx.run_id, "TENURE_ATTEMPT": str(ctx.attempt)}
     if ctx.schedule is not None:
         variables["TENURE_SCHEDULE"] = ctx.schedule

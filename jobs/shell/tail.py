@@ -30,7 +30,7 @@ class Tail:
             del self._kept[: -self._limit]
 
     def text(self) -> str:
-        """Return what is kept as text; bytes that are not UTF-8 become U+FFFD."""
+        """Return the kept bytes as text; bytes that are not UTF-8 become U+FFFD."""
         kept = bytes(self._kept)
         if self._fed > len(kept):
             kept = _from_a_character_on(kept)

@@ -120,7 +120,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
 
 
 def _reading(loaded: Loaded, load: Callable[[], Loaded] | None, tree: Tree, withheld: Withheld) -> Callable[[], Loaded]:
-    """Return what a check reads the configuration by; without ``load`` it is the one of the start for ever."""
+    """Return the configuration reader of a check; without ``load`` it is the one of the start for ever."""
 
     def again() -> Loaded:
         withheld.restore()  # in the child that checks, and nowhere else

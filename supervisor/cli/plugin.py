@@ -273,7 +273,7 @@ def _tell(connection: Connection, ready: Ready) -> int:
 
 
 def _row(name: str, records: list[PluginRecord] | None) -> dict[str, Any]:
-    """Return what a line of the list says; of several options the worst counts."""
+    """Return the row of a plugin in the list; of several options the worst counts."""
     row: dict[str, Any] = {"plugin": name, "state": "unknown" if records is None else "REGISTERED"}
     try:
         registered = _registered(name)

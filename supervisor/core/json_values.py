@@ -46,7 +46,7 @@ def read_json(data: bytes | str, kind: type[T]) -> T: ...
 @overload
 def read_json(data: bytes | str) -> Any: ...
 def read_json(data: bytes | str, kind: Any = Any) -> Any:
-    """Return what ``data`` says.
+    """Parse ``data``.
 
     Raises:
         msgspec.DecodeError: it is no JSON of type ``kind``, or nested too deeply.

@@ -67,7 +67,7 @@ class Fold:
         found.note = note
 
     def take(self, now_ns: int, *, is_last: bool = False) -> list[Folded]:
-        """Return what was folded once its second is over, or at once when nothing will come later."""
+        """Return the folded lines once their second is over, or at once when nothing will come later."""
         if not self._folded or not (is_last or now_ns - self._since_ns >= WINDOW_NS):
             return []
         found, self._folded = list(self._folded.values()), {}

@@ -32,7 +32,7 @@ class Foreign:
     flags: Mapping[str, object]
 
     def convert(self, files: Sequence[Path], roots: Sequence[Node | None], problems: list[Problem]) -> Converted | None:
-        """Return what ``files`` became, or None when all are native.
+        """Return the conversion of ``files``, or None when all are native.
 
         Args:
             files: those that were found.
@@ -79,7 +79,7 @@ class Foreign:
         return replace(problem, path=conversion.original_path(problem.path))
 
     def notices(self) -> tuple[str, ...]:
-        """Return what is worth saying of the original's variables."""
+        """Return notices about the original's variables."""
         if self.environ.get(_THREADS):
             return (f"{_THREADS}: counted threads of the gRPC server, and is not used",)
         return ()

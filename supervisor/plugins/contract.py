@@ -37,7 +37,7 @@ class Plugin:
     """Methods beside ``run`` that a run may name; each takes what ``run`` takes."""
 
     def init(self, options: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - for those who override it
-        """Return what others may know of the plugin with these options. May be called more than once."""
+        """Return public metadata of the plugin with these options. May be called more than once."""
         return {}
 
     def verify(self, options: dict[str, Any], secrets: dict[str, str]) -> None:
@@ -113,7 +113,7 @@ def methods_of(kind: type[Plugin]) -> tuple[str, ...]:
 
 
 def callable_methods(kind: type[Plugin]) -> tuple[str, ...]:
-    """Return what a run of it may name."""
+    """Return the methods that a run of it may name."""
     return (*(("run",) if kind.run is not Plugin.run else ()), *methods_of(kind))
 
 

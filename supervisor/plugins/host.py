@@ -107,7 +107,7 @@ class PluginHost(Resource):
         self._live.clear()
 
     def running(self) -> dict[str, str]:
-        """Return what is live here: name to version."""
+        """Return the live plugins: name to version."""
         return {name: live.instance.version for name, live in self._live.items() if live.instance.is_alive}
 
     def options_of(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class PluginHost(Resource):
             self._forget(ready.registered.name, "its call broke off", level="warning")
 
     def _find(self, registered: Registered, mask: Masker) -> tuple[_Live, bool]:
-        """Return what to call; true when it was started for this, and is not yet the one in use."""
+        """Return the instance to call; true when it was started for this, and is not yet the one in use."""
         live = self._live.get(registered.name)
         fingerprint = fingerprint_of(registered)
         if live is not None and not live.instance.is_alive:

@@ -312,7 +312,7 @@ class Isolated:
 
 
 def check_metadata(found: Any) -> dict[str, Any]:
-    """Return what ``init`` answered.
+    """Return the answer of ``init``, checked.
 
     Raises:
         TypeError: it is no mapping of JSON values.

@@ -81,7 +81,7 @@ def request(number: int, method: str, params: dict[str, Any]) -> bytes:
 
 
 def read_line(line: bytes, *, expected: int, mask: Callable[[str], str] = str) -> Item | Done | Failed:
-    """Return what a line says about the call ``expected``, the only one that is open.
+    """Parse a line about the call ``expected``, the only one that is open.
 
     Args:
         line: what was written, without its end.
@@ -111,7 +111,7 @@ def read_line(line: bytes, *, expected: int, mask: Callable[[str], str] = str) -
 
 
 def read_hello(value: Any) -> Hello:
-    """Return what a program said of itself.
+    """Parse the greeting of a program.
 
     Raises:
         ProtocolError: it cannot be used by this host.

@@ -37,7 +37,7 @@ class Masker:
         return any(each in text for each in self._hidden)
 
     def end_of(self, text: str) -> str:
-        """Return what is left of a text whose beginning was cut off: a secret that was cut in two goes with it."""
+        """Return the rest of a text whose beginning was cut off: a secret that was cut in two goes with it."""
         return self(text)[len(self._hidden[0]) if self._hidden else 0 :]
 
 

@@ -47,7 +47,7 @@ def digest_of(value: Mapping[str, Any]) -> str:
 
 
 def fingerprint_of(registered: Registered) -> str:
-    """Return what tells a program from its successor: its command, its settings, the files that the command names."""
+    """Return a fingerprint of a program: its command, its settings, the files that the command names."""
     if not registered.is_isolated:
         assert registered.kind is not None
         return f"{registered.origin} {registered.kind.version} {id(registered.kind)}"

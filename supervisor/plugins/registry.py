@@ -131,7 +131,7 @@ def _unknown(name: str, names: list[str]) -> str:
 
 @cache
 def entry_points() -> dict[str, tuple[str, ...]]:
-    """Return what installed distributions register: name to the places of the classes. Imports none of them."""
+    """Return the plugins of installed distributions: name to the places of the classes. Imports none of them."""
     found: dict[str, set[str]] = {}
     for point in metadata.entry_points(group=GROUP):
         found.setdefault(point.name, set()).add(point.value)
@@ -148,7 +148,7 @@ def load_class(reference: str) -> type[Plugin]:
 
 
 def load_callable(reference: str, what: str) -> object:
-    """Return what stands at ``module:attribute``.
+    """Return the object at ``module:attribute``.
 
     Raises:
         PluginDefinitionError: it cannot be imported, or cannot be called.

@@ -90,7 +90,7 @@ class Results:
             self._sink(batch)
 
     def summary(self) -> Summary:
-        """Return what came of it, once all is handed over."""
+        """Return the summary, once all is handed over."""
         self.flush()
         return Summary(
             results=self.count, succeeded=self.count - self.failed, failed=self.failed, messages=self._messages

@@ -81,7 +81,7 @@ class Standing:
         self._by = by or f"{socket.gethostname()}:{os.getpid()}"
 
     def known(self, subject: Subject) -> PluginRecord | None:
-        """Return what is known of it; None when nothing is, or Redis does not answer."""
+        """Return its record; None when there is none, or Redis does not answer."""
         try:
             record: PluginRecord | None = self._runner.run(self._calls.read_one(subject.name, subject.digest))
         except (StoreUnavailableError, StoreRefusedError) as error:

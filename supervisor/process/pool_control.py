@@ -58,7 +58,7 @@ class PoolBook:
         return self._pools[name].rolling
 
     def describe(self, name: str) -> dict[str, object]:
-        """Return what the pool decides by, for the log."""
+        """Return the state of the pool, for the log."""
         pool = self._pools[name]
         places = {live.spec.name: place.value for live, place in zip(self._rows[name], pool.places, strict=True)}
         return {

@@ -155,12 +155,12 @@ class NameplateHolder:
 
 
 def read(place: Place) -> Nameplate | None:
-    """Return what a place says, whether or not its tree lives; None when nothing can be read."""
+    """Return the record of a place, whether or not its tree lives; None when it cannot be read."""
     return _read(place)[0]
 
 
 def _read(place: Place) -> tuple[Nameplate | None, int]:
-    """Return what a place says, and which user wrote it."""
+    """Return the record of a place, and the user who wrote it."""
     try:
         with os.fdopen(open_regular(place.file), "rb") as file:
             return read_json(file.read(BYTES_MAX), Nameplate), os.fstat(file.fileno()).st_uid

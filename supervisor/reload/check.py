@@ -180,5 +180,5 @@ class ConfigCheck:
         return check(number, running, self._handover, load=self._load, prepare=self._prepare, fits=fits)
 
     def plan(self, number: int) -> bytes | None:
-        """Return what ``run`` handed over; None when it did not come so far."""
+        """Return the plan that ``run`` handed over; None when it did not come so far."""
         return self._handover.take(number, in_effect=self._in_effect)

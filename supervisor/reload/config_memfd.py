@@ -66,7 +66,7 @@ class Handover:
         self._staged: dict[int, int] = {}  # number to the memfd that its check wrote
 
     def reader(self, audience: Audience) -> Reader:
-        """Return what one process reads. Only the check's own needs the parent's descriptors."""
+        """Return the reader of one process. Only the check's own needs the parent's descriptors."""
         own = (*self._staged.values(),) if audience is Audience.CHECK else _descriptors(self._by_role[audience])
         part = _FIRST_SETTINGS + _AUDIENCES.index(audience) if audience is Audience.CHECK else 0
         return Reader(_descriptors(self._shared), own, part)
@@ -162,7 +162,7 @@ class Reader:
         return settings.model_copy(update={"schedules": unpack_schedules(schedules)})
 
     def brief(self, number: int) -> Brief:
-        """Return what others are told. Raises HandoverError like ``settings``."""
+        """Return the summary for others. Raises HandoverError like ``settings``."""
         return _decode_brief(_read(self.shared, number, _SHARED_PARTS.index(_BRIEF)))
 
     def definitions(self, number: int) -> tuple[ScheduleDef, ...]:

@@ -145,7 +145,7 @@ def compare(
     fits: Callable[[str, int], str],
     runs_at_once_max: int,
 ) -> Difference:
-    """Return what a reload of ``loaded`` does to a tree that runs with ``running``.
+    """Return the effects of a reload of ``loaded`` on a tree that runs with ``running``.
 
     Args:
         running: the settings in effect.
@@ -233,6 +233,6 @@ def _cannot(loaded: Loaded, path: Path, message: str) -> Problem:
 
 
 def named(changed: list[str]) -> list[str]:
-    """Return what is told of many changes: the first of them, and how many more there are."""
+    """Return a summary of many changes: the first of them, and how many more there are."""
     more = len(changed) - NAMED_MAX
     return changed if more <= 0 else [*changed[:NAMED_MAX], f"and {more} more"]

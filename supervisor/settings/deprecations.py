@@ -71,7 +71,7 @@ OLD_VARIABLES: Mapping[str, Old] = {_variable(name): old for name, old in OLD_SE
 
 
 def notice(where: str, name: str, old: Old, new: str = "") -> Notice:
-    """Return what to say about one use of an old name."""
+    """Return the notice about one use of an old name."""
     return Notice(where, name, f"is the old name of {new or old.new}; it will be refused from {old.removed_in} on")
 
 
@@ -107,7 +107,7 @@ def flag_path(key: str) -> tuple[str, ...] | None:
 
 
 def of_variables(names: Iterable[str]) -> list[Notice]:
-    """Return what to say about variables."""
+    """Return notices about variables."""
     found = []
     for name in sorted(names):
         old = OLD_VARIABLES.get(name.upper())
@@ -117,7 +117,7 @@ def of_variables(names: Iterable[str]) -> list[Notice]:
 
 
 def of_flags(options: Mapping[str, str]) -> list[Notice]:
-    """Return what to say about flags.
+    """Return notices about flags.
 
     Args:
         options: by path as it was given, the option that gave it.

@@ -28,7 +28,7 @@ class FollowedSecret(SecretStr):
         return self._named
 
     def current(self) -> str:
-        """Return what the file holds now; what it held at the start while it cannot be read."""
+        """Return the current content of the file; the content at the start while it cannot be read."""
         try:
             return read_again(*self._named)
         except UnusableReferenceError:

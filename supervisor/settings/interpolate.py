@@ -82,13 +82,13 @@ def _resolved(node: Node, shape: Shape | None, environ: Mapping[str, str]) -> No
 
 
 def directory_of(origin: str) -> FilePath:
-    """Return what a relative path counts from: the directory of the file that says it, else the current one."""
+    """Return the base of relative paths: the directory of the file that holds the value, else the current one."""
     match = _IN_FILE.match(origin)
     return FilePath(match[1]).parent if match else FilePath()
 
 
 def read_again(text: str, base: FilePath) -> str:
-    """Return what ``text``, without variables and once resolved, stands for now.
+    """Return the current value of ``text``, without variables and once resolved.
 
     Raises:
         UnusableReferenceError: one of its files cannot be read; the message names it.

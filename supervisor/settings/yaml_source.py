@@ -115,7 +115,7 @@ def _syntax_problem(error: yaml.YAMLError, text: str, origin: Callable[[int], st
 
 
 def _old_meaning(text: str) -> str | int | float | bool:
-    """Return what a plain scalar is to a reader of YAML 1.1; what JSON cannot carry stays a text."""
+    """Return the value of a plain scalar in YAML 1.1; one that JSON cannot carry stays a text."""
     value = yaml.safe_load(text)
     is_plain = isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
     return value if is_plain and -(2**63) <= value < 2**63 else text

@@ -92,7 +92,7 @@ class Script:
         return Call(self.name, tuple(keys[name] for name in self.key_names), tuple(values), parse)
 
     def argument(self, call: Call[Any], name: str) -> Argument | None:
-        """Return what ``call`` passes as ``name``; None when the script has no such argument."""
+        """Return the argument ``name`` of ``call``; None when the script has no such argument."""
         return call.args[self.arg_names.index(name)] if name in self.arg_names else None
 
 

@@ -173,7 +173,7 @@ def _mask(value: Any, depth: int, also: frozenset[str], chars: int) -> Any:
 def mask_entry(
     name: str, value: Any, *, depth: int = 0, also: frozenset[str] = _NO_NAMES, chars: int = TEXT_CHARS_MAX
 ) -> Any:
-    """Return what may be printed of ``value``, which stands under ``name``; nothing, if that is among ``also``."""
+    """Return ``value``, which stands under ``name``, masked for print; nothing, if that is among ``also``."""
     if name in also and value is not None:
         return MASK
     if (

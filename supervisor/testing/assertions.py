@@ -20,7 +20,7 @@ COUNT_MAX = 1_000_000
 
 
 def history(world: World) -> list[str]:
-    """Return what the replicas did, one line each, without what they repeat while nothing changes."""
+    """Return the actions of the replicas, one line each, without repetitions while nothing changes."""
     return [str(told) for told in world.history if told.event not in QUIET and told.fields.get("failures", 1) == 1]
 
 

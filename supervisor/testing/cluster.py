@@ -281,7 +281,7 @@ class Cluster:
         return self._worker.run_pending(limit)
 
     def history(self) -> str:
-        """Return what the replicas did, one line each, for the message of a failed assertion."""
+        """Return the actions of the replicas, one line each, for the message of a failed assertion."""
         return "\n".join(assertions.history(self._world))
 
     def close(self) -> None:

@@ -94,11 +94,11 @@ class World:
         server.now_ns = lambda: self.now_ns
 
     def server_time_s(self) -> float:
-        """Return what Redis' clock shows."""
+        """Return the time of Redis' clock."""
         return (self.start_ms + self.server_offset_ms) / 1000 + self.now_ns / SECOND_NS
 
     def server_ms(self) -> int:
-        """Return what Redis' clock shows, in milliseconds."""
+        """Return the time of Redis' clock, in milliseconds."""
         return int(self.server_time_s() * 1000)
 
     def after(self, delay_ns: int, act: Callable[[], None]) -> None:

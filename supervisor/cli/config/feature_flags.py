@@ -26,7 +26,7 @@ def features_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def gate_flags(text: str | None) -> dict[str, Flag]:
-    """Return what the option gave as a flag of the setting ``features``.
+    """Return the option as a flag of the setting ``features``.
 
     Raises:
         click.UsageError: it is no list of NAME=true or NAME=false.

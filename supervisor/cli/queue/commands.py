@@ -36,7 +36,7 @@ def queue_rows(connection: Connection) -> list[dict[str, Any]]:
 
 
 def queue_row(counts: QueueCounts) -> dict[str, Any]:
-    """Return what a list shows of one queue."""
+    """Return the row of one queue in a list."""
     return {
         "queue": counts.queue,
         "ready": counts.ready_total,

@@ -17,7 +17,7 @@ def reason_of(error: dict[str, Any]) -> str:
 
 
 def dead_row(dead: DeadRun) -> dict[str, Any]:
-    """Return what a list shows of one."""
+    """Return the row of one dead run in a list."""
     return {
         "run": dead.run_id,
         "queue": dead.queue,

@@ -127,7 +127,7 @@ class _Target:
 
 
 def _control(word: Word, *, done: str, question: str = "") -> Callable[..., int]:
-    """Return what a command does that asks for ``word``."""
+    """Return the body of a command that sends ``word``."""
 
     def act(
         *,

@@ -234,7 +234,7 @@ def put_run(
 
 
 def parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return what ``NAME=VALUE`` words mean: a value is read as JSON if it is JSON, else as text.
+    """Parse ``NAME=VALUE`` words: a value is read as JSON if it is JSON, else as text.
 
     Raises:
         click.UsageError: a word that is none.

@@ -158,7 +158,7 @@ _MISSED = {
 
 
 def stretch_words(stretch: Stretch) -> str:
-    """Return what was decided about a stretch of nominal times, as a sentence."""
+    """Return the decision about a stretch of nominal times, as a sentence."""
     count = f"{stretch.count} run" + ("" if stretch.count == 1 else "s")
     span = f"from {moment(stretch.from_ms)} to {moment(stretch.to_ms)}"
     if stretch.from_ms == stretch.to_ms:

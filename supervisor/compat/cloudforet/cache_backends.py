@@ -123,7 +123,7 @@ class RedisCache:
 
 
 def made(alias: str, entry: dict[str, Any]) -> Backend:
-    """Return what an entry of ``CACHES`` describes.
+    """Return the backend that an entry of ``CACHES`` describes.
 
     Raises:
         ERROR_CACHE_CONFIGURATION: it is neither kind, or a value of it cannot be used.

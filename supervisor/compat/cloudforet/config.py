@@ -9,7 +9,7 @@ from supervisor.compat.cloudforet.tasks import runtime
 
 
 def get_global(key: str | None = None, default: Any = None) -> Any:
-    """Return what the configuration says under ``key``, or all of it; ``TOKEN`` is the configured token."""
+    """Return the configured value of ``key``, or all of them; ``TOKEN`` is the configured token."""
     values = {**runtime.settings().config}
     token = runtime.token()
     if token is not None:

@@ -44,7 +44,7 @@ def dump_json(data: Any, indent: int | None = None, sort_keys: bool = False) -> 
 
 
 def load_json(json_str: str | bytes) -> Any:
-    """Return what a JSON text says.
+    """Parse a JSON text.
 
     Raises:
         ValueError: it is none; the text, which may hold a secret, is not told.
@@ -56,7 +56,7 @@ def load_json(json_str: str | bytes) -> Any:
 
 
 def load_json_from_file(json_file: str) -> Any:
-    """Return what a file of JSON says.
+    """Parse a JSON file.
 
     Raises:
         ValueError: it is none.
@@ -71,7 +71,7 @@ def dump_yaml(data: Any) -> str:
 
 
 def load_yaml(yaml_str: str) -> Any:
-    """Return what a YAML text says. Tags that would make objects are refused.
+    """Parse a YAML text. Tags that would make objects are refused.
 
     Raises:
         ValueError: it is none.
@@ -83,7 +83,7 @@ def load_yaml(yaml_str: str) -> Any:
 
 
 def load_yaml_from_file(yaml_file: str) -> Any:
-    """Return what a file of YAML says.
+    """Parse a YAML file.
 
     Raises:
         ValueError: it is none, or too large.
@@ -156,7 +156,7 @@ def datetime_to_iso8601(value: Any) -> str | None:
 
 
 def iso8601_to_datetime(value: Any) -> datetime | None:
-    """Return what a text of ISO 8601 says; None when it is no text.
+    """Parse a time in ISO 8601; None when the value is no text.
 
     Raises:
         ValueError: it is none.

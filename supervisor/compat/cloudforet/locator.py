@@ -49,7 +49,7 @@ class Locator:
         return _make(_find("manager", name_or_object), {}, kwargs, self.transaction)
 
     def get_info(self, name_or_object: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return what the info function of that name says.
+        """Return the result of the info function of that name.
 
         Raises:
             LocatorError: no configured package has it.

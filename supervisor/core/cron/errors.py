@@ -90,7 +90,7 @@ def _special_remedy(field: Field) -> str:
 
 
 def as_list(field: Field, element: str, first: int, last: int) -> str:
-    """Return what the writer of a range such as FRI-MON probably meant."""
+    """Return the probable intention of a range such as FRI-MON, as a list."""
     if field.names and element[0].isalpha():
         cycle = [*field.names, *field.names]
         start, stop = first - field.first_named, last - field.first_named

@@ -27,7 +27,7 @@ _OVERLAPS = {Overlap.FIRST: "on the first pass", Overlap.LAST: "on the last pass
 
 
 def explain(fields: Fields, timezone: str, policy: Policy) -> str:
-    """Return what ``fields`` mean in ``timezone``: one sentence, and another where its clocks change.
+    """Return the meaning of ``fields`` in ``timezone``: one sentence, and another where its clocks change.
 
     Args:
         fields: a parsed expression.

@@ -88,7 +88,7 @@ def words_of(expression: str) -> list[re.Match[str]]:
 
 
 def parse(expression: str) -> Fields:
-    """Return what ``expression`` allows. It has no prefix for a zone, and no ``H``.
+    """Parse ``expression``. It has no prefix for a zone, and no ``H``.
 
     Raises:
         CronError: it is no cron expression of five or six fields, nor an alias of one.

@@ -26,7 +26,7 @@ class Skew:
     is_over: bool = False
 
     def measured(self, *, wall_ms: int, redis_ms: int, round_trip_ns: int) -> Skew:
-        """Return what is known after an answer.
+        """Return the skew after an answer.
 
         Args:
             wall_ms: this machine's clock when the answer was there.

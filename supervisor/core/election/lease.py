@@ -146,7 +146,7 @@ class Observation:
 
     @classmethod
     def of(cls, *, epoch: int, seq: int, remaining_ms: int, duration_ms: int, now_ns: int) -> Observation:
-        """Return what a reply showed.
+        """Return the observation of a reply.
 
         The record's remaining time is a hint by Redis' clock: outside (0, duration] that clock stepped or the term is
         overdue, and then only a full duration of silence counts.
@@ -180,7 +180,7 @@ class Memory:
     genesis: str = ""  # identity of the data set of the last reply; empty: it had none yet
 
     def learn(self, seen: Sight, *, now_ns: int) -> tuple[Memory, Loss | None]:
-        """Return what is remembered after a reply received at ``now_ns``, and whether it shows a loss.
+        """Return the memory after a reply received at ``now_ns``, and the loss of data that it shows, if any.
 
         A loss is found once: what was seen last is compared with what is seen now, and that is remembered.
         """
@@ -192,7 +192,7 @@ class Memory:
         return Memory(floor, trusted_until_ns, seen.epoch, seen.seq, seen.genesis), self._loss(seen)
 
     def heard_release(self, epoch: int) -> Memory:
-        """Return what is remembered once the holder of ``epoch`` said that it is over: nobody believes in it."""
+        """Return the memory once the holder of ``epoch`` said that it is over: nobody believes in it."""
         return replace(self, trusted_until_ns=0) if epoch >= self.floor else self
 
     def _loss(self, seen: Sight) -> Loss | None:
@@ -242,7 +242,7 @@ _PRE_RELEASE = re.compile(r"[._-]?(a|b|c|rc|alpha|beta|pre|preview|dev)[._-]?(\d
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Return what orders versions by their numbers, a pre-release before its release (PEP 440's sense, not its letter).
+    """Return a sort key of versions by number, a pre-release before its release (PEP 440's sense, not its letter).
 
     What cannot be read is older than everything.
     """

@@ -149,7 +149,7 @@ def split_entry(entry: str) -> tuple[Point | None, str]:
 
 
 def inherited(base: Iterable[str], disabled: Iterable[str], own: Iterable[str]) -> list[str]:
-    """Return what a profile enables: the hooks of ``default`` that it neither disables nor lists anew, then its own.
+    """Return the hooks of a profile: those of ``default`` that it neither disables nor lists anew, then its own.
 
     Applied to what it returned, it returns the same.
     """
@@ -194,7 +194,7 @@ class HookAnswerError(ValueError):
 
 
 def read_answer(hook: str, point: str, answer: Any) -> Veto | None:
-    """Return what a hook's answer means; None when it has nothing against the run.
+    """Parse a hook's answer; None when it has nothing against the run.
 
     None lets the run go on. A text ends it ``rejected``, for that reason. A text and a delay put it off, as in
     ``("closed", "5m")``.

@@ -47,7 +47,7 @@ class Limits:
     rate_per_ms: int = 0
 
     def header(self, above: int = 0) -> str:
-        """Return what stands in front of the envelope; empty where there is no limit.
+        """Return the header in front of the envelope; empty where there is no limit.
 
         Args:
             above: no limit, but it stands there too: how much of the run's id is that of the run which counts it.

@@ -131,7 +131,7 @@ class JobSpec:
         return _instantiate(self.base, args, overrides)
 
     def card(self) -> JobCard:
-        """Return what a producer without this function needs to route and check a run of it."""
+        """Return the card by which a producer without this function routes and checks a run of it."""
         fields = msgspec.structs.fields(self.arguments)
         return JobCard(
             template=self.base,

@@ -126,7 +126,7 @@ def _arguments(what: str, fields: list[Any]) -> type[msgspec.Struct]:
 
 
 def signature_of(function: Callable[..., Any], injected: Collection[str] = ()) -> str:
-    """Return what callers may give, as people write it: nothing injected, no quotes around deferred annotations."""
+    """Return the signature for callers, as people write it: nothing injected, no quotes around deferred annotations."""
     shown = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name in injected:
@@ -169,7 +169,7 @@ def _hint(job_name: str, function: Callable[..., Any], parameter: inspect.Parame
 
 
 def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return what ``function`` sees of the function around it."""
+    """Return the names of the enclosing function that ``function`` sees."""
     found = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # empty: the name of a function that calls itself is not set yet
@@ -185,7 +185,7 @@ def _resolve(hint: str, scope: dict[str, Any]) -> Any:
 
 
 def in_words(arguments: type[msgspec.Struct], text: str) -> str:
-    """Return what msgspec says of a value, or what its annotation says instead: ``Meta(extra={"remedy": …})``."""
+    """Return msgspec's message about a value, or its annotation's own: ``Meta(extra={"remedy": …})``."""
     path = text.rpartition("`$.")[2].removesuffix("`")
     hints = [each.type for each in msgspec.structs.fields(arguments) if each.name == path]
     if hints and "matching regex" in text:

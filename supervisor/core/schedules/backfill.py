@@ -58,7 +58,7 @@ class Known:
     backfilled: frozenset[int] = frozenset()  # among those that the caller asked about
 
     def verdict(self, trigger: Trigger, nominal_ms: int) -> Verdict:
-        """Return what may be done about ``nominal_ms``, which must not lie after the watermark."""
+        """Return the decision about ``nominal_ms``, which must not lie after the watermark."""
         if nominal_ms in self.waiting:
             return Verdict.WAITING
         if nominal_ms in self.backfilled:

@@ -62,7 +62,7 @@ def fire_of(definition: ScheduleDef, trigger: Trigger, nominal_ms: int) -> int:
 
 
 def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int, on_time_grace_ms: int) -> Owed | None:
-    """Return what is owed for the nominal times after ``mark_ms`` whose fire is due; None when none is.
+    """Return the runs owed for the nominal times after ``mark_ms`` whose fire is due; None when none is.
 
     Args:
         definition: whose policies decide.
@@ -109,7 +109,7 @@ class _Case(NamedTuple):
     grace_ms: int
 
     def decide(self) -> tuple[tuple[int, ...], dict[str, int]]:
-        """Return what is enqueued, and the others by reason."""
+        """Return the nominal times to enqueue, and the others by reason."""
         definition, newest = self.definition, self.newest_ms
         window = definition.catchup_window_ms
         # The newest time that is too old; whatever is younger lies in the window.

@@ -79,7 +79,7 @@ class Checks(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def checks_of(checks: tuple[Check, ...], timezone: str, seed: str) -> Checks | None:
-    """Return what ``checks`` ask; None when there are none.
+    """Return the compiled ``checks``; None when there are none.
 
     One that is not known here comes from a newer version, and asks nothing.
 
@@ -95,7 +95,7 @@ def checks_of(checks: tuple[Check, ...], timezone: str, seed: str) -> Checks | N
 
 
 def checks_of_definition(definition: ScheduleDef) -> Checks | None:
-    """Return what is asked about each due time of ``definition``, shared by schedules that differ in their id only."""
+    """Return the compiled checks of ``definition``, shared by schedules that differ in their id only."""
     if not definition.checks:
         return None
     expressions = [item.cron for check in definition.checks for item in check.exclude if item.cron is not None]

@@ -156,7 +156,7 @@ class _Readings:
 
 
 def exclusions_of(exclude: Sequence[Exclusion], timezone: str, seed: str = "") -> Exclusions:
-    """Return what ``exclude`` excludes.
+    """Return the compiled ``exclude``.
 
     Args:
         exclude: as in a definition.

@@ -40,7 +40,7 @@ def sentences(definition: ScheduleDef) -> list[str]:
 
 
 def lints(definition: ScheduleDef, *, now_ms: int) -> list[str]:
-    """Return what to watch out for within the next two years."""
+    """Return the warnings for the next two years."""
     crons = [part.cron for part in _parts(trigger_of(definition)) if isinstance(part, CronTrigger)]
     over = never_due(definition, now_ms=now_ms)
     notes = [*([over] if over else []), *_idle(definition, has_cron=bool(crons))]

@@ -88,7 +88,7 @@ class _Placeholder(NamedTuple):
         return _WIDTH_MAX if self.pattern is None else max(_WIDTH_MAX, _LETTER_WIDTH_MAX * len(self.pattern))
 
     def value(self, subject: _Subject) -> Any:
-        """Return what it stands for."""
+        """Return the value of the placeholder."""
         if self.name in TEXTS:
             return subject.run if self.name == "run" else subject.schedule
         moment = subject.moment._replace(zone="UTC") if self.name == "nominal_utc" else subject.moment

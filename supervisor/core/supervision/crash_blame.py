@@ -88,7 +88,7 @@ def describe_death(
 
 
 def assign(held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: Death, now_ns: int) -> list[Release]:
-    """Return what to do with each held run, in their order.
+    """Return the release of each held run, in their order.
 
     Args:
         held: all that Redis says the session holds.

@@ -81,7 +81,7 @@ class Sources:
         self._modules: dict[str, tuple[Path, ast.Module] | None] = {}
 
     def find(self, name: str) -> Found:
-        """Return what the source of the class ``name`` says."""
+        """Return the facts about the class ``name`` from its source."""
         split = split_name(name)
         return Found(None) if split is None else self._class(*split, 0)
 

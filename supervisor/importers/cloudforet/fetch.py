@@ -71,7 +71,7 @@ class Target:
 
 
 def target_of(node: Node, path: TreePath, base: Path, report: Report) -> Target | None:
-    """Return what an entry means: a text, or a mapping with url and perhaps optional, sha256, timeout."""
+    """Parse an entry: a text, or a mapping with url and perhaps optional, sha256, timeout."""
     entry = node if isinstance(node.value, dict) else Node({"url": node}, node.origin)
     unknown = [key for key in entry.value if key not in _KEYS]
     for key in unknown:
@@ -131,7 +131,7 @@ def is_absent(target: Target) -> bool:
 
 
 def fetch(target: Target) -> bytes:
-    """Return what a URL or file holds.
+    """Return the content of a URL or file.
 
     Raises:
         OSError: it cannot be read; the message says why, and holds no credentials.

@@ -73,7 +73,7 @@ class Reader:
         return self._hourly(interval or _ONE, at, minute)
 
     def _value(self, key: str) -> Node | None:
-        """Return what the entry says, else what the class fixes, of one key."""
+        """Return the value of one key: the entry's, else the one that the class fixes."""
         given = self._given(key)
         if given is None and key in self._found.fixed:
             return Node(self._found.fixed[key], self._found.where)
@@ -208,7 +208,7 @@ class Reader:
         return {**settings, "anchor": Node(anchor, phase.origin)} if is_grid and phase is not None else settings
 
     def _options(self, interval: Interval | None = None) -> dict[str, Any]:
-        """Return what the constructor of the class is given, as the entry says it."""
+        """Return the arguments for the constructor of the class, as the entry says them."""
         found: dict[str, Any] = {}
         if interval is not None and self._given("interval") is not None:
             number = interval.number

@@ -77,7 +77,7 @@ def prepare(
 
 
 def inherited_environment(tree: Mapping[str, str], allowed: Sequence[str]) -> dict[str, str]:
-    """Return what a program inherits of the tree's environment: what is listed, and nothing else."""
+    """Return the part of the tree's environment that a program inherits: the listed variables, and nothing else."""
     return {name: value for name, value in tree.items() if any(fnmatchcase(name, each) for each in allowed)}
 
 

@@ -77,7 +77,7 @@ def thread_count() -> int:
 
 
 def open_descriptors() -> dict[int, str]:
-    """Return what is open in this process: the path, or the kernel's name for it, by descriptor."""
+    """Return the open descriptors of this process: each with its path, or the kernel's name for it."""
     found = {}
     for path in list(Path("/proc/self/fd").iterdir()):
         with contextlib.suppress(FileNotFoundError):  # the one used to find out is closed again

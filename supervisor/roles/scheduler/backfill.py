@@ -122,7 +122,7 @@ class Backfills:
         self._is_asked, self._look_ns, self._seen = False, now_ns + LOOK_NS, None
 
     def _remembered(self, backfill: Backfill) -> Steps[frozenset[int]]:
-        """Return what earlier backfills enqueued of the next chunk: a forced one repeats it under other ids."""
+        """Return the runs of the next chunk that earlier backfills enqueued: a forced one gives them other ids."""
         assert self._seen is not None
         if self._seen.record is None:
             return frozenset()

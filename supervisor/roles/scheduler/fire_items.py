@@ -73,7 +73,7 @@ def prepare(schedule: str, known: Known, mark_ms: int, *, after_ms: int = 0, liv
 
 
 def items(ready: Ready, moment: Moment, limit: int) -> list[FireItem]:
-    """Return what is to be decided about ``ready`` now, at most ``limit`` items; none when it is not due yet."""
+    """Return the items of ``ready`` to decide now, at most ``limit``; none when it is not due yet."""
     now_ms, known = moment.now_ms, ready.known
     if now_ms < ready.fire_ms:
         return []

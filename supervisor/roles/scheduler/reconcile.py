@@ -34,7 +34,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(seen: Seen, known: Known, moment: Moment) -> Evaluation:
-    """Return what ``seen`` needs.
+    """Return the evaluation of ``seen``.
 
     Raises:
         TenureError: its exclusions leave nothing, or its arguments cannot be filled in.

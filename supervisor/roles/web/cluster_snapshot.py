@@ -64,7 +64,7 @@ class Reader(Protocol):
     """Takes one look."""
 
     async def read(self) -> Overview:
-        """Return what Redis holds now; raise StoreUnavailableError or StoreRefusedError."""
+        """Return a snapshot of Redis; raise StoreUnavailableError or StoreRefusedError."""
         ...
 
     async def close(self) -> None:

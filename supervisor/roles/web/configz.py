@@ -110,7 +110,7 @@ class Configuration:
 
 
 def flags(settings: Settings) -> str:
-    """Return what ``masked_settings`` shows as flags with their values, sorted, one on each line.
+    """Return ``masked_settings`` as flags with their values, sorted, one on each line.
 
     What lies under names that people chose has no flag of its own, and stands as ``--set`` takes it. Schedules
     have none either.

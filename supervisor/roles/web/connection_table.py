@@ -154,7 +154,7 @@ def _oldest_of_most(places: Sequence[Place]) -> Place | None:
 
 @lru_cache(maxsize=1024)
 def address_of(host: str) -> str:
-    """Return what counts as one address: of IPv6 the network of 64 bits, since a single client has all of it."""
+    """Return the address that limits count: of IPv6 the network of 64 bits, since a single client has all of it."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

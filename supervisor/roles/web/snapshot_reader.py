@@ -52,7 +52,7 @@ class StoreReader:
         return cls(store, Keys(seat.settings.cluster), first=served)
 
     async def read(self) -> Overview:
-        """Return what Redis holds now.
+        """Return a snapshot of Redis.
 
         Raises:
             StoreUnavailableError: it does not answer.

@@ -18,7 +18,7 @@ from supervisor.version import __version__
 
 
 def status(seat: Seat, overview: Overview | None) -> dict[str, Any]:
-    """Return what the page shows, as JSON values."""
+    """Return the content of the page, as JSON values."""
     now_ns = seat.clock.elapsed_ns()
     header, term = seat.board.header, seat.board.term()
     trusted = term.is_trusted(now_ns)

@@ -64,7 +64,7 @@ def _webhook(path: Path, webhook: WebhookSettings) -> Iterator[Violation]:
 
 
 def _fault_of_url(url: str) -> str:
-    """Return what is wrong with ``url``, which is not quoted: what does not belong into it may be a secret."""
+    """Return the fault of ``url``, which is not quoted: a part that does not belong into it may be a secret."""
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -35,7 +35,7 @@ def is_readable_on_the_way(url: str) -> bool:
 
 
 def secret_fault(secret: SecretStr | None) -> tuple[str, str] | None:
-    """Return what is wrong with a secret that signs, and the remedy; None if nothing is."""
+    """Return the fault of a secret that signs, and the remedy; None without one."""
     if secret is None:
         return None
     if secret.get_secret_value() == MASK:

@@ -99,7 +99,7 @@ def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
 
 
 def _hidden(module: str) -> tuple[str, str] | None:
-    """Return what to say where a package of the current directory is hidden by an installed one; None: it is not."""
+    """Return a remark where a package of the current directory is hidden by an installed one; None: it is not."""
     top = module.partition(".")[0]
     other = getattr(sys.modules.get(top), "__file__", None)
     ours = Path.cwd() / top

@@ -146,7 +146,7 @@ def definition_of(
 
 
 def faults_of_definition(definition: ScheduleDef) -> list[Fault]:
-    """Return what shows only once everything is put together: it is too large, or never due."""
+    """Return faults that show only once everything is put together: it is too large, or never due."""
     found = []
     size = len(msgspec.json.encode(definition))
     if size > PAYLOAD_BYTES_MAX:
@@ -157,7 +157,7 @@ def faults_of_definition(definition: ScheduleDef) -> list[Fault]:
 
 
 def _never_due(definition: ScheduleDef) -> Fault | None:
-    """Return what keeps ``definition`` from ever being due; None when it is, or was, or follows its own runs."""
+    """Return the reason why ``definition`` is never due; None when it is, or was, or follows its own runs."""
     if after_completion_ms(definition) is not None:
         return None
     whens = (definition.at_ms, *(when.at_ms for when in definition.when))

@@ -72,13 +72,13 @@ def profile_of(profiles: Mapping[str, ProfileSettings], name: str) -> ProfileSet
 
 
 def policies_of(profiles: Mapping[str, ProfileSettings]) -> Policies:
-    """Return what each profile says of the runs of a job, as fields of their template."""
+    """Return the policies of each profile for the runs of a job, as fields of their template."""
     known = {DEFAULT_PROFILE: _BUILT_IN, **profiles}
     return {name: template_fields(profile) for name, profile in known.items()}
 
 
 def template_fields(profile: ProfileSettings) -> dict[str, Any]:
-    """Return what ``profile`` says of a run, as fields of its template."""
+    """Return the policies of ``profile`` for a run, as fields of its template."""
     return {
         "priority": PRIORITIES[profile.priority],
         "timeout_s": profile.timeout_s,

@@ -214,7 +214,7 @@ def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faul
 
 
 def exclusion_faults(path: Path, item: ExcludeSettings, timezone: str, seed: str = "") -> list[Violation]:
-    """Return what is wrong with one stretch of time that is left out.
+    """Return the faults of one stretch of time that is left out.
 
     Args:
         path: where it was written.

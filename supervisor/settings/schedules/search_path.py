@@ -19,7 +19,7 @@ def search_here() -> None:
 
 
 def remedy_of_missing() -> str:
-    """Return what to do about a module that was not found."""
+    """Return the remedy for a module that was not found."""
     here = Path.cwd()
     why = "" if str(here) in sys.path else distrust_path(here)
     if not why:

@@ -42,7 +42,7 @@ def template_of(
     has_secrets: bool = False,
     profiles: Mapping[str, ProfileSettings] = MappingProxyType({}),
 ) -> tuple[Template | None, list[Fault]]:
-    """Return what a run of ``schedule`` needs, or None and why there is no such run.
+    """Return the template of the runs of ``schedule``, or None and the reason why there is none.
 
     Args:
         name: id of the schedule.

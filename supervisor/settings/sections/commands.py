@@ -24,7 +24,7 @@ class CommandSettings(Section):
         return None if secret is None else MASK
 
     def signer(self, cluster: str) -> Signer | None:
-        """Return what signs and verifies for ``cluster``; None without a key."""
+        """Return the signer and verifier of ``cluster``; None without a key."""
         return None if self.key is None else Signer(cluster, self.key.get_secret_value())
 
 

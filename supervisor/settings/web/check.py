@@ -67,7 +67,7 @@ def _tls(loaded: Loaded) -> Iterator[Problem]:
 
 
 def tls_context(cert_file: str, key_file: str, client_ca_file: str | None = None) -> ssl.SSLContext:
-    """Return what serves with this certificate. A passphrase is not asked for: nobody could type it.
+    """Return the TLS context of this certificate. A passphrase is not asked for: nobody could type it.
 
     With authorities for clients a certificate of a client is checked if there is one; probes have none.
 

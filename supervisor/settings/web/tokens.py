@@ -181,7 +181,7 @@ def _tokens(path: str, lines: Sequence[str]) -> tuple[Token, ...]:
 
 
 def _token(words: Sequence[str]) -> tuple[str, Token | None]:
-    """Return what is wrong with a line, or its token. Nothing that may be a token is repeated."""
+    """Return the fault of a line, or its token. Nothing that may be a token is repeated."""
     if len(words) < 3:
         return f"has {len(words)} words instead of three", None
     name, digest, scopes, *limits = words
@@ -199,7 +199,7 @@ def _token(words: Sequence[str]) -> tuple[str, Token | None]:
 
 
 def _limited(token: Token, limits: Sequence[str]) -> tuple[str, Token | None]:
-    """Return what is wrong with the words after the scopes, or the token with them."""
+    """Return the fault of the words after the scopes, or the token with them."""
     given: dict[str, Any] = {}
     for limit in limits:
         key, _, text = limit.partition("=")
@@ -239,7 +239,7 @@ def until_of(text: str) -> int:
 
 
 def digest_of(secret: str) -> bytes:
-    """Return what the file holds in place of a token; stray bytes of a header count as they came."""
+    """Return the digest that the file holds in place of a token; stray bytes of a header count as they came."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 

@@ -106,7 +106,7 @@ class Kept:
         return self._decoder(data)
 
     def encode(self, value: Any) -> Result:
-        """Return what is kept of ``value``.
+        """Return the bytes that are kept of ``value``.
 
         Raises:
             TypeError: it is no JSON.
@@ -175,7 +175,7 @@ class Kept:
             log.warning("cache_unavailable", function=self.name, error=str(error))
 
     def _found(self, key: str, calls: CacheCalls, nonce: str) -> Generator[Step, Any, Result | None]:
-        """Return what is kept; None if it is ours to compute, and an empty result if nobody else did in time."""
+        """Return the kept value; None if it is ours to compute, and an empty result if nobody else did in time."""
         until_ns = _CLOCK.elapsed_ns() + round(self.wait_s * SECOND_NS)
         pause_s = PAUSE_S
         while True:

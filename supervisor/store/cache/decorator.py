@@ -41,7 +41,7 @@ class Cached(Protocol[P, R_co]):
     """A function whose results are kept. Of a coroutine function the methods are to be awaited."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Return what is kept, or compute it."""
+        """Return the kept value, or compute it."""
         ...
 
     def delete(self, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -71,7 +71,7 @@ class _Plain:
         self._lock = threading.Lock()
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what is kept, or compute it."""
+        """Return the kept value, or compute it."""
         kept = self._kept
         key = kept.key_of(args, kwargs)
         for _ in range(TRIES_MAX):
@@ -146,7 +146,7 @@ class _Async:
         self._by_loop: WeakKeyDictionary[Any, dict[str, asyncio.Future[Result | None]]] = WeakKeyDictionary()
 
     async def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what is kept, or compute it."""
+        """Return the kept value, or compute it."""
         kept = self._kept
         key = kept.key_of(args, kwargs)
         loop = asyncio.get_running_loop()

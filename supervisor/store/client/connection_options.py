@@ -116,7 +116,7 @@ def options(url: str, settings: RedisSettings, *, client_name: str, timeout_s: f
 
 
 def _parsed(url: str) -> dict[str, Any]:
-    """Return what the URL says, for any topology; where there are several hosts, the first stands for all."""
+    """Parse the URL, for any topology; where there are several hosts, the first stands for all."""
     try:
         if url.partition("://")[0].lower().partition("+")[2]:
             parsed = parse_redis_url(url)
@@ -165,7 +165,7 @@ def address(kwargs: dict[str, Any]) -> str:
 
 
 def translate(error: Exception, *, where: str, operation: str, is_routed: bool = False) -> TenureError:
-    """Return what ``error``, raised by redis-py for ``operation``, means to a caller.
+    """Return the caller's error for ``error``, raised by redis-py for ``operation``.
 
     ``is_routed``: the client looks for the master again after an error, so a server that serves these
     keys no longer is a matter of time.
@@ -250,7 +250,7 @@ def replicated(replies: Sequence[Any], *, where: str, operation: str, bound_ms: 
 
 
 def parsed(call: Call[T], reply: Any, *, where: str) -> T:
-    """Return what the reply to ``call`` says.
+    """Parse the reply to ``call``.
 
     Raises:
         StoreRefusedError: it cannot be read. A caller goes on as after any refusal: a process that ended over it

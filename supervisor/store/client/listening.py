@@ -54,7 +54,7 @@ class ParkedStore(Store):
         return self._socket()
 
     def collect(self) -> list[tuple[str, dict[str, str]]]:
-        """Return what arrived, oldest first, as id and fields; empty when nothing did. Does not wait."""
+        """Return the entries that arrived, oldest first, as id and fields; empty without any. Does not wait."""
         link = self._block_link
         if not self._is_parked or not link.is_connected:
             return []

@@ -23,7 +23,7 @@ class Passwords:
         return f"<{type(self).__name__}>"
 
     def candidates(self, fixed: str | None) -> list[str | None]:
-        """Return what to try, in this order; ``fixed`` is the one of a connection whose secret is in no file."""
+        """Return the passwords to try, in order; ``fixed`` is the one of a connection whose secret is in no file."""
         if self._secret is None:
             return [fixed]
         newest = self._secret.current()

@@ -31,7 +31,7 @@ def start(work: Callable[[], None], name: str) -> threading.Thread:
 
 
 async def result_of(work: Callable[[], T], name: str, *, discard: Callable[[T], None] | None = None) -> T:
-    """Return what ``work`` returns, or raise what it raises; when the caller is cancelled, ``discard`` gets it.
+    """Return the result of ``work``, or raise its error; when the caller is cancelled, ``discard`` gets it.
 
     Raises:
         OSError: the system has no thread to give.

@@ -42,7 +42,7 @@ class JobTemplate:
         """See ``ArgumentsTemplate.tail``."""
 
     def pack(self, run_id: str, args: Args, tail: bytes) -> bytes:
-        """Return what lies in the queue for a run.
+        """Return a run as packed for the queue.
 
         Args:
             run_id: its checked identity.

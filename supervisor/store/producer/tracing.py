@@ -22,5 +22,5 @@ def current_traceparent() -> str:
 
 
 def traceparent_of(given: str | None) -> str:
-    """Return what a run carries: what its producer gave, if that is one; for None, that of the current span."""
+    """Return the trace parent of a run: its producer's, if that is one; for None, that of the current span."""
     return current_traceparent() if given is None else checked(given)

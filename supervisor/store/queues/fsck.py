@@ -94,7 +94,7 @@ class Fsck:
         self._keys: set[str] = set()
 
     def queue(self, queue: str) -> list[Fault]:
-        """Return what is wrong in one queue."""
+        """Return the faults of one queue."""
         check_name("queue", queue)
         picture = self._picture(queue)
         suspects = _look_wrong(picture)
@@ -125,7 +125,7 @@ class Fsck:
         return found
 
     def shared(self) -> list[Fault]:
-        """Return what is wrong beside the queues that were verified before: limits and lists of unfinished runs."""
+        """Return the faults beside the queues that were verified before: limits and lists of unfinished runs."""
         parts = [("unique", ""), ("live", ""), *(("slots", key) for key in sorted(self._keys))]
         return [fault for part, key in parts for fault in self._shared(part, key)]
 

@@ -40,7 +40,7 @@ class UnservedPage:
 
 
 def parse_unserved(reply: Any) -> UnservedPage:
-    """Return what ``queues_unserved`` answered."""
+    """Parse the reply of ``queues_unserved``."""
     found = [
         UnservedQueue(text(queue), LETTER_KIND[text(letter)], number(count))
         for queue, letter, count in chunks(reply[1:], 3)
@@ -49,6 +49,6 @@ def parse_unserved(reply: Any) -> UnservedPage:
 
 
 def parse_queues(reply: Any) -> QueuePage:
-    """Return what ``queues_executing`` answered."""
+    """Parse the reply of ``queues_executing``."""
     cursor, *names = reply
     return QueuePage(text(cursor), valid_names(texts(names)))

@@ -66,7 +66,7 @@ class Followed:
         return self._signpost.endpoint_generation
 
     def find(self, bound_s: float) -> Endpoint:
-        """Return what the board says; see ``Route``."""
+        """Return the endpoint on the board; see ``Route``."""
         del bound_s
         endpoint = self._signpost.endpoint()
         if not endpoint.address:

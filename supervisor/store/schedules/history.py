@@ -12,7 +12,7 @@ _RUNS = {"F", "U"}  # under the id of their nominal time; the initial run has on
 
 
 def known_of(inspection: Inspection) -> Known:
-    """Return what is remembered of a schedule that exists."""
+    """Return the remembered past of a schedule that exists."""
     assert inspection.record is not None
     stretches = ScheduleState.parse(inspection.state).stretches
     return Known(

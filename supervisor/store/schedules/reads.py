@@ -129,7 +129,7 @@ def change_of(
 def record_of(
     name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any, state: Any, is_live: bool, invalid: Any
 ) -> Record:
-    """Return what a stored definition with its neighbours says."""
+    """Return the record of a stored definition with its neighbours."""
     revision, digest, body = StoredDefinition.parse(stored)
     return Record(
         id=name,

@@ -76,7 +76,7 @@ class ScheduleState:
 
     @classmethod
     def parse(cls, packed: bytes | str | None) -> ScheduleState:
-        """Return what ``packed`` says; what cannot be read counts as nothing."""
+        """Parse ``packed``; an unreadable part counts as nothing."""
         text = packed.decode("utf-8", "replace") if isinstance(packed, bytes) else packed or ""
         head, *lines = text.split("\n")
         found = (_STRETCH.fullmatch(line) for line in lines)

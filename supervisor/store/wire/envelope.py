@@ -205,7 +205,7 @@ def limits_text(data: bytes) -> str:
 
 
 def _head(template: Template, above: int = 0) -> bytes:
-    """Return what stands in front of the JSON: kind, priority and limits, whose keys are made of the arguments."""
+    """Return the header in front of the JSON: kind, priority and limits, whose keys are made of the arguments."""
     if template.priority not in {0, 1, 2}:
         raise ValueError(f"job {template.job}: priority must be 0, 1 or 2, got {template.priority}")
     check_name("queue", template.queue)

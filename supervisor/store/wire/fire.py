@@ -196,19 +196,19 @@ def policy_text(
 
 
 def parse_fired(reply: Any) -> FireReply:
-    """Return what ``fire`` answered."""
+    """Parse the reply of ``fire``."""
     flat = iter(reply)
     now_ms = int(next(flat))
     return FireReply([FireResult(_CODES[code], int(mark)) for code, mark in zip(flat, flat, strict=True)], now_ms)
 
 
 def parse_planned(reply: Any) -> list[PlanCode]:
-    """Return what ``schedule_plan`` answered."""
+    """Parse the reply of ``schedule_plan``."""
     return [PlanCode(text(code)) for code in reply[1:]]
 
 
 def parse_due(reply: Any) -> DueReply:
-    """Return what ``schedule_due`` answered."""
+    """Parse the reply of ``schedule_due``."""
     now_ms, planned, defined, overdue, next_ms, is_full, last_change, is_late_full, paused, invalid = reply[:10]
     return DueReply(
         now_ms=number(now_ms),

@@ -114,7 +114,7 @@ def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
 
 
 def parse_turn(reply: Any) -> TurnReply:
-    """Return what a turn brought. A run whose envelope cannot be read is no error: the others are there."""
+    """Parse the reply of a turn. A run whose envelope cannot be read is no error: the others are there."""
     now_ms = number(reply[1])
     if reply[0] == b"LOST":
         return TurnReply(lost=True, runs=[], stale=[], next_due_ms=None, now_ms=now_ms, broken=[])

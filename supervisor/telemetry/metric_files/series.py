@@ -56,7 +56,7 @@ def limit(
 
 
 def unused_rules(metrics: Iterable[MetricWrapperBase]) -> list[str]:
-    """Return what ``label_allow`` names and no metric has: a metric, or a metric and its label."""
+    """Return names of ``label_allow`` that no metric has: a metric, or a metric and its label."""
     labels = {_name_of(metric): metric._labelnames for metric in metrics}  # noqa: SLF001 - as below
     found = []
     for name, rules in _limits.label_allow.items():

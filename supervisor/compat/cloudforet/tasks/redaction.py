@@ -61,7 +61,7 @@ def resolved(task: Any) -> Any:
 
 
 def masked(task: Any, depth: int = 0) -> Any:
-    """Return what may be shown of ``task``: metadata without values, nothing under a secret name."""
+    """Return ``task`` masked for display: metadata without values, nothing under a secret name."""
     if isinstance(task, Mapping | list) and depth >= DEPTH_MAX:
         return MASK
     if isinstance(task, Mapping):

@@ -24,7 +24,7 @@ def configure(settings: CloudforetSettings) -> None:
 
 
 def settings() -> CloudforetSettings:
-    """Return what this process goes by."""
+    """Return the Cloudforet settings of this process."""
     return _settings
 
 

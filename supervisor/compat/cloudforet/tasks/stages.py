@@ -133,7 +133,7 @@ def _call(stage: Mapping[str, Any], hidden: Hidden) -> Any:
 
 
 def _returned(method: Callable[..., Any], params: Mapping[str, Any]) -> Any:
-    """Return what ``method`` returns; ``sys.exit(0)`` says that it is done, as in any job."""
+    """Return the result of ``method``; ``sys.exit(0)`` says that it is done, as in any job."""
     try:
         return method(**params)
     except SystemExit as left:
@@ -158,7 +158,7 @@ def _method(stage: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _kept(value: Any, hidden: Hidden) -> Any:
-    """Return what the record keeps of a result: small JSON, without secrets."""
+    """Return the part of a result that the record keeps: small JSON, without secrets."""
     if value is None:
         return None
     try:
@@ -185,7 +185,7 @@ def _name(stage: Mapping[str, Any]) -> str:
 
 
 def as_result(task: Mapping[str, Any], records: list[StageRecord]) -> dict[str, Any]:
-    """Return what the run's record says: the task's own fields, and each stage."""
+    """Return the result for the run's record: the task's own fields, and each stage."""
     stages = [msgspec.to_builtins(record) for record in records]
     if len(msgspec.json.encode(stages)) > RESULTS_BYTES_MAX:
         stages = [{**stage, "result": "<left out: all results together are too large>"} for stage in stages]

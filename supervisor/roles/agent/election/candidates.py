@@ -120,7 +120,7 @@ class Roster:
 
 
 def rank(candidate: CandidateInfo) -> Rank:
-    """Return what decides between ``candidate`` and others."""
+    """Return the rank of ``candidate`` among others."""
     return Rank(
         draining=candidate.draining,
         is_skewed=abs(candidate.skew_ms or 0) > SKEW_MS_MAX,

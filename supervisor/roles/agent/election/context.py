@@ -156,7 +156,7 @@ class Standing:
         return self.clock.elapsed_ns()
 
     def described(self) -> CandidateInfo:
-        """Return what others may know about this replica now."""
+        """Return the public description of this replica now."""
         return structs.replace(self.me, wall_ms=self.clock.wall_ms())
 
     def move(self, event: Event) -> None:

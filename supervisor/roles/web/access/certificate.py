@@ -38,7 +38,7 @@ class Certificate:
         return cls(settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file)
 
     def current(self) -> ssl.SSLContext:
-        """Return what a new connection is served with."""
+        """Return the TLS context for new connections."""
         return self._context
 
     def look(self) -> None:

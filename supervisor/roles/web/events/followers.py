@@ -36,7 +36,7 @@ class Streamer(Protocol):
         ...
 
     async def listen(self, key: str, last_id: str, block_s: float) -> list[tuple[str, dict[str, str]]]:
-        """Return what was added to a stream."""
+        """Return the new entries of a stream."""
         ...
 
 

@@ -112,7 +112,7 @@ class Children:
         return run_id
 
     def follow(self) -> list[str]:
-        """Return what starts when all children have ended, as the acknowledgement carries it."""
+        """Return the runs that start when all children have ended, as the acknowledgement carries them."""
         return [line for line, _ in self._follow.values()]
 
     def _envelope(

@@ -124,7 +124,7 @@ class Executor:
         self._spans: dict[tuple[float | None, float], tuple[int, int]] = {}
 
     def prepare(self, fetched: FetchedRun) -> Execution | Ack:
-        """Return what to call for ``fetched``, or how it ends without being called."""
+        """Return the call for ``fetched``, or its end without being called."""
         try:
             return self._prepared(fetched)
         except _OF_DATA as error:  # whatever lies in Redis ends its own run, and no process
@@ -335,7 +335,7 @@ class Executor:
 
 
 def _left(execution: Execution, context: Context) -> dict[str, Any]:
-    """Return what a finished attempt leaves behind, as fields of its acknowledgement."""
+    """Return the output of a finished attempt, as fields of its acknowledgement."""
     children = () if context.children is None else context.children.take()
     follow = () if context.children is None else context.children.follow()
     leavings = context.leavings

@@ -43,7 +43,7 @@ def is_clean_exit(error: BaseException) -> bool:
 
 
 def describe(error: BaseException, *, worker: str, skip_frames: int = 1) -> Failure:
-    """Return what to keep of ``error``; its text without credentials.
+    """Return the record of ``error``; its text without credentials.
 
     Args:
         error: what the job raised.

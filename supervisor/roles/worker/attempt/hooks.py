@@ -78,7 +78,7 @@ class Asked:
         return self.hook.name
 
     def method(self, name: str) -> Callable[..., Any]:
-        """Return what to call.
+        """Return the method to call.
 
         Raises:
             HookFailedError: the hook cannot be built.
@@ -220,7 +220,7 @@ class Pipeline:
             self._waiting.pop(key, None)
 
     def final(self, veto: Veto, key: RunKey, defer_max_s: float) -> Veto:
-        """Return what becomes of a run that a hook will not have now: with a delay, or rejected without one."""
+        """Return the end of a run that a hook will not have now: with a delay, or rejected without one."""
         if veto.delay_s is None and not veto.is_failure:
             self.settled(key)
             return veto

@@ -94,7 +94,7 @@ class Calling:
     def prepare(
         self, spec: JobSpec, context: Context, profile: str = "", *, may_have_left: bool = False
     ) -> Callable[..., Any]:
-        """Return what to call with ``**arguments`` in place of ``spec.function``.
+        """Return the callable for ``**arguments`` in place of ``spec.function``.
 
         A coroutine function in an async pool, a plain one in a sync pool. It raises what the job raises, or
         VetoedError.

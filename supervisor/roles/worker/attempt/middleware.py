@@ -82,7 +82,7 @@ def closing() -> tuple[Middleware, ...]:
 
 
 def chain(kind: Kind, without: Iterable[type] = ()) -> tuple[Middleware, ...]:
-    """Return what stands around jobs of ``kind``, the outermost first, but for instances of ``without``."""
+    """Return the middleware around jobs of ``kind``, the outermost first, but for instances of ``without``."""
     skipped = tuple(without)
     name = "around_async" if kind is Kind.ASYNC else "around"
     return tuple(

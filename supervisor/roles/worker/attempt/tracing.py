@@ -129,7 +129,7 @@ def _provider() -> trace.TracerProvider:
 
 
 def _parent(context: Context) -> contexts.Context:
-    """Return what the span is a child of: nothing of this process, only what came with the run."""
+    """Return the parent of the span: nothing of this process, only the context that came with the run."""
     if not context.traceparent:
         return contexts.Context()
     _, trace_id, span_id, flags = context.traceparent.split("-")

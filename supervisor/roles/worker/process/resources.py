@@ -53,7 +53,7 @@ class _CloseTimeoutError(Exception):
 
 
 def name_of(kind: type[Resource]) -> str:
-    """Return what logs and metrics call a resource."""
+    """Return the name of a resource in logs and metrics."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
