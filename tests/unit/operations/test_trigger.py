@@ -25,7 +25,7 @@ from supervisor.operations.schedules import (
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.control import TriggerCode
 from supervisor.store.schedules.reads import Inspection, Record
-from supervisor.store.wire.codec import pack_definition
+from supervisor.store.wire.definition import pack_definition
 from tests.kit.builders import schedule
 
 Door = Callable[[Operation[Triggered], Iterable[Any]], Triggered]
