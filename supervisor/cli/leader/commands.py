@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Iterator
 
 import click
 
-from supervisor.cli.cluster import confirm
+from supervisor.cli.cluster import ask, confirm, who
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import Group
 from supervisor.cli.leader.format import (
     CANDIDATE_COLUMNS,
     change_line,
     change_row,
-    is_fresh,
     leader_line,
     lease_row,
     replica_rows,
@@ -32,22 +29,17 @@ from supervisor.cli.output import (
     span,
 )
 from supervisor.clock import SystemClock
-from supervisor.core.election.lease import is_named
-from supervisor.core.errors import EXIT_NO, EXIT_OK, StoreUnavailableError, TenureError
+from supervisor.core.errors import EXIT_NO, EXIT_OK, StoreUnavailableError
 from supervisor.core.units import SECOND_NS
-from supervisor.store.election.leases import CandidateInfo, LeaseEvent, LeaseView
+from supervisor.operations import leader as operations
+from supervisor.operations.leader import CannotHandOverError
+from supervisor.store.election.leases import LeaseEvent, LeaseView
 
 COUNT_MAX = 1000  # as many events as are kept
 LISTEN_S = 1.0  # one blocking read
 LOOK_S = 0.1  # between two looks at the lease while a hand-over is awaited
 AWAY_S = 0.5  # between two questions while Redis does not answer
 CHANGE_COLUMNS = ("time", "change", "epoch", "who", "reason")
-
-
-class CannotHandOverError(TenureError):
-    """Asked to hand over, and the answer is no; the message says why and what to do."""
-
-    exit_code = EXIT_NO
 
 
 @click.group(cls=Group)
@@ -137,8 +129,7 @@ def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings:
       tenure leader resign --to worker-7 --yes
     """
     with connected(load_settings().settings) as connection:
-        lease = connection.store.run(connection.leases.view())
-        heir = choose_heir(lease, connection.store.run(connection.leases.candidates()), to)
+        lease, heir = ask(connection, operations.successor(connection.keys, to))
         if heir == lease.holder:
             say(f"{lease.holder} leads already (epoch {lease.epoch}).")
             return EXIT_OK
@@ -146,8 +137,8 @@ def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings:
         confirm(f"{lease.holder} leads (epoch {lease.epoch}). Ask it to hand over {successor}?", yes=yes)
         signer = connection.settings.commands.signer(connection.settings.cluster)
         at_ms = SystemClock().wall_ms()
-        call = connection.leases.request_resign(epoch=lease.epoch, to=heir, by=_asker(), signer=signer, at_ms=at_ms)
-        connection.store.run(call)
+        request = operations.resign(connection.keys, lease, heir, by=who(), signer=signer, at_ms=at_ms)
+        ask(connection, request)
         heard = await_heir(connection, lease, timeout_s)
     say(f"{heard.holder} leads now (epoch {heard.epoch}).")
     if heir and heard.holder != heir:
@@ -174,46 +165,9 @@ def leader_clear_hold(*, yes: bool, load_settings: LoadSettings) -> int:
             click.echo("Nothing is held.")
             return EXIT_OK
         confirm(f"Fires are held: {lease.hold}. Let them go on?", yes=yes)
-        connection.store.run(connection.leases.clear_hold(by=_asker()))
+        connection.store.run(connection.leases.clear_hold(by=who()))
     click.echo("The leader fires again.")
     return EXIT_OK
-
-
-def choose_heir(lease: LeaseView, candidates: list[CandidateInfo], to: str | None) -> str:
-    """Return the replica that shall lead next; empty when any may.
-
-    Args:
-        lease: the current term.
-        candidates: every one that is remembered, also those that vanished.
-        to: a replica or the beginning of its name, as a person gave it.
-
-    Raises:
-        CannotHandOverError: nobody leads, nobody else could, or ``to`` names none or several.
-    """
-    if not lease.holder:
-        raise CannotHandOverError("nobody leads, so nobody can hand over; `tenure leader show` lists who could lead")
-    fresh = [each for each in candidates if is_fresh(each, lease) and each.participates and not each.draining]
-    others = [each.replica for each in fresh if each.replica != lease.holder]
-    if to is not None:
-        return _named(to, lease.holder, others)
-    if not others:
-        raise CannotHandOverError(
-            f"{lease.holder} is the only candidate: start another replica first, or stop this one to have none"
-        )
-    return ""
-
-
-def _named(to: str, holder: str, others: list[str]) -> str:
-    """Return the one replica that ``to`` means: its id, its name, or the beginning of either."""
-    known = sorted({*others, holder})
-    found = [replica for replica in known if is_named(replica, to)]
-    found = found or [replica for replica in known if replica.startswith(to)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise CannotHandOverError(f"{to!r} names {len(found)} replicas: {', '.join(found)}; write one in full")
-    listed = ", ".join(sorted(others)) or "none"
-    raise CannotHandOverError(f"no replica that could lead is called {to!r}; candidates beside the leader: {listed}")
 
 
 def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> LeaseView:
@@ -289,11 +243,6 @@ class Watch:
 
     def _left_s(self) -> float:
         return LISTEN_S if self._until_s is None else self._until_s - _elapsed_s()
-
-
-def _asker() -> str:
-    """Return who runs this command, for the history."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def _elapsed_s() -> float:

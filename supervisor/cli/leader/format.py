@@ -6,10 +6,9 @@ from typing import Any
 
 from supervisor.cli.connection import Connection
 from supervisor.cli.output import distance, moment, span
+from supervisor.operations.leader import is_fresh
 from supervisor.store.election.leases import CandidateInfo, LeaseEvent, LeaseView
 
-FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive
-_LEASE_MIN_MS = 1000  # where the record holds none
 CANDIDATE_COLUMNS = ("replica", "role", "host", "pid", "version", "seen")
 
 
@@ -66,11 +65,6 @@ def replica_rows(connection: Connection, lease: LeaseView) -> list[dict[str, Any
     if lease.holder and lease.holder not in {row["replica"] for row in rows}:
         rows.insert(0, {"replica": lease.holder, "role": "leader", "host": lease.host, "pid": lease.pid})
     return rows
-
-
-def is_fresh(candidate: CandidateInfo, lease: LeaseView) -> bool:
-    """Return whether ``candidate`` was seen lately: the entry of one that died stays for a while."""
-    return candidate.seen_ms >= lease.now_ms - FRESH_LEASES * max(_LEASE_MIN_MS, lease.duration_ms)
 
 
 def replica_row(candidate: CandidateInfo, lease: LeaseView) -> dict[str, Any]:
