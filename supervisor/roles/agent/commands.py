@@ -3,9 +3,11 @@
 Guarantees
     One at a time, oldest first; each is answered once the parent has, or why it cannot be asked is said.
     Nothing is acted upon here: what a command may cause is the parent's decision (core/supervision/child_requests.py).
-    With a key, only what was signed with it is carried, for this replica, and each id once. Reports need none.
+    With a key, only what was signed with it is carried, for this replica, and each id once: an agent that takes the
+    place of another refuses what is older than itself. Reports need none.
 
 Does not guarantee
+    That an asker whose clock is ahead is obeyed once, should the agent die so soon after.
     That a request is seen while the tree is being stopped.
 """
 
@@ -106,6 +108,8 @@ class CommandDuty:
         self._wake_parent = wake_parent
         self._report = report
         self._signer = signer
+        # What the agent before this one obeyed is not known here. The first of a tree has none before it.
+        self._signed_from_ms = clock.wall_ms() if row.generation > 1 else 0
         self._verified = ""  # id of the last command that was signed well
         self._obeyed: dict[str, int] = {}  # ids of such that were answered: until when they are remembered
         self._pending: _Pending | None = None
@@ -157,6 +161,8 @@ class CommandDuty:
         if command_id in self._obeyed:
             return "it was obeyed before; send another"
         problem = command.fault(self._signer, self._replica, command_id, self._clock.wall_ms())
+        if not problem and command.at_ms < self._signed_from_ms:
+            problem = "it was signed before this agent started, and may have been obeyed; send another"
         if not problem and len(self._obeyed) >= OBEYED_MAX:
             return "too many commands within ten minutes; try again"
         self._verified = "" if problem else command_id

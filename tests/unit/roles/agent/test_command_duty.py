@@ -24,10 +24,11 @@ NAMES = ("agent", "scheduler", "web", "worker-io-0", "worker-io-1")
 class CommandedReplica:
     """A board, a parent that answers when told, and a Redis that holds commands."""
 
-    def __init__(self, signer: Signer | None = None) -> None:
+    def __init__(self, signer: Signer | None = None, generation: int = 1) -> None:
         size = board_words(slots=len(NAMES), inflight=1)
         self.board = Board(memoryview(bytearray(8 * size)).cast("Q"), slots=len(NAMES), inflight=1)
         self.row = self.board.rows[0]
+        self.row.generation = generation
         worker = self.board.rows[3]
         worker.state, worker.generation, worker.desired, worker.busy = SlotState.RUNNING, 4, 1, 2
         self.waiting: dict[str, bytes] = {}
@@ -283,6 +284,19 @@ def test_a_signed_command_is_obeyed_once() -> None:
 
     assert world.row.request_number == number
     assert "before" in world.answers["c"].reason
+
+
+def test_an_agent_that_replaces_another_refuses_what_was_signed_before_it() -> None:
+    """Whoever writes to Redis and can end the agent would else have a command obeyed once for each of its successors."""
+    world = CommandedReplica(signer=Signer("c1", KEY), generation=2)
+    world.waiting = {"c": signed("c", at_ms=world.clock.wall_ms() - 1, word=Word.QUIET)}
+    world.look()
+    assert "before this agent" in world.answers["c"].reason
+    assert world.row.request_number == 0
+
+    world.waiting = {"d": signed("d", word=Word.QUIET)}
+    world.look()
+    assert world.row.request_number == 1
 
 
 def test_without_a_key_a_signature_is_no_matter() -> None:
