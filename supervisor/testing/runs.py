@@ -44,7 +44,7 @@ class InlineWorker:
         self._executors = {
             kind: Executor(kind=kind, registry=registry, worker="test", clock=clock, uniform=uniform) for kind in Kind
         }
-        self._seq = 0
+        self._seq = dict.fromkeys(Kind, 0)  # of each session: one that leaves out a number has lost a turn
 
     def run_pending(self, limit: int) -> list[Finished]:
         """Run up to ``limit`` runs that are ready, those that they enqueue included."""
@@ -71,10 +71,10 @@ class InlineWorker:
         return [finished for finished, _ in ended if finished is not None]
 
     def _exchange(self, kind: Kind, queues: list[str], want: int, acks: list[Ack]) -> list[FetchedRun]:
-        self._seq += 1
+        self._seq[kind] += 1
         call = self._queues.turn(
             session=self._session(kind),
-            seq=self._seq,
+            seq=self._seq[kind],
             kind=kind,
             queues=queues,
             want=want,

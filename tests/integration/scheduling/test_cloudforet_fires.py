@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import supervisor.compat.cloudforet.tasks.runtime  # noqa: F401 - loaded before the first test, which would leave it behind
 from supervisor.app.configuration import load
 from supervisor.settings.schedules.complete import import_jobs
 from supervisor.testing.cluster import Cluster
