@@ -101,7 +101,7 @@ class Guard:
         return len(chunk)
 
     def _drain(self, tail: Tail) -> None:
-        """Take what the pipe still holds. The group is dead, so this ends."""
+        """Read the rest of the pipe. The group is dead, so this ends."""
         drained = 0
         while drained < DRAIN_BYTES_MAX and (count := self._read(tail)):
             drained += count

@@ -1,4 +1,4 @@
-"""Start-up log: one event with versions, processes and changed settings; warnings about deprecated names."""
+"""Start-up log: one event with versions, processes and changed settings; warnings about the configuration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Log = Callable[..., None]
 
 
 def announce(loaded: Loaded, definitions: Sequence[ScheduleDef], slots: Sequence[str], log: Log) -> None:
-    """Log what starts, by which settings and with which schedules; then what of it will not work for ever."""
+    """Log the start, its settings and schedules, and warnings about the configuration."""
     log("startup", **startup_fields(loaded, definitions, slots))
     warn_of_old_names(loaded, log)
     for note in loaded.conversion.notices if loaded.conversion is not None else ():

@@ -34,7 +34,7 @@ def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_impor
 
 
 def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> tuple[ScheduleDef, ...]:
-    """Do what ``prepare_jobs`` does, for a process that forks others.
+    """Run ``prepare_jobs`` for a process that forks others.
 
     Raises:
         ConfigError: also when programs cannot be started here as the configuration wants, and when threads run,

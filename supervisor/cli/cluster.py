@@ -146,7 +146,7 @@ class InstantType(click.ParamType):  # type: ignore[type-arg]  # generic since c
         self._is_end = is_end
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return milliseconds since 1970; a usage error names what is wrong."""
+        """Return milliseconds since 1970; a usage error names the fault."""
         from supervisor.clock import SystemClock
         from supervisor.settings.schedules.instants import is_date, parse_day, parse_instant
         from supervisor.settings.sections.durations import parse_duration

@@ -109,7 +109,7 @@ def _follow(
 
 
 def _added(connection: Connection, last_id: str) -> Iterator[KeptEvent]:
-    """Yield what is added after one event, through outages of Redis."""
+    """Yield the events added after one, through outages of Redis."""
     key = EventLog(connection.keys).key
     is_away = False
     while True:

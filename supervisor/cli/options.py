@@ -31,7 +31,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic since 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds; a usage error names what is wrong."""
+        """Return the seconds; a usage error names the fault."""
         from supervisor.settings.sections.durations import parse_duration
 
         if isinstance(value, float):
@@ -204,6 +204,6 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 
 def fail(error: ConfigError) -> NoReturn:
-    """Print what is wrong and end the command."""
+    """Print the error and end the command."""
     print_problems(error.problems)
     raise click.exceptions.Exit(error.exit_code)

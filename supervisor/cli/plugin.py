@@ -310,7 +310,7 @@ def _standing_row(record: PluginRecord) -> dict[str, Any]:
 
 
 def _params(path: Path | None) -> dict[str, Any]:
-    """Return the mapping in a file; a usage error says what is wrong with it, and quotes nothing."""
+    """Return the mapping in a file; a usage error names the fault, and quotes nothing."""
     import msgspec
 
     if path is None:

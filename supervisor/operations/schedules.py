@@ -76,7 +76,7 @@ class PauseTerms:
     until_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what Redis would cut or misread."""
+        """Refuse values that Redis would cut or misread."""
         if self.for_s is not None and self.until_ms is not None:
             raise InvalidRequestError("for", "and until exclude each other: give one")
         if self.for_s is not None and self.for_s <= 0:

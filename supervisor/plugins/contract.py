@@ -72,7 +72,7 @@ class PluginNotRegisteredError(PluginError):
 
 
 class PluginDefinitionError(TenureError):
-    """A class that cannot be registered; says which, what is wrong, and what to do."""
+    """A class that cannot be registered; names the class, the fault and the remedy."""
 
     exit_code = EXIT_CONFIG
 

@@ -188,7 +188,7 @@ class Program:
                 raise ProgramEndedError(self._how_it_ended())
 
     def _read_output(self) -> int | None:
-        """Take what is there: the number of bytes, 0 at the end, None when there are none now."""
+        """Read the available output: the number of bytes, 0 at the end, None when there are none now."""
         try:
             chunk = os.read(self._output, CHUNK_BYTES)
         except BlockingIOError:
@@ -212,7 +212,7 @@ class Program:
             raise ProtocolError(f"wrote a line longer than {limit} KiB (line_kib_max): {beginning}")
 
     def _read_errors(self) -> bool:
-        """Take what there is on standard error; false once it is closed."""
+        """Read the available standard error; false once it is closed."""
         if self._errors < 0:
             return False
         try:

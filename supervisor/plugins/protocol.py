@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ProtocolError(Exception):
-    """A line that no plugin may write; says what is wrong with it, and shows no more than its beginning."""
+    """A line that no plugin may write; names the fault, and shows no more than the line's beginning."""
 
 
 class Hello(msgspec.Struct, frozen=True):

@@ -54,7 +54,7 @@ class PluginRegistry:
         return kind
 
     def configure(self, settings: Mapping[str, PluginSettings]) -> None:
-        """Take what the configuration says, in place of what an earlier one said."""
+        """Set the configured plugins, in place of those of an earlier configuration."""
         self._settings = dict(settings)
 
     @property
@@ -103,7 +103,7 @@ class PluginRegistry:
         raise PluginNotRegisteredError(_unknown(name, self.names()))
 
     def problems(self, origins: Mapping[str, str]) -> Iterator[Problem]:
-        """Yield what keeps any configured plugin from being used; imports the classes of all."""
+        """Yield the problems that keep any configured plugin from being used; imports the classes of all."""
         for name in sorted(self._settings):
             path = f"plugins.{name}"
             where = origins.get(f"{path}.module") or origins.get(path) or _nearest(origins, path)

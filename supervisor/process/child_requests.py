@@ -31,7 +31,7 @@ def read(tree: Tree, book: PoolBook, now_ns: int, *, can_reload: bool) -> list[t
 
 
 def _handle(tree: Tree, book: PoolBook, asker: LiveSlot, now_ns: int, *, can_reload: bool) -> Verb | None:
-    """Do what was asked, or say why not; return a verb that is for the parent itself."""
+    """Execute the request, or give the reason against it; return a verb that is for the parent itself."""
     row = asker.row
     number, verb, index = row.request_number, row.request_verb, row.request_slot
     is_every = index == EVERY_SLOT

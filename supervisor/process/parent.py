@@ -235,7 +235,7 @@ class Parent:
         return ""
 
     def _obey(self, verb: Verb, asker: str, now_ns: int) -> None:
-        """Do what the agent may ask for the whole tree."""
+        """Execute a request of the agent for the whole tree."""
         if verb is Verb.STOP:
             self._enter(shutdown.ask(self._fresh_stop(), now_ns=now_ns, code=0, reason=f"asked by {asker}"))
         else:

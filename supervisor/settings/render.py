@@ -74,7 +74,7 @@ def sources_text(loaded: Loaded) -> str:
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield what is no mapping, or an empty one, with its path."""
+    """Yield every value that is no mapping, or an empty one, with its path."""
     if isinstance(value, dict) and value:
         for key, child in value.items():
             yield from leaves(child, (*path, key))

@@ -39,7 +39,7 @@ class Trap:
 
 
 def resolve(text: str) -> str | int | float | bool | Trap | None:
-    """Return what the plain scalar ``text`` means in every version of YAML, or why it is refused."""
+    """Return the value of the plain scalar ``text`` in every version of YAML, or the reason of its refusal."""
     if text in _NULLS:
         return None
     if text in _BOOLS:

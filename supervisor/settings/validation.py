@@ -185,7 +185,7 @@ def _seen(node: Node, shape: Shape | None) -> str:
 
 
 def _message(details: ErrorDetails, node: Node, shape: Shape | None) -> tuple[str, str]:
-    """Return what is wrong, in the words of a person, and the remedy; never the value itself."""
+    """Return the fault, in the words of a person, and the remedy; never the value itself."""
     context: Mapping[str, Any] = details.get("ctx", {})
     kind = details["type"]
     if kind == "missing":

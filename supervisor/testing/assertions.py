@@ -1,4 +1,4 @@
-"""Assertions for tests of a simulated cluster. A failure shows what happened, not only what is wrong."""
+"""Assertions for tests of a simulated cluster. A failure shows the history of the cluster, not only the fault."""
 
 from __future__ import annotations
 

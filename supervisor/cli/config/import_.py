@@ -83,7 +83,7 @@ def crontab(
 
 
 def _host(timezone: str | None, user: str | None) -> tuple[Host, list[Problem]]:
-    """Return the facts about this host that an import needs, and what is wrong with them."""
+    """Return the facts about this host that an import needs, and their faults."""
     import getpass
     import pwd
 

@@ -30,7 +30,7 @@ class Transaction:
         self.meta[key] = value
 
     def get_meta(self, key: str, default: Any = None) -> Any:
-        """Return what was noted."""
+        """Return the noted value."""
         return self.meta.get(key, default)
 
     def add_rollback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:

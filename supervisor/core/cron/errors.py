@@ -47,7 +47,7 @@ class Place(NamedTuple):
     column: int  # of the element that is read, from 1
 
     def refuse(self, element: str, reason: str, remedy: str) -> NoReturn:
-        """Raise what is wrong with ``element``."""
+        """Raise an error about ``element``."""
         raise CronError(
             f'cron "{shown(self.expression)}": {self.field.name} "{shown(element)}" '
             f"at character {self.column}: {reason}; {remedy}"

@@ -120,7 +120,7 @@ def facts(
     pools: Sequence[str],
     lease_duration_s: float,
 ) -> Facts:
-    """Read what the checks need from ``board``."""
+    """Read the input of the checks from ``board``."""
     header, term = board.header, board.term()
     is_sound = header.magic == MAGIC and header.slots == board.slots and header.phase in _PHASES
     slots = []

@@ -264,7 +264,7 @@ class Layers:
 
 
 def _sections(document: Node) -> Iterator[tuple[TreePath, Node]]:
-    """Yield what the chart merges, in its order."""
+    """Yield the sections that the chart merges, in its order."""
     shared = document.nearest(("global", "shared"))
     candidates: Sequence[tuple[TreePath, Node | None]] = (
         (("database",), document.child("database")),

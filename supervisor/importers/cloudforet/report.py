@@ -16,13 +16,13 @@ _ECHO_MAX = 60
 
 @dataclass(slots=True)
 class Report:
-    """Collects what is wrong and what is worth saying."""
+    """Collects problems and notices."""
 
     problems: list[Problem] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
     def problem(self, node: Node, path: Path, message: str, remedy: str) -> None:
-        """Note what keeps the configuration from being used, where ``node`` was written."""
+        """Note a problem that keeps the configuration from being used, where ``node`` was written."""
         self.problems.append(Problem(node.origin, format_path(path), message, remedy))
 
     def is_about(self, path: Path) -> bool:
@@ -31,7 +31,7 @@ class Report:
         return any(inside in f"{problem.path}." for problem in self.problems)
 
     def notice(self, text: str) -> None:
-        """Note what a person may want to know; the same text counts once."""
+        """Note a remark for people; the same text counts once."""
         if text not in self.notices and len(self.notices) < NOTICES_MAX:
             self.notices.append(text)
 

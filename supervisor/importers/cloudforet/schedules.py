@@ -133,7 +133,7 @@ class _Entry:
             )
 
     def _check_keys(self) -> None:
-        """Refuse what neither this program nor the class takes; python-core would die of it at start."""
+        """Refuse keys that neither this program nor the class takes; python-core would die of them at start."""
         takes = self._found.takes if self._found.is_known else frozenset()
         for key, node in self._entry.value.items():
             if key in KNOWN or takes is None or key in takes:

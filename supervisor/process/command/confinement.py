@@ -26,7 +26,7 @@ class Fault:
 
 
 def faults(confinement: Confinement) -> Iterator[Fault]:
-    """Yield what keeps programs from being started so, here and now."""
+    """Yield the faults that keep programs from being started so, here and now."""
     for setting in ("user", "group"):
         wanted = getattr(confinement, setting)
         if wanted is None:

@@ -123,7 +123,7 @@ class Watermarks:
             self._asking.report("due_times_lost", count=lost, after_ms=header.sighted_ms, until_ms=header.lost_until_ms)
 
     def _seed(self, definition: ScheduleDef) -> Seed | None:
-        """Return what is known of one schedule; None where nothing is."""
+        """Return the known seed of one schedule; None where nothing is known."""
         header = self._asking.board.header
         sighted_ms, lost_until_ms = header.sighted_ms, max(header.lost_until_ms, header.sighted_ms)
         if not sighted_ms:

@@ -91,7 +91,7 @@ def checks_of(hooks: HooksSettings, timezone: str) -> tuple[Check, ...]:
 
 
 def faults_of_checks(path: Path, hooks: HooksSettings) -> Iterator[Violation]:
-    """Yield what is wrong with the arguments of checks.
+    """Yield the faults in the arguments of checks.
 
     Args:
         path: of the profile's ``hooks``.

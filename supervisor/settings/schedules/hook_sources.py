@@ -105,7 +105,7 @@ def points_of(hooks: HooksSettings, hook: Hook) -> list[Point]:
 
 
 def problems_of(loaded: Loaded, known: Registry) -> list[Problem]:
-    """Return what keeps the profiles of a configuration from being used by its jobs and schedules."""
+    """Return the problems that keep the profiles of a configuration from being used by its jobs and schedules."""
     settings = loaded.settings
     problems = [*_profiles_of_jobs(loaded, known)]
     enabled = {name for profile in settings.profiles.values() for name in enabled_names(profile.hooks)}

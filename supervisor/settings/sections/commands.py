@@ -29,7 +29,7 @@ class CommandSettings(Section):
 
 
 def faults_of_commands(commands: CommandSettings) -> Iterator[Violation]:
-    """Yield what makes a key easy to guess."""
+    """Yield the faults that make a key easy to guess."""
     if commands.key is not None and len(commands.key.get_secret_value()) < KEY_CHARS_MIN:
         message = f"has fewer than {KEY_CHARS_MIN} characters"
         yield Violation((("commands", "key"),), message, "make one by `openssl rand -hex 32`")

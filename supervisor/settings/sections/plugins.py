@@ -106,7 +106,7 @@ class PluginSettings(ConfinedSettings):
 
 
 def broken_rules(plugins: Mapping[str, PluginSettings]) -> Iterator[Violation]:
-    """Yield what must hold between the settings of one plugin, and does not."""
+    """Yield the broken rules between the settings of one plugin."""
     for name, plugin in plugins.items():
         path = ("plugins", name)
         if plugin.module is not None and plugin.command:

@@ -45,7 +45,7 @@ _SCHEMES = {
 
 
 class RedisUrlError(ValueError):
-    """A URL that cannot be used: what is wrong with it, and the remedy."""
+    """A URL that cannot be used: the fault, and the remedy."""
 
     def __init__(self, fault: str, remedy: str) -> None:
         super().__init__(f"{fault}; {remedy}")

@@ -16,7 +16,7 @@ from supervisor.version import install_extra
 
 
 def web_problems(loaded: Loaded) -> Iterator[Problem]:
-    """Yield what cannot be done. Reads the files that are named; no secret of them stands in a problem."""
+    """Yield the problems of the web settings. Reads the named files; no secret of them stands in a problem."""
     web = loaded.settings.web
     if web.tokens_file is not None:
         try:

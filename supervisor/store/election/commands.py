@@ -1,4 +1,4 @@
-"""Commands of people to the process tree of one replica, and what became of them.
+"""Commands of people to the process tree of one replica, and their answers.
 
 Guarantees
     A command is taken once at least while its replica lives and Redis answers, and at most a minute after
@@ -103,7 +103,7 @@ class Commands:
         return script("command_send").call(keys=self._prefix, args=args, parse=lambda reply: text(reply) == "SENT")
 
     def take(self, replica: str) -> Call[list[tuple[str, bytes]]]:
-        """Read what waits for a replica: id and JSON of each, oldest first."""
+        """Read the commands that wait for a replica: id and JSON of each, oldest first."""
         return script("command_take").call(
             keys=self._prefix,
             args={"replica": replica},
@@ -111,12 +111,12 @@ class Commands:
         )
 
     def answer(self, replica: str, command_id: str, answer: Answer) -> Call[None]:
-        """Say what became of a command."""
+        """Answer a command."""
         args = {"replica": replica, "id": command_id, "ttl_ms": ANSWER_MS, "answer": msgspec.json.encode(answer)}
         return script("command_answer").call(keys=self._prefix, args=args, parse=lambda _: None)
 
     def read(self, command_ids: Sequence[str]) -> Call[list[Answer | None]]:
-        """Read what became of commands; None where it is not known yet."""
+        """Read the answers of commands; None where there is none yet."""
         return script("command_read").call(
             keys=self._prefix,
             args={"ids": list(command_ids)},

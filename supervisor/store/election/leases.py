@@ -73,7 +73,7 @@ class CandidateInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease as Redis holds it, and what became of the call."""
+    """The lease as Redis holds it, and the result of the call."""
 
     code: LeaseCode
     epoch: int
@@ -248,7 +248,7 @@ class Leases:
         return script("lease_view").call(keys=self._record, args={"alive": alive}, parse=_view)
 
     def history(self, count: int) -> Call[list[LeaseEvent]]:
-        """Read what happened to the lease, newest first, at most ``count`` events."""
+        """Read the events of the lease, newest first, at most ``count``."""
         return script("lease_history").call(keys={"events": self._keys.events}, args={"count": count}, parse=_events)
 
     def withdraw(self, *replicas: str) -> Call[None]:

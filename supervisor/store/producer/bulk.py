@@ -150,7 +150,7 @@ class BatchStream:
         return batch
 
     def settled(self, reply: bytes, read: Callable[[bytes], list[Enqueued]]) -> None:
-        """Take note of what became of a batch: a digit for each run, as the script replies."""
+        """Take note of the results of a batch: a digit for each run, as the script replies."""
         digits = reply.partition(b"\n")[0]
         new = digits.count(b"1")
         self.totals.new += new

@@ -81,7 +81,7 @@ class JobTemplates:
         return job not in self._cards or now_ns - self._cards_read_ns > CARDS_AGE_NS_MAX
 
     def remember(self, published: dict[str, bytes], now_ns: int) -> None:
-        """Take what is published, by name, read just now."""
+        """Take the published jobs, by name, read just now."""
         self._cards = {}
         for name, card in published.items():
             # One that a newer version wrote in a new form is unknown here, and hides no other.

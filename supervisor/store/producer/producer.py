@@ -119,7 +119,7 @@ class Producer:
         return self._count(template, await self._run_async(call))
 
     def enqueue_many(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
-        """Enqueue a run of ``job`` for each of ``many``, in their order, in batches; return what became of them.
+        """Enqueue a run of ``job`` for each of ``many``, in their order, in batches; return the counts by result.
 
         Args:
             job: the job's name or function.
@@ -133,7 +133,7 @@ class Producer:
         return send(self._stream(job, many, **options), self._run)
 
     async def enqueue_many_async(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
-        """Do what ``enqueue_many`` does without blocking the event loop for longer than packing a batch takes."""
+        """Enqueue as ``enqueue_many`` without blocking the event loop for longer than packing a batch takes."""
         await self._read_cards_async(job)
         return await send_async(self._stream(job, many, **options), self._run_async)
 

@@ -70,7 +70,7 @@ class Progresses:
         return script("progress_write").call(keys=self._prefix, args={"items": flat}, parse=int)
 
     def read(self, run_id: str) -> Call[ProgressItem | None]:
-        """Read what was last said of a run; None when nothing was, or it expired."""
+        """Read the latest progress of a run; None when there was none, or it expired."""
         keys = {"progress": self._keys.progress(check_run_id(run_id))}
         return script("progress_read").call(keys=keys, args={}, parse=_item)
 

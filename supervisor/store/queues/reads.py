@@ -140,7 +140,7 @@ class QueueReads:
         return script("queue_counts").call(keys=self._prefix, args=args, parse=lambda r: _counts(queue, r))
 
     def running(self, queue: str, cursor: str = "0") -> Call[RunningPage]:
-        """Read what runs; begin with "0", end when the reply's cursor is "0"."""
+        """Read the running runs; begin with "0", end when the reply's cursor is "0"."""
         args = {"queue": check_name("queue", queue), "cursor": cursor}
         return script("queue_running").call(keys=self._prefix, args=args, parse=lambda r: _running(queue, r))
 

@@ -119,7 +119,7 @@ class Queues(QueueReads):
     def enqueue(
         self, *, nonce: str, envelopes: Sequence[Envelope], delays_ms: Sequence[int] | None = None
     ) -> Call[list[Enqueued]]:
-        """Put runs into their queues; the reply says of each what became of it, in their order.
+        """Put runs into their queues; the reply has the result of each, in their order.
 
         Args:
             nonce: of this call, drawn once and kept for its retries, at most ten minutes.

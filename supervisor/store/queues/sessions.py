@@ -48,7 +48,7 @@ class Sessions:
         return script("session_beat").call(keys=keys, args=args, parse=texts)
 
     def info(self, session: str) -> Call[dict[str, str]]:
-        """Read what a session's worker said of itself; empty when unknown."""
+        """Read the description that a session's worker gave of itself; empty when unknown."""
         return read_hash(self._keys.prefix, self._keys.session(session), _texts_by_name)
 
     def condemn(self, session: str, counter: int | None) -> Call[bool]:

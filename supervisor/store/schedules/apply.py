@@ -111,7 +111,7 @@ class Applying:
             yield done
 
     def _define(self, changes: Sequence[Change]) -> Iterator[tuple[str, DefineCode, int]]:
-        """Yield what became of each change; one that came while a leader was busy is tried again."""
+        """Yield the result of each change; one that came while a leader was busy is tried again."""
         left = list(changes)
         for tries_left in reversed(range(TRIES)):
             reply = self._run(self._definitions.upsert(left, wall_ms=self._wall_ms()))

@@ -210,7 +210,7 @@ class Schedules:
         return script("schedule_rezone").call(keys=self._prefix, args=args, parse=parse)
 
     def state(self, schedule: str) -> Call[ScheduleState]:
-        """Read what is remembered of the decisions about ``schedule``."""
+        """Read the stored state of the decisions about ``schedule``."""
         keys = {"definitions": self._keys.schedule_state}
         return script("schedule_read").call(
             keys=keys, args={"ids": [schedule]}, parse=lambda reply: ScheduleState.parse(reply[0])

@@ -16,7 +16,7 @@ PLAN_JOB, RUN_JOB = "cloudforet.plan", "cloudforet.run"
 
 
 def examine(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield each class and module that is needed here, with what is wrong with it: empty when nothing is.
+    """Yield each class and module that is needed here, with its fault: empty without one.
 
     Imports them: code of the service runs, as it would in a worker.
     """

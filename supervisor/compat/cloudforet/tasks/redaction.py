@@ -124,7 +124,7 @@ def _usable(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _secrets(task: Any) -> Iterator[str]:
-    """Yield what is to be hidden of ``task``, however deep: without recursion, which ends before a message does."""
+    """Yield the secrets of ``task``, however deep: without recursion, which ends before a message does."""
     left: list[tuple[Any, int]] = [(task, 0)]
     for _ in range(VALUES_MAX):
         if not left:

@@ -18,7 +18,7 @@ _running: ContextVar[Context | None] = ContextVar("tenure_cloudforet", default=N
 
 
 def configure(settings: CloudforetSettings) -> None:
-    """Say what this process goes by."""
+    """Set the Cloudforet settings of this process."""
     global _settings  # noqa: PLW0603 - one per process, as its configuration is
     _settings = settings
 

@@ -59,7 +59,7 @@ def parse(message: str | bytes) -> dict[str, Any]:
 
 
 def problems_of(task: Any) -> Iterator[str]:
-    """Yield what is wrong with ``task``: place, rule and what stands there."""
+    """Yield the problems of ``task``: place, rule and the value found."""
     if not isinstance(task, Mapping):
         yield f"it must be an object, got {_kind(task)}"
         return

@@ -54,7 +54,7 @@ class StageFailedError(TenureError):
 
 
 def execute(task: Mapping[str, Any], context: Context) -> list[StageRecord]:
-    """Execute the stages of ``task``, whose references are resolved, and return what became of each.
+    """Execute the stages of ``task``, whose references are resolved, and return their records.
 
     Raises:
         StageFailedError: one failed. How each ended is in the steps of the run.

@@ -54,7 +54,7 @@ class Candidacy:
         self._register_due_ns = 0
 
     def contend(self) -> Steps[Won | None]:
-        """Do what comes next for a follower; return the lease if that won it."""
+        """Take the next step of a follower; return the lease if that won it."""
         at = self._at
         if at.now() < at.wait_until_ns and at.state is State.FOLLOWER:
             return (yield from self._wait_out())

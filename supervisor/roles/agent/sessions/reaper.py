@@ -189,7 +189,7 @@ class Reaper:
         return reasons, is_whole
 
     def _held(self, session: str, queue: str) -> Iterator[HeldRun]:
-        """Yield what a session holds of one queue, page by page to the end."""
+        """Yield the runs of one queue that a session holds, page by page to the end."""
         cursor = ""
         while cursor != "0":
             page = self._run(self._queues.held(session=session, queue=queue, cursor=cursor or "0"))

@@ -67,7 +67,7 @@ class Refusals:
         self.tell()
 
     def tell(self) -> None:
-        """Log what was refused since the last line, if that is a minute ago. Call it now and then."""
+        """Log the refusals since the last line, if that is a minute ago. Call it now and then."""
         now_s = self._now_s()
         if self._unlogged and (self._logged_s is None or now_s - self._logged_s >= FOLD_S):
             address, path = self._last

@@ -118,7 +118,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, request: web.Request) -> _Wanted:
-        """Read it; raise a 400 that names what is wrong."""
+        """Read it; raise a 400 that names the fault."""
         query = request.query
         after = request.headers.get("Last-Event-ID") or query.get("after", "")
         if after and not (EVENT_ID.fullmatch(after) and max(_place(after)) < 1 << 64):

@@ -130,7 +130,7 @@ class Eventing:
                 await task
 
     def collect(self) -> None:
-        """Read what lies in the mailbox."""
+        """Read the events in the mailbox."""
         for _ in range(READS_MAX):
             try:
                 found = os.read(self._read_fd, READ_BYTES)

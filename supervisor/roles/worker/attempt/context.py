@@ -62,7 +62,7 @@ class ProgressSink(Protocol):
     """Receiver of the progress that a context reports."""
 
     def report(self, context: Context, item: ProgressItem) -> None:
-        """Take what a job says, to send it in its own time."""
+        """Take the progress of a job, to send it in its own time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -312,7 +312,7 @@ class Context:
         return self._steps().step(name, function, args, kwargs)
 
     async def step_async(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Do what ``step`` does in a coroutine job; ``function`` may be a coroutine function."""
+        """Run a step as ``step`` does, in a coroutine job; ``function`` may be a coroutine function."""
         return await self._steps().step_async(name, function, args, kwargs)
 
     def _traced(self, options: T) -> T:

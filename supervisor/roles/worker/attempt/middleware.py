@@ -67,7 +67,7 @@ class Middleware:
 
 
 def _check(kind: type[Middleware], origin: str) -> None:
-    """Refuse what only looks as if it called the job: all runs would finish, and none would have been executed."""
+    """Refuse middleware that only seems to call the job: all runs would finish, and none would have been executed."""
     for name in ("around", "around_async"):
         method = getattr(kind, name)
         if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):

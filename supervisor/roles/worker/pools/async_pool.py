@@ -339,6 +339,6 @@ async def _cancel(*tasks: asyncio.Task[Any]) -> None:
 
 
 def _report_stray(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what went wrong outside every run: in a task that a job left behind, or in a finaliser."""
+    """Log errors outside every run: in a task that a job left behind, or in a finaliser."""
     error = context.get("exception")
     log.warning("stray_exception", message=context.get("message"), error=repr(error) if error else None)
