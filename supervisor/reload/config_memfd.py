@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -61,8 +62,9 @@ class Handover:
 
     def __init__(self) -> None:
         """Make them. Raises OSError when the kernel has no memory for it."""
-        self._shared = _pair("tenure-config", BYTES_MAX + _HEADER_ROOM)
-        self._by_role = {role: _pair(f"tenure-config-{role}", ROLE_BYTES_MAX + _HEADER_ROOM) for role in sorted(ROLES)}
+        self._shared_max, self._role_max = _within_limit(BYTES_MAX), _within_limit(ROLE_BYTES_MAX)
+        self._shared = _pair("tenure-config", self._shared_max)
+        self._by_role = {role: _pair(f"tenure-config-{role}", self._role_max) for role in sorted(ROLES)}
         self._staged: dict[int, int] = {}  # number to the memfd that its check wrote
 
     def reader(self, audience: Audience) -> Reader:
@@ -83,7 +85,7 @@ class Handover:
         """Hand over what a check found; it can do so once.
 
         Raises:
-            HandoverError: it is larger than ``BYTES_MAX``.
+            HandoverError: it is larger than ``BYTES_MAX``, or than the limit on the size of files allows.
             OSError: there is no memory for it.
         """
         shared = [
@@ -92,8 +94,13 @@ class Handover:
             msgspec.msgpack.encode(definitions),
         ]
         for_each = [pack(settings, audience) for audience in _AUDIENCES]
-        if sum(map(len, shared)) > BYTES_MAX or max(map(len, for_each)) > ROLE_BYTES_MAX:
-            raise HandoverError(f"the configuration is larger than {BYTES_MAX >> 20} MiB")
+        if sum(map(len, shared)) > self._shared_max or max(map(len, for_each)) > self._role_max:
+            remedy = (
+                ""
+                if self._shared_max == BYTES_MAX
+                else "; raise the limit on the size of files (LimitFSIZE=, ulimit -f)"
+            )
+            raise HandoverError(f"the configuration is larger than {self._shared_max >> 10} KiB{remedy}")
         write_once(self._staged[number], number, [plan, *shared, *for_each])
 
     def take(self, number: int, *, in_effect: int) -> bytes | None:
@@ -109,7 +116,7 @@ class Handover:
 
     def _take(self, source: int, number: int, in_effect: int) -> bytes | None:
         ranges = ranges_of(source, number)
-        if ranges is None or sum(ranges[part][1] for part in _SHARED_PARTS) > BYTES_MAX:
+        if ranges is None or sum(ranges[part][1] for part in _SHARED_PARTS) > self._shared_max:
             return None
         of_roles = {role: ranges[_FIRST_SETTINGS + _AUDIENCES.index(role)] for role in self._by_role}
         if max(size for _, size in of_roles.values()) > ROLE_BYTES_MAX:
@@ -180,8 +187,14 @@ class Reader:
                 gc.enable()
 
 
+def _within_limit(bytes_max: int) -> int:
+    """Return ``bytes_max``, or less where RLIMIT_FSIZE allows less: the kernel counts shared memory as a file."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return bytes_max if limit == resource.RLIM_INFINITY else max(1, min(bytes_max, limit - _HEADER_ROOM))
+
+
 def _pair(name: str, bytes_max: int) -> tuple[Sealed, Sealed]:
-    return Sealed(f"{name}-a", bytes_max), Sealed(f"{name}-b", bytes_max)
+    return Sealed(f"{name}-a", bytes_max + _HEADER_ROOM), Sealed(f"{name}-b", bytes_max + _HEADER_ROOM)
 
 
 def _descriptors(pair: tuple[Sealed, Sealed]) -> tuple[int, ...]:

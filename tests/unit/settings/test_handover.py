@@ -5,7 +5,9 @@ from __future__ import annotations
 import faulthandler
 import mmap
 import os
+import resource
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -149,9 +151,18 @@ def test_bytes_of_a_program_run_nothing(handover: Handover, tmp_path: Path) -> N
     assert not proof.exists()
 
 
-def test_a_configuration_that_is_too_large_is_refused(handover: Handover, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["BYTES_MAX", "ROLE_BYTES_MAX"])
+def test_a_configuration_that_is_too_large_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every payload has a limit."""
-    monkeypatch.setattr(module, "BYTES_MAX", 50)
+    monkeypatch.setattr(module, name, 50)
 
-    with pytest.raises(HandoverError, match="larger than"):
+    with closing(Handover()) as handover, pytest.raises(HandoverError, match="larger than"):
+        write(handover, 1, in_effect=0)
+
+
+def test_a_limit_on_the_size_of_files_bounds_a_configuration_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel counts shared memory as a file; a tree under LimitFSIZE= starts, and says what is in the way."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (4096 + 50, resource.RLIM_INFINITY))
+
+    with closing(Handover()) as handover, pytest.raises(HandoverError, match="LimitFSIZE="):
         write(handover, 1, in_effect=0)
