@@ -28,6 +28,7 @@ Mode = Literal["cold", "expired", "free", "presence", "register"]
 _NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 DURATION_MS_MAX = 3_600_000  # far above every lease that can be configured: nobody waits for a longer one
 _DOUBTFUL_MS = 86_400_000  # each schedule was decided long since: a time that is older, or to come, says nothing
+_SEQ_UNREADABLE = 10**15  # as the script of a campaign counts it: whoever watched this saw no other number
 EPOCH_END = 10**14  # no clock in milliseconds comes near it: what is there or above was not granted
 
 
@@ -293,7 +294,7 @@ def _view(reply: Any) -> LeaseView:
         epoch=numbers["epoch"] or 0,
         nonce=text(nonce) if is_nonce else "",
         holder=text(holder),
-        seq=numbers["seq"] or 0,
+        seq=_SEQ_UNREADABLE if numbers["seq"] is None else numbers["seq"],
         remaining_ms=number(remaining),
         duration_ms=numbers["duration"] or 0,
         now_ms=number(now),

@@ -34,8 +34,9 @@
 -- when the server's time is past the record's end, and the caller, which just started, saw it unchanged for as long as
 -- a renewal takes (cold: a step of the server's clock alone ends no term); or when the record is the caller's own, and
 -- of an older term than it knows (the data went back) or not to be read. Never to register. A field that is no number
--- counts as 0.
+-- counts as 0, but for seq (UNREADABLE).
 local MODES = { cold = true, expired = true, free = true, presence = true, register = true }
+local UNREADABLE = 1e15 -- a seq that is no number, or gone: not 0, which a watcher may have seen before the latest renewals
 local FORGET_MS = 86400000 -- a candidate that was not seen for a day left without a word
 
 if not string.match(nonce, '^%x+$') or #nonce ~= 32 then
@@ -52,7 +53,7 @@ local now = now_ms()
 local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until', 'transitions', 'released_at',
   'presence')
 local epoch, holder = epoch_of(r[1]) or 0, r[3] or ''
-local is_watched = whole(epoch) == epoch_seen and whole(count(r[4]) or 0) == seq_seen
+local is_watched = whole(epoch) == epoch_seen and whole(count(seq_text(r[4], r[1])) or UNREADABLE) == seq_seen
 local is_new = redis.call('HSET', candidates, replica, whole(now) .. ' ' .. info) == 1
 if is_new and r[1] then
   raise(lease, 'roster', 0)

@@ -36,6 +36,11 @@ local function presence_of(prefix, epoch)
   return type(reply) == 'table' and not reply['err'] and tonumber(reply[2]) or -1
 end
 
+-- The sequence number as it is written; 0 without a record, and nothing where a record has lost it.
+local function seq_text(seq, epoch)
+  return seq or (epoch and '' or '0')
+end
+
 -- presence and gap are answered as given; -1, the default, is: not known.
 local function world(code, now, presence, gap)
   local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until', 'duration', 'host', 'pid',
@@ -44,7 +49,7 @@ local function world(code, now, presence, gap)
   local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)
   local is_asked = r[13] and r[13] == r[1] and (r[3] or '') ~= ''
   return {
-    code, r[1] or '0', r[2] or '', r[3] or '', r[4] or '0', whole((count(r[5]) or 0) - now), r[6] or '0', whole(now),
+    code, r[1] or '0', r[2] or '', r[3] or '', seq_text(r[4], r[1]), whole((count(r[5]) or 0) - now), r[6] or '0', whole(now),
     redis.call('GET', genesis) or '', last[1] and last[1][1] or '0-0', r[7] or '', r[8] or '', r[9] or '', r[10] or '0',
     r[11] or '0', r[12] or '', is_asked and '1' or '0', is_asked and r[14] or '', is_asked and r[15] or '',
     r[16] or '0', whole(presence or -1), whole(gap or -1), r[17] or '0',

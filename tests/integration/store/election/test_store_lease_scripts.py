@@ -56,6 +56,25 @@ def test_what_stands_still_for_the_caller_must_be_what_is_there(world: StoreCall
     assert world.run(stale).code is LeaseCode.DENIED
 
 
+@pytest.mark.parametrize("seq", [None, "", "x", "-1"])
+def test_a_sequence_number_that_cannot_be_read_is_not_that_of_the_grant(world: StoreCalls, seq: str | None) -> None:
+    """Its holder may have renewed since: who watched the grant has not watched that. Who watched the rubbish has."""
+    held = world.lead("a", duration_ms=300_000)
+    world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000))
+    if seq is None:
+        world.raw.hdel(world.keys.lease, "seq")
+    else:
+        world.raw.hset(world.keys.lease, "seq", seq)
+    watched = world.run(world.leases.view()).seq
+
+    def campaign(seen: int) -> LeaseCode:
+        call = world.campaign_call("b", OTHER, mode="expired", observed_epoch=held.epoch, observed_seq=seen)
+        return world.run(call).code
+
+    assert campaign(0) is LeaseCode.DENIED
+    assert campaign(watched) is LeaseCode.GRANTED
+
+
 def test_a_holder_that_stood_still_is_replaced_with_a_higher_epoch(world: StoreCalls) -> None:
     """The server's time is not asked: a clock step of it replaces nobody and protects nobody."""
     held = world.lead("a", duration_ms=300_000)
