@@ -15,7 +15,7 @@ import os
 import signal
 from typing import TypedDict
 
-from jobs.shell.guard import Ending, Guard
+from jobs.shell.guard import CommandEnding, Guard
 from jobs.shell.tail import Tail
 from supervisor import Context, Retry, job
 from supervisor.core.jobs.confinement import current_confinement
@@ -92,7 +92,7 @@ def command(
     return result
 
 
-def _run(ctx: Context, launch: Launch, tail: Tail, *, is_told: bool) -> Ending:
+def _run(ctx: Context, launch: Launch, tail: Tail, *, is_told: bool) -> CommandEnding:
     guard = Guard(ctx.clock)
     try:
         guard.start(launch)
@@ -124,7 +124,7 @@ def _run_variables(ctx: Context) -> dict[str, str]:
     return variables
 
 
-def _result(launch: Launch, ending: Ending, tail: Tail, *, duration_s: float) -> CommandResult:
+def _result(launch: Launch, ending: CommandEnding, tail: Tail, *, duration_s: float) -> CommandResult:
     if ending.failed_at is not None:
         raise CommandRefusedError(_refusal(launch, *ending.failed_at))
     if ending.wait_status is None:

@@ -18,10 +18,10 @@ import select
 from jobs.shell.tail import Tail
 from supervisor.clock import Clock
 from supervisor.process.command import handle
-from supervisor.process.command.handle import WAIT_MS_MAX, Ending, signals_held
+from supervisor.process.command.handle import WAIT_MS_MAX, CommandEnding, signals_held
 from supervisor.process.command.spec import Launch
 
-__all__ = ["Ending", "Guard", "signals_held"]
+__all__ = ["CommandEnding", "Guard", "signals_held"]
 
 CHUNK_BYTES = 64 * 1024
 DRAIN_BYTES_MAX = 1024 * 1024  # what a pipe can hold; an escaped writer cannot keep us here
@@ -32,7 +32,7 @@ class Guard:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._guard = handle.Guard()
+        self._guard = handle.CommandGuard()
         self._output = -1
 
     def start(self, launch: Launch) -> None:
@@ -49,7 +49,7 @@ class Guard:
                 for number in theirs:
                     os.close(number)
 
-    def follow(self, tail: Tail, *, until_ns: int | None = None) -> Ending | None:
+    def follow(self, tail: Tail, *, until_ns: int | None = None) -> CommandEnding | None:
         """Feed the output to ``tail`` until the command ends; None when ``until_ns`` came first."""
         poller = select.poll()
         poller.register(self._guard.status, select.POLLIN)

@@ -27,10 +27,10 @@ from supervisor.core.errors import (
     EXIT_OK,
 )
 from supervisor.core.model import ScheduleDef
-from supervisor.core.supervision.reload import Ending, Plan
+from supervisor.core.supervision.reload import ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header
 from supervisor.process import run_file
-from supervisor.process.parent import Limits, Parent
+from supervisor.process.parent import Parent, ParentLimits
 from supervisor.process.reloading import CHECK_NS, CHECK_NS_PER_SCHEDULE, Reloading
 from supervisor.process.run_file import NameplateHolder
 from supervisor.process.run_in_child import run_in_child
@@ -111,7 +111,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     events.attach(tree.mailbox.write_fd, replica=replica, role="supervisor")
     board_header.append(tree.board.header)
     holder = NameplateHolder(place, replica=replica, cluster=settings.cluster, version=__version__, log=_log)
-    holder.publish(Ending())
+    holder.publish(ReloadRecord())
     code = _parent(tree, _reading(loaded, load, tree, withheld), holder.publish, told=loaded.notices).run()
     holder.ended(code)
     sign.close()
@@ -133,7 +133,7 @@ def _reading(loaded: Loaded, load: Callable[[], Loaded] | None, tree: Tree, with
 
 
 def _parent(
-    tree: Tree, load: Callable[[], Loaded], publish: Callable[[Ending], None], *, told: Sequence[Notice]
+    tree: Tree, load: Callable[[], Loaded], publish: Callable[[ReloadRecord], None], *, told: Sequence[Notice]
 ) -> Parent:
     def prepare(loaded: Loaded) -> tuple[ScheduleDef, ...]:
         warn_of_old_names(loaded, _log, told=told)  # those that this reload brought
@@ -164,7 +164,7 @@ def _parent(
         slots,
         tree.board,
         SystemClock(),
-        limits=Limits(grace_s=supervision.grace_s, backoff_max_s=supervision.backoff_max_s),
+        limits=ParentLimits(grace_s=supervision.grace_s, backoff_max_s=supervision.backoff_max_s),
         notify=notify,
         log=_log,
         reloading=reloading,
@@ -172,7 +172,7 @@ def _parent(
     )
 
 
-def _follow(plan: Plan) -> None:
+def _follow(plan: ReloadPlan) -> None:
     rules = LogRules.of(mask=plan.log_mask, exclude=plan.log_exclude)
     logs.retune(level=plan.log_level, format=plan.log_format, rules=rules)
 

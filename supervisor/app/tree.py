@@ -20,7 +20,7 @@ from supervisor.core.supervision.slot import Group
 from supervisor.embedded.valkey import EmbeddedServer
 from supervisor.plugins import registry as plugins
 from supervisor.process.child import watch_faults
-from supervisor.process.parent import Launch, SlotSpec
+from supervisor.process.parent import ChildIdentity, SlotSpec
 from supervisor.reload.audiences import Audience
 from supervisor.reload.config_memfd import Handover, Reader
 from supervisor.roles import agent, scheduler, web
@@ -65,7 +65,7 @@ class Tree:
     def spec(self, name: str, group: Group, main: _Main, *, pool: str | None = None, **limits: Any) -> SlotSpec:
         """Return the slot ``name``, whose child runs ``main`` on a seat of its own."""
 
-        def run(launch: Launch) -> int:
+        def run(launch: ChildIdentity) -> int:
             tree = self._now(reader, is_worker=pool is not None)
             tree.configure_logs(role=name)
             metrics.claim_slot(name)
@@ -119,7 +119,7 @@ class Tree:
         file = open_log_file(self.settings.log.file, lambda: header.log_reopens, on_open=_take_stderr)
         configure_logs(self.settings, self.replica, role=role, file=file)
 
-    def seat(self, name: str, launch: Launch, pool: str | None, reader: Reader) -> Seat:
+    def seat(self, name: str, launch: ChildIdentity, pool: str | None, reader: Reader) -> Seat:
         """Return the place of one child in the tree."""
         return Seat(
             settings=self.settings,
@@ -159,7 +159,7 @@ def specs(tree: Tree) -> list[SlotSpec]:
 
 
 def _embedded_spec(tree: Tree, server: EmbeddedServer) -> SlotSpec:
-    def run(_: Launch) -> int:
+    def run(_: ChildIdentity) -> int:
         tree.configure_logs(role=EMBEDDED)
         server.exec_locked()
 

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from supervisor.core.errors import EXIT_CRASH_LOOP, EXIT_OK, TenureError
 from supervisor.core.supervision.slot import Group
-from supervisor.process.slots import Launch, Log, SlotSpec
+from supervisor.process.slots import ChildIdentity, Log, SlotSpec
 from supervisor.process.system import linux, signals, systemd
 
 EXIT_INTERNAL = EXIT_CRASH_LOOP  # 70, EX_SOFTWARE of sysexits(3)
@@ -31,7 +31,7 @@ _STDERR = 2
 _faults: list[int] = []  # of this process: where its stacks go
 
 
-def enter(spec: SlotSpec, launch: Launch, log: Log) -> NoReturn:
+def enter(spec: SlotSpec, launch: ChildIdentity, log: Log) -> NoReturn:
     """Become the child of ``spec``: prologue, role, exit. Never returns into the parent's stack."""
     code = EXIT_INTERNAL
     try:
@@ -41,7 +41,7 @@ def enter(spec: SlotSpec, launch: Launch, log: Log) -> NoReturn:
         os._exit(code)
 
 
-def _prologue(spec: SlotSpec, launch: Launch) -> None:
+def _prologue(spec: SlotSpec, launch: ChildIdentity) -> None:
     """Cut every tie to the parent but one. The order is the point, and signals come last."""
     linux.die_with_parent(signal.SIGKILL)
     if os.getppid() != launch.parent_pid:
@@ -92,7 +92,7 @@ def watch_faults() -> None:
         os.close(before)
 
 
-def _run(spec: SlotSpec, launch: Launch, log: Log) -> int:
+def _run(spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
     """Prologue and role. The only place of a child where every exception ends."""
     try:
         _prologue(spec, launch)

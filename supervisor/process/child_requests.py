@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from signal import Signals
 
-from supervisor.core.supervision.child_requests import RULES, Answer, Refusal, Target, refusal
+from supervisor.core.supervision.child_requests import RULES, RequestAnswer, RequestedSlot, RequestRefusal, refusal
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Verb
-from supervisor.core.supervision.slot import Event, Group
+from supervisor.core.supervision.slot import Group, SlotEvent
 from supervisor.process.pool_control import PoolBook
-from supervisor.process.process_table import Tree
+from supervisor.process.process_table import ProcessTable
 from supervisor.process.slots import LiveSlot
 
-_EVENT_OF = {Verb.KILL: Event.OVERRAN, Verb.RESTART: Event.RESTART}
+_EVENT_OF = {Verb.KILL: SlotEvent.OVERRAN, Verb.RESTART: SlotEvent.RESTART}
 
 
-def read(tree: Tree, book: PoolBook, now_ns: int, *, can_reload: bool) -> list[tuple[Verb, str]]:
+def read(tree: ProcessTable, book: PoolBook, now_ns: int, *, can_reload: bool) -> list[tuple[Verb, str]]:
     """Handle every new request; return those that concern the whole tree, with the name of who asked."""
     found = []
     for live in tree.slots:
@@ -30,7 +30,7 @@ def read(tree: Tree, book: PoolBook, now_ns: int, *, can_reload: bool) -> list[t
     return found
 
 
-def _handle(tree: Tree, book: PoolBook, asker: LiveSlot, now_ns: int, *, can_reload: bool) -> Verb | None:
+def _handle(tree: ProcessTable, book: PoolBook, asker: LiveSlot, now_ns: int, *, can_reload: bool) -> Verb | None:
     """Execute the request, or give the reason against it; return a verb that is for the parent itself."""
     row = asker.row
     number, verb, index = row.request_number, row.request_verb, row.request_slot
@@ -39,11 +39,11 @@ def _handle(tree: Tree, book: PoolBook, asker: LiveSlot, now_ns: int, *, can_rel
     target = None if named is None else _target(named, asker, row.request_generation)
     refused = refusal(verb, asker.spec.group, target, is_every=is_every, is_stopping=tree.is_stopping)
     if refused is None and verb == Verb.RELOAD and not can_reload:
-        refused = Refusal(Answer.NOT_NOW, "this tree cannot reload")
+        refused = RequestRefusal(RequestAnswer.NOT_NOW, "this tree cannot reload")
     is_for_tree = refused is None and RULES[Verb(verb)].of_tree
     if refused is None and not is_for_tree and (reason := _do(tree, book, Verb(verb), named, now_ns)):
-        refused = Refusal(Answer.NOT_NOW, reason)
-    row.request_result = refused.answer if refused else Answer.ACCEPTED
+        refused = RequestRefusal(RequestAnswer.NOT_NOW, reason)
+    row.request_result = refused.answer if refused else RequestAnswer.ACCEPTED
     row.handled_number = number
     name = asker.spec.name
     if refused:
@@ -54,8 +54,8 @@ def _handle(tree: Tree, book: PoolBook, asker: LiveSlot, now_ns: int, *, can_rel
     return Verb(verb) if is_for_tree else None
 
 
-def _target(named: LiveSlot, asker: LiveSlot, generation: int) -> Target:
-    return Target(
+def _target(named: LiveSlot, asker: LiveSlot, generation: int) -> RequestedSlot:
+    return RequestedSlot(
         group=named.spec.group,
         is_asker=named is asker,
         is_current=named.slot.generation == generation,
@@ -63,7 +63,7 @@ def _target(named: LiveSlot, asker: LiveSlot, generation: int) -> Target:
     )
 
 
-def _do(tree: Tree, book: PoolBook, verb: Verb, live: LiveSlot | None, now_ns: int) -> str:
+def _do(tree: ProcessTable, book: PoolBook, verb: Verb, live: LiveSlot | None, now_ns: int) -> str:
     """Act on one slot, or on all workers; return why not, or an empty string."""
     if live is None:
         _do_for_every(tree, book, verb, now_ns)
@@ -82,7 +82,7 @@ def _do(tree: Tree, book: PoolBook, verb: Verb, live: LiveSlot | None, now_ns: i
     return ""
 
 
-def _do_for_every(tree: Tree, book: PoolBook, verb: Verb, now_ns: int) -> None:
+def _do_for_every(tree: ProcessTable, book: PoolBook, verb: Verb, now_ns: int) -> None:
     match verb:
         case Verb.RECYCLE:
             book.roll(book.names)
@@ -95,7 +95,7 @@ def _do_for_every(tree: Tree, book: PoolBook, verb: Verb, now_ns: int) -> None:
                 _show_stacks(tree, live)
 
 
-def _show_stacks(tree: Tree, live: LiveSlot) -> None:
+def _show_stacks(tree: ProcessTable, live: LiveSlot) -> None:
     """Make a process write its stacks. It unblocks the signal only once it can."""
     if live.has_process:
         tree.kernel.send(live.pid, Signals.SIGUSR1)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from supervisor.clock import Clock
 from supervisor.process import spawn
-from supervisor.process.slots import Launch, Log, SlotSpec
+from supervisor.process.slots import ChildIdentity, Log, SlotSpec
 from supervisor.process.system import cgroup, linux, reaper, signals
 from supervisor.process.system.linux import Wait
 from supervisor.process.system.reaper import Ended
@@ -28,7 +28,7 @@ class Kernel(Protocol):
         """Make this process fit to be the parent."""
         ...
 
-    def fork(self, spec: SlotSpec, launch: Launch, log: Log) -> int:
+    def fork(self, spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
         """Start a child; OSError when that is not possible now."""
         ...
 
@@ -80,7 +80,7 @@ class LinuxKernel:
         linux.adopt_orphans()
         gc.disable()
 
-    def fork(self, spec: SlotSpec, launch: Launch, log: Log) -> int:
+    def fork(self, spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
         """Start a child."""
         return spawn.fork(spec, launch, log)
 

@@ -16,16 +16,16 @@ from supervisor.core.supervision.liveness import (
     silence_ns,
 )
 from supervisor.core.supervision.scoreboard import SlotState
-from supervisor.core.supervision.slot import Event, still_working
+from supervisor.core.supervision.slot import SlotEvent, still_working
 from supervisor.core.units import SECOND_NS
-from supervisor.process.process_table import Tree
+from supervisor.process.process_table import ProcessTable
 from supervisor.process.slots import Doubt, LiveSlot
 
 READY_POLL_NS = SECOND_NS // 50
 WAITING_SHARE = 10  # a child that waited for a processor for a tenth of the time is short of it
 
 
-def look(tree: Tree, guard: PauseGuard, now_ns: int) -> None:
+def look(tree: ProcessTable, guard: PauseGuard, now_ns: int) -> None:
     """Let everything happen that is due to a slot with a process. Readiness of all first: what follows goes by it."""
     for live in tree.slots:
         if live.slot.state is SlotState.STARTING and live.reports_ready():
@@ -37,19 +37,19 @@ def look(tree: Tree, guard: PauseGuard, now_ns: int) -> None:
         _check_life(tree, live, guard, now_ns)
 
 
-def _note_ready(tree: Tree, live: LiveSlot, now_ns: int) -> None:
-    tree.step(live, Event.READY, now_ns)
+def _note_ready(tree: ProcessTable, live: LiveSlot, now_ns: int) -> None:
+    tree.step(live, SlotEvent.READY, now_ns)
     live.was_ready = True
     took_s = round((now_ns - live.slot.started_ns) / SECOND_NS, 3)
     tree.log("child_ready", slot=live.spec.name, child_pid=live.pid, took_s=took_s)
 
 
-def _check_deadline(tree: Tree, live: LiveSlot, guard: PauseGuard, now_ns: int) -> None:
+def _check_deadline(tree: ProcessTable, live: LiveSlot, guard: PauseGuard, now_ns: int) -> None:
     if run_deadline_ns(live.slot, live.row) > now_ns:
         live.slot = still_working(live.slot, now_ns=now_ns, policy=live.policy)
     deadline_ns = _state_deadline_ns(live, guard)
     if 0 < deadline_ns <= now_ns:
-        tree.step(live, Event.LATE, now_ns)
+        tree.step(live, SlotEvent.LATE, now_ns)
 
 
 def _state_deadline_ns(live: LiveSlot, guard: PauseGuard) -> int:
@@ -59,19 +59,19 @@ def _state_deadline_ns(live: LiveSlot, guard: PauseGuard) -> int:
     return live.slot.deadline_ns
 
 
-def _check_life(tree: Tree, live: LiveSlot, guard: PauseGuard, now_ns: int) -> None:
+def _check_life(tree: ProcessTable, live: LiveSlot, guard: PauseGuard, now_ns: int) -> None:
     _doubt(tree, live, now_ns)
     event = judge(live.slot, live.row, now_ns=now_ns, hang_after_ns=live.hang_after_ns, guard=guard)
-    if event is None or (event is Event.HUNG and _is_starved(tree, live, now_ns)):
+    if event is None or (event is SlotEvent.HUNG and _is_starved(tree, live, now_ns)):
         return
     silent_s = round(silence_ns(live.slot, live.row, now_ns) / SECOND_NS, 3)
-    name = "child_hung" if event is Event.HUNG else "run_overran"
-    if not (event is Event.OVERRAN and live.slot.state is SlotState.KILLING):
+    name = "child_hung" if event is SlotEvent.HUNG else "run_overran"
+    if not (event is SlotEvent.OVERRAN and live.slot.state is SlotState.KILLING):
         tree.log(name, level="error", slot=live.spec.name, child_pid=live.pid, silent_s=silent_s, busy=live.row.busy)
     tree.step(live, event, now_ns)
 
 
-def _doubt(tree: Tree, live: LiveSlot, now_ns: int) -> None:
+def _doubt(tree: ProcessTable, live: LiveSlot, now_ns: int) -> None:
     """Halfway to the limit, note how long a silent child has waited for a processor so far."""
     if live.hang_after_ns is None:
         return
@@ -80,7 +80,7 @@ def _doubt(tree: Tree, live: LiveSlot, now_ns: int) -> None:
         live.doubt = Doubt(now_ns, tree.kernel.processor_wait(live.pid).total_ns)
 
 
-def _is_starved(tree: Tree, live: LiveSlot, now_ns: int) -> bool:
+def _is_starved(tree: ProcessTable, live: LiveSlot, now_ns: int) -> bool:
     """Return whether a silent child deserves twice its limit, because the machine has no processor to give it."""
     assert live.hang_after_ns is not None
     if silence_ns(live.slot, live.row, now_ns) > 2 * live.hang_after_ns:
@@ -94,14 +94,14 @@ def _is_starved(tree: Tree, live: LiveSlot, now_ns: int) -> bool:
     return True
 
 
-def _wants_processor(tree: Tree, live: LiveSlot, now_ns: int) -> bool:
+def _wants_processor(tree: ProcessTable, live: LiveSlot, now_ns: int) -> bool:
     """Return whether the child itself is short of processors: one that is stopped, or waits for a lock, is not."""
     wait = tree.kernel.processor_wait(live.pid)
     assert live.doubt is not None
     return wait.is_now or (wait.total_ns - live.doubt.waited_ns) * WAITING_SHARE >= now_ns - live.doubt.at_ns
 
 
-def deadlines_ns(tree: Tree, guard: PauseGuard, now_ns: int) -> Iterator[int]:
+def deadlines_ns(tree: ProcessTable, guard: PauseGuard, now_ns: int) -> Iterator[int]:
     """Yield every moment at which a slot needs the parent's attention; 0 means none."""
     for live in tree.slots:
         if not live.has_process:

@@ -23,20 +23,20 @@ from supervisor.core.errors import EXIT_CRASH_LOOP
 from supervisor.core.supervision import shutdown
 from supervisor.core.supervision.liveness import PauseGuard
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, Verb
-from supervisor.core.supervision.shutdown import Stage, Stop, StopEvent
+from supervisor.core.supervision.shutdown import ShutdownStage, Stop, StopEvent
 from supervisor.core.units import SECOND_NS
 from supervisor.process import child_requests, monitor
 from supervisor.process.kernel import Kernel, LinuxKernel
 from supervisor.process.pool_control import PoolBook, Reloader
 from supervisor.process.process_table import plant
-from supervisor.process.slots import Launch, Limits, Log, SlotSpec
+from supervisor.process.slots import ChildIdentity, Log, ParentLimits, SlotSpec
 from supervisor.process.state_dump import dump
 from supervisor.process.system import signals
 from supervisor.process.system.signals import Received
 from supervisor.process.system.systemd import Notifier
 from supervisor.telemetry import events
 
-__all__ = ["Launch", "Limits", "Parent", "SlotSpec"]
+__all__ = ["ChildIdentity", "Parent", "ParentLimits", "SlotSpec"]
 
 TICK_NS = SECOND_NS // 2
 WAIT_MIN_NS = SECOND_NS // 1000  # if a deadline is ever left unattended, this keeps the loop from spinning
@@ -68,7 +68,7 @@ class Parent:
         board: Board,
         clock: Clock,
         *,
-        limits: Limits,
+        limits: ParentLimits,
         notify: Notifier,
         log: Log,
         processes: Mapping[str, int] | None = None,
@@ -130,7 +130,7 @@ class Parent:
         now_ns = self._clock.elapsed_ns()
         while True:
             self._turn(now_ns)
-            if self._stop.stage is Stage.DONE:
+            if self._stop.stage is ShutdownStage.DONE:
                 return
             until_ns = self._until_ns(now_ns)
             received = self._kernel.wait(max(WAIT_MIN_NS, until_ns - self._clock.elapsed_ns()))

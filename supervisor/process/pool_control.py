@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from supervisor.core.supervision import pool as pools
-from supervisor.core.supervision.pool import Fact, Item, News, Outcome, Pool, Rolling
-from supervisor.core.supervision.pool_rows import Order, Place
-from supervisor.core.supervision.slot import Event, forgiven
-from supervisor.process.process_table import Tree
+from supervisor.core.supervision.pool import Fact, News, Pool, PoolChange, PoolNotice, Rolling
+from supervisor.core.supervision.pool_rows import Order, RowState
+from supervisor.core.supervision.slot import SlotEvent, forgiven
+from supervisor.process.process_table import ProcessTable
 from supervisor.process.slots import LiveSlot
 
 _LEVELS = {News.ABORTED: "warning", News.ROLL_ABORTED: "error"}
@@ -22,7 +22,7 @@ _LEVELS = {News.ABORTED: "warning", News.ROLL_ABORTED: "error"}
 class PoolBook:
     """All pools of one tree. A slot without a pool is none of its business."""
 
-    def __init__(self, tree: Tree, processes: Mapping[str, int]) -> None:
+    def __init__(self, tree: ProcessTable, processes: Mapping[str, int]) -> None:
         """Build it.
 
         Args:
@@ -66,7 +66,7 @@ class PoolBook:
             "desired": pool.desired,
             "rolling": pool.rolling.value,
             "waiting": len(pool.waiting),
-            "places": {slot: place for slot, place in places.items() if place != Place.EMPTY.value},
+            "places": {slot: place for slot, place in places.items() if place != RowState.EMPTY.value},
         }
 
     def fits(self, name: str, processes: int) -> str:
@@ -138,7 +138,7 @@ class PoolBook:
             if live.spec.name == slot_name:
                 live.slot = forgiven(live.slot)
                 if live.has_process:
-                    self._tree.step(live, Event.RESTART, now_ns)
+                    self._tree.step(live, SlotEvent.RESTART, now_ns)
                 return ""
         return "no such slot"
 
@@ -159,13 +159,13 @@ class PoolBook:
         name = live.spec.pool
         return (None, 0) if name is None else (name, self._rows[name].index(live))
 
-    def _change(self, name: str, outcome: Outcome, now_ns: int = 0) -> str:
+    def _change(self, name: str, outcome: PoolChange, now_ns: int = 0) -> str:
         """Take up a decision: the book first, then the rows, then the log."""
         rows, pool = self._rows[name], outcome.pool
         if pool is not self._pools[name]:
             self._pools[name] = pool
             for row, live in enumerate(rows):
-                live.is_quiet = pool.places[row] is Place.QUIET
+                live.is_quiet = pool.places[row] is RowState.QUIET
         for row, order in outcome.orders:
             self._carry_out(rows[row], order, now_ns)
         for item in outcome.news:
@@ -175,11 +175,11 @@ class PoolBook:
     def _carry_out(self, live: LiveSlot, order: Order, now_ns: int) -> None:
         live.is_up = order is Order.START
         if order is Order.STOP:
-            self._tree.step(live, Event.RETIRE, now_ns)
+            self._tree.step(live, SlotEvent.RETIRE, now_ns)
         else:
             live.mirror(is_wanted=self._tree.is_wanted(live))
 
-    def _tell(self, pool: Pool, item: Item) -> None:
+    def _tell(self, pool: Pool, item: PoolNotice) -> None:
         rows, fields = self._rows[pool.name], {}
         if item.pair is not None:
             fields = {"old": rows[item.pair.old].spec.name, "new": rows[item.pair.new].spec.name}
@@ -198,7 +198,7 @@ class Reloader(Protocol):
         """Begin, or begin again once what is under way is over."""
         ...
 
-    def look(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+    def look(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         """Go on. On every turn of the parent, unless the tree stops."""
         ...
 

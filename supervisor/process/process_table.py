@@ -15,18 +15,18 @@ from supervisor.core.supervision.oom import MemoryWatch
 from supervisor.core.supervision.scoreboard import Board, SlotState
 from supervisor.core.supervision.slot import (
     Action,
-    Event,
     Group,
-    Policy,
-    Step,
+    SlotEvent,
+    SlotPolicy,
+    SlotTransition,
     exited,
     is_failure,
     step,
 )
-from supervisor.core.supervision.tree_exit import Verdict, describe_status, tree_verdict
+from supervisor.core.supervision.tree_exit import TreeExit, describe_status, tree_verdict
 from supervisor.core.units import SECOND_NS
 from supervisor.process.kernel import Kernel
-from supervisor.process.slots import Launch, Limits, LiveSlot, Log, SlotSpec
+from supervisor.process.slots import ChildIdentity, LiveSlot, Log, ParentLimits, SlotSpec
 from supervisor.process.spawn import ForkBudget
 from supervisor.process.system.reaper import Ended
 
@@ -39,7 +39,7 @@ _SIGNALS = {Action.TERM: Signals.SIGTERM, Action.QUIT: Signals.SIGQUIT, Action.A
 
 
 @dataclass(slots=True, kw_only=True)
-class Tree:
+class ProcessTable:
     """All slots, in the order in which they are started."""
 
     slots: list[LiveSlot]
@@ -47,7 +47,7 @@ class Tree:
     log: Log
     jitter: Callable[[], float]
     parent_pid: int
-    limits: Limits
+    limits: ParentLimits
     budget: ForkBudget = field(default_factory=ForkBudget)
     memory: MemoryWatch = field(default_factory=MemoryWatch)
     by_pid: dict[int, LiveSlot] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Tree:
     is_draining: bool = False  # and yet workers finish runs, whose sessions must be kept meanwhile
     is_clean: bool = True  # nobody whose work counts was lost while stopping
     is_agent_due: bool = False  # something changed that the agent should look at
-    verdict: Verdict | None = None  # the first reason to end the tree
+    verdict: TreeExit | None = None  # the first reason to end the tree
     is_known_stranger: Callable[[int, int], bool] = lambda _pid, _status: False  # no slot's, and yet ours
 
     def of(self, groups: frozenset[Group]) -> Iterator[LiveSlot]:
@@ -69,7 +69,7 @@ class Tree:
             return live.is_up
         return self.is_draining and live.spec.group in _CARRIERS and live.slot.generation > 0
 
-    def apply(self, live: LiveSlot, change: Step, now_ns: int) -> None:
+    def apply(self, live: LiveSlot, change: SlotTransition, now_ns: int) -> None:
         """Make a step real: mirror it first, so that a child never sees more than the board says."""
         has_moved = change.slot.state is not live.slot.state
         live.slot = change.slot
@@ -78,7 +78,7 @@ class Tree:
         for action in change.actions:
             self._act(live, action, now_ns)
 
-    def step(self, live: LiveSlot, event: Event, now_ns: int) -> None:
+    def step(self, live: LiveSlot, event: SlotEvent, now_ns: int) -> None:
         """Let ``event`` happen to a slot."""
         self.apply(live, step(live.slot, event, now_ns=now_ns, policy=live.policy, jitter=self.jitter()), now_ns)
 
@@ -104,11 +104,11 @@ class Tree:
 
     def _fork(self, live: LiveSlot, now_ns: int) -> None:
         live.forget_child()
-        launch = Launch(slot=live.index, generation=live.slot.generation, parent_pid=self.parent_pid)
+        launch = ChildIdentity(slot=live.index, generation=live.slot.generation, parent_pid=self.parent_pid)
         try:
             live.pid = self.kernel.fork(live.spec, launch, self.log)
         except OSError as error:
-            self.step(live, Event.FORK_FAILED, now_ns)
+            self.step(live, SlotEvent.FORK_FAILED, now_ns)
             self.log("fork_failed", level="error", slot=live.spec.name, error=str(error))
             self._judge(live, _EX_OSERR)
             return
@@ -126,7 +126,7 @@ class Tree:
                 self.budget.take(now_ns)
             if live.slot.state is not SlotState.STOPPED and not live.slot.cause.was_asked:
                 live.restarts += 1  # one that nobody planned
-            self.step(live, Event.START, now_ns)
+            self.step(live, SlotEvent.START, now_ns)
 
     def _is_free(self, live: LiveSlot) -> bool:
         """Return whether this is one of the tree's first starts, which take no token."""
@@ -238,7 +238,7 @@ class Tree:
             busy=live.row.busy,
         )
 
-    def order(self, event: Event, groups: frozenset[Group], now_ns: int) -> None:
+    def order(self, event: SlotEvent, groups: frozenset[Group], now_ns: int) -> None:
         """Tell everybody of some groups that has a process."""
         for live in self.of(groups):
             if live.has_process:
@@ -251,7 +251,7 @@ class Tree:
             if live.has_process:
                 live.mirror(is_wanted=self.is_wanted(live))
             elif not self.is_wanted(live):
-                self.step(live, Event.STOP, now_ns)
+                self.step(live, SlotEvent.STOP, now_ns)
 
     def any_process(self, groups: frozenset[Group]) -> bool:
         """Return whether somebody of these groups is left."""
@@ -272,7 +272,7 @@ class Tree:
             if live.slot.state is SlotState.RUNNING and live.spec.group is not Group.EMBEDDED:
                 self.kernel.send(live.pid, Signals.SIGURG)
 
-    def retune(self, limits: Limits, *, boot_timeout_s: float, hang_timeout_s: float) -> None:
+    def retune(self, limits: ParentLimits, *, boot_timeout_s: float, hang_timeout_s: float) -> None:
         """Take other limits; deadlines that count already stay, and so do the hang limits of agent and scheduler."""
         self.limits = limits
         for live in self.slots:
@@ -287,8 +287,14 @@ class Tree:
 
 
 def plant(
-    specs: Sequence[SlotSpec], board: Board, *, kernel: Kernel, log: Log, limits: Limits, jitter: Callable[[], float]
-) -> Tree:
+    specs: Sequence[SlotSpec],
+    board: Board,
+    *,
+    kernel: Kernel,
+    log: Log,
+    limits: ParentLimits,
+    jitter: Callable[[], float],
+) -> ProcessTable:
     """Return a tree with nothing started yet."""
     assert len(specs) <= board.slots, f"{len(specs)} slots do not fit on a board of {board.slots}"
     assert len({spec.name for spec in specs}) == len(specs), "slot names must differ"
@@ -302,11 +308,11 @@ def plant(
         )
         for index, spec in enumerate(specs)
     ]
-    return Tree(slots=slots, kernel=kernel, log=log, jitter=jitter, parent_pid=os.getpid(), limits=limits)
+    return ProcessTable(slots=slots, kernel=kernel, log=log, jitter=jitter, parent_pid=os.getpid(), limits=limits)
 
 
-def _policy(boot_timeout_s: float, limits: Limits) -> Policy:
-    return Policy(
+def _policy(boot_timeout_s: float, limits: ParentLimits) -> SlotPolicy:
+    return SlotPolicy(
         boot_timeout_ns=int(boot_timeout_s * SECOND_NS),
         grace_ns=limits.grace_ns,
         backoff_max_ns=int(limits.backoff_max_s * SECOND_NS),

@@ -21,13 +21,13 @@ from typing import Protocol
 from supervisor.clock import Clock
 from supervisor.core.json_values import read_json
 from supervisor.core.supervision.pool import Rolling
-from supervisor.core.supervision.reload import Ending, Plan, ReloadOutcome
+from supervisor.core.supervision.reload import ReloadOutcome, ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header, Phase
 from supervisor.core.units import SECOND_NS
 from supervisor.process import config_check
 from supervisor.process.pool_control import PoolBook
-from supervisor.process.process_table import Tree
-from supervisor.process.slots import Limits, Log
+from supervisor.process.process_table import ProcessTable
+from supervisor.process.slots import Log, ParentLimits
 from supervisor.process.system.systemd import Notifier
 
 CHECK_NS = 10 * SECOND_NS
@@ -35,7 +35,7 @@ CHECK_NS_PER_SCHEDULE = SECOND_NS // 1000  # a hundred thousand take most of a m
 _PACE_NS = SECOND_NS // 10  # how often a check is looked after, should its SIGCHLD have been merged with another
 
 
-class Check(Protocol):
+class ReloadCheck(Protocol):
     """Configuration check, as the parent uses it."""
 
     def open(self, number: int, in_effect: int) -> None:
@@ -70,7 +70,7 @@ class _Now:
     deadline_ns: int = 0
     is_late: bool = False
     status: int | None = None  # once the check ended
-    plan: Plan = field(default_factory=Plan)
+    plan: ReloadPlan = field(default_factory=ReloadPlan)
     processes_before: dict[str, int] = field(default_factory=dict)
 
 
@@ -79,14 +79,14 @@ class Reloading:
 
     def __init__(
         self,
-        check: Check,
+        check: ReloadCheck,
         header: Header,
         clock: Clock,
         *,
         notify: Notifier,
         log: Log,
-        follow: Callable[[Plan], None],
-        publish: Callable[[Ending], None],
+        follow: Callable[[ReloadPlan], None],
+        publish: Callable[[ReloadRecord], None],
         check_ns: int = CHECK_NS,
         fork: Callable[[Callable[[], bool]], int] = config_check.start,
         kill: Callable[[int], None] = config_check.kill,
@@ -134,7 +134,7 @@ class Reloading:
             self._log("reload_queued", already=self._is_asked)
         self._is_asked = True
 
-    def look(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+    def look(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         """Go on. On every turn of the parent, unless the tree stops."""
         now = self._now
         if now.step is _Step.IDLE and self._is_asked and tree.is_ready:
@@ -179,14 +179,14 @@ class Reloading:
             return
         self._now.step = _Step.CHECKING
 
-    def _judge(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+    def _judge(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         """Read what the check handed over; its exit code says nothing that this does not."""
         now = self._now
         packed = None if now.is_late else self._check.plan(now.number)
         if packed is None:
             self._end(ReloadOutcome.REFUSED, now_ns, (self._why_no_plan(),))
             return
-        now.plan = plan = read_json(packed, Plan)
+        now.plan = plan = read_json(packed, ReloadPlan)
         if plan.problems:
             more = plan.problem_count - len(plan.problems)
             self._end(ReloadOutcome.REFUSED, now_ns, (*plan.problems, *([f"and {more} more"] if more > 0 else [])))
@@ -201,7 +201,7 @@ class Reloading:
             return f"the check took longer than {limit_s} s; does a module under jobs hang at its import?"
         return f"the check ended without a result ({_how(self._now.status or 0)}); its output says more"
 
-    def _apply(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+    def _apply(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         now = self._now
         now.step = _Step.ROLLING
         self._header.worker_epoch = now.number
@@ -215,7 +215,7 @@ class Reloading:
             book.roll(now.plan.rolled)
         self._look_at_roll(now_ns, tree, book)
 
-    def _look_at_roll(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+    def _look_at_roll(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         states = {pool: book.rolling(pool) for pool in self._now.plan.rolled}
         aborted = [pool for pool, state in states.items() if state is Rolling.ABORTED]
         if aborted:
@@ -224,7 +224,7 @@ class Reloading:
         elif Rolling.GOING not in states.values():
             self._commit(now_ns, tree, book)
 
-    def _undo(self, now_ns: int, tree: Tree, book: PoolBook, why: str) -> None:
+    def _undo(self, now_ns: int, tree: ProcessTable, book: PoolBook, why: str) -> None:
         """Let every worker started from now on be one of before, and replace those that went ahead.
 
         First no successor counts any more. A child reads its configuration once it runs: one forked for the roll
@@ -240,13 +240,13 @@ class Reloading:
                 book.replace(live)
         self._end(ReloadOutcome.UNDONE, now_ns, (why,))
 
-    def _commit(self, now_ns: int, tree: Tree, book: PoolBook) -> None:
+    def _commit(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         plan = self._now.plan
         self._header.config_epoch = self._now.number
         if plan.limits is not None:
             limits = plan.limits
             tree.retune(
-                Limits(grace_s=limits.grace_s, backoff_max_s=limits.backoff_max_s),
+                ParentLimits(grace_s=limits.grace_s, backoff_max_s=limits.backoff_max_s),
                 boot_timeout_s=limits.boot_timeout_s,
                 hang_timeout_s=limits.hang_timeout_s,
             )
@@ -278,7 +278,7 @@ class Reloading:
         if outcome is not ReloadOutcome.CUT:
             self._notify.reloaded(note)
         self._publish(
-            Ending(
+            ReloadRecord(
                 number=header.reload_number,
                 outcome=outcome,
                 began_ns=now.began_ns or now_ns,

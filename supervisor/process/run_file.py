@@ -28,7 +28,7 @@ import msgspec
 
 from supervisor.core.errors import CannotCreateError
 from supervisor.core.json_values import read_json
-from supervisor.core.supervision.reload import Ending
+from supervisor.core.supervision.reload import ReloadRecord
 from supervisor.process.slots import Log
 from supervisor.trust import make_private_directory, open_regular
 
@@ -47,12 +47,12 @@ class Nameplate(msgspec.Struct, frozen=True, kw_only=True):
     replica: str
     cluster: str
     version: str
-    reload: Ending = Ending()
+    reload: ReloadRecord = ReloadRecord()
     exit_code: int | None = None  # once it is over
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReplicaPlace:
     """One place on a data directory."""
 
     directory: Path
@@ -74,7 +74,7 @@ class Place:
         return self.directory / f"replica-{self.number}.json"
 
 
-def claim(directory: Path, prepare: Callable[[Path], None]) -> tuple[Place, int]:
+def claim(directory: Path, prepare: Callable[[Path], None]) -> tuple[ReplicaPlace, int]:
     """Claim the first free place and ``prepare`` its directory for metrics; return it with what holds it.
 
     So trees on one directory keep apart, none leaves files for ever, and a command finds the tree that runs.
@@ -96,10 +96,10 @@ def claim(directory: Path, prepare: Callable[[Path], None]) -> tuple[Place, int]
     return claimed
 
 
-def _claim(directory: Path) -> tuple[Place, int] | None:
+def _claim(directory: Path) -> tuple[ReplicaPlace, int] | None:
     make_private_directory(directory)
     for number in range(TREES_ON_ONE_DIRECTORY_MAX):
-        place = Place(directory.absolute(), number)
+        place = ReplicaPlace(directory.absolute(), number)
         descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,7 +111,7 @@ def _claim(directory: Path) -> tuple[Place, int] | None:
     return None
 
 
-def write(place: Place, plate: Nameplate) -> None:
+def write(place: ReplicaPlace, plate: Nameplate) -> None:
     """Put the nameplate up, in one step.
 
     Raises:
@@ -130,7 +130,7 @@ def write(place: Place, plate: Nameplate) -> None:
 class NameplateHolder:
     """Keeps the nameplate of this process true."""
 
-    def __init__(self, place: Place, *, replica: str, cluster: str, version: str, log: Log) -> None:
+    def __init__(self, place: ReplicaPlace, *, replica: str, cluster: str, version: str, log: Log) -> None:
         self._place = place
         self._log = log
         pid = os.getpid()
@@ -138,7 +138,7 @@ class NameplateHolder:
             pid=pid, started_ticks=started_ticks(pid), replica=replica, cluster=cluster, version=version
         )
 
-    def publish(self, ending: Ending) -> None:
+    def publish(self, ending: ReloadRecord) -> None:
         """Say how the latest reload ended; a disk that takes nothing is told of in the log."""
         self._put_up(msgspec.structs.replace(self._plate, reload=ending))
 
@@ -154,12 +154,12 @@ class NameplateHolder:
             self._log("nameplate_not_written", level="error", file=str(self._place.file), error=error.strerror)
 
 
-def read(place: Place) -> Nameplate | None:
+def read(place: ReplicaPlace) -> Nameplate | None:
     """Return the record of a place, whether or not its tree lives; None when it cannot be read."""
     return _read(place)[0]
 
 
-def _read(place: Place) -> tuple[Nameplate | None, int]:
+def _read(place: ReplicaPlace) -> tuple[Nameplate | None, int]:
     """Return the record of a place, and the user who wrote it."""
     try:
         with os.fdopen(open_regular(place.file), "rb") as file:
@@ -177,7 +177,7 @@ def started_ticks(pid: int) -> int:
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
-def holder(place: Place) -> tuple[int, int]:
+def holder(place: ReplicaPlace) -> tuple[int, int]:
     """Return which process holds the place, and the owner of the lock; 0 and -1 when nobody does.
 
     Not for the holder itself: its own lock is none to it, and would be gone afterwards (fcntl(2)).
@@ -195,23 +195,23 @@ def holder(place: Place) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunningTree:
     """A tree that lives on this machine."""
 
-    place: Place
+    place: ReplicaPlace
     plate: Nameplate
 
 
-def living(directory: Path) -> list[Found]:
+def living(directory: Path) -> list[RunningTree]:
     """Return the trees on a data directory that live, as far as this user may see them."""
     return [found for place in _places(directory) if (found := _living(place)) is not None]
 
 
-def of_process(pid: int) -> Found | None:
+def of_process(pid: int) -> RunningTree | None:
     """Return the tree whose parent is ``pid``, without knowing its configuration; None when it is no such process."""
     for lock in (*_open_in(pid), *_shown_by(pid)):
         if match := _LOCK.fullmatch(lock.name):
-            found = _living(Place(lock.parent, int(match[1])))
+            found = _living(ReplicaPlace(lock.parent, int(match[1])))
             if found is not None and found.plate.pid == pid:
                 return found
     return None
@@ -225,7 +225,7 @@ def _open_in(pid: int) -> Iterator[Path]:
                 yield descriptor.readlink()
 
 
-def show(place: Place) -> socket.socket:
+def show(place: ReplicaPlace) -> socket.socket:
     """Let every user of this machine find the place of this process by its number, until the socket is closed.
 
     It is a name without a file, on which nobody listens; one that is too long for the kernel is left out.
@@ -245,14 +245,14 @@ def _shown_by(pid: int) -> Iterator[Path]:
                 yield Path(shown.removeprefix(name))
 
 
-def _places(directory: Path) -> Iterator[Place]:
+def _places(directory: Path) -> Iterator[ReplicaPlace]:
     with contextlib.suppress(OSError):
         for path in sorted(directory.iterdir()):
             if match := _LOCK.fullmatch(path.name):
-                yield Place(directory, int(match[1]))
+                yield ReplicaPlace(directory, int(match[1]))
 
 
-def _living(place: Place) -> Found | None:
+def _living(place: ReplicaPlace) -> RunningTree | None:
     plate, writer = _read(place)
     pid, owner = holder(place)
     if plate is None or plate.pid != pid or started_ticks(pid) != plate.started_ticks:
@@ -261,13 +261,13 @@ def _living(place: Place) -> Found | None:
         is_its_own = Path(f"/proc/{pid}").stat().st_uid == owner == writer
     except OSError:  # it ended just now
         return None
-    return Found(place, plate) if is_its_own else None
+    return RunningTree(place, plate) if is_its_own else None
 
 
 class Handle:
     """A descriptor of one process: what is signalled through it is that process, or nothing."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: RunningTree) -> None:
         """Take hold of the parent of a tree.
 
         Raises:

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from supervisor.core.supervision.inflight import InflightTable
 from supervisor.core.supervision.scoreboard import ChildState, Row
-from supervisor.core.supervision.slot import Group, Policy, Slot, recent_failures
+from supervisor.core.supervision.slot import Group, Slot, SlotPolicy, recent_failures
 from supervisor.core.units import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class ChildIdentity:
     """Identity of a child at its start: slot, generation, parent."""
 
     slot: int
@@ -27,7 +27,7 @@ class SlotSpec:
 
     name: str  # agent, scheduler, web, worker-io-0: unique, and what ps shows
     role: str
-    run: Callable[[Launch], int]  # in the child, after its prologue; returns the exit code, or execs
+    run: Callable[[ChildIdentity], int]  # in the child, after its prologue; returns the exit code, or execs
     group: Group
     boot_timeout_s: float = 30.0
     hang_timeout_s: float | None = None  # None: this slot does not beat
@@ -37,7 +37,7 @@ class SlotSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ParentLimits:
     """Time limits of the parent."""
 
     grace_s: float = 20.0
@@ -73,7 +73,7 @@ class LiveSlot:
     spec: SlotSpec
     row: Row
     inflight: InflightTable
-    policy: Policy
+    policy: SlotPolicy
     slot: Slot = field(default_factory=Slot)
     pid: int = 0  # 0 when there is no process; the parent alone decides by it
     last_status: int | None = None

@@ -17,7 +17,7 @@ import multiprocess.process
 from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
 from supervisor.process import child
-from supervisor.process.slots import Launch, Log, SlotSpec
+from supervisor.process.slots import ChildIdentity, Log, SlotSpec
 from supervisor.process.system import linux
 
 FORK_BURST = 20
@@ -50,7 +50,7 @@ class _Process(multiprocess.get_context("fork").Process):  # type: ignore[misc] 
         return _Popen(process_obj)
 
 
-def fork(spec: SlotSpec, launch: Launch, log: Log) -> int:
+def fork(spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
     """Start the child and return its pid. Raises OSError when the kernel has no process or memory to give."""
     threads = linux.thread_count()
     assert threads == 1, f"the parent has {threads} threads; a fork would copy locks that nobody will release"

@@ -6,11 +6,11 @@ from supervisor.core.supervision.scoreboard import Header, Phase
 from supervisor.core.supervision.tree_exit import describe_status
 from supervisor.core.units import SECOND_NS
 from supervisor.process.pool_control import PoolBook
-from supervisor.process.process_table import Tree
+from supervisor.process.process_table import ProcessTable
 from supervisor.process.slots import LiveSlot
 
 
-def dump(tree: Tree, book: PoolBook, header: Header, *, stage: str, now_ns: int) -> None:
+def dump(tree: ProcessTable, book: PoolBook, header: Header, *, stage: str, now_ns: int) -> None:
     """Write the state of the tree into its log. Rows that were never used are left out."""
     used = [live for live in tree.slots if live.is_up or live.slot.generation]
     tree.log("state_dump", phase=Phase(header.phase).name.lower(), stage=stage, slots=len(used))

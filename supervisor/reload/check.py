@@ -20,7 +20,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
-from supervisor.core.supervision.reload import PROBLEMS_MAX, NewLimits, Plan
+from supervisor.core.supervision.reload import PROBLEMS_MAX, NewLimits, ReloadPlan
 from supervisor.reload.audiences import Audience
 from supervisor.reload.config_memfd import Brief, Handover, HandoverError
 from supervisor.reload.diff import Difference, Effect, compare, named
@@ -116,17 +116,17 @@ def digest_of(definitions: Sequence[ScheduleDef]) -> str:
     return schedules_digest(definitions) if definitions else ""
 
 
-def _refusal(problems: Sequence[Problem]) -> Plan:
+def _refusal(problems: Sequence[Problem]) -> ReloadPlan:
     told = tuple(" ".join(str(problem).splitlines()) for problem in problems[:PROBLEMS_MAX])
-    return Plan(problems=told, problem_count=len(problems))
+    return ReloadPlan(problems=told, problem_count=len(problems))
 
 
-def _plan(found: Difference, settings: Settings) -> Plan:
+def _plan(found: Difference, settings: Settings) -> ReloadPlan:
     if not found.changed:
-        return Plan()
+        return ReloadPlan()
     supervision, log = settings.supervision, settings.log
     is_replanned = Effect.SCHEDULER in found.effects
-    return Plan(
+    return ReloadPlan(
         changed=tuple(named(found.changed)),
         processes=found.processes,
         rolled=tuple(sorted(found.rolled)),

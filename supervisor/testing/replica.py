@@ -15,7 +15,7 @@ from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, boar
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.election.context import Standing, Timing
 from supervisor.roles.agent.election.elector import Elector
-from supervisor.roles.agent.tree_view import Tree
+from supervisor.roles.agent.tree_view import TreeView
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.settings.schedules.complete import schedules_digest
@@ -55,7 +55,7 @@ class TracedBoard(Board):
         self._trace(term)
 
 
-class _SimulatedTree(Tree):
+class _SimulatedTree(TreeView):
     """As in production, but a wake-up is a call."""
 
     def __init__(self, board: Board, clock: ReplicaClock, wake: Callable[[], None]) -> None:

@@ -99,12 +99,12 @@ def _never_again(self: Elector, view: Any) -> None:
 
 def _released_first(self: Resignation, reason: str, *, prefer: str = "") -> Any:
     at, term = self._at, self._tenancy.term
-    at.move(lease.Event.RESIGN)
+    at.move(lease.LeaseEvent.RESIGN)
     yield from self._release(term, reason, prefer)
     yield Sleep(at.now() + 1000 * MILLISECOND_NS)
     self._tenancy.drop()
     self._candidacy.forget()
-    at.move(lease.Event.RELEASED)
+    at.move(lease.LeaseEvent.RELEASED)
 
 
 def _one_nonce(self: Elector, standing: Any) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.supervision.health import Endpoint, checks, facts
+from supervisor.core.supervision.health import HealthEndpoint, checks, facts
 from supervisor.roles.agent.election.context import Timing
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.settings.sections.models import ElectionSettings
@@ -82,7 +82,9 @@ def test_health_tells_of_a_holder_that_cannot_renew(seconds: int, expected: list
             pools=[],
             lease_duration_s=5.0,
         )
-        failed = [each.name for each in checks(Endpoint.HEALTHZ, seen) if each.reason and each.name == "leaderElection"]
+        failed = [
+            each.name for each in checks(HealthEndpoint.HEALTHZ, seen) if each.reason and each.name == "leaderElection"
+        ]
         assert failed == expected
 
         world.is_server_up = True

@@ -18,7 +18,7 @@ from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, TenureErro
 from supervisor.core.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from supervisor.process.run_file import Found
+    from supervisor.process.run_file import RunningTree
     from supervisor.store.election.commands import Command
 
 POLL_S = 0.05
@@ -100,7 +100,9 @@ def stop(
     return _stop(found, timeout_s, output)
 
 
-def _find(pid: int | None, data_dir: Path | None, replica: str | None, load_settings: LoadSettings) -> Found | None:
+def _find(
+    pid: int | None, data_dir: Path | None, replica: str | None, load_settings: LoadSettings
+) -> RunningTree | None:
     """Return the tree of this machine that is meant; None when it can only be one of another machine."""
     from supervisor.process import run_file
 
@@ -141,7 +143,7 @@ def _directory(data_dir: Path | None, load_settings: LoadSettings) -> tuple[Path
     return Path(settings.data_dir), settings.cluster
 
 
-def _reload(found: Found, timeout_s: float, output: str) -> int:
+def _reload(found: RunningTree, timeout_s: float, output: str) -> int:
     from supervisor.process import run_file
 
     plate = found.plate
@@ -184,7 +186,7 @@ def _tell_reload(replica: str, ending: Any, output: str) -> int:
     return EXIT_OK if is_success else EXIT_FAILED
 
 
-def _stop(found: Found, timeout_s: float | None, output: str) -> int:
+def _stop(found: RunningTree, timeout_s: float | None, output: str) -> int:
     from supervisor.process import run_file
     from supervisor.process.system.linux import children_of
 
@@ -237,7 +239,7 @@ def _remote(
 class _Handle:
     """A tree's process in our hands, with errors that a person understands."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: RunningTree) -> None:
         self._found = found
 
     def __enter__(self) -> Self:

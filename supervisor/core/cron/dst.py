@@ -32,14 +32,14 @@ class Overlap(StrEnum):
     BOTH = "both"
 
 
-class Policy(NamedTuple):
+class DstPolicy(NamedTuple):
     """Both of them. Get it from ``of``: equal policies are the same object."""
 
     gap: Gap
     overlap: Overlap
 
     @classmethod
-    def of(cls, gap: str, overlap: str) -> Policy:
+    def of(cls, gap: str, overlap: str) -> DstPolicy:
         """Return the policy of these names.
 
         Raises:
@@ -49,15 +49,15 @@ class Policy(NamedTuple):
 
 
 @cache
-def _policy(gap: Gap, overlap: Overlap) -> Policy:
-    return Policy(gap, overlap)
+def _policy(gap: Gap, overlap: Overlap) -> DstPolicy:
+    return DstPolicy(gap, overlap)
 
 
-DEFAULT = Policy.of("run", "first")
-REAL_TIME = Policy.of("skip", "both")
+DEFAULT = DstPolicy.of("run", "first")
+REAL_TIME = DstPolicy.of("skip", "both")
 
 
-def first_in(times: Times, policy: Policy, segment: Segment, at: int) -> int | None:
+def first_in(times: Times, policy: DstPolicy, segment: Segment, at: int) -> int | None:
     """Return the first fire at or after ``at``, an instant of ``segment``, within it."""
     start, end, offset, first_local, again_local = segment
     opening = start + offset  # the reading as the segment begins
@@ -76,7 +76,7 @@ def first_in(times: Times, policy: Policy, segment: Segment, at: int) -> int | N
     return best
 
 
-def last_in(times: Times, policy: Policy, segment: Segment, at: int) -> int | None:
+def last_in(times: Times, policy: DstPolicy, segment: Segment, at: int) -> int | None:
     """Return the last fire at or before ``at``, an instant of ``segment``, within it."""
     start, end, offset, first_local, again_local = segment
     opening = start + offset
@@ -95,7 +95,7 @@ def last_in(times: Times, policy: Policy, segment: Segment, at: int) -> int | No
     return best
 
 
-def count_in(times: Times, policy: Policy, segment: Segment, at: int, *, last: int, cap: int) -> int:
+def count_in(times: Times, policy: DstPolicy, segment: Segment, at: int, *, last: int, cap: int) -> int:
     """Count the fires at the instants at … last of ``segment``; may stop above ``cap``."""
     start, _, offset, first_local, again_local = segment
     opening = start + offset

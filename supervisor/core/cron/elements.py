@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from supervisor.core.cron.days import FROM_END, LAST_WEEKDAYS, NEAREST, NTH_WEEKDAYS, WEEK
-from supervisor.core.cron.errors import Field, Place, as_list, refuse_name, refuse_syntax, shown
+from supervisor.core.cron.errors import ExpressionPosition, Field, as_list, refuse_name, refuse_syntax, shown
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -33,7 +33,7 @@ _NTH = re.compile(r"(?P<day>[0-9]+|[A-Za-z]+)#(?P<nth>[0-9]+)", re.ASCII)
 _LAST_WEEKDAY = re.compile(r"(?P<day>[0-9]+|[A-Za-z]{3})L", re.ASCII | re.IGNORECASE)
 
 
-def parse_field(place: Place, text: str) -> int:
+def parse_field(place: ExpressionPosition, text: str) -> int:
     """Return the mask of a whole field.
 
     Raises:
@@ -44,12 +44,12 @@ def parse_field(place: Place, text: str) -> int:
     mask = 0
     column = place.column
     for element in text.split(","):
-        mask |= _parse_element(Place(place.expression, place.field, column), element)
+        mask |= _parse_element(ExpressionPosition(place.expression, place.field, column), element)
         column += len(element) + 1
     return mask
 
 
-def _parse_element(place: Place, element: str) -> int:
+def _parse_element(place: ExpressionPosition, element: str) -> int:
     """Return the mask of ``*``, ``*/2``, ``5``, ``MON``, ``1-5``, ``MON-FRI``, ``0-30/10``, ``L`` or ``5#2``."""
     field = place.field
     if element == "*":
@@ -74,7 +74,7 @@ def _parse_element(place: Place, element: str) -> int:
     return sum(1 << value for value in range(first, last + 1, step))
 
 
-def number(place: Place, element: str, text: str) -> int:
+def number(place: ExpressionPosition, element: str, text: str) -> int:
     """Return the value of a number or a name, within the range of the field."""
     field = place.field
     if text.isdigit():
@@ -88,7 +88,7 @@ def number(place: Place, element: str, text: str) -> int:
     return value
 
 
-def step_of(place: Place, element: str, text: str, values: int) -> int:
+def step_of(place: ExpressionPosition, element: str, text: str, values: int) -> int:
     """Return a step through ``values`` values."""
     step = _whole(text)
     if step == 0:
@@ -102,7 +102,7 @@ def step_of(place: Place, element: str, text: str, values: int) -> int:
     return step
 
 
-def _step(place: Place, element: str, match: re.Match[str], values: int) -> int:
+def _step(place: ExpressionPosition, element: str, match: re.Match[str], values: int) -> int:
     text = match["step"]
     if text is None:
         return 1
@@ -113,7 +113,7 @@ def _step(place: Place, element: str, match: re.Match[str], values: int) -> int:
     return step_of(place, element, text, values)
 
 
-def _parse_special(place: Place, element: str) -> int | None:
+def _parse_special(place: ExpressionPosition, element: str) -> int | None:
     """Return the mask of what only the fields of days know; None when ``element`` is nothing of the kind."""
     if element == "?":
         return (1 << place.field.top + 1) - (1 << place.field.low)
@@ -131,7 +131,7 @@ def _parse_special(place: Place, element: str) -> int | None:
     return None
 
 
-def _parse_weekday(place: Place, element: str) -> int | None:
+def _parse_weekday(place: ExpressionPosition, element: str) -> int | None:
     if match := _NTH.fullmatch(element):
         day, nth = number(place, element, match["day"]) % WEEK, _whole(match["nth"])
         if not 1 <= nth <= 5:

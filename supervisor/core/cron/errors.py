@@ -39,7 +39,7 @@ class Field:
         return self.name in {"day-of-month", "day-of-week"}
 
 
-class Place(NamedTuple):
+class ExpressionPosition(NamedTuple):
     """Position of the parser in the expression."""
 
     expression: str
@@ -54,7 +54,7 @@ class Place(NamedTuple):
         )
 
 
-def refuse_name(place: Place, element: str, text: str) -> NoReturn:
+def refuse_name(place: ExpressionPosition, element: str, text: str) -> NoReturn:
     """Raise that ``text`` is neither a number nor a name of the field."""
     field = place.field
     if not field.names:
@@ -68,7 +68,7 @@ def refuse_name(place: Place, element: str, text: str) -> NoReturn:
     place.refuse(element, f"{shown(text)} is not a name", remedy)
 
 
-def refuse_syntax(place: Place, element: str) -> NoReturn:
+def refuse_syntax(place: ExpressionPosition, element: str) -> NoReturn:
     """Raise that ``element`` has no form that the field knows."""
     field = place.field
     low, high = field.low, field.high

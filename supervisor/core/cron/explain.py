@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from supervisor.core.cron.dst import Gap, Overlap, Policy
+from supervisor.core.cron.dst import DstPolicy, Gap, Overlap
 from supervisor.core.cron.elements import DAY_OF_MONTH, DAY_OF_WEEK, HOUR, MINUTE, MONTH
 from supervisor.core.cron.errors import Field
 from supervisor.core.cron.fields import Fields
@@ -26,7 +26,7 @@ _GAPS = {
 _OVERLAPS = {Overlap.FIRST: "on the first pass", Overlap.LAST: "on the last pass", Overlap.BOTH: "on both passes"}
 
 
-def explain(fields: Fields, timezone: str, policy: Policy) -> str:
+def explain(fields: Fields, timezone: str, policy: DstPolicy) -> str:
     """Return the meaning of ``fields`` in ``timezone``: one sentence, and another where its clocks change.
 
     Args:
@@ -137,7 +137,7 @@ def _and(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _changes(timezone: str, policy: Policy, *, is_wildcard: bool) -> str:
+def _changes(timezone: str, policy: DstPolicy, *, is_wildcard: bool) -> str:
     if timezone.rpartition("/")[2] in {"UTC", "GMT", "Zulu", "UCT", "Universal", "Greenwich"}:
         return ""
     if is_wildcard:

@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from supervisor.core.cron import hashing
 from supervisor.core.cron.days import days_of
-from supervisor.core.cron.dst import DEFAULT, REAL_TIME, Policy, count_in, first_in, last_in
+from supervisor.core.cron.dst import DEFAULT, REAL_TIME, DstPolicy, count_in, first_in, last_in
 from supervisor.core.cron.errors import CronError, shown
 from supervisor.core.cron.explain import explain
 from supervisor.core.cron.fields import Fields, parse, split_zone
@@ -43,7 +43,7 @@ class Cron:
 
     expression: str
     timezone: str
-    policy: Policy
+    policy: DstPolicy
     _fields: Fields
     _zone: Zone
     _times: Times
@@ -193,7 +193,7 @@ def _compile(expression: str, timezone: str, dst_gap: str, dst_overlap: str) -> 
     return Cron(
         expression=fields.text,
         timezone=timezone,
-        policy=REAL_TIME if fields.is_wildcard else Policy.of(dst_gap, dst_overlap),
+        policy=REAL_TIME if fields.is_wildcard else DstPolicy.of(dst_gap, dst_overlap),
         _fields=fields,
         _zone=in_zone,
         _times=_times(fields, fields.second),

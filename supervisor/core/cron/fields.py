@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from supervisor.core.cron.elements import FIVE, SIX, parse_field
-from supervisor.core.cron.errors import CronError, Place, shown
+from supervisor.core.cron.errors import CronError, ExpressionPosition, shown
 
 EXPRESSION_CHARACTERS_MAX = 1000  # the longest line that cron(8) reads
 
@@ -96,7 +96,7 @@ def parse(expression: str) -> Fields:
     words = words_of(expression)
     fields = FIVE if len(words) == len(FIVE) else SIX
     masks = [
-        parse_field(Place(word.string, field, word.start() + 1), word[0])
+        parse_field(ExpressionPosition(word.string, field, word.start() + 1), word[0])
         for field, word in zip(fields, words, strict=True)
     ]
     minute, hour, day_of_month, month, day_of_week = masks[-5:]

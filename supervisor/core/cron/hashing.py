@@ -13,7 +13,7 @@ import re
 from hashlib import blake2b
 
 from supervisor.core.cron.elements import DAY_OF_MONTH, FIVE, SIX, number, step_of
-from supervisor.core.cron.errors import CronError, Field, Place, as_list, shown
+from supervisor.core.cron.errors import CronError, ExpressionPosition, Field, as_list, shown
 from supervisor.core.cron.fields import words_of
 
 _MAYBE = re.compile(r"(?:^|[\s,])H(?![A-Za-z])", re.IGNORECASE)
@@ -47,14 +47,14 @@ def resolve(expression: str, seed: str) -> str:
         column = word.start() + 1
         elements = []
         for element in word[0].split(","):
-            place = Place(word.string, field, column)
+            place = ExpressionPosition(word.string, field, column)
             elements.append(_resolve_element(place, element, seed) if element[:1] in {"H", "h"} else element)
             column += len(element) + 1
         resolved.append(",".join(elements))
     return " ".join(resolved)
 
 
-def _resolve_element(place: Place, element: str, seed: str) -> str:
+def _resolve_element(place: ExpressionPosition, element: str, seed: str) -> str:
     match = _HASHED.fullmatch(element)
     if match is None:
         place.refuse(element, "not a form of H", "write H, H(1-5), H/10 or H(0-29)/10")

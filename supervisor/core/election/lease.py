@@ -53,7 +53,7 @@ class State(Enum):
     STOPPED = "stopped"
 
 
-class Event(Enum):
+class LeaseEvent(Enum):
     """Events that change the state of a replica in the election."""
 
     RESUMED = "resumed"  # the board holds a term of an agent that died
@@ -69,55 +69,71 @@ class Event(Enum):
 
 
 # Every pair of state and event is in one of the two tables. A test walks the full product.
-TRANSITIONS: dict[tuple[State, Event], State] = {
-    (State.FOLLOWER, Event.RESUMED): State.LAPSED,
-    (State.FOLLOWER, Event.CAMPAIGN): State.CAMPAIGNING,
-    (State.FOLLOWER, Event.STOP): State.STOPPED,
-    (State.CAMPAIGNING, Event.CAMPAIGN): State.CAMPAIGNING,  # unanswered: the same nonce asks again
-    (State.CAMPAIGNING, Event.ADOPTED): State.LAPSED,
-    (State.CAMPAIGNING, Event.GRANTED): State.LEADER,
-    (State.CAMPAIGNING, Event.REFUSED): State.FOLLOWER,
-    (State.CAMPAIGNING, Event.RESIGN): State.RESIGNING,  # stopped before the answer was known
-    (State.LEADER, Event.GRANTED): State.LEADER,
-    (State.LEADER, Event.REFUSED): State.FOLLOWER,
-    (State.LEADER, Event.TRUST_EXPIRED): State.LAPSED,
-    (State.LEADER, Event.PROMOTE): State.PROMOTING,
-    (State.LEADER, Event.RESIGN): State.RESIGNING,
-    (State.PROMOTING, Event.PROMOTE): State.PROMOTING,  # unanswered: the same nonce asks again
-    (State.PROMOTING, Event.GRANTED): State.LEADER,
-    (State.PROMOTING, Event.REFUSED): State.FOLLOWER,
-    (State.PROMOTING, Event.RESIGN): State.RESIGNING,
-    (State.LAPSED, Event.GRANTED): State.LEADER,
-    (State.LAPSED, Event.REFUSED): State.FOLLOWER,
-    (State.LAPSED, Event.PROMOTE): State.PROMOTING,
-    (State.LAPSED, Event.RESIGN): State.RESIGNING,
-    (State.RESIGNING, Event.RELEASED): State.FOLLOWER,
+TRANSITIONS: dict[tuple[State, LeaseEvent], State] = {
+    (State.FOLLOWER, LeaseEvent.RESUMED): State.LAPSED,
+    (State.FOLLOWER, LeaseEvent.CAMPAIGN): State.CAMPAIGNING,
+    (State.FOLLOWER, LeaseEvent.STOP): State.STOPPED,
+    (State.CAMPAIGNING, LeaseEvent.CAMPAIGN): State.CAMPAIGNING,  # unanswered: the same nonce asks again
+    (State.CAMPAIGNING, LeaseEvent.ADOPTED): State.LAPSED,
+    (State.CAMPAIGNING, LeaseEvent.GRANTED): State.LEADER,
+    (State.CAMPAIGNING, LeaseEvent.REFUSED): State.FOLLOWER,
+    (State.CAMPAIGNING, LeaseEvent.RESIGN): State.RESIGNING,  # stopped before the answer was known
+    (State.LEADER, LeaseEvent.GRANTED): State.LEADER,
+    (State.LEADER, LeaseEvent.REFUSED): State.FOLLOWER,
+    (State.LEADER, LeaseEvent.TRUST_EXPIRED): State.LAPSED,
+    (State.LEADER, LeaseEvent.PROMOTE): State.PROMOTING,
+    (State.LEADER, LeaseEvent.RESIGN): State.RESIGNING,
+    (State.PROMOTING, LeaseEvent.PROMOTE): State.PROMOTING,  # unanswered: the same nonce asks again
+    (State.PROMOTING, LeaseEvent.GRANTED): State.LEADER,
+    (State.PROMOTING, LeaseEvent.REFUSED): State.FOLLOWER,
+    (State.PROMOTING, LeaseEvent.RESIGN): State.RESIGNING,
+    (State.LAPSED, LeaseEvent.GRANTED): State.LEADER,
+    (State.LAPSED, LeaseEvent.REFUSED): State.FOLLOWER,
+    (State.LAPSED, LeaseEvent.PROMOTE): State.PROMOTING,
+    (State.LAPSED, LeaseEvent.RESIGN): State.RESIGNING,
+    (State.RESIGNING, LeaseEvent.RELEASED): State.FOLLOWER,
 }
 
 # What cannot happen, and therefore raises: a program that gets here believes something false about its lease.
-_ANSWERS = frozenset({Event.ADOPTED, Event.GRANTED, Event.REFUSED})
-IMPOSSIBLE: dict[State, frozenset[Event]] = {
+_ANSWERS = frozenset({LeaseEvent.ADOPTED, LeaseEvent.GRANTED, LeaseEvent.REFUSED})
+IMPOSSIBLE: dict[State, frozenset[LeaseEvent]] = {
     # It asked nothing and holds nothing.
-    State.FOLLOWER: _ANSWERS | {Event.TRUST_EXPIRED, Event.PROMOTE, Event.RESIGN, Event.RELEASED},
+    State.FOLLOWER: _ANSWERS | {LeaseEvent.TRUST_EXPIRED, LeaseEvent.PROMOTE, LeaseEvent.RESIGN, LeaseEvent.RELEASED},
     # It holds nothing that it knows of; and it stops by way of RESIGN, since it may hold something all the same.
     State.CAMPAIGNING: frozenset(
-        {Event.RESUMED, Event.TRUST_EXPIRED, Event.PROMOTE, Event.RELEASED, Event.STOP},
+        {LeaseEvent.RESUMED, LeaseEvent.TRUST_EXPIRED, LeaseEvent.PROMOTE, LeaseEvent.RELEASED, LeaseEvent.STOP},
     ),
     # It holds a term: it neither finds nor asks for another, and gives this one back before it stops.
-    State.LEADER: frozenset({Event.RESUMED, Event.CAMPAIGN, Event.ADOPTED, Event.RELEASED, Event.STOP}),
+    State.LEADER: frozenset(
+        {LeaseEvent.RESUMED, LeaseEvent.CAMPAIGN, LeaseEvent.ADOPTED, LeaseEvent.RELEASED, LeaseEvent.STOP}
+    ),
     State.PROMOTING: frozenset(
-        {Event.RESUMED, Event.CAMPAIGN, Event.ADOPTED, Event.TRUST_EXPIRED, Event.RELEASED, Event.STOP},
+        {
+            LeaseEvent.RESUMED,
+            LeaseEvent.CAMPAIGN,
+            LeaseEvent.ADOPTED,
+            LeaseEvent.TRUST_EXPIRED,
+            LeaseEvent.RELEASED,
+            LeaseEvent.STOP,
+        },
     ),
     State.LAPSED: frozenset(
-        {Event.RESUMED, Event.CAMPAIGN, Event.ADOPTED, Event.TRUST_EXPIRED, Event.RELEASED, Event.STOP},
+        {
+            LeaseEvent.RESUMED,
+            LeaseEvent.CAMPAIGN,
+            LeaseEvent.ADOPTED,
+            LeaseEvent.TRUST_EXPIRED,
+            LeaseEvent.RELEASED,
+            LeaseEvent.STOP,
+        },
     ),
     # It waits for one answer only.
-    State.RESIGNING: frozenset(Event) - {Event.RELEASED},
-    State.STOPPED: frozenset(Event),
+    State.RESIGNING: frozenset(LeaseEvent) - {LeaseEvent.RELEASED},
+    State.STOPPED: frozenset(LeaseEvent),
 }
 
 
-def step(state: State, event: Event) -> State:
+def step(state: State, event: LeaseEvent) -> State:
     """Return the state after ``event``.
 
     Raises:

@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 
 
 @dataclass(slots=True)
-class Plan:
+class DueHeap:
     """Next due time by schedule id."""
 
     _times: dict[str, int] = field(default_factory=dict)

@@ -18,7 +18,7 @@ _NOBODY: frozenset[Group] = frozenset()
 _ALL = frozenset(Group)
 
 
-class Answer(IntEnum):
+class RequestAnswer(IntEnum):
     """Answer to a request, as the board gives it to the requester."""
 
     NONE = 0
@@ -30,10 +30,10 @@ class Answer(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RequestRefusal:
     """Refusal of a request: the answer, and its reason in words."""
 
-    answer: Answer
+    answer: RequestAnswer
     reason: str
 
 
@@ -63,7 +63,7 @@ RULES: dict[Verb, Rule] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class RequestedSlot:
     """The slot that a request names, as the parent knows it."""
 
     group: Group
@@ -73,8 +73,8 @@ class Target:
 
 
 def refusal(
-    verb: int, asker: Group, target: Target | None, *, is_every: bool = False, is_stopping: bool = False
-) -> Refusal | None:
+    verb: int, asker: Group, target: RequestedSlot | None, *, is_every: bool = False, is_stopping: bool = False
+) -> RequestRefusal | None:
     """Return why a request is not acted upon; None when it is.
 
     Args:
@@ -88,22 +88,22 @@ def refusal(
     if rule is None:
         return _not_allowed("unknown verb")
     if is_stopping and not rule.while_stopping:
-        return Refusal(Answer.NOT_NOW, "the tree stops")
+        return RequestRefusal(RequestAnswer.NOT_NOW, "the tree stops")
     if rule.of_tree:
         return None if asker is Group.AGENT else _not_allowed("only the agent may ask for the whole tree")
     if is_every:
         may = rule.of_every and asker is Group.AGENT
         return None if may else _not_allowed("this cannot be asked for all workers")
     if target is None:
-        return Refusal(Answer.NO_SUCH_SLOT, "no such slot")
+        return RequestRefusal(RequestAnswer.NO_SUCH_SLOT, "no such slot")
     return _refusal_of(Verb(verb), rule, asker, target)
 
 
-def _not_allowed(reason: str) -> Refusal:
-    return Refusal(Answer.NOT_ALLOWED, reason)
+def _not_allowed(reason: str) -> RequestRefusal:
+    return RequestRefusal(RequestAnswer.NOT_ALLOWED, reason)
 
 
-def _refusal_of(verb: Verb, rule: Rule, asker: Group, target: Target) -> Refusal | None:
+def _refusal_of(verb: Verb, rule: Rule, asker: Group, target: RequestedSlot) -> RequestRefusal | None:
     may_for_itself = target.is_asker and target.group in rule.of_itself
     if not target.is_asker and asker is not Group.AGENT:
         return _not_allowed("only the agent may ask for others")
@@ -112,7 +112,7 @@ def _refusal_of(verb: Verb, rule: Rule, asker: Group, target: Target) -> Refusal
     if not may_for_itself and target.group not in rule.of_others:
         return _not_allowed("this slot is the parent's alone")
     if not target.is_current or (rule.needs_process and not target.state.has_process):
-        return Refusal(Answer.GENERATION_GONE, "that generation is gone")
+        return RequestRefusal(RequestAnswer.GENERATION_GONE, "that generation is gone")
     if verb is Verb.KILL and target.state is SlotState.STARTING:
-        return Refusal(Answer.NOT_NOW, "it is still starting")
+        return RequestRefusal(RequestAnswer.NOT_NOW, "it is still starting")
     return None

@@ -72,7 +72,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     """The result of one check. ``reason`` is empty when it passed; ``note``: what is worth knowing all the same."""
 
     name: str
@@ -85,7 +85,7 @@ class Check:
         return not self.reason
 
 
-class Endpoint(Enum):
+class HealthEndpoint(Enum):
     """One of the three questions, with the status of the answer no."""
 
     LIVEZ = ("livez", 500)
@@ -98,7 +98,7 @@ class Endpoint(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HealthReport:
     """An answer, ready to be sent as plain text."""
 
     status: int
@@ -148,7 +148,7 @@ def facts(
     )
 
 
-def checks(endpoint: Endpoint, of: Facts, *, unserved: Sequence[tuple[str, Kind, int]] = ()) -> list[Check]:
+def checks(endpoint: HealthEndpoint, of: Facts, *, unserved: Sequence[tuple[str, Kind, int]] = ()) -> list[HealthCheck]:
     """Return the checks of ``endpoint`` in the order they are shown.
 
     Args:
@@ -157,22 +157,26 @@ def checks(endpoint: Endpoint, of: Facts, *, unserved: Sequence[tuple[str, Kind,
         unserved: queues of the cluster whose runs no live worker takes: name, kind, how many wait. A note, no failure.
     """
     match endpoint:
-        case Endpoint.LIVEZ:
+        case HealthEndpoint.LIVEZ:
             return _live(of)
-        case Endpoint.READYZ:
-            return [*_ready(of), Check("queues", note=_waiting_in_vain(unserved))]
-        case Endpoint.HEALTHZ:
-            return [*_live(of), Check("leaderElection", _overdue(of)), Check("electionWatchdog", _stuck(of))]
+        case HealthEndpoint.READYZ:
+            return [*_ready(of), HealthCheck("queues", note=_waiting_in_vain(unserved))]
+        case HealthEndpoint.HEALTHZ:
+            return [
+                *_live(of),
+                HealthCheck("leaderElection", _overdue(of)),
+                HealthCheck("electionWatchdog", _stuck(of)),
+            ]
 
 
-def is_serving(results: Sequence[Check]) -> bool:
+def is_serving(results: Sequence[HealthCheck]) -> bool:
     """Return whether every check passed: the one word that Cloudforet's /check and gRPC's health have."""
     return all(check.ok for check in results)
 
 
 def report(
-    endpoint: Endpoint, results: Sequence[Check], *, verbose: bool = False, exclude: Collection[str] = ()
-) -> Report:
+    endpoint: HealthEndpoint, results: Sequence[HealthCheck], *, verbose: bool = False, exclude: Collection[str] = ()
+) -> HealthReport:
     """Render ``results``: ``ok``, or a line for each check when asked for or when one failed."""
     lines = []
     failed = False
@@ -189,42 +193,44 @@ def report(
         quoted = ",".join(f'"{name}"' for name in unknown)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
     if failed:
-        return Report(endpoint.failed_status, "\n".join([*lines, f"{endpoint.title} check failed", ""]))
-    return Report(200, "\n".join([*lines, f"{endpoint.title} check passed", ""]) if verbose else "ok")
+        return HealthReport(endpoint.failed_status, "\n".join([*lines, f"{endpoint.title} check failed", ""]))
+    return HealthReport(200, "\n".join([*lines, f"{endpoint.title} check passed", ""]) if verbose else "ok")
 
 
-def report_one(endpoint: Endpoint, results: Sequence[Check], name: str) -> Report | None:
+def report_one(endpoint: HealthEndpoint, results: Sequence[HealthCheck], name: str) -> HealthReport | None:
     """Render the check ``name`` alone; None when there is no such check."""
     for check in results:
         if check.name == name:
             return (
-                Report(200, "ok")
+                HealthReport(200, "ok")
                 if check.ok
-                else Report(endpoint.failed_status, f"internal server error: {check.reason}\n")
+                else HealthReport(endpoint.failed_status, f"internal server error: {check.reason}\n")
             )
     return None
 
 
-def _live(of: Facts) -> list[Check]:
+def _live(of: Facts) -> list[HealthCheck]:
     return [
-        Check("ping"),
-        Check("supervisor", _age(of, of.parent_beat_ns, PARENT_BEAT_MAX_S, "the parent's last beat")),
-        Check("scoreboard", "" if of.is_board_sound else "the shared memory does not hold a board of this layout"),
+        HealthCheck("ping"),
+        HealthCheck("supervisor", _age(of, of.parent_beat_ns, PARENT_BEAT_MAX_S, "the parent's last beat")),
+        HealthCheck(
+            "scoreboard", "" if of.is_board_sound else "the shared memory does not hold a board of this layout"
+        ),
     ]
 
 
-def _ready(of: Facts) -> list[Check]:
+def _ready(of: Facts) -> list[HealthCheck]:
     return [
-        Check("startup", "the tree is still starting" if of.phase is Phase.STARTING else ""),
-        Check("shutdown", "the tree is stopping" if of.phase in {Phase.DRAINING, Phase.KILLING} else ""),
-        Check("agent", _down(of, "agent", frozenset({SlotState.RUNNING}))),
-        Check("scheduler", _down(of, "scheduler", _WITH_PROCESS)),  # leading or standing by: both serve
-        Check("workers", _idle_pools(of)),
-        Check("redis", _redis(of)),
-        Check("turns", _cut_off(of)),
-        Check("resources", _ill(of)),
-        Check("election", _stuck(of) or _unfit(of)),
-        Check("clock", _skewed(of)),
+        HealthCheck("startup", "the tree is still starting" if of.phase is Phase.STARTING else ""),
+        HealthCheck("shutdown", "the tree is stopping" if of.phase in {Phase.DRAINING, Phase.KILLING} else ""),
+        HealthCheck("agent", _down(of, "agent", frozenset({SlotState.RUNNING}))),
+        HealthCheck("scheduler", _down(of, "scheduler", _WITH_PROCESS)),  # leading or standing by: both serve
+        HealthCheck("workers", _idle_pools(of)),
+        HealthCheck("redis", _redis(of)),
+        HealthCheck("turns", _cut_off(of)),
+        HealthCheck("resources", _ill(of)),
+        HealthCheck("election", _stuck(of) or _unfit(of)),
+        HealthCheck("clock", _skewed(of)),
     ]
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from supervisor.core.supervision.scoreboard import Row, SlotState
-from supervisor.core.supervision.slot import Event, Slot
+from supervisor.core.supervision.slot import Slot, SlotEvent
 from supervisor.core.units import SECOND_NS
 
 LATE_WAKE_NS = SECOND_NS // 2  # a wake-up later than this means that nobody was scheduled, the children included
@@ -47,15 +47,15 @@ def run_deadline_ns(slot: Slot, row: Row) -> int:
     return row.deadline_ns if row.child_generation == slot.generation else 0
 
 
-def judge(slot: Slot, row: Row, *, now_ns: int, hang_after_ns: int | None, guard: PauseGuard) -> Event | None:
+def judge(slot: Slot, row: Row, *, now_ns: int, hang_after_ns: int | None, guard: PauseGuard) -> SlotEvent | None:
     """Return OVERRAN, HUNG or None for a slot that has a process."""
     deadline_ns = run_deadline_ns(slot, row)
     if slot.state is SlotState.STARTING or (slot.state is SlotState.KILLING and slot.is_killed):
         return None
     if 0 < deadline_ns <= now_ns:
-        return Event.OVERRAN
+        return SlotEvent.OVERRAN
     hung_ns = hang_deadline_ns(slot, row, hang_after_ns=hang_after_ns, guard=guard)
-    return Event.HUNG if 0 < hung_ns <= now_ns else None
+    return SlotEvent.HUNG if 0 < hung_ns <= now_ns else None
 
 
 def hang_deadline_ns(slot: Slot, row: Row, *, hang_after_ns: int | None, guard: PauseGuard) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, Place
+from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, RowState
 from supervisor.core.supervision.scoreboard import SlotState
 
 SURGE_DIVISOR = 4  # of the processes of a pool, this part may be replaced at once
@@ -66,7 +66,7 @@ class News(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PoolNotice:
     """One piece of news; rows only where two are concerned."""
 
     news: News
@@ -79,7 +79,7 @@ class Pool:
 
     name: str
     desired: int
-    places: tuple[Place, ...]
+    places: tuple[RowState, ...]
     pairs: tuple[Pair, ...] = ()
     waiting: tuple[tuple[int, int], ...] = ()  # (row, generation) of processes still to be replaced
     rolling: Rolling = Rolling.NEVER
@@ -101,7 +101,7 @@ class Pool:
         """Number of processes that may be replaced at once."""
         return max(1, self.desired // SURGE_DIVISOR)
 
-    def rows(self, *places: Place) -> list[int]:
+    def rows(self, *places: RowState) -> list[int]:
         """Return the rows in one of these places."""
         return [row for row, place in enumerate(self.places) if place in places]
 
@@ -112,7 +112,7 @@ class _Change:
 
     pool: Pool
     orders: list[tuple[int, Order]] = field(default_factory=list)
-    news: list[Item] = field(default_factory=list)
+    news: list[PoolNotice] = field(default_factory=list)
 
     def move(self, row: int, move: Move) -> None:
         place = self.pool.places[row]
@@ -126,7 +126,7 @@ class _Change:
 
     def end_pair(self, pair: Pair, news: News) -> None:
         self.pool = replace(self.pool, pairs=tuple(other for other in self.pool.pairs if other != pair))
-        self.news.append(Item(news, pair))
+        self.news.append(PoolNotice(news, pair))
 
     def abort(self, pair: Pair) -> None:
         """Keep the old one, and whoever waits: what does not come up now would not come up for them either."""
@@ -138,7 +138,7 @@ class _Change:
         self.pool = replace(self.pool, waiting=())
         if self.pool.rolling is Rolling.GOING:
             self.pool = replace(self.pool, rolling=Rolling.ABORTED)
-            self.news.append(Item(News.ROLL_ABORTED))
+            self.news.append(PoolNotice(News.ROLL_ABORTED))
 
     def leave_pairs(self, row: int) -> None:
         """Give up the replacement of ``row``, which is not wanted any more itself."""
@@ -147,52 +147,52 @@ class _Change:
                 self.move(pair.new, Move.RETIRE)
                 self.end_pair(pair, News.ABORTED)
 
-    def done(self) -> Outcome:
-        return Outcome(self.pool, tuple(self.orders), tuple(self.news))
+    def done(self) -> PoolChange:
+        return PoolChange(self.pool, tuple(self.orders), tuple(self.news))
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PoolChange:
     """A pool after a change, what to do about its rows, in order, and what to tell."""
 
     pool: Pool
     orders: tuple[tuple[int, Order], ...] = ()
-    news: tuple[Item, ...] = ()
+    news: tuple[PoolNotice, ...] = ()
     refusal: str = ""  # why nothing was changed
 
 
 def make(name: str, *, processes: int, capacity: int) -> Pool:
     """Return a pool without a process; ``settle`` fills it."""
     assert 1 <= processes < capacity
-    return Pool(name=name, desired=processes, places=(Place.EMPTY,) * capacity)
+    return Pool(name=name, desired=processes, places=(RowState.EMPTY,) * capacity)
 
 
-def set_processes(pool: Pool, processes: int) -> Outcome:
+def set_processes(pool: Pool, processes: int) -> PoolChange:
     """Let the pool have so many processes; ``settle`` starts or retires the difference."""
     if not 1 <= processes <= pool.most:
-        return Outcome(pool, refusal=f"pool {pool.name} can have 1 to {pool.most} processes until the tree restarts")
-    return Outcome(replace(pool, desired=processes))
+        return PoolChange(pool, refusal=f"pool {pool.name} can have 1 to {pool.most} processes until the tree restarts")
+    return PoolChange(replace(pool, desired=processes))
 
 
-def replace_row(pool: Pool, row: int, generation: int) -> Outcome:
+def replace_row(pool: Pool, row: int, generation: int) -> PoolChange:
     """Replace the process of ``row`` by one that is started first."""
     place = pool.places[row]
-    if place is not Place.MEMBER:
-        return Outcome(pool, refusal=f"its row is {place.value}")
+    if place is not RowState.MEMBER:
+        return PoolChange(pool, refusal=f"its row is {place.value}")
     wanted = (row, generation)
     if wanted in pool.waiting or any((pair.old, pair.generation) == wanted for pair in pool.pairs):
-        return Outcome(pool)  # asked for twice
-    return Outcome(replace(pool, waiting=(*pool.waiting, wanted)))
+        return PoolChange(pool)  # asked for twice
+    return PoolChange(replace(pool, waiting=(*pool.waiting, wanted)))
 
 
-def roll(pool: Pool, facts: Sequence[Fact]) -> Outcome:
+def roll(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
     """Replace every process that lives now. One that is not forked yet will be of the new kind anyway."""
-    rows = pool.rows(Place.MEMBER, Place.SUCCESSOR)
+    rows = pool.rows(RowState.MEMBER, RowState.SUCCESSOR)
     waiting = tuple((row, facts[row].generation) for row in rows if facts[row].state.has_process)
-    return Outcome(replace(pool, waiting=waiting, rolling=Rolling.GOING))
+    return PoolChange(replace(pool, waiting=waiting, rolling=Rolling.GOING))
 
 
-def abort(pool: Pool) -> Outcome:
+def abort(pool: Pool) -> PoolChange:
     """End every replacement that is under way or waits; old workers go on, also where a successor is nearly up."""
     change = _Change(pool)
     for pair in pool.pairs:
@@ -201,44 +201,44 @@ def abort(pool: Pool) -> Outcome:
     return change.done()
 
 
-def quiet(pool: Pool, row: int) -> Outcome:
+def quiet(pool: Pool, row: int) -> PoolChange:
     """Let the process of ``row`` finish and go, and start none in its place."""
     place = pool.places[row]
-    if place is Place.QUIET:
-        return Outcome(pool)
-    if place is not Place.MEMBER:
-        return Outcome(pool, refusal=f"its row is {place.value}")
+    if place is RowState.QUIET:
+        return PoolChange(pool)
+    if place is not RowState.MEMBER:
+        return PoolChange(pool, refusal=f"its row is {place.value}")
     change = _Change(pool)
     change.leave_pairs(row)
     change.move(row, Move.QUIET)
     return change.done()
 
 
-def resume(pool: Pool, row: int) -> Outcome:
+def resume(pool: Pool, row: int) -> PoolChange:
     """Start what was made quiet."""
     place = pool.places[row]
-    if place is Place.MEMBER:
-        return Outcome(pool)
-    if place is not Place.QUIET:
-        return Outcome(pool, refusal=f"its row is {place.value}")
+    if place is RowState.MEMBER:
+        return PoolChange(pool)
+    if place is not RowState.QUIET:
+        return PoolChange(pool, refusal=f"its row is {place.value}")
     change = _Change(pool)
     change.move(row, Move.RESUME)
     return change.done()
 
 
-def quiet_all(pool: Pool) -> Outcome:
+def quiet_all(pool: Pool) -> PoolChange:
     """Make the whole pool quiet, places included that it gets later."""
     change = _Change(replace(pool, is_quiet=True))
-    for row in pool.rows(Place.MEMBER):
+    for row in pool.rows(RowState.MEMBER):
         change.leave_pairs(row)
         change.move(row, Move.QUIET)
     return change.done()
 
 
-def resume_all(pool: Pool) -> Outcome:
+def resume_all(pool: Pool) -> PoolChange:
     """Start everything that was made quiet, by one or by all."""
     change = _Change(replace(pool, is_quiet=False))
-    for row in pool.rows(Place.QUIET):
+    for row in pool.rows(RowState.QUIET):
         change.move(row, Move.RESUME)
     return change.done()
 
@@ -248,13 +248,13 @@ def stopped(pool: Pool) -> Pool:
     return replace(pool, is_stopped=True, waiting=(), pairs=())
 
 
-def settle(pool: Pool, facts: Sequence[Fact]) -> Outcome:
+def settle(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
     """Bring the pool nearer to what is wanted; nothing to do is the normal case."""
     assert len(facts) == pool.capacity
     if pool.is_stopped:
-        return Outcome(pool)
+        return PoolChange(pool)
     change = _Change(pool)
-    for row in pool.rows(Place.LEAVING):
+    for row in pool.rows(RowState.LEAVING):
         if not facts[row].state.has_process:
             change.move(row, Move.GONE)
     for pair in pool.pairs:
@@ -263,7 +263,7 @@ def settle(pool: Pool, facts: Sequence[Fact]) -> Outcome:
     _replace_next(change, facts)
     if change.pool.rolling is Rolling.GOING and not change.pool.waiting and not change.pool.pairs:
         change.pool = replace(change.pool, rolling=Rolling.DONE)
-        change.news.append(Item(News.ROLLED))
+        change.news.append(PoolNotice(News.ROLLED))
     return change.done()
 
 
@@ -282,19 +282,19 @@ def _follow(change: _Change, pair: Pair, facts: Sequence[Fact]) -> None:
 
 
 def _resize(change: _Change, facts: Sequence[Fact]) -> None:
-    members = change.pool.rows(Place.MEMBER, Place.QUIET)
+    members = change.pool.rows(RowState.MEMBER, RowState.QUIET)
     surplus = len(members) - change.pool.desired
     for row in sorted(members, key=lambda row: _worth(change.pool, row, facts[row]))[: max(0, surplus)]:
         change.leave_pairs(row)
         change.move(row, Move.RETIRE)
-    for row in change.pool.rows(Place.EMPTY)[: max(0, -surplus)]:
+    for row in change.pool.rows(RowState.EMPTY)[: max(0, -surplus)]:
         change.move(row, Move.RESERVE if change.pool.is_quiet else Move.FILL)
 
 
 def _worth(pool: Pool, row: int, fact: Fact) -> tuple[bool, bool, bool, int]:
     """Order rows by how little is lost with them: without a process, not up yet, idle, young."""
     is_running = fact.state is SlotState.RUNNING
-    return pool.places[row] is not Place.QUIET, is_running, fact.busy > 0, -fact.started_ns
+    return pool.places[row] is not RowState.QUIET, is_running, fact.busy > 0, -fact.started_ns
 
 
 def _replace_next(change: _Change, facts: Sequence[Fact]) -> None:
@@ -303,15 +303,15 @@ def _replace_next(change: _Change, facts: Sequence[Fact]) -> None:
     still: list[tuple[int, int]] = []
     for row, generation in change.pool.waiting:
         place, fact = change.pool.places[row], facts[row]
-        if place is Place.SUCCESSOR:  # of an earlier replacement, forked before this was asked for
+        if place is RowState.SUCCESSOR:  # of an earlier replacement, forked before this was asked for
             still.append((row, generation))
-        elif place is Place.MEMBER and fact.state.has_process and fact.generation == generation:
-            free = change.pool.rows(Place.EMPTY)
+        elif place is RowState.MEMBER and fact.state.has_process and fact.generation == generation:
+            free = change.pool.rows(RowState.EMPTY)
             if free and len(change.pool.pairs) < change.pool.surge:
                 pair = Pair(row, generation, free[0])
                 change.move(pair.new, Move.FOLLOW)
                 change.pool = replace(change.pool, pairs=(*change.pool.pairs, pair))
-                change.news.append(Item(News.REPLACING, pair))
+                change.news.append(PoolNotice(News.REPLACING, pair))
             elif all(pair.old != row for pair in change.pool.pairs):
                 still.append((row, generation))
     change.pool = replace(change.pool, waiting=tuple(still))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Place(Enum):
+class RowState(Enum):
     """Role of a row within its pool."""
 
     EMPTY = "empty"
@@ -39,10 +39,10 @@ class Order(Enum):
     STOP = "stop"  # let it finish and go, and start none
 
 
-_P, _M = Place, Move
+_P, _M = RowState, Move
 
 # Pairs that are absent are impossible, and raise. A test walks the full product.
-MOVES: dict[tuple[Place, Move], tuple[Place, Order | None]] = {
+MOVES: dict[tuple[RowState, Move], tuple[RowState, Order | None]] = {
     (_P.EMPTY, _M.FILL): (_P.MEMBER, Order.START),
     (_P.EMPTY, _M.RESERVE): (_P.QUIET, None),
     (_P.EMPTY, _M.FOLLOW): (_P.SUCCESSOR, Order.START),
@@ -59,5 +59,5 @@ MOVES: dict[tuple[Place, Move], tuple[Place, Order | None]] = {
 class ImpossibleMoveError(AssertionError):
     """A move that cannot happen to a row in this place: the parent has a bug."""
 
-    def __init__(self, place: Place, move: Move) -> None:
+    def __init__(self, place: RowState, move: Move) -> None:
         super().__init__(f"a row that is {place.value} cannot {move.value}")

@@ -38,7 +38,7 @@ class NewLimits(msgspec.Struct, frozen=True, kw_only=True):
     backoff_max_s: float
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ReloadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Plan of a reload for the parent. With a problem in it, the parent changes nothing."""
 
     problems: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     log_exclude: tuple[str, ...] = ()
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class ReloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Record of the latest reload that ended, for those who asked for one."""
 
     number: int = 0  # of reloads that ended; 0: there was none

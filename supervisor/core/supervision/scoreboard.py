@@ -223,7 +223,7 @@ class Header(_Block):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class RedisEndpoint:
     """The Redis that takes writes. Another generation means: drop your connections, it is another one."""
 
     address: str  # host:port; empty: not known
@@ -235,7 +235,7 @@ def _check(*words: int) -> int:
     return hash(words) & _WORD_MAX  # of numbers: the same in every process
 
 
-NO_ENDPOINT = Endpoint(address="", generation=0)
+NO_ENDPOINT = RedisEndpoint(address="", generation=0)
 
 
 class Board:
@@ -286,7 +286,7 @@ class Board:
         """The generation of the endpoint: one word, so that every call can look."""
         return self.header.endpoint_sequence
 
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> RedisEndpoint:
         """Return where Redis is, never torn; ``NO_ENDPOINT`` while it is not known or being written."""
         header = self.header
         for _ in range(_SEQLOCK_TRIES):
@@ -296,7 +296,7 @@ class Board:
             raw = header.words[_ENDPOINT_WORDS].tobytes()[: min(size, ENDPOINT_BYTES_MAX)]
             is_whole = header.endpoint_check == _check(before, crc32(raw))
             if before % 2 == 0 and header.endpoint_sequence == before and is_whole:
-                return Endpoint(raw.decode("utf-8", "replace"), before)
+                return RedisEndpoint(raw.decode("utf-8", "replace"), before)
         return NO_ENDPOINT
 
     def publish_endpoint(self, address: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
-from supervisor.core.supervision.slot import Event, Group
+from supervisor.core.supervision.slot import Group, SlotEvent
 from supervisor.core.units import SECOND_NS
 
 DEBOUNCE_NS = SECOND_NS // 4  # terminals and launchers deliver one Ctrl-C several times
@@ -36,7 +36,7 @@ SERVER = frozenset({Group.EMBEDDED})
 ALL = frozenset(Group)
 
 
-class Stage(Enum):
+class ShutdownStage(Enum):
     """Stage of the shutdown of the tree."""
 
     RUNNING = "running"  # nobody asked
@@ -67,7 +67,7 @@ class StopEvent(Enum):
     LATE = "late"  # the stage took as long as it may
 
 
-_G = Stage
+_G = ShutdownStage
 FORCED = frozenset(
     {_G.FORCED_WORK, _G.FORCED_AGENT, _G.FORCED_AGENT_KILL, _G.FORCED_WEB, _G.FORCED_SERVER, _G.FORCED_SERVER_KILL}
 )
@@ -76,7 +76,7 @@ WORKING = frozenset({_G.DRAINING, _G.CANCELLING})
 """Stages in which workers may still acknowledge: who carries that for them is replaced if it dies."""
 
 # For each stage that waits: where it goes when all are gone, and when its time is over.
-_NEXT: dict[Stage, tuple[Stage, Stage]] = {
+_NEXT: dict[ShutdownStage, tuple[ShutdownStage, ShutdownStage]] = {
     _G.DRAINING: (_G.STOPPING_AGENT, _G.CANCELLING),
     _G.CANCELLING: (_G.STOPPING_AGENT, _G.KILLING_WORK),
     _G.KILLING_WORK: (_G.STOPPING_AGENT, _G.STOPPING_AGENT),
@@ -95,7 +95,7 @@ _NEXT: dict[Stage, tuple[Stage, Stage]] = {
 }
 
 # Pairs that are absent are impossible, and raise. A test walks the full product.
-TRANSITIONS: dict[tuple[Stage, StopEvent], Stage] = {
+TRANSITIONS: dict[tuple[ShutdownStage, StopEvent], ShutdownStage] = {
     (_G.RUNNING, StopEvent.ASKED): _G.DRAINING,
     (_G.RUNNING, StopEvent.FORCED): _G.FORCED_WORK,
     (_G.DONE, StopEvent.ASKED): _G.DONE,
@@ -110,7 +110,7 @@ TRANSITIONS: dict[tuple[Stage, StopEvent], Stage] = {
     **{(stage, StopEvent.LATE): late for stage, (_, late) in _NEXT.items()},
 }
 
-WAITS_FOR: dict[Stage, frozenset[Group]] = {
+WAITS_FOR: dict[ShutdownStage, frozenset[Group]] = {
     _G.DRAINING: WORK,
     _G.CANCELLING: WORK,
     _G.KILLING_WORK: WORK,
@@ -129,26 +129,26 @@ WAITS_FOR: dict[Stage, frozenset[Group]] = {
 }
 
 # What entering a stage does, to whom. Only slots with a process notice.
-ORDERS: dict[Stage, tuple[Event, frozenset[Group]]] = {
-    _G.DRAINING: (Event.STOP, WORK),
-    _G.CANCELLING: (Event.CANCEL, WORK),
-    _G.KILLING_WORK: (Event.KILL, WORK),
-    _G.STOPPING_AGENT: (Event.STOP, AGENT),
-    _G.KILLING_AGENT: (Event.KILL, AGENT),
-    _G.STOPPING_WEB: (Event.STOP, WEB),
-    _G.KILLING_WEB: (Event.KILL, WEB),
-    _G.STOPPING_SERVER: (Event.STOP, SERVER),
-    _G.KILLING_SERVER: (Event.KILL, SERVER),
-    _G.FORCED_WORK: (Event.KILL, WORK),
-    _G.FORCED_AGENT: (Event.STOP, AGENT),
-    _G.FORCED_AGENT_KILL: (Event.KILL, AGENT),
-    _G.FORCED_WEB: (Event.KILL, WEB),
-    _G.FORCED_SERVER: (Event.STOP, SERVER),
-    _G.FORCED_SERVER_KILL: (Event.KILL, SERVER),
+ORDERS: dict[ShutdownStage, tuple[SlotEvent, frozenset[Group]]] = {
+    _G.DRAINING: (SlotEvent.STOP, WORK),
+    _G.CANCELLING: (SlotEvent.CANCEL, WORK),
+    _G.KILLING_WORK: (SlotEvent.KILL, WORK),
+    _G.STOPPING_AGENT: (SlotEvent.STOP, AGENT),
+    _G.KILLING_AGENT: (SlotEvent.KILL, AGENT),
+    _G.STOPPING_WEB: (SlotEvent.STOP, WEB),
+    _G.KILLING_WEB: (SlotEvent.KILL, WEB),
+    _G.STOPPING_SERVER: (SlotEvent.STOP, SERVER),
+    _G.KILLING_SERVER: (SlotEvent.KILL, SERVER),
+    _G.FORCED_WORK: (SlotEvent.KILL, WORK),
+    _G.FORCED_AGENT: (SlotEvent.STOP, AGENT),
+    _G.FORCED_AGENT_KILL: (SlotEvent.KILL, AGENT),
+    _G.FORCED_WEB: (SlotEvent.KILL, WEB),
+    _G.FORCED_SERVER: (SlotEvent.STOP, SERVER),
+    _G.FORCED_SERVER_KILL: (SlotEvent.KILL, SERVER),
 }
 
 # How long a stage may take by itself. The forced ones add up to less than half a second.
-_LENGTH_NS: dict[Stage, int] = {
+_LENGTH_NS: dict[ShutdownStage, int] = {
     _G.CANCELLING: 2 * SECOND_NS,
     _G.KILLING_WORK: 150 * _MS,
     _G.STOPPING_AGENT: 5 * SECOND_NS,
@@ -166,7 +166,7 @@ _LENGTH_NS: dict[Stage, int] = {
 }
 
 # When it must be over at the latest, counted from the end of the grace, when earlier stages were late.
-_LATEST_NS: dict[Stage, int] = {
+_LATEST_NS: dict[ShutdownStage, int] = {
     _G.DRAINING: 0,
     _G.CANCELLING: 2000 * _MS,
     _G.KILLING_WORK: 2150 * _MS,
@@ -186,7 +186,7 @@ _UNCLEAN = frozenset({_G.CANCELLING, _G.KILLING_WORK, _G.KILLING_AGENT, _G.KILLI
 class ImpossibleStopError(AssertionError):
     """An event that cannot happen in this stage: the parent has a bug."""
 
-    def __init__(self, stage: Stage, event: StopEvent) -> None:
+    def __init__(self, stage: ShutdownStage, event: StopEvent) -> None:
         super().__init__(f"a stop in the stage {stage.value!r} cannot meet the event {event.value!r}")
 
 
@@ -195,7 +195,7 @@ class Stop:
     """One stop of a tree, from nobody having asked to done. Times are CLOCK_BOOTTIME."""
 
     grace_ns: int
-    stage: Stage = Stage.RUNNING
+    stage: ShutdownStage = ShutdownStage.RUNNING
     asked_ns: int = 0
     entered_ns: int = 0
     first_signal_ns: int = 0
@@ -207,7 +207,7 @@ class Stop:
     @property
     def is_asked(self) -> bool:
         """True if the tree stops; then nothing is started any more but what draining workers need."""
-        return self.stage is not Stage.RUNNING
+        return self.stage is not ShutdownStage.RUNNING
 
     @property
     def deadline_ns(self) -> int:

@@ -71,7 +71,7 @@ class Cause(IntEnum):
         return self in {Cause.BOOT_TIMEOUT, Cause.HANG}
 
 
-class Event(Enum):
+class SlotEvent(Enum):
     """Events of a slot."""
 
     START = "start"
@@ -101,10 +101,10 @@ class Action(Enum):
     REPORT_UNKILLABLE = "report unkillable"
 
 
-_S, _E = SlotState, Event
+_S, _E = SlotState, SlotEvent
 
 # Pairs that are absent are impossible, and raise. A test walks the full product.
-TRANSITIONS: dict[tuple[SlotState, Event], SlotState] = {
+TRANSITIONS: dict[tuple[SlotState, SlotEvent], SlotState] = {
     (_S.STOPPED, _E.START): _S.STARTING,
     (_S.STOPPED, _E.STOP): _S.STOPPED,
     (_S.STOPPED, _E.RETIRE): _S.STOPPED,
@@ -152,15 +152,15 @@ TRANSITIONS: dict[tuple[SlotState, Event], SlotState] = {
 }
 
 
-class ImpossibleTransitionError(AssertionError):
+class ImpossibleSlotTransitionError(AssertionError):
     """An event that cannot happen in this state: the parent has a bug."""
 
-    def __init__(self, state: SlotState, event: Event) -> None:
+    def __init__(self, state: SlotState, event: SlotEvent) -> None:
         super().__init__(f"a slot in state {state.name} cannot meet the event {event.value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class SlotPolicy:
     """The limits of one slot."""
 
     boot_timeout_ns: int
@@ -186,36 +186,36 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SlotTransition:
     """A slot after an event, and what to do about it, in order."""
 
     slot: Slot
     actions: tuple[Action, ...] = ()
 
 
-def step(slot: Slot, event: Event, *, now_ns: int, policy: Policy, jitter: float = 1.0) -> Step:
+def step(slot: Slot, event: SlotEvent, *, now_ns: int, policy: SlotPolicy, jitter: float = 1.0) -> SlotTransition:
     """Return the slot after ``event``. An exit goes through ``exited``, which picks the event."""
     after = TRANSITIONS.get((slot.state, event))
     if after is None:
-        raise ImpossibleTransitionError(slot.state, event)
+        raise ImpossibleSlotTransitionError(slot.state, event)
     match event:
-        case Event.START:
+        case SlotEvent.START:
             return _start(slot, now_ns, policy)
-        case Event.READY:
-            return Step(replace(slot, state=after, ready_ns=now_ns, deadline_ns=0))
-        case Event.FORK_FAILED:
+        case SlotEvent.READY:
+            return SlotTransition(replace(slot, state=after, ready_ns=now_ns, deadline_ns=0))
+        case SlotEvent.FORK_FAILED:
             streak = slot.streak + 1
             due_ns = now_ns + backoff_ns(streak, cap_ns=policy.backoff_max_ns, jitter=jitter)
-            return Step(replace(slot, state=after, streak=streak, ended_ns=now_ns, deadline_ns=due_ns))
-        case Event.STOP | Event.RESTART | Event.RETIRE:
+            return SlotTransition(replace(slot, state=after, streak=streak, ended_ns=now_ns, deadline_ns=due_ns))
+        case SlotEvent.STOP | SlotEvent.RESTART | SlotEvent.RETIRE:
             return _ask(slot, event, after, now_ns, policy)
-        case Event.ENDED | Event.DIED | Event.GAVE_UP:
-            return Step(replace(slot, state=after, ended_ns=now_ns, deadline_ns=0))
+        case SlotEvent.ENDED | SlotEvent.DIED | SlotEvent.GAVE_UP:
+            return SlotTransition(replace(slot, state=after, ended_ns=now_ns, deadline_ns=0))
         case _:
             return _kill(slot, event, now_ns)
 
 
-def _start(slot: Slot, now_ns: int, policy: Policy) -> Step:
+def _start(slot: Slot, now_ns: int, policy: SlotPolicy) -> SlotTransition:
     started = replace(
         slot,
         state=SlotState.STARTING,
@@ -227,26 +227,26 @@ def _start(slot: Slot, now_ns: int, policy: Policy) -> Step:
         deadline_ns=now_ns + policy.boot_timeout_ns,
         is_killed=False,
     )
-    return Step(started, (Action.FORK,))
+    return SlotTransition(started, (Action.FORK,))
 
 
-_CAUSES = {Event.STOP: Cause.STOP, Event.RESTART: Cause.RESTART, Event.RETIRE: Cause.RETIRED}
+_CAUSES = {SlotEvent.STOP: Cause.STOP, SlotEvent.RESTART: Cause.RESTART, SlotEvent.RETIRE: Cause.RETIRED}
 
 
-def _ask(slot: Slot, event: Event, after: SlotState, now_ns: int, policy: Policy) -> Step:
+def _ask(slot: Slot, event: SlotEvent, after: SlotState, now_ns: int, policy: SlotPolicy) -> SlotTransition:
     """Tell a process to go by itself. Without one, or with one that is being killed, there is nobody to tell."""
     if after is not SlotState.STOPPING:
-        return Step(replace(slot, state=after, deadline_ns=slot.deadline_ns if after.has_process else 0))
+        return SlotTransition(replace(slot, state=after, deadline_ns=slot.deadline_ns if after.has_process else 0))
     is_told = slot.state is SlotState.STOPPING
-    if event is not Event.STOP and is_told:
-        return Step(slot)
+    if event is not SlotEvent.STOP and is_told:
+        return SlotTransition(slot)
     # The stop of the tree keeps its own deadlines (core/supervision/shutdown.py); one set here would compete with them.
-    deadline_ns = 0 if event is Event.STOP else now_ns + policy.grace_ns
+    deadline_ns = 0 if event is SlotEvent.STOP else now_ns + policy.grace_ns
     asked = replace(slot, state=after, cause=_CAUSES[event], deadline_ns=deadline_ns)
-    return Step(asked, () if is_told else (Action.TERM,))
+    return SlotTransition(asked, () if is_told else (Action.TERM,))
 
 
-def still_working(slot: Slot, *, now_ns: int, policy: Policy) -> Slot:
+def still_working(slot: Slot, *, now_ns: int, policy: SlotPolicy) -> Slot:
     """Return a slot whose process executes a run within its deadline: one that retires has no hurry.
 
     Its grace counts from when it last had such a run. Those end by their own deadlines, which are exact,
@@ -257,63 +257,63 @@ def still_working(slot: Slot, *, now_ns: int, policy: Policy) -> Slot:
     return replace(slot, deadline_ns=now_ns + policy.grace_ns)
 
 
-def _kill(slot: Slot, event: Event, now_ns: int) -> Step:
+def _kill(slot: Slot, event: SlotEvent, now_ns: int) -> SlotTransition:
     if slot.state is SlotState.KILLING:
         return _kill_again(slot, event, now_ns)
     cause, action = {
-        (SlotState.STARTING, Event.LATE): (Cause.BOOT_TIMEOUT, Action.ABORT),
-        (SlotState.STOPPING, Event.LATE): (slot.cause, Action.QUIT),
-        (slot.state, Event.HUNG): (Cause.HANG, Action.ABORT),
-        (slot.state, Event.OVERRAN): (Cause.OVERRUN, Action.KILL),
-        (slot.state, Event.CANCEL): (Cause.FORCED, Action.QUIT),
-        (slot.state, Event.KILL): (Cause.FORCED, Action.KILL),
+        (SlotState.STARTING, SlotEvent.LATE): (Cause.BOOT_TIMEOUT, Action.ABORT),
+        (SlotState.STOPPING, SlotEvent.LATE): (slot.cause, Action.QUIT),
+        (slot.state, SlotEvent.HUNG): (Cause.HANG, Action.ABORT),
+        (slot.state, SlotEvent.OVERRAN): (Cause.OVERRUN, Action.KILL),
+        (slot.state, SlotEvent.CANCEL): (Cause.FORCED, Action.QUIT),
+        (slot.state, SlotEvent.KILL): (Cause.FORCED, Action.KILL),
     }[slot.state, event]
     is_killed = action is Action.KILL
     wait_ns = UNKILLABLE_REPORT_NS if is_killed else ABORT_TO_KILL_NS
     killing = replace(slot, state=SlotState.KILLING, cause=cause, deadline_ns=now_ns + wait_ns, is_killed=is_killed)
-    return Step(killing, (action,))
+    return SlotTransition(killing, (action,))
 
 
-def _kill_again(slot: Slot, event: Event, now_ns: int) -> Step:
+def _kill_again(slot: Slot, event: SlotEvent, now_ns: int) -> SlotTransition:
     """Escalate to SIGKILL, once; then report a process that survives it, every few seconds."""
-    if event is Event.CANCEL:
-        return Step(slot)
+    if event is SlotEvent.CANCEL:
+        return SlotTransition(slot)
+    report_ns = now_ns + UNKILLABLE_REPORT_NS
     if not slot.is_killed:
-        cause = Cause.OVERRUN if event is Event.OVERRAN and slot.cause.was_asked else slot.cause
-        killed = replace(slot, cause=cause, is_killed=True, deadline_ns=now_ns + UNKILLABLE_REPORT_NS)
-        return Step(killed, (Action.KILL,))
-    if event is Event.LATE:
-        return Step(replace(slot, deadline_ns=now_ns + UNKILLABLE_REPORT_NS), (Action.KILL, Action.REPORT_UNKILLABLE))
-    return Step(slot)
+        cause = Cause.OVERRUN if event is SlotEvent.OVERRAN and slot.cause.was_asked else slot.cause
+        return SlotTransition(replace(slot, cause=cause, is_killed=True, deadline_ns=report_ns), (Action.KILL,))
+    if event is SlotEvent.LATE:
+        return SlotTransition(replace(slot, deadline_ns=report_ns), (Action.KILL, Action.REPORT_UNKILLABLE))
+    return SlotTransition(slot)
 
 
 def exited(
-    slot: Slot, status: int, *, now_ns: int, group: Group, policy: Policy, is_wanted: bool, is_runs_fault: bool = False,
-    jitter: float = 1.0,
-) -> Step:  # fmt: skip
+    slot: Slot, status: int, *, now_ns: int, group: Group, policy: SlotPolicy, is_wanted: bool,
+    is_runs_fault: bool = False, jitter: float = 1.0,
+) -> SlotTransition:  # fmt: skip
     """Return the slot after its process ended with ``status``: an exit code, or minus a signal.
 
     ``is_runs_fault``: runs were in its hands. They are blamed for its end, and not the slot.
     """
     if not is_wanted:
-        return step(slot, Event.ENDED, now_ns=now_ns, policy=policy)
+        return step(slot, SlotEvent.ENDED, now_ns=now_ns, policy=policy)
     if slot.ready_ns and now_ns - slot.ready_ns >= STABLE_AFTER_NS:
         slot = replace(slot, streak=0, failures=(), is_crash_looping=False)
     if is_runs_fault or not is_failure(slot, status):
         # It comes back at once, but a child that leaves politely in a tight loop must not use up the machine.
         due_ns = max(now_ns, slot.started_ns + RESTART_PERIOD_MIN_NS)
-        again = step(slot, Event.DIED, now_ns=now_ns, policy=policy)
-        return Step(replace(again.slot, deadline_ns=due_ns))
+        again = step(slot, SlotEvent.DIED, now_ns=now_ns, policy=policy)
+        return SlotTransition(replace(again.slot, deadline_ns=due_ns))
     failures = (*slot.failures, now_ns)[-CRASHES_MAX - 1 :]
     is_looping = slot.is_crash_looping or (len(failures) > CRASHES_MAX and now_ns - failures[0] <= CRASH_WINDOW_NS)
     slot = replace(slot, streak=slot.streak + 1, failures=failures, is_crash_looping=is_looping)
     if is_looping or is_refusal(status):
-        fatal = step(slot, Event.GAVE_UP, now_ns=now_ns, policy=policy)
+        fatal = step(slot, SlotEvent.GAVE_UP, now_ns=now_ns, policy=policy)
         due_ns = 0 if group.ends_tree else now_ns + int(policy.backoff_max_ns * jitter)
-        return Step(replace(fatal.slot, deadline_ns=due_ns))
-    died = step(slot, Event.DIED, now_ns=now_ns, policy=policy)
+        return SlotTransition(replace(fatal.slot, deadline_ns=due_ns))
+    died = step(slot, SlotEvent.DIED, now_ns=now_ns, policy=policy)
     due_ns = now_ns + backoff_ns(slot.streak, cap_ns=policy.backoff_max_ns, jitter=jitter)
-    return Step(replace(died.slot, deadline_ns=due_ns))
+    return SlotTransition(replace(died.slot, deadline_ns=due_ns))
 
 
 def is_failure(slot: Slot, status: int) -> bool:

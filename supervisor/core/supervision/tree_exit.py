@@ -17,25 +17,25 @@ EARLY_FAILURES_MAX = 3  # before the tree was ever ready: a broken release fails
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TreeExit:
     """The tree has to end, and says so by this exit code."""
 
     code: int
     reason: str
 
 
-def tree_verdict(slot: Slot, status: int, *, name: str, group: Group, is_tree_ready: bool) -> Verdict | None:
+def tree_verdict(slot: Slot, status: int, *, name: str, group: Group, is_tree_ready: bool) -> TreeExit | None:
     """Return whether the failure of one slot ends the tree; ``slot`` as it is after the exit."""
     if slot.state not in {SlotState.BACKOFF, SlotState.FATAL} or slot.streak == 0:
         return None
     code = EXIT_CANNOT_CREATE if status == EXIT_CANNOT_CREATE else EXIT_CRASH_LOOP  # the place is at fault, or we are
     if not is_tree_ready:
         if slot.state is SlotState.FATAL and is_refusal(status):
-            return Verdict(EXIT_CONFIG, f"{name} refused to start with exit code {status}")
+            return TreeExit(EXIT_CONFIG, f"{name} refused to start with exit code {status}")
         if slot.streak >= EARLY_FAILURES_MAX:
-            return Verdict(code, f"{name} failed {slot.streak} times before the tree was ever ready")
+            return TreeExit(code, f"{name} failed {slot.streak} times before the tree was ever ready")
     if slot.state is SlotState.FATAL and group.ends_tree:
-        return Verdict(code, f"{name} keeps failing, last with {describe_status(status)}")
+        return TreeExit(code, f"{name} keeps failing, last with {describe_status(status)}")
     return None
 
 

@@ -23,7 +23,7 @@ WAIT_MS_MAX = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CommandEnding:
     """End of a command. Neither field set: the guard itself was killed."""
 
     wait_status: int | None = None
@@ -41,7 +41,7 @@ def signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Guard:
+class CommandGuard:
     """A guard and its command. To be used with signals held, but for reading its report."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Guard:
         finally:
             os.close(status)
 
-    def take_report(self) -> Ending | None:
+    def take_report(self) -> CommandEnding | None:
         """Return the ending once it is known. A command that never started is reported twice: why, then that."""
         chunk = os.read(self.status, 16 * RECORD.size)
         self._records += chunk
@@ -85,8 +85,8 @@ class Guard:
             if kind == FAILED:
                 failed_at = failed_at or (where, value)
             elif kind == ENDED:
-                return Ending(wait_status=value, failed_at=failed_at)
-        return Ending(failed_at=failed_at) if not chunk else None
+                return CommandEnding(wait_status=value, failed_at=failed_at)
+        return CommandEnding(failed_at=failed_at) if not chunk else None
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the group."""

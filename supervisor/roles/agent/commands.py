@@ -24,7 +24,7 @@ import msgspec
 from supervisor.clock import Clock
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import FRESH_MS, Signer
-from supervisor.core.supervision.child_requests import Answer as ParentAnswer
+from supervisor.core.supervision.child_requests import RequestAnswer as ParentAnswer
 from supervisor.core.supervision.health import role_of
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, Row, SlotState, Verb
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS

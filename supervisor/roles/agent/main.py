@@ -37,7 +37,7 @@ from supervisor.roles.agent.retention import Retention
 from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_slots
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
-from supervisor.roles.agent.tree_view import Tree
+from supervisor.roles.agent.tree_view import TreeView
 from supervisor.roles.child import Seat
 from supervisor.roles.config_follower import Following
 from supervisor.roles.wakeup import Wakeup
@@ -72,7 +72,7 @@ class Agent:
         self._report = AgentReport()
         self._following = Following(seat)
         keys = Keys(seat.settings.cluster)
-        self._tree = Tree(seat.board, seat.board.rows[seat.slot_names.index("scheduler")], seat.clock)
+        self._tree = TreeView(seat.board, seat.board.rows[seat.slot_names.index("scheduler")], seat.clock)
         self._watchdog = Watchdog()
         presence = self._presence(keys)
         self._elector = ElectorThread(

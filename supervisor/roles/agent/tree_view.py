@@ -14,7 +14,7 @@ PROGRESS_LIMIT_NS = 2000 * MILLISECOND_NS  # a scheduler silent for longer does 
 LOOK_NS_MAX = 1500 * MILLISECOND_NS  # what two looks prove at most about the time between them
 
 
-class Tree:
+class TreeView:
     """The tree as the elector sees it on the board."""
 
     progress_limit_ns = PROGRESS_LIMIT_NS

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
-from supervisor.core.schedules.due_heap import Plan
+from supervisor.core.schedules.due_heap import DueHeap
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Steps
 from supervisor.roles.scheduler.batch_split import REFUSED_MS, PutOff, ask_split
@@ -70,7 +70,7 @@ class Reading:
         self._is_asked = self._is_late_left = True
         self._again: dict[str, None] = {}
         self._kept_back: dict[str, int] = {}  # schedule to the revision that is about to be changed or removed
-        self._looks = Plan()  # schedules to read again at a time at which nothing is due
+        self._looks = DueHeap()  # schedules to read again at a time at which nothing is due
         self._put_off = PutOff()
         self._read_at_ms = 0
         self._reconcile_at_ns = self._asking.clock.elapsed_ns() + self._reconcile_ns

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from supervisor.core.schedules.due_heap import Plan
+from supervisor.core.schedules.due_heap import DueHeap
 from supervisor.roles.scheduler.fire_items import Ready
 
 WINDOW_MAX = 100_000
@@ -22,7 +22,7 @@ class Window:
     """Schedules by their next due time."""
 
     def __init__(self) -> None:
-        self._plan = Plan()
+        self._plan = DueHeap()
         self._ready: dict[str, Ready] = {}
         self._behind: dict[str, Ready] = {}  # late ones, in order
 

@@ -23,7 +23,7 @@ import structlog
 from aiohttp import web
 
 from supervisor.clock import Clock
-from supervisor.core.supervision.health import Endpoint
+from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.web.connection_table import REQUEST_S, Place, Places, address_of
 from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
 from supervisor.roles.web.responses import HEADERS, unavailable
@@ -35,7 +35,7 @@ where they fill the queue of the kernel, which then drops others, that come agai
 PAUSE_S = 0.1
 """How long nothing is accepted after the kernel had no descriptor or memory for it."""
 
-_PROBES = frozenset(endpoint.title for endpoint in Endpoint)
+_PROBES = frozenset(endpoint.title for endpoint in HealthEndpoint)
 _REFUSED = "too many connections\n"
 REFUSAL = "\r\n".join(
     (

@@ -16,7 +16,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from supervisor.core.supervision.health import Check
+from supervisor.core.supervision.health import HealthCheck
 
 ROWS_MAX = 100
 REFRESH_S = 5
@@ -58,7 +58,7 @@ POLICY = (
 _STATES = {"running": "good", "ready": "good", "ok": "good", "quiet": "quiet", "stopped": "quiet"}
 
 
-def page(shown: Mapping[str, Any], checks: Sequence[Check], paths: Mapping[str, str], *, refreshes: bool) -> str:
+def page(shown: Mapping[str, Any], checks: Sequence[HealthCheck], paths: Mapping[str, str], *, refreshes: bool) -> str:
     """Return the whole page.
 
     Args:
@@ -105,7 +105,7 @@ def _section(name: str, content: str) -> str:
     return f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{name}</h2>\n{content}</section>\n'
 
 
-def _health(checks: Sequence[Check]) -> str:
+def _health(checks: Sequence[HealthCheck]) -> str:
     rows = [[_text(each.name), _state("failed" if each.reason else "ok"), _text(each.reason or "")] for each in checks]
     return _table("Checks of readiness", ("check", "state", "why"), rows)
 

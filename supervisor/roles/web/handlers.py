@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 
 from supervisor.core.supervision import health
-from supervisor.core.supervision.health import Endpoint
+from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import Seat
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.access.auth import Guard, needs, public, scope_of
@@ -80,7 +80,7 @@ class Pages:
         async with self._turn:
             await asyncio.sleep(0)
 
-    def checks(self, endpoint: Endpoint) -> list[health.Check]:
+    def checks(self, endpoint: HealthEndpoint) -> list[health.HealthCheck]:
         """Return the checks of ``endpoint`` as they stand now."""
         seat = self._seat
         read = health.facts(
@@ -92,9 +92,9 @@ class Pages:
         )
         overview = self._overviews.newest
         found = health.checks(endpoint, read, unserved=overview.unserved if overview is not None else ())
-        return [*found, health.Check("tokens", self.guard.fault)] if endpoint is Endpoint.READYZ else found
+        return [*found, health.HealthCheck("tokens", self.guard.fault)] if endpoint is HealthEndpoint.READYZ else found
 
-    def health(self, endpoint: Endpoint) -> Handler:
+    def health(self, endpoint: HealthEndpoint) -> Handler:
         """Return the handler of one endpoint and its single checks."""
 
         @public
@@ -103,11 +103,13 @@ class Pages:
             checks = self.checks(endpoint)
             for each in checks if name is None else [each for each in checks if each.name == name]:
                 HEALTHCHECKS.labels(each.name, endpoint.title, "success" if each.ok else "error").inc()
-            if endpoint is Endpoint.READYZ and "verbose" in request.query:
+            if endpoint is HealthEndpoint.READYZ and "verbose" in request.query:
                 await self._overviews.get()
                 checks = self.checks(endpoint)
             if not self.guard.may_read(request):
-                checks = [health.Check(each.name, each.reason and WITHHELD, each.note and WITHHELD) for each in checks]
+                checks = [
+                    health.HealthCheck(each.name, each.reason and WITHHELD, each.note and WITHHELD) for each in checks
+                ]
             if name is None:
                 exclude = request.query.getall("exclude", [])
                 report = health.report(endpoint, checks, verbose="verbose" in request.query, exclude=exclude)
@@ -123,15 +125,15 @@ class Pages:
     @public
     async def check(self, _request: web.Request) -> web.Response:
         """Readiness in one word, as Cloudforet's servers say it."""
-        is_serving = health.is_serving(self.checks(Endpoint.READYZ))
+        is_serving = health.is_serving(self.checks(HealthEndpoint.READYZ))
         shown = {"status": "SERVING" if is_serving else "NOT_SERVING"}
-        return json_response(shown, status_code=200 if is_serving else Endpoint.READYZ.failed_status)
+        return json_response(shown, status_code=200 if is_serving else HealthEndpoint.READYZ.failed_status)
 
     @needs(Scope.READ)
     async def metrics(self, _request: web.Request) -> web.Response:
         """Everything Prometheus wants."""
         overview = await self._overviews.get()
-        checks = {endpoint: self.checks(endpoint) for endpoint in Endpoint}
+        checks = {endpoint: self.checks(endpoint) for endpoint in HealthEndpoint}
         scrape = Scrape(self._seat, checks, overview, is_redis_up=self._overviews.is_up)
         body = exposition(collectors=[scrape], cluster=self._seat.settings.cluster)
         return web.Response(body=body, headers={"Content-Type": METRICS_TYPE})
@@ -172,7 +174,7 @@ class Pages:
         if "text/html" not in request.headers.get("Accept", ""):
             return web.Response(text="".join(f"{path:<10} {text}\n" for path, text in _INDEX.items()))
         shown = status(self._seat, await self._overviews.get())
-        page = dashboard.page(shown, self.checks(Endpoint.READYZ), _INDEX, refreshes="refresh" in request.query)
+        page = dashboard.page(shown, self.checks(HealthEndpoint.READYZ), _INDEX, refreshes="refresh" in request.query)
         headers = {"Content-Security-Policy": dashboard.POLICY}
         return web.Response(text=page, content_type="text/html", headers=headers)
 
@@ -180,7 +182,7 @@ class Pages:
 def health_application(pages: Pages, admit: Admit) -> web.Application:
     """Return an application with the routes of health alone. HEAD comes with each GET; the rest gets 405."""
     app = web.Application(middlewares=[_shield(pages, admit)], client_max_size=BODY_BYTES_MAX)
-    for endpoint in Endpoint:
+    for endpoint in HealthEndpoint:
         app.router.add_get(f"/{endpoint.title}", pages.health(endpoint))
         app.router.add_get(f"/{endpoint.title}/{{check}}", pages.health(endpoint))
     app.router.add_get("/check", pages.check)
@@ -207,7 +209,7 @@ def _shield(pages: Pages, admit: Admit) -> Any:
 
     @web.middleware
     async def shield(request: web.Request, handler: Handler) -> web.StreamResponse:
-        is_health = request.path.startswith(tuple(f"/{endpoint.title}" for endpoint in Endpoint))
+        is_health = request.path.startswith(tuple(f"/{endpoint.title}" for endpoint in HealthEndpoint))
         is_stream = request.path == EVENTS_PATH and "text/event-stream" in request.headers.get("Accept", "")
         try:
             async with asyncio.timeout(HEALTH_S if is_health else None if is_stream else PAGE_S):

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from supervisor.core import features
 from supervisor.core.model import PRIORITIES
-from supervisor.core.supervision.health import Check, Endpoint, role_of
+from supervisor.core.supervision.health import HealthCheck, HealthEndpoint, role_of
 from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import Seat
@@ -31,7 +31,7 @@ class Scrape(Collector):
     """Everything computed for one scrape."""
 
     seat: Seat
-    checks: Mapping[Endpoint, Sequence[Check]]
+    checks: Mapping[HealthEndpoint, Sequence[HealthCheck]]
     overview: Overview | None
     is_redis_up: bool
 

@@ -33,7 +33,7 @@ from redis.exceptions import (
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.core.supervision.scoreboard import Endpoint
+from supervisor.core.supervision.scoreboard import RedisEndpoint
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.redis_url import RedisUrl, Topology, join_address
 from supervisor.store.routing.sentinel_watch import SentinelWatch
@@ -106,7 +106,7 @@ class Resolver:
         self._publish = publish
         self._clock = clock or SystemClock()
         self._known = [join_address(*node) for node in url.nodes]
-        self._endpoint = Endpoint("", 0)
+        self._endpoint = RedisEndpoint("", 0)
         self._is_lost = True
         self._check_at_ns = 0
         self._held_until_ns = 0
@@ -122,7 +122,7 @@ class Resolver:
         """Search again before the next call."""
         self._is_lost = True
 
-    def find(self, bound_s: float) -> Endpoint:
+    def find(self, bound_s: float) -> RedisEndpoint:
         """Search, within ``bound_s`` seconds; see ``Route``."""
         if self._clock.elapsed_ns() < self._held_until_ns:
             raise StoreUnavailableError(f"no master at {self._url.where} for now: its sentinels replace it")
@@ -156,13 +156,13 @@ class Resolver:
                     return True
             if coming and not self._held_until_ns:
                 self._held_until_ns = self._clock.elapsed_ns() + HOLD_NS
-                self._endpoint = Endpoint("", self._endpoint.generation + 1)
+                self._endpoint = RedisEndpoint("", self._endpoint.generation + 1)
                 self._is_lost = True
                 if self._publish is not None:
                     self._publish("")
             return not coming
 
-    def _find(self, bound_s: float) -> Endpoint:
+    def _find(self, bound_s: float) -> RedisEndpoint:
         if not self._is_lost:
             if self._is_check_due():
                 self._check(min(CHECK_S, bound_s / 4))
@@ -182,7 +182,7 @@ class Resolver:
                 threading.Event().wait(PAUSE_S)
                 patience_s *= 2
 
-    def _search(self, until_ns: int, patience_s: float, bound_s: float) -> Endpoint:
+    def _search(self, until_ns: int, patience_s: float, bound_s: float) -> RedisEndpoint:
         left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS)
         claims, failures = self._ask_all(min(ASK_S, bound_s / 2, left_s))
         verdicts: list[Failure] = []  # of those that were named
@@ -205,9 +205,9 @@ class Resolver:
             if address != self._endpoint.address and self._verify(address, until_ns, bound_s, []):
                 self._settle(address)
 
-    def _settle(self, address: str) -> Endpoint:
+    def _settle(self, address: str) -> RedisEndpoint:
         if address != self._endpoint.address:
-            self._endpoint = Endpoint(address, self._endpoint.generation + 1)
+            self._endpoint = RedisEndpoint(address, self._endpoint.generation + 1)
         if self._url.topology is Topology.CLUSTER:
             # All hosts of the URL may be gone one day, and the cluster well.
             learned = [address, *(known for known in self._known if known != address)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.core.supervision.scoreboard import Endpoint
+from supervisor.core.supervision.scoreboard import RedisEndpoint
 
 LOOK_S = 0.05
 """How often a client that follows looks for another endpoint while it waits for a reply."""
@@ -21,7 +21,7 @@ class Signpost(Protocol):
         """One word; another one means another endpoint."""
         ...
 
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> RedisEndpoint:
         """Return where Redis is."""
         ...
 
@@ -39,7 +39,7 @@ class Route(Protocol):
         """Return the generation of the endpoint; 0: not known."""
         ...
 
-    def find(self, bound_s: float) -> Endpoint:
+    def find(self, bound_s: float) -> RedisEndpoint:
         """Return where to connect.
 
         Raises:
@@ -65,7 +65,7 @@ class Followed:
         """Return the word on the board."""
         return self._signpost.endpoint_generation
 
-    def find(self, bound_s: float) -> Endpoint:
+    def find(self, bound_s: float) -> RedisEndpoint:
         """Return the endpoint on the board; see ``Route``."""
         del bound_s
         endpoint = self._signpost.endpoint()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from supervisor.app.configuration import load
-from supervisor.core.supervision.health import Endpoint
+from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.settings.sections.models import SupervisionSettings
 
@@ -85,7 +85,7 @@ def test_probes_ask_what_exists_and_liveness_does_not_depend_on_redis(pod: dict[
     paths = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("liveness", "readiness", "startup")}
 
     assert paths == {"liveness": "/livez", "readiness": "/readyz", "startup": "/livez"}
-    assert {path.removeprefix("/") for path in paths.values()} <= {endpoint.title for endpoint in Endpoint}
+    assert {path.removeprefix("/") for path in paths.values()} <= {endpoint.title for endpoint in HealthEndpoint}
 
 
 def test_alerts_and_dashboard_name_metrics_that_exist() -> None:

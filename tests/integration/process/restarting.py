@@ -14,12 +14,12 @@ from pathlib import Path
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_RESTART
-from supervisor.core.supervision.slot import Event, Group
+from supervisor.core.supervision.slot import Group, SlotEvent
 from supervisor.core.units import SECOND_NS
 from supervisor.process.kernel import LinuxKernel
 from supervisor.process.process_table import plant
 from supervisor.process.scoreboard import allocate
-from supervisor.process.slots import Launch, Limits, SlotSpec
+from supervisor.process.slots import ChildIdentity, ParentLimits, SlotSpec
 
 SLOTS = 8
 STEP_NS = 10 * SECOND_NS  # more than every pause between two starts
@@ -42,7 +42,7 @@ def grown_after(restarts: int, *, each: Callable[[], None] = lambda: None) -> tu
     return found["grown_kib"], found["descriptors"]
 
 
-def _leave(_: Launch) -> int:
+def _leave(_: ChildIdentity) -> int:
     return EXIT_RESTART
 
 
@@ -52,7 +52,7 @@ def main(restarts: int) -> None:
     board = allocate(slots=SLOTS, inflight=1)
     kernel = LinuxKernel(SystemClock())
     kernel.prepare()
-    tree = plant(specs, board, kernel=kernel, log=lambda *_, **__: None, limits=Limits(), jitter=lambda: 1.0)
+    tree = plant(specs, board, kernel=kernel, log=lambda *_, **__: None, limits=ParentLimits(), jitter=lambda: 1.0)
     now_ns, first = SECOND_NS, (0, 0)
     done = 0
     while done < restarts + WARM_RESTARTS:
@@ -60,7 +60,7 @@ def main(restarts: int) -> None:
         tree.start_due(now_ns)
         for live in tree.slots:
             if live.has_process:
-                tree.step(live, Event.READY, now_ns)
+                tree.step(live, SlotEvent.READY, now_ns)
         while any(live.has_process for live in tree.slots):
             kernel.wait(SECOND_NS)
             tree.collect(now_ns)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.process.command.handle import Guard, signals_held
+from supervisor.process.command.handle import CommandGuard, signals_held
 from supervisor.process.command.spec import prepare
 from supervisor.process.system import linux
 
@@ -113,7 +113,7 @@ def test_a_command_gains_no_rights_by_a_set_user_id_program() -> None:
         cwd=None,
         stdin=None,
     )
-    guard, (end, output), null = Guard(), os.pipe(), os.open(os.devnull, os.O_RDONLY)
+    guard, (end, output), null = CommandGuard(), os.pipe(), os.open(os.devnull, os.O_RDONLY)
     try:
         with signals_held():
             guard.fork(launch, stdin=null, output=output)

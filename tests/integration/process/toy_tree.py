@@ -18,7 +18,7 @@ from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.supervision.scoreboard import Board, ChildState, Phase, Row, Verb
 from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
-from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
+from supervisor.process.parent import ChildIdentity, Parent, ParentLimits, SlotSpec
 from supervisor.process.scoreboard import allocate
 from supervisor.process.system.systemd import Notifier
 
@@ -36,7 +36,7 @@ def log(event: str, /, *, level: str = "info", **fields: object) -> None:
 class Toy:
     """What every toy role starts from: its row, and the signals it was sent."""
 
-    def __init__(self, board: Board, launch: Launch, directory: Path) -> None:
+    def __init__(self, board: Board, launch: ChildIdentity, directory: Path) -> None:
         self.board = board
         self.launch = launch
         self.row: Row = board.rows[launch.slot]
@@ -258,7 +258,7 @@ ROLES = {f.__name__: f for f in (
 
 
 def spec(board: Board, directory: Path, name: str, group: str, role: str, *options: dict[str, Any]) -> SlotSpec:
-    def run(launch: Launch) -> int:
+    def run(launch: ChildIdentity) -> int:
         return server(directory) if role == "server" else ROLES[role](Toy(board, launch, directory))
 
     is_ready = (directory / "server").exists if group == Group.EMBEDDED else None
@@ -274,7 +274,7 @@ def main(plan: dict[str, Any]) -> int:
         [spec(board, directory, *slot) for slot in plan["slots"]],
         board,
         CLOCK,
-        limits=Limits(**plan.get("limits", {})),
+        limits=ParentLimits(**plan.get("limits", {})),
         notify=Notifier.from_environment(os.environ, pid=os.getpid()),
         log=log,
         processes=plan.get("processes"),

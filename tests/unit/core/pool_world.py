@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from supervisor.core.supervision import pool as pools
-from supervisor.core.supervision.pool import Fact, News, Outcome, Pool
+from supervisor.core.supervision.pool import Fact, News, Pool, PoolChange
 from supervisor.core.supervision.pool_rows import Order
 from supervisor.core.supervision.scoreboard import SlotState
 
@@ -31,7 +31,7 @@ class SimulatedPool:
         world.run()
         return world
 
-    def take(self, outcome: Outcome) -> str:
+    def take(self, outcome: PoolChange) -> str:
         self.pool = outcome.pool
         self.news += [item.news for item in outcome.news]
         for row, order in outcome.orders:

@@ -8,9 +8,9 @@ import pytest
 
 from supervisor.core.election.term import Term
 from supervisor.core.supervision.health import (
-    Check,
-    Endpoint,
     Facts,
+    HealthCheck,
+    HealthEndpoint,
     SlotFacts,
     checks,
     facts,
@@ -59,7 +59,7 @@ def failing(of: Facts) -> dict[str, list[str]]:
     """Return the failed checks of each endpoint."""
     return {
         endpoint.title: [check.name for check in checks(endpoint, of) if not check.ok]
-        for endpoint in Endpoint
+        for endpoint in HealthEndpoint
         if not all(check.ok for check in checks(endpoint, of))
     }
 
@@ -122,36 +122,38 @@ def test_each_fault_fails_exactly_the_endpoints_it_should(of: Facts, expected: d
 
 def test_each_failure_says_why() -> None:
     """A probe that only says no sends someone to read code at night."""
-    reasons = {check.name: check.reason for check in checks(Endpoint.READYZ, replace(HEALTHY, slots=()))}
-    age = checks(Endpoint.LIVEZ, replace(HEALTHY, parent_beat_ns=NOW - 7 * S))[1].reason
+    reasons = {check.name: check.reason for check in checks(HealthEndpoint.READYZ, replace(HEALTHY, slots=()))}
+    age = checks(HealthEndpoint.LIVEZ, replace(HEALTHY, parent_beat_ns=NOW - 7 * S))[1].reason
 
     assert reasons["agent"] == "there is no agent"
     assert reasons["workers"] == "no worker is running in pool io, cpu"
     cut_off = tuple(replace(slot, asking_ns=NOW - 40 * S) for slot in HEALTHY.slots)
-    turns = {check.name: check.reason for check in checks(Endpoint.READYZ, replace(HEALTHY, slots=cut_off))}["turns"]
+    turns = {check.name: check.reason for check in checks(HealthEndpoint.READYZ, replace(HEALTHY, slots=cut_off))}[
+        "turns"
+    ]
     assert turns == "worker-io-0 has had no answer of Redis for 40 s, and 1 more"
     assert age == "the parent's last beat was 7.0 s ago, more than 5 s"
 
 
-RESULTS = [Check("ping"), Check("redis", "no answer"), Check("agent")]
+RESULTS = [HealthCheck("ping"), HealthCheck("redis", "no answer"), HealthCheck("agent")]
 
 
 def test_the_short_answer_is_ok() -> None:
     """What kubectl and load balancers expect, to the byte."""
-    assert report(Endpoint.LIVEZ, [Check("ping")]).body == "ok"
+    assert report(HealthEndpoint.LIVEZ, [HealthCheck("ping")]).body == "ok"
 
 
 def test_the_verbose_answer_lists_every_check() -> None:
     """The format of kube-scheduler's /healthz?verbose."""
-    answer = report(Endpoint.HEALTHZ, [Check("ping"), Check("leaderElection")], verbose=True)
+    answer = report(HealthEndpoint.HEALTHZ, [HealthCheck("ping"), HealthCheck("leaderElection")], verbose=True)
 
     assert (answer.status, answer.body) == (200, "[+]ping ok\n[+]leaderElection ok\nhealthz check passed\n")
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "status"), [(Endpoint.LIVEZ, 500), (Endpoint.READYZ, 503), (Endpoint.HEALTHZ, 500)]
+    ("endpoint", "status"), [(HealthEndpoint.LIVEZ, 500), (HealthEndpoint.READYZ, 503), (HealthEndpoint.HEALTHZ, 500)]
 )
-def test_a_failure_is_always_verbose(endpoint: Endpoint, status: int) -> None:
+def test_a_failure_is_always_verbose(endpoint: HealthEndpoint, status: int) -> None:
     """Whoever sees it fail needs the reason, asked for or not."""
     answer = report(endpoint, RESULTS)
 
@@ -161,7 +163,7 @@ def test_a_failure_is_always_verbose(endpoint: Endpoint, status: int) -> None:
 
 def test_an_excluded_check_cannot_fail() -> None:
     """?exclude=redis: whoever does not want Redis in readiness can have it so."""
-    answer = report(Endpoint.READYZ, RESULTS, verbose=True, exclude=["redis"])
+    answer = report(HealthEndpoint.READYZ, RESULTS, verbose=True, exclude=["redis"])
 
     assert (answer.status, answer.body) == (
         200,
@@ -171,7 +173,7 @@ def test_an_excluded_check_cannot_fail() -> None:
 
 def test_excluding_an_unknown_check_warns() -> None:
     """A misspelt exclusion must not fail silently; kube-scheduler's wording."""
-    answer = report(Endpoint.LIVEZ, [Check("ping")], verbose=True, exclude=["zzz", "redsi"])
+    answer = report(HealthEndpoint.LIVEZ, [HealthCheck("ping")], verbose=True, exclude=["zzz", "redsi"])
 
     assert answer.body == (
         '[+]ping ok\nwarn: some health checks cannot be excluded: no matches for "redsi","zzz"\nlivez check passed\n'
@@ -180,11 +182,11 @@ def test_excluding_an_unknown_check_warns() -> None:
 
 def test_a_single_check_can_be_asked() -> None:
     """One path per check, as in Kubernetes."""
-    assert report_one(Endpoint.READYZ, RESULTS, "agent") == report(Endpoint.READYZ, [Check("agent")])
-    failed = report_one(Endpoint.READYZ, RESULTS, "redis")
+    assert report_one(HealthEndpoint.READYZ, RESULTS, "agent") == report(HealthEndpoint.READYZ, [HealthCheck("agent")])
+    failed = report_one(HealthEndpoint.READYZ, RESULTS, "redis")
     assert failed is not None
     assert (failed.status, failed.body) == (503, "internal server error: no answer\n")
-    assert report_one(Endpoint.READYZ, RESULTS, "nothing") is None
+    assert report_one(HealthEndpoint.READYZ, RESULTS, "nothing") is None
 
 
 @pytest.mark.parametrize(

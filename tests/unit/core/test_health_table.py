@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from supervisor.core.supervision import health
-from supervisor.core.supervision.health import Endpoint, Facts, checks, is_serving, report
+from supervisor.core.supervision.health import Facts, HealthEndpoint, checks, is_serving, report
 from supervisor.core.supervision.scoreboard import Phase, SlotState
 from tests.unit.core.test_health import HEALTHY, NOW, S, with_slot
 
@@ -57,12 +57,12 @@ TABLE: dict[str, tuple[Facts, int, int, int, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("endpoint", Endpoint, ids=lambda endpoint: endpoint.title)
+@pytest.mark.parametrize("endpoint", HealthEndpoint, ids=lambda endpoint: endpoint.title)
 @pytest.mark.parametrize("fault", TABLE)
-def test_each_fault_fails_the_endpoints_of_its_row(fault: str, endpoint: Endpoint) -> None:
+def test_each_fault_fails_the_endpoints_of_its_row(fault: str, endpoint: HealthEndpoint) -> None:
     """Faults by endpoints: liveness for what a restart of this replica heals, readiness for what it cannot do now."""
     of, *codes, name = TABLE[fault]
-    expected = codes[(Endpoint.LIVEZ, Endpoint.READYZ, Endpoint.HEALTHZ).index(endpoint)]
+    expected = codes[(HealthEndpoint.LIVEZ, HealthEndpoint.READYZ, HealthEndpoint.HEALTHZ).index(endpoint)]
     found = checks(endpoint, of)
 
     assert report(endpoint, found).status == expected
@@ -75,14 +75,14 @@ def test_each_fault_fails_the_endpoints_of_its_row(fault: str, endpoint: Endpoin
 def test_the_check_that_says_why_is_named(fault: str) -> None:
     """A person who reads the answer must find the fault in it."""
     of, *_, name = TABLE[fault]
-    failed = {check.name for endpoint in Endpoint for check in checks(endpoint, of) if not check.ok}
+    failed = {check.name for endpoint in HealthEndpoint for check in checks(endpoint, of) if not check.ok}
 
     assert (name in failed) if name else failed == set()
 
 
 def test_the_table_has_a_fault_for_every_check() -> None:
     """A check that nothing fails is not tested; that of ping is that there is an answer, and that of queues only notes."""
-    known = {check.name for endpoint in Endpoint for check in checks(endpoint, HEALTHY)}
+    known = {check.name for endpoint in HealthEndpoint for check in checks(endpoint, HEALTHY)}
 
     assert known - {row[-1] for row in TABLE.values()} == {"ping", "queues"}
 
@@ -103,6 +103,6 @@ def test_liveness_never_depends_on_redis() -> None:
     """An outage would otherwise restart every replica at once; by the sources, not by examples."""
     of = replace(HEALTHY, slots=(), trusted_until_ns=0, clock_skew_ms=9**9, is_held=True)
 
-    assert is_serving(checks(Endpoint.LIVEZ, of))
-    assert not is_serving(checks(Endpoint.READYZ, of))
-    assert health.report(Endpoint.LIVEZ, checks(Endpoint.LIVEZ, of)).body == "ok"
+    assert is_serving(checks(HealthEndpoint.LIVEZ, of))
+    assert not is_serving(checks(HealthEndpoint.READYZ, of))
+    assert health.report(HealthEndpoint.LIVEZ, checks(HealthEndpoint.LIVEZ, of)).body == "ok"

@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.core.supervision.liveness import PauseGuard, hang_deadline_ns, judge, silence_ns
 from supervisor.core.supervision.scoreboard import ROW_WORDS, Row, SlotState
-from supervisor.core.supervision.slot import Event, Slot
+from supervisor.core.supervision.slot import Slot, SlotEvent
 from supervisor.core.units import SECOND_NS
 
 T = 1000 * SECOND_NS
@@ -24,14 +24,14 @@ def make_row(*, generation: int = 3, beat_ns: int = T, deadline_ns: int = 0) -> 
 
 def verdict(
     row: Row, now_ns: int, slot: Slot = RUNNING, *, limit_ns: int | None = LIMIT_NS, guard: PauseGuard | None = None
-) -> Event | None:
+) -> SlotEvent | None:
     return judge(slot, row, now_ns=now_ns, hang_after_ns=limit_ns, guard=guard or PauseGuard())
 
 
 def test_a_child_that_beats_is_alive_and_one_that_stopped_is_hung() -> None:
     """The limit is exact: not at it, but past it."""
     assert verdict(make_row(), T + LIMIT_NS) is None
-    assert verdict(make_row(), T + LIMIT_NS + 1) is Event.HUNG
+    assert verdict(make_row(), T + LIMIT_NS + 1) is SlotEvent.HUNG
 
 
 def test_a_child_without_a_limit_never_hangs() -> None:
@@ -51,14 +51,14 @@ def test_a_deadline_is_exact_whatever_else_goes_on() -> None:
     guard.woke(asked_ns=T, now_ns=T + 10 * SECOND_NS)
     row = make_row(beat_ns=T + 10 * SECOND_NS, deadline_ns=T + 10 * SECOND_NS)
     assert verdict(row, T + 10 * SECOND_NS - 1, guard=guard) is None
-    assert verdict(row, T + 10 * SECOND_NS, guard=guard) is Event.OVERRAN
+    assert verdict(row, T + 10 * SECOND_NS, guard=guard) is SlotEvent.OVERRAN
 
 
 def test_words_of_a_dead_generation_prove_nothing() -> None:
     """Neither life nor an overdue run of the predecessor is the new child's."""
     row = make_row(generation=2, beat_ns=T + 20 * SECOND_NS, deadline_ns=T - 5 * SECOND_NS)
     assert verdict(row, T) is None
-    assert verdict(row, T + LIMIT_NS + 1) is Event.HUNG
+    assert verdict(row, T + LIMIT_NS + 1) is SlotEvent.HUNG
 
 
 def test_the_limit_counts_from_ready_when_no_beat_came_since() -> None:
@@ -77,7 +77,7 @@ def test_booting_and_dying_have_clocks_of_their_own(state: SlotState) -> None:
 def test_a_run_overruns_while_its_worker_is_being_cancelled() -> None:
     """QUIT gives two seconds to hand runs back, not two more seconds to a run."""
     slot = replace(RUNNING, state=SlotState.KILLING)
-    assert verdict(make_row(deadline_ns=T + SECOND_NS), T + SECOND_NS, slot) is Event.OVERRAN
+    assert verdict(make_row(deadline_ns=T + SECOND_NS), T + SECOND_NS, slot) is SlotEvent.OVERRAN
     assert verdict(make_row(), T + 100 * SECOND_NS, slot) is None
 
 
@@ -92,7 +92,7 @@ def test_a_parent_that_woke_late_holds_its_judgement(late_s: float, limit_s: flo
     slot = replace(RUNNING, started_ns=1, ready_ns=1)
     if held_ns:
         assert verdict(silent, now_ns + held_ns - 1, slot, limit_ns=limit_ns, guard=guard) is None
-    assert verdict(silent, now_ns + held_ns, slot, limit_ns=limit_ns, guard=guard) is Event.HUNG
+    assert verdict(silent, now_ns + held_ns, slot, limit_ns=limit_ns, guard=guard) is SlotEvent.HUNG
 
 
 @pytest.mark.parametrize("late_ns", [0, 10 * SECOND_NS])
@@ -103,7 +103,7 @@ def test_the_parent_knows_when_to_look_again(late_ns: int) -> None:
     due_ns = hang_deadline_ns(RUNNING, make_row(), hang_after_ns=LIMIT_NS, guard=guard)
     assert due_ns == T + max(LIMIT_NS + 1, late_ns + LIMIT_NS // 2 if late_ns else 0)
     assert verdict(make_row(), due_ns - 1, guard=guard) is None
-    assert verdict(make_row(), due_ns, guard=guard) is Event.HUNG
+    assert verdict(make_row(), due_ns, guard=guard) is SlotEvent.HUNG
 
 
 def test_what_cannot_hang_needs_no_look() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.schedules.due_heap import Plan
+from supervisor.core.schedules.due_heap import DueHeap
 
 NAMES = st.sampled_from("abcdefgh")
 
 
 def test_the_earliest_comes_first() -> None:
     """Whoever was due first is fired first."""
-    plan = Plan()
+    plan = DueHeap()
     for name, at in (("late", 30), ("early", 10), ("middle", 20)):
         plan.put(name, at)
 
@@ -23,7 +23,7 @@ def test_the_earliest_comes_first() -> None:
 
 def test_a_batch_is_bounded() -> None:
     """What does not fit stays planned."""
-    plan = Plan()
+    plan = DueHeap()
     for index in range(10):
         plan.put(f"s{index}", index)
 
@@ -33,7 +33,7 @@ def test_a_batch_is_bounded() -> None:
 
 def test_putting_again_replaces() -> None:
     """A schedule whose time moved is due at the new time only."""
-    plan = Plan()
+    plan = DueHeap()
     plan.put("a", 10)
     plan.put("a", 50)
 
@@ -44,7 +44,7 @@ def test_putting_again_replaces() -> None:
 
 def test_moving_one_schedule_for_ever_does_not_grow_the_plan() -> None:
     """Replaced entries are swept before they outnumber the live ones."""
-    plan = Plan()
+    plan = DueHeap()
     for at in range(10_000):
         plan.put("a", at)
 
@@ -54,7 +54,7 @@ def test_moving_one_schedule_for_ever_does_not_grow_the_plan() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["put", "remove", "due"]), NAMES, st.integers(0, 50)), max_size=200))
 def test_it_behaves_like_a_dictionary_that_is_searched(actions: list[tuple[str, str, int]]) -> None:
     """The heap is an optimisation and nothing else."""
-    plan, model = Plan(), dict[str, int]()
+    plan, model = DueHeap(), dict[str, int]()
     for verb, name, at in actions:
         if verb == "put":
             plan.put(name, at)

@@ -9,13 +9,13 @@ import pytest
 
 from supervisor.core.supervision import pool as pools
 from supervisor.core.supervision.pool import Fact, News, Rolling, _Change
-from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, Place
+from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, RowState
 from supervisor.core.supervision.scoreboard import SlotState
 from tests.unit.core.pool_world import UP, SimulatedPool
 
 
-@pytest.mark.parametrize(("place", "move"), list(product(Place, Move)))
-def test_every_pair_of_place_and_move_is_decided(place: Place, move: Move) -> None:
+@pytest.mark.parametrize(("place", "move"), list(product(RowState, Move)))
+def test_every_pair_of_place_and_move_is_decided(place: RowState, move: Move) -> None:
     """A pair is either in the table or refused: nothing falls through."""
     change = _Change(replace(pools.make("io", processes=1, capacity=4), places=(place,) * 4))
     if (place, move) in MOVES:
@@ -26,13 +26,13 @@ def test_every_pair_of_place_and_move_is_decided(place: Place, move: Move) -> No
             change.move(0, move)
 
 
-@pytest.mark.parametrize("place", list(Place))
-def test_a_row_gets_a_process_only_in_places_that_want_one(place: Place) -> None:
+@pytest.mark.parametrize("place", list(RowState))
+def test_a_row_gets_a_process_only_in_places_that_want_one(place: RowState) -> None:
     """What is started must be a member or a successor; what leaves or is quiet is stopped or was."""
     started = {after for after, order in MOVES.values() if order is Order.START}
-    assert started == {Place.MEMBER, Place.SUCCESSOR}
+    assert started == {RowState.MEMBER, RowState.SUCCESSOR}
     stopped = {after for after, order in MOVES.values() if order is Order.STOP}
-    assert stopped == {Place.LEAVING, Place.QUIET}
+    assert stopped == {RowState.LEAVING, RowState.QUIET}
 
 
 def test_a_new_pool_fills_its_first_rows() -> None:
@@ -95,7 +95,7 @@ def test_an_old_one_that_dies_first_is_followed_at_once() -> None:
     world.run_once()
     world.die(0)
     world.settle()
-    assert world.pool.places[:2] == (Place.LEAVING, Place.MEMBER)
+    assert world.pool.places[:2] == (RowState.LEAVING, RowState.MEMBER)
     world.run()
     assert world.up == [1]
     assert world.news == [News.REPLACING, News.OUTLIVED]
@@ -112,7 +112,7 @@ def test_an_old_one_that_died_and_came_back_needs_no_successor() -> None:
     world.settle()
     world.run()
     assert world.up == [0]
-    assert world.pool.places.count(Place.EMPTY) == 3
+    assert world.pool.places.count(RowState.EMPTY) == 3
 
 
 def test_rows_are_used_again_and_again() -> None:
@@ -211,9 +211,9 @@ def test_scaling_down_takes_the_quiet_then_the_idle_then_the_youngest() -> None:
     gone = []
     for processes in (3, 2, 1):
         world.take(pools.set_processes(world.pool, processes))
-        before = set(world.pool.rows(Place.MEMBER, Place.QUIET))
+        before = set(world.pool.rows(RowState.MEMBER, RowState.QUIET))
         world.settle()
-        gone += before - set(world.pool.rows(Place.MEMBER, Place.QUIET))
+        gone += before - set(world.pool.rows(RowState.MEMBER, RowState.QUIET))
     assert gone == [1, 2, 0]
 
 
@@ -281,7 +281,7 @@ def test_making_one_quiet_that_is_being_replaced_ends_its_replacement() -> None:
     world.take(pools.quiet(world.pool, 0))
     world.run()
     assert world.up == [1]
-    assert world.pool.places[0] is Place.QUIET
+    assert world.pool.places[0] is RowState.QUIET
 
 
 def test_what_is_made_quiet_or_dies_while_it_waits_to_be_replaced_is_not_replaced() -> None:
@@ -294,12 +294,12 @@ def test_what_is_made_quiet_or_dies_while_it_waits_to_be_replaced_is_not_replace
     world.fork(3)
     world.run()
     assert (world.news.count(News.REPLACED), world.pool.rolling) == (2, Rolling.DONE)
-    assert world.pool.places[2] is Place.QUIET
+    assert world.pool.places[2] is RowState.QUIET
     assert world.facts[3] == Fact(UP, 2, world.facts[3].started_ns)
 
 
-@pytest.mark.parametrize("place", [Place.EMPTY, Place.LEAVING, Place.SUCCESSOR])
-def test_rows_that_are_nobodys_or_on_the_move_cannot_be_asked_for(place: Place) -> None:
+@pytest.mark.parametrize("place", [RowState.EMPTY, RowState.LEAVING, RowState.SUCCESSOR])
+def test_rows_that_are_nobodys_or_on_the_move_cannot_be_asked_for(place: RowState) -> None:
     """The reason is told; nothing changes."""
     pool = replace(pools.make("io", processes=1, capacity=4), places=(place,) * 4)
     for outcome in (pools.replace_row(pool, 0, 0), pools.quiet(pool, 0), pools.resume(pool, 0)):

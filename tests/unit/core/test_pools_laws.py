@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.supervision import pool as pools
 from supervisor.core.supervision.pool import Rolling
-from supervisor.core.supervision.pool_rows import Place
+from supervisor.core.supervision.pool_rows import RowState
 from supervisor.core.supervision.scoreboard import SlotState
 from tests.unit.core.pool_world import UP, SimulatedPool
 
@@ -77,19 +77,21 @@ def test_whatever_happens_a_replacement_takes_nothing_away_and_ends(
         if stop_at is None or number < stop_at:
             _ask(world, what, which)
         _happen(world, what, which)
-        running = [row for row in world.pool.rows(Place.MEMBER) if world.facts[row].state is UP]
+        running = [row for row in world.pool.rows(RowState.MEMBER) if world.facts[row].state is UP]
         asked, pairs = world.pool.desired, len(world.pool.pairs)
         world.settle()
-        stays = [row for row in world.pool.rows(Place.MEMBER) if world.facts[row].state is UP]
+        stays = [row for row in world.pool.rows(RowState.MEMBER) if world.facts[row].state is UP]
         assert len(stays) >= min(len(running), asked), "a replacement took a worker away"
-        assert len(world.pool.rows(Place.MEMBER, Place.QUIET)) <= max(asked, len(running))
+        assert len(world.pool.rows(RowState.MEMBER, RowState.QUIET)) <= max(asked, len(running))
         assert len(world.pool.pairs) <= max(world.pool.surge, pairs)
-        assert {pair.new for pair in world.pool.pairs} == set(world.pool.rows(Place.SUCCESSOR)) or world.pool.is_stopped
+        assert {pair.new for pair in world.pool.pairs} == set(
+            world.pool.rows(RowState.SUCCESSOR)
+        ) or world.pool.is_stopped
         if stop_at is not None and number >= stop_at:
             assert world.wanted <= wanted, "something was started after the stop"
     if stop_at is None or stop_at >= len(steps):
         world.run()
-        quiet = len(world.pool.rows(Place.QUIET))
+        quiet = len(world.pool.rows(RowState.QUIET))
         assert (world.pool.pairs, world.pool.waiting) == ((), ())
         assert len(world.up) + quiet == world.pool.desired
         assert world.pool.rolling is not Rolling.GOING

@@ -15,12 +15,12 @@ from supervisor.core.supervision.slot import (
     TRANSITIONS,
     Action,
     Cause,
-    Event,
     Group,
-    ImpossibleTransitionError,
-    Policy,
+    ImpossibleSlotTransitionError,
     Slot,
-    Step,
+    SlotEvent,
+    SlotPolicy,
+    SlotTransition,
     backoff_ns,
     exited,
     forgiven,
@@ -28,10 +28,10 @@ from supervisor.core.supervision.slot import (
     step,
     still_working,
 )
-from supervisor.core.supervision.tree_exit import Verdict, tree_verdict
+from supervisor.core.supervision.tree_exit import TreeExit, tree_verdict
 from supervisor.core.units import SECOND_NS
 
-POLICY = Policy(boot_timeout_ns=30 * SECOND_NS, grace_ns=20 * SECOND_NS, backoff_max_ns=30 * SECOND_NS)
+POLICY = SlotPolicy(boot_timeout_ns=30 * SECOND_NS, grace_ns=20 * SECOND_NS, backoff_max_ns=30 * SECOND_NS)
 T = 1000 * SECOND_NS
 LIVE = (SlotState.STARTING, SlotState.RUNNING, SlotState.STOPPING, SlotState.KILLING)
 
@@ -41,7 +41,7 @@ def at(state: SlotState, **fields: object) -> Slot:
     return replace(Slot(state=state, generation=1, started_ns=T, ready_ns=ready_ns), **fields)  # type: ignore[arg-type]
 
 
-def do(slot: Slot, event: Event, now_ns: int = T) -> Step:
+def do(slot: Slot, event: SlotEvent, now_ns: int = T) -> SlotTransition:
     return step(slot, event, now_ns=now_ns, policy=POLICY)
 
 
@@ -49,26 +49,26 @@ def die(slot: Slot, status: int, now_ns: int = T, *, group: Group = Group.WORKER
     return exited(slot, status, now_ns=now_ns, group=group, policy=POLICY, is_wanted=is_wanted).slot
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(SlotState, Event)))
-def test_every_pair_of_state_and_event_is_decided(state: SlotState, event: Event) -> None:
+@pytest.mark.parametrize(("state", "event"), list(product(SlotState, SlotEvent)))
+def test_every_pair_of_state_and_event_is_decided(state: SlotState, event: SlotEvent) -> None:
     """A pair is either in the table or refused: nothing falls through."""
     if (state, event) in TRANSITIONS:
         assert do(at(state), event).slot.state is TRANSITIONS[state, event]
     else:
-        with pytest.raises(ImpossibleTransitionError, match=event.value):
+        with pytest.raises(ImpossibleSlotTransitionError, match=event.value):
             do(at(state), event)
 
 
 @pytest.mark.parametrize(("state", "event"), sorted(TRANSITIONS, key=str))
-def test_a_fork_happens_only_where_there_was_no_process(state: SlotState, event: Event) -> None:
+def test_a_fork_happens_only_where_there_was_no_process(state: SlotState, event: SlotEvent) -> None:
     """Two processes in one slot would be two schedulers."""
     if Action.FORK in do(at(state), event).actions:
         assert not state.has_process
 
 
 @pytest.mark.parametrize("state", [SlotState.STARTING, SlotState.KILLING])
-@pytest.mark.parametrize("event", list(Event))
-def test_nobody_waits_for_a_process_without_a_deadline(state: SlotState, event: Event) -> None:
+@pytest.mark.parametrize("event", list(SlotEvent))
+def test_nobody_waits_for_a_process_without_a_deadline(state: SlotState, event: SlotEvent) -> None:
     """A child that never answers must not hold its slot: whatever leads to these states sets a clock."""
     for before in SlotState:
         if TRANSITIONS.get((before, event)) is state:
@@ -78,57 +78,57 @@ def test_nobody_waits_for_a_process_without_a_deadline(state: SlotState, event: 
 
 def test_a_child_that_does_not_get_ready_shows_its_stacks_and_is_killed() -> None:
     """SIGABRT makes faulthandler say where it hangs; two seconds later it dies either way."""
-    aborted = do(at(SlotState.STARTING), Event.LATE)
+    aborted = do(at(SlotState.STARTING), SlotEvent.LATE)
     assert (aborted.actions, aborted.slot.cause) == ((Action.ABORT,), Cause.BOOT_TIMEOUT)
     assert aborted.slot.deadline_ns == T + 2 * SECOND_NS
-    killed = do(aborted.slot, Event.LATE, T + 2 * SECOND_NS)
+    killed = do(aborted.slot, SlotEvent.LATE, T + 2 * SECOND_NS)
     assert (killed.actions, killed.slot.is_killed) == ((Action.KILL,), True)
 
 
 def test_a_process_that_survives_sigkill_is_reported_again_and_again() -> None:
     """Uninterruptible sleep is the kernel's to end; the operator must know."""
-    killed = do(at(SlotState.RUNNING), Event.KILL).slot
-    later = do(killed, Event.LATE, killed.deadline_ns)
+    killed = do(at(SlotState.RUNNING), SlotEvent.KILL).slot
+    later = do(killed, SlotEvent.LATE, killed.deadline_ns)
     assert later.actions == (Action.KILL, Action.REPORT_UNKILLABLE)
     assert later.slot.deadline_ns == killed.deadline_ns + 5 * SECOND_NS
 
 
 def test_a_hang_is_told_apart_from_a_run_that_overran() -> None:
     """A hang shows its stacks first; a deadline is exact, so the group is killed at once."""
-    assert do(at(SlotState.RUNNING), Event.HUNG).actions == (Action.ABORT,)
-    overran = do(at(SlotState.RUNNING), Event.OVERRAN)
+    assert do(at(SlotState.RUNNING), SlotEvent.HUNG).actions == (Action.ABORT,)
+    overran = do(at(SlotState.RUNNING), SlotEvent.OVERRAN)
     assert (overran.actions, overran.slot.cause, overran.slot.is_killed) == ((Action.KILL,), Cause.OVERRUN, True)
 
 
 def test_a_run_that_overruns_while_it_is_being_cancelled_dies_at_its_deadline() -> None:
     """Two seconds to give runs back are not two more seconds for a run whose time is over."""
-    cancelled = do(at(SlotState.STOPPING, cause=Cause.STOP), Event.CANCEL).slot
-    overran = do(cancelled, Event.OVERRAN)
+    cancelled = do(at(SlotState.STOPPING, cause=Cause.STOP), SlotEvent.CANCEL).slot
+    overran = do(cancelled, SlotEvent.OVERRAN)
     assert (overran.actions, overran.slot.cause) == ((Action.KILL,), Cause.OVERRUN)
-    assert do(overran.slot, Event.OVERRAN).actions == ()
+    assert do(overran.slot, SlotEvent.OVERRAN).actions == ()
 
 
 def test_a_restart_that_was_asked_for_ends_in_a_fresh_process_without_blame() -> None:
     """TERM, its grace, QUIT, SIGKILL; and however it ended, nothing is counted."""
-    told = do(at(SlotState.RUNNING), Event.RESTART)
+    told = do(at(SlotState.RUNNING), SlotEvent.RESTART)
     assert (told.actions, told.slot.deadline_ns) == ((Action.TERM,), T + POLICY.grace_ns)
-    assert do(told.slot, Event.RESTART, T + SECOND_NS) == Step(told.slot)
-    late = do(told.slot, Event.LATE, told.slot.deadline_ns)
+    assert do(told.slot, SlotEvent.RESTART, T + SECOND_NS) == SlotTransition(told.slot)
+    late = do(told.slot, SlotEvent.LATE, told.slot.deadline_ns)
     assert (late.actions, late.slot.cause) == ((Action.QUIT,), Cause.RESTART)
     assert die(late.slot, -9).streak == 0
 
 
 def test_a_stop_of_the_tree_takes_over_a_restart() -> None:
     """The tree's own clock counts from then on, and no second TERM is sent."""
-    told = do(at(SlotState.RUNNING), Event.RESTART).slot
-    stopped = do(told, Event.STOP)
+    told = do(at(SlotState.RUNNING), SlotEvent.RESTART).slot
+    stopped = do(told, SlotEvent.STOP)
     assert (stopped.actions, stopped.slot.cause, stopped.slot.deadline_ns) == ((), Cause.STOP, 0)
 
 
 @pytest.mark.parametrize("state", [SlotState.STOPPED, SlotState.BACKOFF, SlotState.FATAL])
 def test_a_slot_without_a_process_stops_at_once(state: SlotState) -> None:
     """Nobody waits for a delay when the tree stops."""
-    stopped = do(at(state, deadline_ns=T + 30 * SECOND_NS), Event.STOP)
+    stopped = do(at(state, deadline_ns=T + 30 * SECOND_NS), SlotEvent.STOP)
     assert (stopped.slot.state, stopped.slot.deadline_ns, stopped.actions) == (SlotState.STOPPED, 0, ())
 
 
@@ -137,9 +137,9 @@ def test_a_failed_fork_is_a_failure_that_waits() -> None:
     slot = at(SlotState.STARTING)
     waits = []
     for _ in range(4):
-        failed = do(slot, Event.FORK_FAILED).slot
+        failed = do(slot, SlotEvent.FORK_FAILED).slot
         waits.append(failed.deadline_ns - T)
-        slot = do(failed, Event.START).slot
+        slot = do(failed, SlotEvent.START).slot
     assert waits == [0, SECOND_NS // 10, SECOND_NS // 5, 2 * SECOND_NS // 5]
 
 
@@ -163,7 +163,7 @@ def test_more_than_five_failures_in_two_minutes_are_a_crash_loop() -> None:
         slot = die(replace(slot, started_ns=T + n * SECOND_NS, ready_ns=T + n * SECOND_NS), 70, T + n * SECOND_NS)
         states.append(slot.state)
         last = slot
-        slot = do(slot, Event.START, T + n * SECOND_NS).slot
+        slot = do(slot, SlotEvent.START, T + n * SECOND_NS).slot
     assert states == [SlotState.BACKOFF] * 5 + [SlotState.FATAL] * 2
     assert last.deadline_ns == T + 6 * SECOND_NS + POLICY.backoff_max_ns
 
@@ -175,7 +175,7 @@ def test_failures_spread_over_more_than_two_minutes_are_no_loop() -> None:
         now_ns = T + n * 30 * SECOND_NS
         slot = die(replace(slot, started_ns=now_ns, ready_ns=now_ns), 70, now_ns)
         assert slot.state is SlotState.BACKOFF
-        slot = do(slot, Event.START, now_ns).slot
+        slot = do(slot, SlotEvent.START, now_ns).slot
 
 
 def test_a_minute_of_running_forgives_everything() -> None:
@@ -243,7 +243,7 @@ def test_before_the_tree_was_ready_three_failures_end_it() -> None:
         slot = die(slot, 1)
         verdict = tree_verdict(slot, 1, name="io", group=Group.WORKER, is_tree_ready=False)
         assert (verdict is not None) == (n == 3)
-        slot = do(slot, Event.START).slot
+        slot = do(slot, SlotEvent.START).slot
     assert verdict is not None
     assert verdict.code == 70
 
@@ -252,7 +252,7 @@ def test_a_refusal_before_the_tree_was_ready_is_a_configuration_error() -> None:
     """78 keeps the service manager from trying again (RestartPreventExitStatus)."""
     slot = die(at(SlotState.STARTING), 78)
     verdict = tree_verdict(slot, 78, name="io", group=Group.WORKER, is_tree_ready=False)
-    assert verdict == Verdict(78, "io refused to start with exit code 78")
+    assert verdict == TreeExit(78, "io refused to start with exit code 78")
 
 
 @pytest.mark.parametrize("group", list(Group))
@@ -280,10 +280,10 @@ def test_a_single_failure_of_a_ready_tree_ends_nothing() -> None:
 
 
 @given(
-    events=st.lists(st.sampled_from(list(Event)), max_size=60),
+    events=st.lists(st.sampled_from(list(SlotEvent)), max_size=60),
     gaps=st.lists(st.integers(0, 90 * SECOND_NS), min_size=60),
 )
-def test_generations_only_grow_and_each_has_one_fork(events: list[Event], gaps: list[int]) -> None:
+def test_generations_only_grow_and_each_has_one_fork(events: list[SlotEvent], gaps: list[int]) -> None:
     """The generation is what fences words on the board, so it may never repeat."""
     slot, now_ns, forked = Slot(), T, []
     for event, gap_ns in zip(events, gaps, strict=False):
@@ -310,9 +310,9 @@ def test_deaths_of_one_minute_are_counted_back_from_the_last(failed_s: tuple[int
 @pytest.mark.parametrize("state", LIVE)
 def test_a_process_that_retires_is_told_once_and_comes_back_for_nobody(state: SlotState) -> None:
     """Its place is another's; what it ends with counts against nobody."""
-    told = do(at(state), Event.RETIRE)
+    told = do(at(state), SlotEvent.RETIRE)
     assert told.actions == ((Action.TERM,) if state in {SlotState.STARTING, SlotState.RUNNING} else ())
-    assert do(told.slot, Event.RETIRE).actions == ()
+    assert do(told.slot, SlotEvent.RETIRE).actions == ()
     assert die(told.slot, -9, is_wanted=False).state is SlotState.STOPPED
     if told.actions:
         assert (told.slot.cause, die(told.slot, 70).streak) == (Cause.RETIRED, 0)
@@ -320,12 +320,12 @@ def test_a_process_that_retires_is_told_once_and_comes_back_for_nobody(state: Sl
 
 def test_a_process_that_retires_may_finish_a_run_however_long_it_takes() -> None:
     """The grace counts from the last look at which it had one."""
-    told = do(at(SlotState.RUNNING), Event.RETIRE).slot
+    told = do(at(SlotState.RUNNING), SlotEvent.RETIRE).slot
     working = still_working(told, now_ns=T + 3600 * SECOND_NS, policy=POLICY)
     assert working.deadline_ns == T + 3600 * SECOND_NS + POLICY.grace_ns
-    stopped = do(working, Event.STOP).slot
+    stopped = do(working, SlotEvent.STOP).slot
     assert still_working(stopped, now_ns=T, policy=POLICY) == stopped
-    restarting = do(at(SlotState.RUNNING), Event.RESTART).slot
+    restarting = do(at(SlotState.RUNNING), SlotEvent.RESTART).slot
     assert still_working(restarting, now_ns=T + 3600 * SECOND_NS, policy=POLICY) == restarting
 
 

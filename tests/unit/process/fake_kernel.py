@@ -10,7 +10,7 @@ from signal import Signals
 from supervisor.core.supervision.scoreboard import Board, ChildState, Row, SlotState, board_words
 from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
-from supervisor.process.parent import Launch, Limits, Parent, SlotSpec
+from supervisor.process.parent import ChildIdentity, Parent, ParentLimits, SlotSpec
 from supervisor.process.pool_control import Reloader
 from supervisor.process.slots import Log
 from supervisor.process.system.linux import Wait
@@ -45,7 +45,7 @@ class Process:
 
     pid: int
     spec: SlotSpec
-    launch: Launch
+    launch: ChildIdentity
     manner: Manner
     started_ns: int
     ends_ns: int = NEVER
@@ -81,7 +81,7 @@ class FakeKernel:
     def prepare(self) -> None:
         pass
 
-    def fork(self, spec: SlotSpec, launch: Launch, log: Log) -> int:
+    def fork(self, spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
         twins = [process for process in self.alive.values() if process.spec.name == spec.name]
         assert not twins, f"{spec.name} would have two processes"
         if self.forks_fail(self.clock.now_ns):
@@ -254,7 +254,7 @@ def make_world(
     pools: dict[str, int] | None = None,
     reloading: Reloader | None = None,
     has_server: bool = False,
-    limits: Limits | None = None,
+    limits: ParentLimits | None = None,
     hang_timeout_s: float = 15.0,
     boot_timeout_s: float = 30.0,
     log_fails: bool = False,
@@ -271,7 +271,7 @@ def make_world(
     def answers() -> bool:
         return any(process.spec.name == "server" and process.is_ready for process in kernel.alive.values())
 
-    def never_here(_: Launch) -> int:
+    def never_here(_: ChildIdentity) -> int:
         raise AssertionError("the fake kernel runs no code")
 
     specs = [
@@ -298,7 +298,7 @@ def make_world(
         specs,
         board,
         clock,
-        limits=limits or Limits(),
+        limits=limits or ParentLimits(),
         notify=Notifier(),
         log=log,
         processes=pools,

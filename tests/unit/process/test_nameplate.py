@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from supervisor.core.errors import CannotCreateError
-from supervisor.core.supervision.reload import Ending, ReloadOutcome
+from supervisor.core.supervision.reload import ReloadOutcome, ReloadRecord
 from supervisor.process import run_file
-from supervisor.process.run_file import Handle, NameplateHolder, Place, claim, living, of_process, started_ticks
+from supervisor.process.run_file import Handle, NameplateHolder, ReplicaPlace, claim, living, of_process, started_ticks
 
 
 def nothing(_path: Path) -> None:
@@ -33,36 +33,36 @@ def quiet(_event: str, /, *, level: str = "info", **_fields: object) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from supervisor.core.supervision.reload import Ending
+from supervisor.core.supervision.reload import ReloadRecord
 from supervisor.process.run_file import NameplateHolder, claim, show
 found, lock = claim(Path(sys.argv[1]), lambda path: None)
 sign = show(found)
-NameplateHolder(found, replica="web-1.abc", cluster="c1", version="1", log=print).publish(Ending())
+NameplateHolder(found, replica="web-1.abc", cluster="c1", version="1", log=print).publish(ReloadRecord())
 print(found.number, flush=True)
 sys.stdin.read()
 """
 
 
 @contextmanager
-def held(directory: Path) -> Iterator[tuple[Place, int]]:
+def held(directory: Path) -> Iterator[tuple[ReplicaPlace, int]]:
     """A place that another process holds, with its nameplate up, and the number of that process."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout
-        yield Place(directory, int(process.stdout.readline())), process.pid
+        yield ReplicaPlace(directory, int(process.stdout.readline())), process.pid
         assert process.stdin
         process.stdin.close()
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Iterator[tuple[Place, int]]:
+def tree(tmp_path: Path) -> Iterator[tuple[ReplicaPlace, int]]:
     """A tree on a directory of its own."""
     with held(tmp_path) as found:
         yield found
 
 
-def test_a_tree_that_lives_is_found(tree: tuple[Place, int]) -> None:
+def test_a_tree_that_lives_is_found(tree: tuple[ReplicaPlace, int]) -> None:
     """By its data directory, and by its process alone: the configuration may be the broken one."""
     place, pid = tree
     (found,) = living(place.directory)
@@ -73,7 +73,7 @@ def test_a_tree_that_lives_is_found(tree: tuple[Place, int]) -> None:
 
 
 def test_a_tree_is_found_by_its_number_where_its_descriptors_are_hidden(
-    tree: tuple[Place, int], monkeypatch: pytest.MonkeyPatch
+    tree: tuple[ReplicaPlace, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only root may look at the descriptors of a tree, which its own user may reload too."""
     place, pid = tree
@@ -85,7 +85,7 @@ def test_a_tree_is_found_by_its_number_where_its_descriptors_are_hidden(
     assert (found.place, found.plate.pid) == (place, pid)
 
 
-def test_each_tree_has_a_place_of_its_own(tree: tuple[Place, int]) -> None:
+def test_each_tree_has_a_place_of_its_own(tree: tuple[ReplicaPlace, int]) -> None:
     """Two replicas on one directory, as in development."""
     other, descriptor = claim(tree[0].directory, nothing)
 
@@ -94,7 +94,7 @@ def test_each_tree_has_a_place_of_its_own(tree: tuple[Place, int]) -> None:
 
 
 @pytest.mark.parametrize("named", ["another process", "the wrong moment"])
-def test_a_process_that_does_not_hold_the_lock_is_never_signalled(tree: tuple[Place, int], named: str) -> None:
+def test_a_process_that_does_not_hold_the_lock_is_never_signalled(tree: tuple[ReplicaPlace, int], named: str) -> None:
     """A job of the tree may write its nameplate; an administrator who stops the tree ends nobody for it."""
     place, pid = tree
     written: dict[str, Any] = json.loads(place.file.read_bytes())
@@ -109,7 +109,7 @@ def test_a_process_that_does_not_hold_the_lock_is_never_signalled(tree: tuple[Pl
 
 @pytest.mark.parametrize("function", ["holder", "_read"])
 def test_a_nameplate_or_lock_of_another_user_names_no_tree(
-    tree: tuple[Place, int], monkeypatch: pytest.MonkeyPatch, function: str
+    tree: tuple[ReplicaPlace, int], monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     """Who may put files into the directory could link to the lock of another user's tree."""
     known = getattr(run_file, function)
@@ -119,7 +119,7 @@ def test_a_nameplate_or_lock_of_another_user_names_no_tree(
 
 
 @pytest.mark.parametrize("file", ["lock", "file"])
-def test_a_fifo_or_link_in_place_of_a_nameplate_holds_nobody_up(tree: tuple[Place, int], file: str) -> None:
+def test_a_fifo_or_link_in_place_of_a_nameplate_holds_nobody_up(tree: tuple[ReplicaPlace, int], file: str) -> None:
     """A command of root's reads the directory of a tree whose jobs can write there."""
     path = getattr(tree[0], file)
     path.unlink()
@@ -136,7 +136,7 @@ def test_what_a_job_puts_in_place_of_a_draft_holds_no_parent_up_and_is_not_writt
     tmp_path: Path, kind: str
 ) -> None:
     """The parent writes its nameplate after each reload and at its end; nothing else would end it then."""
-    place, other = Place(tmp_path, 0), tmp_path / "other"
+    place, other = ReplicaPlace(tmp_path, 0), tmp_path / "other"
     other.write_text("kept")
     draft = place.file.with_suffix(".new")
     if kind == "fifo":
@@ -152,16 +152,16 @@ def test_what_a_job_puts_in_place_of_a_draft_holds_no_parent_up_and_is_not_writt
 def test_a_tree_that_died_is_not_found(tmp_path: Path) -> None:
     """Its files stay after kill -9; the kernel has let go of the lock."""
     found, descriptor = claim(tmp_path, nothing)
-    NameplateHolder(found, replica="r.1", cluster="c1", version="1", log=quiet).publish(Ending())
+    NameplateHolder(found, replica="r.1", cluster="c1", version="1", log=quiet).publish(ReloadRecord())
     os.close(descriptor)
 
     assert living(tmp_path) == []
 
 
-def test_a_number_that_went_to_another_process_is_never_signalled(tree: tuple[Place, int]) -> None:
+def test_a_number_that_went_to_another_process_is_never_signalled(tree: tuple[ReplicaPlace, int]) -> None:
     """The start of the process tells them apart."""
     (found,) = living(tree[0].directory)
-    stale = run_file.Found(tree[0], msgspec.structs.replace(found.plate, started_ticks=1))
+    stale = run_file.RunningTree(tree[0], msgspec.structs.replace(found.plate, started_ticks=1))
 
     with pytest.raises(ProcessLookupError):
         Handle(stale)
@@ -174,7 +174,7 @@ def test_a_process_in_hand_is_signalled_and_seen_to_go(tmp_path: Path) -> None:
     plate = run_file.Nameplate(
         pid=child.pid, started_ticks=started_ticks(child.pid), replica="r.1", cluster="c1", version="1"
     )
-    handle = Handle(run_file.Found(Place(tmp_path, 0), plate))
+    handle = Handle(run_file.RunningTree(ReplicaPlace(tmp_path, 0), plate))
     assert not handle.is_gone()
 
     handle.send(signal.SIGKILL)
@@ -190,9 +190,9 @@ def test_a_process_in_hand_is_signalled_and_seen_to_go(tmp_path: Path) -> None:
 
 def test_how_a_reload_ended_and_the_exit_code_stand_there(tmp_path: Path) -> None:
     """For a command that waits, without a connection to anything."""
-    place = Place(tmp_path, 0)
+    place = ReplicaPlace(tmp_path, 0)
     holder = NameplateHolder(place, replica="web-1.abc", cluster="c1", version="1", log=quiet)
-    holder.publish(Ending(number=3, outcome=ReloadOutcome.REFUSED, reasons=("tenure.yaml:1: no",)))
+    holder.publish(ReloadRecord(number=3, outcome=ReloadOutcome.REFUSED, reasons=("tenure.yaml:1: no",)))
     holder.ended(1)
 
     plate = run_file.read(place)
@@ -204,16 +204,20 @@ def test_a_disk_that_takes_nothing_is_told_and_survived(tmp_path: Path) -> None:
     """Supervision needs no file."""
     told: list[str] = []
     holder = NameplateHolder(
-        Place(tmp_path / "gone", 0), replica="r.1", cluster="c1", version="1", log=lambda event, **_: told.append(event)
+        ReplicaPlace(tmp_path / "gone", 0),
+        replica="r.1",
+        cluster="c1",
+        version="1",
+        log=lambda event, **_: told.append(event),
     )
 
-    holder.publish(Ending())
+    holder.publish(ReloadRecord())
 
     assert told == ["nameplate_not_written"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}'])
-def test_a_torn_or_foreign_file_is_nobody(tree: tuple[Place, int], text: str) -> None:
+def test_a_torn_or_foreign_file_is_nobody(tree: tuple[ReplicaPlace, int], text: str) -> None:
     """Anything may lie in a directory."""
     tree[0].file.write_text(text)
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from supervisor.core.supervision.child_requests import Answer
-from supervisor.core.supervision.reload import Ending, Plan, ReloadOutcome
+from supervisor.core.supervision.child_requests import RequestAnswer
+from supervisor.core.supervision.reload import ReloadOutcome, ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, SlotState, Verb
 from supervisor.core.supervision.slot import Cause, Group
 from supervisor.core.units import SECOND_NS
@@ -56,7 +56,7 @@ def test_a_worker_that_asks_is_replaced_without_a_gap() -> None:
     assert told_ns >= new.started_ns + SECOND_NS
     assert [world.row(name).restarts for name in ("worker-io-0", "worker-io-1")] == [0, 0]
     assert world.row("worker-io-0").cause == Cause.RETIRED
-    assert world.row("worker-io-0").request_result == Answer.ACCEPTED
+    assert world.row("worker-io-0").request_result == RequestAnswer.ACCEPTED
 
 
 @pytest.mark.parametrize(
@@ -213,11 +213,11 @@ def test_a_request_that_is_refused_says_why_on_the_board() -> None:
     """Whoever asked for a person can tell them."""
     world = world_of(io=2)
     plan = [
-        (Verb.RECYCLE, "worker-io-0", 7, Answer.GENERATION_GONE),
-        (Verb.RECYCLE, 999, 1, Answer.NO_SUCH_SLOT),
-        (Verb.RECYCLE, "web", 1, Answer.NOT_ALLOWED),
-        (Verb.RELOAD, 0, 0, Answer.NOT_NOW),
-        (Verb.QUIET, "worker-io-0", 1, Answer.ACCEPTED),
+        (Verb.RECYCLE, "worker-io-0", 7, RequestAnswer.GENERATION_GONE),
+        (Verb.RECYCLE, 999, 1, RequestAnswer.NO_SUCH_SLOT),
+        (Verb.RECYCLE, "web", 1, RequestAnswer.NOT_ALLOWED),
+        (Verb.RELOAD, 0, 0, RequestAnswer.NOT_NOW),
+        (Verb.QUIET, "worker-io-0", 1, RequestAnswer.ACCEPTED),
     ]
     seen: list[int] = []
     for n, (verb, slot, generation, _) in enumerate(plan):
@@ -273,8 +273,8 @@ def test_a_pool_whose_successor_fails_ends_the_replacements_of_the_other_pools()
     """Their successors could come up with the former configuration and replace workers for nothing."""
     bad, slow = Manner(ready_s=None, dies_s=0.05, status=3), replace(GOOD, ready_s=1.0)
     world = world_of(lambda name, _: {"worker-io-1": bad, "worker-cpu-1": slow}.get(name, GOOD), io=1, cpu=1)
-    endings: list[Ending] = []
-    plan = msgspec.json.encode(Plan(changed=("jobs",), rolled=("io", "cpu")))
+    endings: list[ReloadRecord] = []
+    plan = msgspec.json.encode(ReloadPlan(changed=("jobs",), rolled=("io", "cpu")))
     reloading = Reloading(
         SimpleNamespace(open=lambda *_: None, plan=lambda _: plan),  # type: ignore[arg-type]
         world.board.header,

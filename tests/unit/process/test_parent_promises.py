@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Verb
 from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
-from supervisor.process.parent import Limits
+from supervisor.process.parent import ParentLimits
 from tests.unit.process.fake_kernel import SLOTS, START_NS, Manner, make_world
 
 DELAYS = st.one_of(st.none(), st.floats(0, 3))
@@ -56,7 +56,7 @@ def test_whatever_children_do_no_slot_has_two_processes_and_every_stop_ends(
     world = make_world(
         lambda name, generation: script[(len(name) * 5 + generation) % len(script)],
         has_server=True,
-        limits=Limits(grace_s=grace_s),
+        limits=ParentLimits(grace_s=grace_s),
         hang_timeout_s=2.0,
         boot_timeout_s=3.0,
     )
@@ -105,7 +105,7 @@ def test_whatever_people_wish_of_pools_the_stop_ends_and_nothing_is_started_afte
         lambda name, generation: script[(len(name) + ord(name[-1]) + generation) % len(script)],
         slots=SLOTS[:3],
         pools={"io": 2},
-        limits=Limits(grace_s=grace_s),
+        limits=ParentLimits(grace_s=grace_s),
         hang_timeout_s=2.0,
         boot_timeout_s=3.0,
     )

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from supervisor.core.supervision.pool import Rolling
-from supervisor.core.supervision.reload import Ending, NewLimits, Plan, ReloadOutcome
+from supervisor.core.supervision.reload import NewLimits, ReloadOutcome, ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header, Phase
 from supervisor.core.units import SECOND_NS
 from supervisor.process.reloading import CHECK_NS, Reloading
@@ -21,7 +21,7 @@ from tests.kit.clock import START_NS, FakeClock
 NOW = START_NS
 PID = 77
 LIMITS = NewLimits(grace_s=5.0, boot_timeout_s=6.0, hang_timeout_s=7.0, backoff_max_s=8.0)
-CHANGE = Plan(changed=("log.level",), restarts=("web",), limits=LIMITS, log_level="debug", log_format="json")
+CHANGE = ReloadPlan(changed=("log.level",), restarts=("web",), limits=LIMITS, log_level="debug", log_format="json")
 
 
 @dataclass
@@ -105,10 +105,10 @@ class ReloadedParent:
         self.clock, self.book, self.tree = FakeClock(), Book(), Tree()
         self.header = Header(memoryview(bytearray(8 * 72)).cast("Q"))
         self.header.phase = Phase.READY
-        self.plan: Plan | None = CHANGE
+        self.plan: ReloadPlan | None = CHANGE
         self.said: list[str] = []
         self.told: list[tuple[str, dict[str, object]]] = []
-        self.endings: list[Ending] = []
+        self.endings: list[ReloadRecord] = []
         self.forks, self.killed, self.followed = 0, [], []
         self.fork_error: OSError | None = None
         self.reloading: Any = Reloading(
@@ -176,7 +176,7 @@ def test_a_good_configuration_is_followed_by_everybody(world: ReloadedParent) ->
 
 def test_a_refused_one_changes_nothing_and_says_each_problem(world: ReloadedParent) -> None:
     """Whoever asked reads the same lines that a start would have printed."""
-    world.plan = Plan(problems=("tenure.yaml:9: bogus: is not a setting",), problem_count=3)
+    world.plan = ReloadPlan(problems=("tenure.yaml:9: bogus: is not a setting",), problem_count=3)
     world.reload(status=78)
 
     assert world.epochs == (0, 0)
@@ -191,7 +191,7 @@ def test_a_refused_one_changes_nothing_and_says_each_problem(world: ReloadedPare
 
 def test_nothing_changed_touches_no_process(world: ReloadedParent) -> None:
     """And it counts as a success."""
-    world.plan = Plan()
+    world.plan = ReloadPlan()
     world.reload()
 
     assert (world.outcomes, world.epochs, world.book.calls) == ([ReloadOutcome.UNCHANGED], (0, 0), [])
@@ -200,7 +200,7 @@ def test_nothing_changed_touches_no_process(world: ReloadedParent) -> None:
 
 def test_changed_code_is_told_also_when_nothing_else_changed(world: ReloadedParent) -> None:
     """It is what somebody reloads for who does not know better."""
-    world.plan = Plan(stale=("own",))
+    world.plan = ReloadPlan(stale=("own",))
     world.reload()
 
     assert world.outcomes == [ReloadOutcome.UNCHANGED]
@@ -333,6 +333,6 @@ def test_a_stranger_that_ends_is_no_check(world: ReloadedParent) -> None:
     assert not world.reloading.ended(PID + 1, 0)
 
 
-def replace_plan(**changes: Any) -> Plan:
+def replace_plan(**changes: Any) -> ReloadPlan:
     """Return CHANGE with more to do."""
     return msgspec.structs.replace(CHANGE, **changes)

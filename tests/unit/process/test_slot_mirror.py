@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from supervisor.core.supervision.scoreboard import Board, SlotState, board_words
-from supervisor.core.supervision.slot import Group, Policy, Slot
+from supervisor.core.supervision.slot import Group, Slot, SlotPolicy
 from supervisor.core.units import SECOND_NS
 from supervisor.process.slots import LiveSlot, SlotSpec
 
-POLICY = Policy(boot_timeout_ns=SECOND_NS, grace_ns=SECOND_NS, backoff_max_ns=SECOND_NS)
+POLICY = SlotPolicy(boot_timeout_ns=SECOND_NS, grace_ns=SECOND_NS, backoff_max_ns=SECOND_NS)
 
 
 def test_the_deaths_of_the_last_minute_are_on_the_board_and_outlive_a_start() -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from supervisor.core.errors import ConfigError, Problem
-from supervisor.core.supervision.reload import PROBLEMS_MAX, Plan
+from supervisor.core.supervision.reload import PROBLEMS_MAX, ReloadPlan
 from supervisor.reload.audiences import Audience
 from supervisor.reload.check import ConfigCheck
 from supervisor.reload.config_memfd import Handover
@@ -50,13 +50,13 @@ class RunningConfiguration:
             raise ConfigError(self.problems)
         return Loaded(Settings.model_validate(self.wanted), {}, ())
 
-    def run(self, number: int = 1, in_effect: int = 0) -> tuple[bool, Plan]:
+    def run(self, number: int = 1, in_effect: int = 0) -> tuple[bool, ReloadPlan]:
         """Run one check; return whether it can be carried out, and the plan."""
         self.check.open(number, in_effect)
         is_good = self.check.run(number, in_effect, lambda _pool, _count: "")
         packed = self.check.plan(number)
         assert packed is not None
-        return is_good, msgspec.json.decode(packed, type=Plan)
+        return is_good, msgspec.json.decode(packed, type=ReloadPlan)
 
 
 def test_a_good_change_is_planned_and_handed_over(handover: Handover) -> None:
@@ -76,7 +76,7 @@ def test_a_good_change_is_planned_and_handed_over(handover: Handover) -> None:
 
 def test_an_unchanged_configuration_plans_nothing(handover: Handover) -> None:
     """No process is replaced because somebody sent a signal."""
-    assert RunningConfiguration(handover).run() == (True, Plan())
+    assert RunningConfiguration(handover).run() == (True, ReloadPlan())
 
 
 def test_each_reload_is_compared_with_what_runs_not_with_the_start(handover: Handover) -> None:
@@ -124,7 +124,7 @@ def test_changed_code_is_named_because_it_does_not_run(
     desk = RunningConfiguration(handover, jobs=["old_job"])
     desk.wanted = {"jobs": ["old_job"]}
     os.utime(module.__file__, (1, 1))
-    assert desk.run(1)[1] == Plan()
+    assert desk.run(1)[1] == ReloadPlan()
 
     os.utime(module.__file__, (1 << 33, 1 << 33))
-    assert desk.run(2)[1] == Plan(stale=("old_job",))
+    assert desk.run(2)[1] == ReloadPlan(stale=("old_job",))

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from supervisor.clock import Clock
 from supervisor.core.election.clock_skew import Skew
-from supervisor.core.election.lease import Event, Loss, Memory, Sight, State, retry_delay_ns, step
+from supervisor.core.election.lease import LeaseEvent, Loss, Memory, Sight, State, retry_delay_ns, step
 from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.signing import Signer
@@ -159,7 +159,7 @@ class Standing:
         """Return the public description of this replica now."""
         return structs.replace(self.me, wall_ms=self.clock.wall_ms())
 
-    def move(self, event: Event) -> None:
+    def move(self, event: LeaseEvent) -> None:
         """Let ``event`` happen to the state."""
         self.state = step(self.state, event)
 

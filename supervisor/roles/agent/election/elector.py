@@ -17,7 +17,7 @@ A generator of steps (supervisor.roles.effects): no thread, socket or clock of i
 
 from __future__ import annotations
 
-from supervisor.core.election.lease import Event, Memory, State, granted, is_named
+from supervisor.core.election.lease import LeaseEvent, Memory, State, granted, is_named
 from supervisor.core.election.term import Term
 from supervisor.core.signing import without_mark
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
@@ -70,7 +70,7 @@ class Elector:
         if at.state is not State.FOLLOWER:
             yield from self._resignation.resign("shutdown")
         yield from self._withdraw()
-        at.move(Event.STOP)
+        at.move(LeaseEvent.STOP)
 
     def _resume(self) -> None:
         """Take over the term of an agent that died: it is renewed, or its promotion repeated, before anything else."""
@@ -80,7 +80,7 @@ class Elector:
             self._tenancy.resume(term)
             at.memory = Memory(floor=term.epoch, epoch=term.epoch)
             self._candidacy.forget()
-            at.move(Event.RESUMED)
+            at.move(LeaseEvent.RESUMED)
             at.report("leader_resumed", epoch=term.epoch)
 
     # As a follower.
@@ -139,7 +139,7 @@ class Elector:
         """Hold a term of unknown age: renew before trusting it."""
         self._tenancy.adopt(Term(won.view.epoch, won.view.nonce, 0))
         self._renew_at_ns = self._at.now()
-        self._at.move(Event.ADOPTED)
+        self._at.move(LeaseEvent.ADOPTED)
 
     # As a holder.
 
@@ -286,7 +286,7 @@ class Elector:
         at.board.next_nonce = None  # a promotion that was refused
         self._incarnation = at.around.incarnation()
         self._tenancy.drop()
-        at.move(Event.REFUSED)
+        at.move(LeaseEvent.REFUSED)
         self._candidacy.observe(view)
 
     def _obey(self, heir: str) -> Steps[None]:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from supervisor.core.election.lease import Event, Observation, State, is_named
+from supervisor.core.election.lease import LeaseEvent, Observation, State, is_named
 from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sighting
 from supervisor.core.election.term import Term
 from supervisor.roles.agent.election.candidates import Roster
@@ -230,7 +230,7 @@ class Candidacy:
             return None
         nonce = at.board.next_nonce or at.new_nonce()
         at.board.next_nonce = nonce
-        at.move(Event.CAMPAIGN)
+        at.move(LeaseEvent.CAMPAIGN)
         asked_at_ns = at.now()
         try:
             view = yield Ask(self._call(mode, nonce), at.timing.timeout_ns)
@@ -242,7 +242,7 @@ class Candidacy:
             return Won(view, asked_at_ns, mode)
         if view.code is LeaseCode.SAME and view.epoch >= at.memory.floor:
             return Won(view, None)
-        at.move(Event.REFUSED)
+        at.move(LeaseEvent.REFUSED)
         self.observe(view)
         return None
 
@@ -270,7 +270,7 @@ class Candidacy:
         if at.state is State.CAMPAIGNING:
             if self._is_ours(view) and view.epoch >= at.memory.floor:
                 return Won(view, None)
-            at.move(Event.REFUSED)
+            at.move(LeaseEvent.REFUSED)
         self.observe(view)
         return None
 

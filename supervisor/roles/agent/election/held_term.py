@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from supervisor.core.election.lease import Event, Loss, State
+from supervisor.core.election.lease import LeaseEvent, Loss, State
 from supervisor.core.election.term import NO_TERM, Term
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.election.context import Standing
@@ -63,7 +63,7 @@ class Tenancy:
         is_trusted = not header.is_held and at.now() >= at.disputed_until_ns
         at.publish(term if is_trusted else replace(term, trusted_until_ns=0))
         at.board.next_nonce = None
-        at.move(Event.GRANTED)
+        at.move(LeaseEvent.GRANTED)
         if header.is_held and not was_held:
             at.report("fires_held", epoch=term.epoch, reason=view.hold or at.hold)
         if is_promotion:
@@ -96,7 +96,7 @@ class Tenancy:
         The nonce is on the board before it is sent: an agent that dies now is followed by one that asks the same.
         """
         at = self._at
-        at.move(Event.PROMOTE)
+        at.move(LeaseEvent.PROMOTE)
         nonce = at.board.next_nonce or at.new_nonce()
         at.board.next_nonce = nonce
         self.term = replace(self.term, trusted_until_ns=0)
@@ -108,7 +108,7 @@ class Tenancy:
     def lapse(self) -> None:
         """Trust ended. The term stays on the board, untrusted: if nobody replaced it, a renewal reclaims it."""
         at = self._at
-        at.move(Event.TRUST_EXPIRED)
+        at.move(LeaseEvent.TRUST_EXPIRED)
         at.board.header.is_leading = 0
         at.report("leader_lapsed", epoch=self.term.epoch)
 

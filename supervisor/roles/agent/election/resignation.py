@@ -11,7 +11,7 @@ Does not guarantee
 
 from __future__ import annotations
 
-from supervisor.core.election.lease import Event, State
+from supervisor.core.election.lease import LeaseEvent, State
 from supervisor.core.election.term import Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, Standing
@@ -40,7 +40,7 @@ class Resignation:
         """Give the term back; ``prefer`` should lead next, empty: any."""
         at, term = self._at, self._tenancy.term
         is_known = at.state not in {State.CAMPAIGNING, State.PROMOTING}
-        at.move(Event.RESIGN)
+        at.move(LeaseEvent.RESIGN)
         if is_known and reason == "shutdown":
             yield from self._await_exit()
         self._tenancy.drop()
@@ -51,7 +51,7 @@ class Resignation:
         if term.epoch > 0:
             yield from self._release(term, reason, prefer)
         self._candidacy.forget()
-        at.move(Event.RELEASED)
+        at.move(LeaseEvent.RELEASED)
 
     def _await_exit(self) -> Steps[None]:
         at = self._at

@@ -24,7 +24,7 @@ from typing import Any
 import structlog
 
 from supervisor.clock import Clock
-from supervisor.core.supervision.health import Check, Endpoint
+from supervisor.core.supervision.health import HealthCheck, HealthEndpoint
 from supervisor.roles.web.connection_limit import Gate
 from supervisor.roles.web.grpc.relay import Relay
 
@@ -36,7 +36,11 @@ class GrpcHealth:
     """The server, from its binding to its end."""
 
     def __init__(
-        self, listener: socket.socket, clock: Clock, directory: Path, checks: Callable[[Endpoint], list[Check]]
+        self,
+        listener: socket.socket,
+        clock: Clock,
+        directory: Path,
+        checks: Callable[[HealthEndpoint], list[HealthCheck]],
     ) -> None:
         """``directory`` is one that nobody else may open: the socket of the server lies there."""
         self._checks = checks

@@ -17,12 +17,12 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from supervisor.core.supervision import health
-from supervisor.core.supervision.health import Check, Endpoint
+from supervisor.core.supervision.health import HealthCheck, HealthEndpoint
 
-SERVICES: Mapping[str, Endpoint] = {
-    "": Endpoint.READYZ,
-    "readiness": Endpoint.READYZ,
-    "liveness": Endpoint.LIVEZ,
+SERVICES: Mapping[str, HealthEndpoint] = {
+    "": HealthEndpoint.READYZ,
+    "readiness": HealthEndpoint.READYZ,
+    "liveness": HealthEndpoint.LIVEZ,
 }
 RPCS_MAX = 64
 WATCHERS_MAX = 32
@@ -46,7 +46,7 @@ _Answer = health_pb2.HealthCheckResponse
 class Servicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     """The three methods; their names are those of the protocol."""
 
-    def __init__(self, checks: Callable[[Endpoint], list[Check]]) -> None:
+    def __init__(self, checks: Callable[[HealthEndpoint], list[HealthCheck]]) -> None:
         self._checks = checks
         self._watchers = 0
 
@@ -86,7 +86,7 @@ class Servicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return _Answer.SERVING if health.is_serving(self._checks(endpoint)) else _Answer.NOT_SERVING
 
 
-def server(address: str, checks: Callable[[Endpoint], list[Check]]) -> Any:
+def server(address: str, checks: Callable[[HealthEndpoint], list[HealthCheck]]) -> Any:
     """Return a server that is bound to ``address`` and not started yet.
 
     Raises:

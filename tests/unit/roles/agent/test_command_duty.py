@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from supervisor.core.signing import FRESH_MS, Signer
-from supervisor.core.supervision.child_requests import Answer as ParentAnswer
+from supervisor.core.supervision.child_requests import RequestAnswer as ParentAnswer
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, SlotState, Verb, board_words
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.commands import PARENT_NS, PENDING_PERIOD_NS, PERIOD_NS, RELOAD_NS, CommandDuty

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
-from supervisor.roles.agent.tree_view import Tree
+from supervisor.roles.agent.tree_view import TreeView
 from tests.kit.clock import FakeClock
 from tests.unit.roles.agent.elector_stepper import S
 
@@ -22,7 +22,7 @@ def board() -> Board:
 def test_two_silent_seconds_are_too_many(board: Board) -> None:
     """Looked at once a second: the parent ends it at the same limit."""
     clock = FakeClock()
-    tree = Tree(board, board.rows[0], clock)
+    tree = TreeView(board, board.rows[0], clock)
     seen = []
     for _ in range(4):
         seen.append(tree.can_schedule())
@@ -33,7 +33,7 @@ def test_two_silent_seconds_are_too_many(board: Board) -> None:
 
 def test_the_process_that_a_term_is_for_is_the_living_one_or_the_next(board: Board) -> None:
     """The parent shows a death only after it has reaped the process, so the next number is a promise."""
-    tree = Tree(board, board.rows[0], FakeClock())
+    tree = TreeView(board, board.rows[0], FakeClock())
     board.rows[0].generation = 4
     assert tree.incarnation() == 4
     board.rows[0].state = SlotState.BACKOFF
@@ -45,7 +45,7 @@ def test_the_process_that_a_term_is_for_is_the_living_one_or_the_next(board: Boa
 def test_any_progress_clears_it(board: Board) -> None:
     """The counter moved, however little."""
     clock = FakeClock()
-    tree = Tree(board, board.rows[0], clock)
+    tree = TreeView(board, board.rows[0], clock)
     for _ in range(100):
         clock.now_ns += 5 * S
         board.rows[0].progress += 1
@@ -55,7 +55,7 @@ def test_any_progress_clears_it(board: Board) -> None:
 def test_a_suspended_machine_is_no_silent_scheduler(board: Board) -> None:
     """Both slept. The first look afterwards must not cost the lease."""
     clock = FakeClock()
-    tree = Tree(board, board.rows[0], clock)
+    tree = TreeView(board, board.rows[0], clock)
     clock.now_ns += 3600 * S
 
     assert tree.can_schedule()
@@ -63,7 +63,7 @@ def test_a_suspended_machine_is_no_silent_scheduler(board: Board) -> None:
 
 def test_it_stops_with_the_tree_or_by_itself(board: Board) -> None:
     """A draining tree stops the elector long before the agent is told to end."""
-    tree = Tree(board, board.rows[0], FakeClock())
+    tree = TreeView(board, board.rows[0], FakeClock())
     assert not tree.is_stopping()
     board.header.phase = Phase.DRAINING
     assert tree.is_stopping()

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from supervisor.core.election.term import NO_TERM
 from supervisor.core.supervision import health
-from supervisor.core.supervision.health import Endpoint
+from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import Seat
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.metrics import Scrape
@@ -36,7 +36,7 @@ def scrape(seat: Seat, overview: Overview | None) -> dict[str, Metric]:
         pools=tuple(seat.settings.workers),
         lease_duration_s=5.0,
     )
-    checks = {endpoint: health.checks(endpoint, facts) for endpoint in Endpoint}
+    checks = {endpoint: health.checks(endpoint, facts) for endpoint in HealthEndpoint}
     text = metrics.exposition(collectors=[Scrape(seat, checks, overview, is_redis_up=overview is not None)]).decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 

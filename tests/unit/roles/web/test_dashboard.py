@@ -12,7 +12,7 @@ from itertools import product
 
 import pytest
 
-from supervisor.core.supervision.health import Check
+from supervisor.core.supervision.health import HealthCheck
 from supervisor.roles.child import Seat
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.cluster_snapshot import Overview
@@ -53,7 +53,7 @@ def make_page(make_seat: Callable[..., Seat], overview: Overview) -> Callable[..
     """Return a maker of the page."""
 
     def make(*, seen: Overview | None = overview, why: str = "", refreshes: bool = False, **settings: str) -> str:
-        checks = [Check("agent", ""), Check("redis", why)]
+        checks = [HealthCheck("agent", ""), HealthCheck("redis", why)]
         shown = status(make_seat(**settings), seen)
         return dashboard.page(shown, checks, {"/livez": "whether it lives"}, refreshes=refreshes)
 
