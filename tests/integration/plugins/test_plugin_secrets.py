@@ -12,7 +12,7 @@ from supervisor import Plugin
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.redaction import Masker
 from tests.integration.plugins.conftest import PluginCalls
-from tests.integration.plugins.test_plugin_faults import desk_plan, soft_timeout
+from tests.integration.plugins.test_plugin_faults import desk_plan
 from tests.kit.canary import CANARY
 
 KEY = f'-----BEGIN KEY-----\nMII"{CANARY}\\x1\n{CANARY}-ü\n-----END KEY-----\n'
@@ -97,7 +97,7 @@ def test_a_program_that_ended_is_not_waited_for_while_another_holds_its_pipes(de
     """What left its group may live for ever; the run fails when the program ends, not at its own timeout."""
     desk.faulty("leaves a child")
 
-    with soft_timeout(20), pytest.raises(PluginError, match="exited with 3; its last words: out of luck"):
+    with pytest.raises(PluginError, match="exited with 3; its last words: out of luck"):
         desk.run("faulty")
 
 
