@@ -2,11 +2,11 @@
 
 Guarantees
     A look costs about a microsecond when nothing changed. The log file is opened anew when that was
-    asked for, the log is written as the configuration in effect says, and events that were counted are told.
+    asked for, the log is written as the configuration in effect says, and counted events are reported.
 
 Does not guarantee
     That other settings follow: for those the parent replaces processes. The scheduler and the agent take
-    the schedules besides, by what ``look`` returns.
+    the schedules besides, through the return value of ``look``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Following:
         self._log = seat.settings.log
 
     def look(self) -> int:
-        """Follow what every process follows; return the number of a configuration that is new here, else 0."""
+        """Follow the configuration in every process; return the number of a configuration that is new here, else 0."""
         logs.look()
         events.flush()
         epoch = self._header.config_epoch

@@ -1,4 +1,4 @@
-"""The steps that the election and the scheduler take: what they ask of the world, and nothing done yet.
+"""Steps of the election and the scheduler: requests to the world, described and not yet done.
 
 Both are generators. They yield a step and are sent its answer, or are thrown the error;
 whoever drives them does the I/O. In production a thread with a blocking client drives
@@ -39,14 +39,14 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Wait until ``until_ns``, or until somebody says that something changed."""
+    """Wait until ``until_ns``, or until a notification of a change."""
 
     until_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Wait until ``until_ns``, until somebody says that something changed, or for changes of schedules.
+    """Wait until ``until_ns``, a notification of a change, or changes of schedules.
 
     Answer ``[(id, fields)]`` of the changes after ``last_id``, none when it ended otherwise.
     """
@@ -63,5 +63,5 @@ class Report(Protocol):
     """Receiver of decisions: the log and the metrics in production, the history in a simulation."""
 
     def __call__(self, event: str, **fields: Any) -> None:
-        """Tell one decision."""
+        """Report one decision."""
         ...

@@ -15,7 +15,7 @@ def preload() -> None:
     """Load it, and take everything that lives now out of the hands of the garbage collector.
 
     A collection in a child would touch the page of every object, and so copy it. None here either, right
-    before the fork: what it frees leaves holes in pages that are shared, and children would fill them.
+    before the fork: objects it frees leave holes in shared pages, and children would fill them.
     """
     for name in script_names():
         script(name)

@@ -1,4 +1,4 @@
-"""Signals as wake-ups of a blocking loop: TERM drains, QUIT abandons, URG says that the board changed.
+"""Signals as wake-ups of a blocking loop: TERM drains, QUIT abandons, URG announces a change of the board.
 
 A signal that comes between the check of a flag and the wait ends the wait at once, because
 the interpreter writes its number to a socket that the wait reads (``signal.set_wakeup_fd``).
@@ -17,7 +17,7 @@ from supervisor.core.units import SECOND_NS
 
 
 class Wakeup:
-    """Installed once in a role's main thread. ``close`` puts back what was there, for tests."""
+    """Installed once in a role's main thread. ``close`` restores the previous handlers, for tests."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

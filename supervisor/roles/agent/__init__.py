@@ -1,4 +1,4 @@
-"""The agent: election, sessions of this replica's workers, reclaiming what dead ones held."""
+"""The agent: election, sessions of this replica's workers, reclaiming the runs of dead ones."""
 
 from supervisor.roles.agent.main import main
 

@@ -1,10 +1,10 @@
 """Carries commands of people from Redis to the parent, and its answer back.
 
 Guarantees
-    One at a time, oldest first; each is answered once the parent has, or why it cannot be asked is said.
-    Nothing is acted upon here: what a command may cause is the parent's decision (core/supervision/child_requests.py).
-    With a key, only what was signed with it is carried, for this replica, and each id once: an agent that takes the
-    place of another refuses what is older than itself. Reports need none.
+    One at a time, oldest first; each is answered after the parent's reply, or with the reason it cannot be asked.
+    Nothing is acted upon here: the parent decides the effects of a command (core/supervision/child_requests.py).
+    With a key, only commands signed with it are carried, for this replica, and each id once: an agent that takes the
+    place of another refuses commands older than itself. Reports need none.
 
 Does not guarantee
     That an asker whose clock is ahead is obeyed once, should the agent die so soon after.
@@ -95,7 +95,7 @@ class CommandDuty:
             row: the agent's own, for requests to the parent.
             clock: of this machine.
             wake_parent: makes the parent look at it.
-            report: what happened.
+            report: receives decisions.
             signer: verifies commands; None: all are obeyed.
         """
         self._run = run
@@ -120,7 +120,7 @@ class CommandDuty:
         return PERIOD_NS if self._pending is None else PENDING_PERIOD_NS
 
     def look(self, now_ns: int) -> None:
-        """Go on with what is under way, else take the next command."""
+        """Continue the command under way, else take the next one."""
         if self._pending is not None:
             self._settle(self._pending, now_ns)
             return

@@ -52,7 +52,7 @@ class Ingest:
         self.period_ns = PERIOD_NS
 
     def look(self, now_ns: int) -> None:
-        """Move what lies in each list."""
+        """Move the messages of each list."""
         for queue, channel in self._channels.items():
             if now_ns < self._refused_until_ns.get(queue, 0):
                 continue

@@ -1,13 +1,13 @@
 """The agent: this replica's voice in Redis.
 
 Two threads, two connections. The elector has its own, so that nothing here delays a
-renewal; the main thread beats for the worker processes, reclaims what dead ones held, and
+renewal; the main thread beats for the worker processes, reclaims runs of dead ones, and
 listens to signals.
 
 Guarantees
     It beats for its parent whatever Redis does: no call here waits longer than a second.
     When the tree drains, the lease is given back at once, and sessions are beaten until
-    the agent is told to end, so that running jobs keep their runs.
+    the agent is asked to end, so that running jobs keep their runs.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Agent:
         )
 
     def run(self) -> int:
-        """Do all of it until told to end."""
+        """Do all of it until asked to end."""
         wakeup = Wakeup(self._clock)
         try:
             self._elector.start()
@@ -159,7 +159,7 @@ class Agent:
         return True
 
     def _end(self, *, is_abandoning: bool) -> int:
-        """Release the lease if it is still held, and give back what workers that are gone held."""
+        """Release the lease if it is still held, and give back runs of workers that are gone."""
         self._say(ChildState.DRAINING)
         self._tree.is_ending = True
         self._elector.wake()
@@ -190,7 +190,7 @@ class Agent:
             self._follow(number)
 
     def _follow(self, number: int) -> None:
-        """Tell others of configuration ``number``: which schedules this replica brings, and which jobs there are."""
+        """Pass on configuration ``number``: the schedules this replica brings, and the jobs there are."""
         assert self._seat.handover is not None
         with suppress(HandoverError):  # else the one after the next is there already, and the next look finds it
             brief = self._seat.handover.brief(number)
@@ -208,7 +208,7 @@ class Agent:
         os.kill(self._seat.parent_pid, signal.SIGURG)
 
     def _found_redis(self, address: str) -> None:
-        """Tell the tree where Redis is, from the search of the elector; empty while sentinels replace the master."""
+        """Publish the address of Redis, from the search of the elector; empty while sentinels replace the master."""
         board = self._seat.board
         if address == board.endpoint().address:
             return
@@ -231,7 +231,7 @@ class Agent:
         )
 
     def _presence(self, keys: Keys) -> PresenceThread | None:
-        """Return what shows that this replica lives, if that is asked for."""
+        """Return the presence, which shows that this replica lives, if configured."""
         seat = self._seat
         if not seat.settings.has_presence:
             return None
@@ -239,7 +239,7 @@ class Agent:
         return PresenceThread(store, keys, seat.clock)
 
     def _reaper(self, keys: Keys) -> Reaper:
-        """Return what gives runs of dead workers back."""
+        """Return the reaper, which gives runs of dead workers back."""
         limits = self._seat.settings.queues
         return Reaper(
             run=self._run_call,
@@ -251,7 +251,7 @@ class Agent:
         )
 
     def _ingest(self, keys: Keys) -> Ingest | None:
-        """Return what takes messages out of lists of SpaceONE's, if that is asked for."""
+        """Return the ingest of SpaceONE's lists, if configured."""
         channels = self._seat.settings.cloudforet.ingested()
         if not channels:
             return None
@@ -302,7 +302,7 @@ def new_nonce() -> str:
 def main(seat: Seat, definitions: Sequence[ScheduleDef] = ()) -> int:
     """Run the agent of ``seat`` until its parent ends it; return the exit code.
 
-    ``definitions`` are the schedules of its configuration: candidates say which set they
+    ``definitions`` are the schedules of its configuration: candidates name the set they
     bring, so that during a rolling update an old replica does not undo a newer one's.
     """
     return Agent(seat, definitions).run()

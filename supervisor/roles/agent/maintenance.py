@@ -3,8 +3,8 @@
 Each duty has a period; the main thread runs those that are due between two beats of its own.
 
 Guarantees
-    Beats go first, and between the calls of whatever else takes long.
-    A duty that Redis refuses is told once and tried again each second; the others go on. One that it does not
+    Beats go first, and between the calls of other long duties.
+    A duty that Redis refuses is reported once and tried again each second; the others go on. One that it does not
     answer ends the round: they wait with it, and come before it in the next.
 """
 
@@ -127,7 +127,7 @@ class Duties:
             self._publishing.due_ns = 0
 
     def perform(self) -> bool:
-        """Reclaim what died here, then do what is due; return whether Redis answered everything."""
+        """Reclaim what died here, then perform the duties that are due; return whether Redis answered everything."""
         if self._reclaiming.due_ns == NEVER_NS and self._workers.dead():
             self._reclaiming.due_ns = 0
         now_ns = self._clock.elapsed_ns()
@@ -162,12 +162,12 @@ class Duties:
             self._do(self._beating)
 
     def publish(self, cards: Mapping[str, str]) -> None:
-        """Tell producers of these jobs from now on, and of these at once."""
+        """Publish these jobs to producers from now on, and these at once."""
         self._cards = cards
         self._publishing.due_ns = 0
 
     def reclaim_local(self, _now_ns: int = 0) -> None:
-        """Give back what dead workers of this replica held."""
+        """Give back runs of dead workers of this replica."""
         for worker in self._workers.dead():
             self._reaper.reclaim(
                 worker.session,
@@ -220,12 +220,12 @@ class Duties:
         self._retaining.period_ns = self._retention.period_ns
 
     def _forget(self, _now_ns: int) -> None:
-        """Forget a page of what nothing else would."""
+        """Forget a page of records that no other duty removes."""
         self._forget_cursor = self._reaper.forget(self._forget_cursor)
         self._forgetting.period_ns = FORGET_PERIOD_NS if self._forget_cursor == "0" else FORGET_PAGE_NS
 
     def _finish_dying(self, now_ns: int) -> None:
-        """Finish what another reaper began and did not end; give the owner time to do it with fair blame."""
+        """Finish the work of a reaper that did not end; give the owner time to do it with fair blame."""
         dying = self._run(self._sessions.dying())
         self._dying_since_ns = {session: self._dying_since_ns.get(session, now_ns) for session in dying}
         for session, since_ns in self._dying_since_ns.items():

@@ -1,4 +1,4 @@
-"""Turns what the election and the reaper decide into log lines and metrics."""
+"""Turns decisions of the election and the reaper into log lines and metrics."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class AgentReport:
         self._is_away = False  # one line when Redis goes away, one when it is back
 
     def __call__(self, event: str, **fields: Any) -> None:
-        """Tell one decision."""
+        """Report one decision."""
         if event == "election_answer":
             self._answer(**fields)
         elif event == "election_unanswered":

@@ -1,9 +1,9 @@
-"""Drops what queues have kept for long enough: `queues.history_age` and `queues.dead_age`.
+"""Drops records that queues have kept for long enough: `queues.history_age` and `queues.dead_age`.
 
 Guarantees
     Each look makes at most ``SLICE`` calls, one for each queue, which drops up to 500 entries of each kind: a store
     that was never trimmed is brought down little by little, and other duties go on in between. Every agent may do it:
-    what is gone is gone. A queue that Redis refuses is counted and left out.
+    a second removal finds nothing. A queue that Redis refuses is counted and left out.
 
 Does not guarantee
     That an entry goes at the second: each queue is looked at once a minute, or as often as their number allows.
@@ -47,7 +47,7 @@ class Retention:
         return cls(run=run, queues=queues, limits=limits)
 
     def look(self, _now_ns: int) -> None:
-        """Drop what is too old, up to a bound for each queue."""
+        """Drop records that are too old, up to a bound for each queue."""
         self._left = self._left or self._run(self._queues.names())
         queues, self._left = self._left[:SLICE], self._left[SLICE:]
         for name in queues:

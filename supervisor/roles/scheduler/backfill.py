@@ -203,7 +203,7 @@ class Backfills:
         return extra_run(definition, run_id=run_id, nominal_ms=nominal_ms, cause=BACKFILL, wall_ms=wall_ms)
 
     def _note(self, before: Backfill, stepped: Stepped, *, unknown: int) -> None:
-        """Keep what the answer says; the next one takes its turn."""
+        """Keep the answer; the next one takes its turn."""
         now = stepped.backfill
         self._active.popleft()
         if now is None or now.state is not BackfillState.ACTIVE:

@@ -1,4 +1,4 @@
-"""Calls about many schedules, of which Redis may refuse some: the batch is halved until those stand alone.
+"""Calls about many schedules, of which Redis may refuse some: the batch is halved until those are isolated.
 
 Guarantees
     One refused part never keeps the others of its batch from being answered. Parts keep their order within a queue.

@@ -1,4 +1,4 @@
-"""Reports of what the scheduler reads and plans: at most so many schedules of a term by name."""
+"""Reports of schedules read and planned by the scheduler: at most so many schedules of a term by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMED_MAX = 10  # schedules named in one line
 
 
 class Telling:
-    """Says what changed since it last said so."""
+    """Reports changes since its last report."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -26,7 +26,7 @@ class Telling:
         self._announced = 0
 
     def read(self, reply: DueReply, *, refused: int) -> None:
-        """Tell how many schedules there are, and that some are overdue."""
+        """Report how many schedules there are, and that some are overdue."""
         if self._is_first:
             self._report("term_read", schedules=reply.defined)
             self._is_first = False
@@ -44,7 +44,7 @@ class Telling:
         )
 
     def planned(self, plan: PlanItem, ready: Ready | None) -> None:
-        """Tell that a schedule has a place in the plan."""
+        """Report that a schedule has a place in the plan."""
         if plan.set_pause and plan.set_pause != "-":
             self._report("schedule_paused", schedule=plan.seen.schedule, reason="its runs keep failing")
         if ready is None or self._announced >= ANNOUNCED_MAX:
@@ -58,11 +58,11 @@ class Telling:
         )
 
     def put_off(self, schedules: Sequence[str], error: str) -> None:
-        """Tell that Redis refuses ``schedules``."""
+        """Report that Redis refuses ``schedules``."""
         if schedules:
             self._report("schedules_put_off", schedules=schedules[:NAMED_MAX], count=len(schedules), reason=error)
 
     def accepted(self, schedules: Sequence[str]) -> None:
-        """Tell that Redis refuses ``schedules`` no longer."""
+        """Report that Redis refuses ``schedules`` no longer."""
         if schedules:
             self._report("schedules_accepted_again", schedules=schedules[:NAMED_MAX], count=len(schedules))

@@ -2,11 +2,11 @@
 
 Guarantees
     One question to Redis for each call of ``work``. A set that is in place costs one question.
-    ``is_outdated`` names what this set is about to change or remove, from the first question of a term on:
-    what was edited while nobody led does not fire once more as it was.
+    ``is_outdated`` names schedules that this set is about to change or remove, from the first question of a term on:
+    edited while nobody led, they do not fire once more as they were.
     Nothing is changed before every stored schedule was compared, so that a clash with a dynamic
     one refuses the whole set. Only what differs is written. What Redis refuses of it, such as for a key of
-    another type, is written and removed apart until that stands alone; it is tried again each minute, and the
+    another type, is written and removed apart until that is isolated; it is tried again each minute, and the
     former definition stays. The set counts as applied when its
     last page is in: a crash in between leaves the rest to the next term, which compares anew.
     An older replica never removes a newer one's schedules (lua/schedules/declare_begin.lua); once no live
@@ -14,7 +14,7 @@ Guarantees
 
 Does not guarantee
     That a schedule fires while its page waits to be written, or that a set that came while its replica led is
-    compared before what was read under the former one fires.
+    compared before schedules read under the former one fire.
 
 A configuration without schedules declares nothing, unless that is allowed by name: a replica
 with an empty file would otherwise silence all others.
@@ -308,7 +308,7 @@ _PHASES: dict[Phase, Any] = {
 
 
 def _settled(declared: ScheduleDef, body: bytes, now_ms: int) -> ScheduleDef:
-    """Return ``declared`` with what Redis knows of when it was first seen; most do not depend on that."""
+    """Return ``declared`` with the time of its first sight from Redis; most do not depend on that."""
     if declared.anchor not in ANCHORS:
         return declared
     try:

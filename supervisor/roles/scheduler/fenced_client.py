@@ -55,7 +55,7 @@ class Asking:
         Raises:
             TermOverError: the board has another term, or the tree stops.
             FencedError: Redis has another term.
-            StoreRefusedError: Redis refuses what the call is about; the same again would be refused again.
+            StoreRefusedError: Redis refuses the subject of the call; the same again would be refused again.
         """
         failures = 0
         while True:
@@ -78,7 +78,7 @@ class Asking:
     def _note_refusal(self, term: Term, script: str) -> None:
         """Ask the agent to let another replica lead if ``script`` has been refused for too long.
 
-        What is wrong may be of this replica alone: its rights, its version. It gives way once, so that replicas
+        The fault may be of this replica alone: its rights, its version. It gives way once, so that replicas
         that all meet the same refusal do not pass the lease around for ever.
         """
         self.report("scheduler_refused", script=script)

@@ -1,7 +1,7 @@
 """Fire items of a schedule, from its definition, its watermark and the time. Pure.
 
 Guarantees
-    The items of one schedule stand in nominal order, each on the watermark of the one before.
+    The items of one schedule are in nominal order, each on the watermark of the one before.
     A due time that was prepared ahead and is fired on time costs no evaluation.
 """
 
@@ -106,7 +106,7 @@ def advanced(ready: Ready, mark_ms: int) -> Ready | None:
 
 
 def starts(seen: Seen, known: Known, moment: Moment) -> list[FireItem]:
-    """Return items for what begins without a due time: the initial run, and what waits in the buffer."""
+    """Return items for runs without a due time: the initial run, and runs waiting in the buffer."""
     found = []
     counters = seen.counters
     definition = known.definition
@@ -161,7 +161,7 @@ def _chain(ready: Ready, moment: Moment, found: Owed, limit: int) -> list[FireIt
 
 
 def _asked(ready: Ready, moment: Moment, decision: _Decision) -> FireItem:
-    """Return the item of one due time: its run, or that a check or the doubt about what Redis lost is against it."""
+    """Return the item of one due time: its run, or that a check or the doubt about data lost by Redis is against it."""
     known = ready.known
     if known.is_at_most_once and decision.nominal_ms <= moment.doubtful_until_ms:
         return _item(ready, moment, decision, is_missed=True)._replace(missed=1, why=LOST)

@@ -1,13 +1,13 @@
-"""Sends batches to ``fire`` and takes in what Redis decided.
+"""Sends batches to ``fire`` and takes in Redis' decisions.
 
 While Redis decides a full batch, the answer to the one before is taken in and the next one is put together. So one
 batch is in flight at a time, and trust is asked for before each, as if nothing were done at once.
 
 Guarantees
     An item that cannot be made does not keep the others from being fired.
-    What Redis refused is read again, held or dropped; it is never sent again as it was.
+    Refused items are read again, held or dropped; they are never sent again as they were.
     A schedule whose items Redis refuses, or whose queue it refuses, is put off for a minute; the others fire.
-    What was put together and not sent ends with the term; Redis still has it in the plan.
+    Items put together and not sent end with the term; Redis still has them in the plan.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Firing:
             self._apply(batch, reply)
 
     def due(self, moment: Moment) -> Batch | None:
-        """Take out of the window what is on time, as much as goes into one script; None when nothing is due."""
+        """Take on-time schedules out of the window, as much as goes into one script; None when nothing is due."""
         batch, self._next = self._next, None
         if batch is not None and abs(moment.now_ms - batch.moment.now_ms) > OLD_MS:
             for ready in [*batch.sent.values(), *batch.idle]:
@@ -105,7 +105,7 @@ class Firing:
         return batch
 
     def end_hold(self, moment: Moment) -> None:
-        """Plan what was held again, once its time is over."""
+        """Plan the held schedules again, once their time is over."""
         if self._held and self._asking.clock.elapsed_ns() >= self._held_until_ns:
             for ready in self._held.values():
                 self._reading.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
@@ -127,7 +127,7 @@ class Firing:
         return count
 
     def begin_runs(self, term: Term, begin: Sequence[FireItem], at_ms: int) -> Steps[None]:
-        """Start what begins without a due time by Redis' ``at_ms``; what follows is found by reading it again."""
+        """Start runs that begin without a due time by Redis' ``at_ms``; their successors are found by reading again."""
         held: set[str] = set()
         for start in range(0, len(begin), FIRE_BATCH_MAX):
             batch = begin[start : start + FIRE_BATCH_MAX]
@@ -140,7 +140,7 @@ class Firing:
                     self._reading.again(item.schedule)
 
     def batch(self, due: Sequence[Ready], moment: Moment) -> Batch:
-        """Put together what ``due`` owe; what is too much goes back into the window."""
+        """Put together the runs ``due`` owe; the excess goes back into the window."""
         batch = Batch([], {}, [], moment)
         for ready in due:
             if len(batch.items) >= FIRE_BATCH_MAX:
@@ -173,7 +173,7 @@ class Firing:
         return batch.idle + skewed, reply.now_ms, len(items)
 
     def _go_on(self) -> None:
-        """Do what can be done while a batch is in flight: it concerns other schedules, or another answer."""
+        """Use the time while a batch is in flight: for other schedules, or another answer."""
         self.settle()
         if self._next is None:
             self._next = self.due(self._moment())
@@ -188,7 +188,7 @@ class Firing:
     def _send(
         self, term: Term, batch: Sequence[FireItem], at_ms: int, meanwhile: Callable[[], None] | None = None
     ) -> Steps[FireReply]:
-        """Have ``batch`` decided; what Redis refuses is put off. The items of one schedule go together."""
+        """Have ``batch`` decided; refused schedules are put off. The items of one schedule go together."""
 
         def call_of(parts: Sequence[list[FireItem]]) -> Call[FireReply]:
             items = [item for part in parts for item in part]

@@ -38,7 +38,7 @@ CALL_TIMEOUT_S = 1.0
 
 
 class Driver:
-    """Does for the scheduler what it asks for."""
+    """Carries out the steps of the scheduler."""
 
     def __init__(self, seat: Seat, definitions: Sequence[ScheduleDef]) -> None:
         self._seat = seat

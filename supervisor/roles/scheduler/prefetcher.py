@@ -1,15 +1,15 @@
-"""Reads ahead: keeps the window filled, answers requests to look at a schedule, and finds what was forgotten.
+"""Reads ahead: keeps the window filled, answers requests to look at a schedule, and finds forgotten schedules.
 
 Guarantees
-    Pauses, graces, windows of what waits and retention are judged by Redis' time, which wrote them down.
+    Pauses, graces, windows of waiting runs and retention are judged by Redis' time, which wrote them down.
     Whatever is in the plan of Redis comes into the window before it is due, whoever put it there and
-    however the news of it was lost: what was asked for or forgotten is looked for every ``reconcile_ns``.
-    A definition that cannot be used is told once for each revision, and left; the others go on.
+    however the news of it was lost: requested and forgotten schedules are looked for every ``reconcile_ns``.
+    A definition that cannot be used is reported once for each revision, and left; the others go on.
     One that is about to be changed or removed is kept back until that is done.
-    A schedule that Redis refuses is told once, left alone for a minute, and tried again.
+    A schedule that Redis refuses is reported once, left alone for a minute, and tried again.
 
 Does not guarantee
-    That one reading sees everything: it goes by pages, what is on time first.
+    That one reading sees everything: it goes by pages, schedules on time first.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Reading:
         self.begin()
 
     def begin(self) -> None:
-        """Start a term, or begin anew after a loss of data: a revision may stand for another definition now."""
+        """Start a term, or begin anew after a loss of data: a revision may mean another definition now."""
         self._catalogue = Catalogue()
         self.window = Window()
         self.last_change = ""
@@ -101,7 +101,7 @@ class Reading:
                 self.marks.forget(fields.get("schedule", ""))
 
     def expect(self) -> None:
-        """A configuration was brought in, or need not be: what was kept back is read again."""
+        """A configuration was brought in, or need not be: schedules that were kept back are read again."""
         self._is_asked = self._is_late_left = True
         self._again |= dict.fromkeys(self._kept_back)
         self._kept_back.clear()
@@ -120,13 +120,13 @@ class Reading:
             self._read_at_ms = min(self._read_at_ms, ready.fire_ms - AHEAD_MS)
 
     def refuse(self, schedule: str, revision: int, reason: str) -> None:
-        """Tell why a definition cannot be used, and leave it: reading the schedule again plans it for later."""
+        """Report why a definition cannot be used, and leave it: reading the schedule again plans it for later."""
         self._catalogue.refuse(schedule, revision, reason)
         self._asking.report("schedule_invalid", schedule=schedule, reason=reason)
         self.again(schedule)
 
     def put_off(self, schedules: Sequence[str], error: str, *, is_planned: bool = True) -> None:
-        """Leave ``schedules`` alone for a minute: Redis refuses what they owe, or if not ``is_planned``, their plan."""
+        """Leave ``schedules`` alone for a minute: Redis refuses their runs, or if not ``is_planned``, their plan."""
         now_ms = self._asking.clock.wall_ms()
         self._telling.put_off(self._put_off.add(schedules, now_ms, is_planned=is_planned), error)
         for schedule in schedules:
@@ -154,7 +154,7 @@ class Reading:
         return wants_more and self.window.has_room
 
     def read(self, term: Term, moment: Moment) -> Steps[tuple[list[FireItem], int]]:
-        """Read one page, plan what must be planned; return what begins at once, and Redis' time that decided so.
+        """Read one page, plan its schedules as needed; return items that begin at once, and Redis' time for them.
 
         A refused page is read again soon.
         """
@@ -221,7 +221,7 @@ class Reading:
         return again, call
 
     def _take_cursor(self, reply: DueReply, moment: Moment) -> None:
-        """Note how far the window reaches now, and what is left to read."""
+        """Note how far the window reaches now, and the pages left to read."""
         until_ms = max(moment.now_ms + AHEAD_MS, self._covered[0])
         page, self._page = self._page, PAGE
         if not self.last_change:
@@ -267,7 +267,7 @@ class Reading:
                     self._asking.report("schedule_invalid", schedule=name, reason=reason)
 
     def _settle(self, term: Term, seen: Sequence[Seen], moment: Moment) -> Steps[list[FireItem]]:
-        """Answer each of ``seen``: plan it, take it into the window, or both; return what begins at once."""
+        """Answer each of ``seen``: plan it, take it into the window, or both; return those that begin at once."""
         begin: list[FireItem] = []
         plans: list[tuple[PlanItem, Evaluation]] = []
         has_moved = False

@@ -1,4 +1,4 @@
-"""Turns what the scheduler decides into log lines and metrics."""
+"""Turns decisions of the scheduler into log lines and metrics."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class SchedulerReport:
         self._acquired_ns = 0  # when the term was granted; 0 once something was fired in it
 
     def __call__(self, event: str, **fields: Any) -> None:
-        """Tell one decision, or a batch of them."""
+        """Report one decision, or a batch of them."""
         if event == "fires":
             self._fires(fields["decided"])
             return

@@ -1,11 +1,11 @@
 """The warm index: definitions as the scheduler uses them, at most so many.
 
 Guarantees
-    What it holds for a revision is what Redis holds for it: another revision is another entry.
+    Its entry for a revision is the same as in Redis: another revision is another entry.
     Schedules that differ in their id only share everything else.
 
 Does not guarantee
-    That a schedule is in here. What is missing is read when it is due.
+    That a schedule is in here. A missing one is read when it is due.
 """
 
 from __future__ import annotations
@@ -154,12 +154,12 @@ class Catalogue:
             del self._refused[next(iter(self._refused))]
 
     def forget(self, schedule: str) -> None:
-        """Drop what is known of ``schedule``."""
+        """Drop the entry of ``schedule``."""
         self._known.pop(schedule, None)
         self._refused.pop(schedule, None)
 
     def _share(self, known: Known) -> None:
-        """Let equal parts be one object: 100,000 schedules of a thousand kinds cost what their ids cost."""
+        """Let equal parts be one object: 100,000 schedules of a thousand kinds cost little more than their ids."""
         known.definition = self._shared.setdefault(_encode(known.definition), known.definition)
         known.packer = self._packers.setdefault(known.packer.shared, known.packer)
         for shared in (self._shared, self._packers):
@@ -173,7 +173,7 @@ def _check_id(schedule: str, definition: ScheduleDef) -> None:
 
 
 def _stripped(definition: ScheduleDef) -> ScheduleDef:
-    """Return ``definition`` without what no decision needs."""
+    """Return ``definition`` without the fields that no decision needs."""
     needs_id = definition.jitter_ms or definition.exclude
     return msgspec.structs.replace(
         definition,
@@ -189,7 +189,7 @@ def _stripped(definition: ScheduleDef) -> ScheduleDef:
 
 
 def _wait(definition: ScheduleDef) -> str:
-    """Return what the end of a run causes, as ``lib/queue.lua`` reads it."""
+    """Return the effects of the end of a run, as ``lib/queue.lua`` reads them."""
     delay = after_completion_ms(definition)
     parts = [] if delay is None else [f"c{delay}"]
     if definition.pause_after_failures:

@@ -1,15 +1,15 @@
-"""The scheduler: fires what is due, while the term on the board is trusted.
+"""The scheduler: fires due schedules, while the term on the board is trusted.
 
 Guarantees
     Nothing is sent without a term that is trusted at that moment, and every write carries
-    it, so that Redis can refuse what a pause made late.
+    it, so that Redis can refuse writes that a pause made late.
     A batch whose answer was lost is sent again unchanged; Redis' watermarks make that safe.
-    What is on time goes before everything else: late runs, backfills, bringing in a configuration.
-    What this replica's configuration is about to change or remove is not fired as it was.
+    On-time runs go before everything else: late runs, backfills, bringing in a configuration.
+    Schedules that this replica's configuration is about to change or remove are not fired as they were.
     Losing the term idles it in place. It ends only when the tree stops, after its batch.
 
 Does not guarantee
-    Punctuality while Redis is away: what is due then is due at its return, by catch-up.
+    Punctuality while Redis is away: runs due then are due at its return, by catch-up.
 
 A generator of steps (supervisor.roles.effects). It runs no user code. The plan lies in Redis; this is
 a window on it (docs/adr/0016-the-plan-lies-in-redis.md).
@@ -183,7 +183,7 @@ class Scheduler:
         return (yield from self._audit(term))
 
     def _fire_late(self, term: Term, moment: Moment) -> Steps[bool]:
-        """Fire a small batch of what is late, as many in a second as is allowed."""
+        """Fire a small batch of late runs, as many in a second as is allowed."""
         now_ns = self._clock.elapsed_ns()
         if now_ns < self._late_at_ns or not self._reading.window.behind:
             return False

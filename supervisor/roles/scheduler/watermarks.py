@@ -1,14 +1,14 @@
 """Watermarks for the case that Redis loses them: remembered while a term is served, written back by the next.
 
 Guarantees
-    What is written back is never older than what this replica last saw of the lost data: a due
+    A watermark written back is never older than this replica's last sight of the lost data: a due
     time that another term decided before that is not run again by reason of an old watermark.
-    Where another replica led since this one did, what it remembers is dropped. Due times between
+    Where another replica led since this one did, its memory is dropped. Due times between
     the last sight of the lost data and its loss may have run or not: they are not run again, but
     counted as lost, in the log of schedules, the log and the metrics.
     A watermark that went back is noticed with the answer that shows it, before anything is fired
     again by it: the elector would notice only with its next renewal. Also one that this replica
-    remembers of an earlier term: the loss may have been found by those that led since, and told to nobody.
+    remembers of an earlier term: the loss may have been found by those that led since, and reported to nobody.
     So is a schedule that is about to begin a second time.
 
 Does not guarantee
@@ -52,7 +52,7 @@ class Watermarks:
         """Wall clock: what was due until then may have been fired before Redis went back, as answers showed."""
 
     def begin(self, term: Term) -> None:
-        """Start a term: what was remembered counts on if no other replica led in between."""
+        """Start a term: the memory remains valid if no other replica led in between."""
         self._is_sole = 0 < self._epoch >= self._asking.board.header.foreign_epoch
         if not self._is_sole:
             self._former = dict(islice((self._former | self._marks).items(), MARKS_MAX))
@@ -85,7 +85,7 @@ class Watermarks:
         return moment._replace(doubtful_until_ms=max(moment.doubtful_until_ms, self.doubtful_until_ms))
 
     def forget(self, schedule: str) -> None:
-        """Drop what is known of ``schedule``: it was deleted, or paused, and owes nothing for that time."""
+        """Drop the memory of ``schedule``: it was deleted, or paused, and owes nothing for that time."""
         self._marks.pop(schedule, None)
         self._former.pop(schedule, None)
 
@@ -97,7 +97,7 @@ class Watermarks:
         """Write back watermarks where Redis has none, once after each loss of all data.
 
         Whoever leads may have died in the middle of it, before it declared a schedule. So each leader that knows of
-        the loss does it, until one has declared: then Redis says that it is over.
+        the loss does it, until one has declared: then Redis reports that it is over.
         """
         loss = self._asking.board.header.data_loss_epoch
         if not 0 < loss <= term.epoch or self._restored == loss:

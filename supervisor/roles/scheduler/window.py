@@ -1,11 +1,11 @@
-"""The window: what is due within the next seconds, read ahead, so that at its instant only ``fire`` is sent.
+"""The window: runs due within the next seconds, read ahead, so that at its instant only ``fire`` is sent.
 
 Guarantees
     Each schedule is in it once, or behind: late, in the order they were due, paced, after what is on time.
-    It is bounded; what does not fit stays in Redis.
+    It is bounded; the excess stays in Redis.
 
 Does not guarantee
-    That what it holds is still so: Redis decides at the fire.
+    That its content is still current: Redis decides at the fire.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Window:
         return len(self._behind)
 
     def put(self, ready: Ready, *, late_ms: int) -> None:
-        """Take in ``ready`` for what was known of its schedule; what is due at ``late_ms`` or earlier is late."""
+        """Take in ``ready`` under the known state of its schedule; runs due at ``late_ms`` or earlier are late."""
         self.drop(ready.schedule)
         if ready.fire_ms <= late_ms:
             self._behind[ready.schedule] = ready
@@ -59,7 +59,7 @@ class Window:
         return self._plan.next_ms()
 
     def due(self, now_ms: int, late_ms: int, limit: int) -> list[Ready]:
-        """Take out what is due, earliest first. What became late meanwhile goes behind."""
+        """Take out due runs, earliest first. Runs that became late meanwhile go behind."""
         found: list[Ready] = []
         while len(found) < limit:
             names = self._plan.due(now_ms, limit - len(found))

@@ -1,7 +1,7 @@
 """Other candidates, as Redis lists them: for the order after a release, for people, and for a name used twice.
 
 Guarantees
-    It is read when the list has changed, as the replies and the release itself say by a
+    It is read when the list has changed, as the replies and the release itself show by a
     number, and now and then. Whoever was not seen for three lease durations does not count.
 
 Does not guarantee
@@ -98,7 +98,7 @@ class Roster:
         return stagger_ns(me, others) + (PREFER_NS if prefer else 0)
 
     def _look_for_twins(self, fresh: Sequence[CandidateInfo]) -> None:
-        """Say once that a replica of this one's name lives: it was seen, and seen again later.
+        """Report once that a replica of this one's name lives: it was seen, and seen again later.
 
         The predecessor of a tree that was killed looks the same, but is never seen again.
         """

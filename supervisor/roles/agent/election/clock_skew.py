@@ -35,7 +35,7 @@ class WallClock:
         """Return who should lead instead, after a renewal of the term ``epoch``; empty: nobody.
 
         An entry of the list is believed once it changed: an older one may have been written before Redis' clock
-        stepped. What it says of its writer's clock and of Redis' was read at one moment.
+        stepped. Its readings of the writer's clock and of Redis' are of one moment.
         """
         at = self._at
         if epoch != self._epoch or not at.skew.is_over:

@@ -70,7 +70,7 @@ class Presence(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Show it anew: Redis says that it sees nothing. Returns at once."""
+        """Show it anew, after a reply by which Redis does not see it. Returns at once."""
         ...
 
 
@@ -100,7 +100,7 @@ class Timing:
 
     @classmethod
     def of(cls, settings: ElectionSettings) -> Timing:
-        """Convert from what people write."""
+        """Convert from configured values."""
         return cls(
             duration_ns=int(settings.lease_duration_s * 1000) * MILLISECOND_NS,
             period_ns=int(settings.renew_period_s * SECOND_NS),
@@ -111,7 +111,7 @@ class Timing:
 
     @property
     def duration_ms(self) -> int:
-        """The lease duration as Redis is told it."""
+        """Lease duration as sent to Redis."""
         return self.duration_ns // MILLISECOND_NS
 
     @property
@@ -169,7 +169,7 @@ class Standing:
         self.board.header.is_leading = int(term.is_trusted(self.now()))
 
     def saw(self, view: LeaseView) -> None:
-        """Learn from a reply what every reply teaches; find out whether Redis forgot something."""
+        """Note the facts common to every reply; detect a loss of data in Redis."""
         answered_ms, broken_ms = self.answered_ms, self.broken_ms
         self.answered_ms, self.broken_ms = view.now_ms, 0
         self._tell_unreadable(view)
@@ -209,7 +209,7 @@ class Standing:
             self._lost(loss, view)
 
     def _doubt(self, until_ms: int) -> None:
-        """Note that what was due until then may have run before Redis lost data."""
+        """Note that schedules due until then may have run before Redis lost data."""
         self.board.header.doubtful_until_ms = max(until_ms, self.board.header.doubtful_until_ms)
 
     def led(self, epoch: int) -> None:
@@ -222,7 +222,7 @@ class Standing:
             self.board.header.data_loss_epoch = max(1, epoch)
 
     def _tell_unreadable(self, view: LeaseView) -> None:
-        """Say once that the record holds what no replica writes. Nobody can renew it, so it ends by silence."""
+        """Report once that the record holds values no replica writes. Nobody can renew it, so it ends by silence."""
         if view.unreadable and not self.is_unreadable:
             self.report("lease_unreadable", fields=list(view.unreadable), epoch=view.epoch, holder=view.holder)
         self.is_unreadable = bool(view.unreadable)
@@ -237,7 +237,7 @@ class Standing:
         self.loss, self.lost_genesis, self.hold = None, "", ""
 
     def _lost(self, loss: Loss, view: LeaseView) -> None:
-        """Redis forgot something: say so once, and let nobody act on what it says now before that is safe."""
+        """Redis lost data: report it once, and let nobody act on its replies before that is safe."""
         self.loss = loss
         if view.epoch < self.memory.floor:
             # It may have renewed since this replica last looked, and until a moment ago.

@@ -59,7 +59,7 @@ class Elector:
         self._incarnation = 0  # of the scheduler, when a follower last looked
 
     def run(self) -> Steps[None]:
-        """Contend until asked to stop; then give back what is held."""
+        """Contend until asked to stop; then give back the lease, if held."""
         at = self._at
         self._resume()
         while not at.around.is_stopping():

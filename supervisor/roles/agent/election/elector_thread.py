@@ -6,7 +6,7 @@ Guarantees
     Every step has a deadline on the board while it lasts: a loop that does not turn is seen.
 
 Does not guarantee
-    That a standby blocked on the event stream ends when told. It need not: it holds
+    That a standby blocked on the event stream ends on request. It need not: it holds
     nothing, checks for the stop before it asks for the lease, and dies with the process.
 """
 
@@ -51,11 +51,11 @@ class ElectorThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Make a sleeping elector look again. Change what it looks at first."""
+        """Make a sleeping elector look again. Change the state it reads first."""
         self._woken.set()
 
     def bring(self, schedules_digest: str) -> None:
-        """Say from the next campaign or renewal on that this replica brings another set of schedules."""
+        """Announce from the next campaign or renewal on that this replica brings another set of schedules."""
         standing = self._standing
         standing.me = structs.replace(standing.me, schedules_digest=schedules_digest)
 

@@ -9,7 +9,7 @@ Guarantees
 
 Does not guarantee
     That a holder which seems gone by its presence is gone. Such a hint costs a hand-over
-    at worst: the script looks again, and what the old holder writes is fenced.
+    at worst: the script looks again, and writes of the old holder are fenced.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Candidacy:
         self._register_due_ns = at.now() + int(at.timing.duration_ns * (0.9 + 0.2 * at.rng.random()))
 
     def observe(self, view: LeaseView) -> None:
-        """Remember what was seen, from the moment it was seen."""
+        """Remember an observation from its own moment."""
         at, was_new = self._at, self._is_new
         self._is_new = False
         self._is_vacant = view.holder == ""
@@ -145,7 +145,7 @@ class Candidacy:
         self._presence.interrupted(self._at.now())
 
     def find_unanswered(self, known: Term) -> Steps[Term]:
-        """Return the term that an unanswered question may have won, untrusted; ``known`` if that one stands still."""
+        """Return the term that an unanswered question may have won, untrusted; ``known`` if that one still holds."""
         try:
             view = yield Ask(self._at.leases.view(), self._at.timing.timeout_ns)
         except UNANSWERED:
@@ -262,7 +262,7 @@ class Candidacy:
         )
 
     def _look(self) -> Steps[Won | None]:
-        """Find out how the lease stands, and whether an unanswered question won it."""
+        """Find out the state of the lease, and whether an unanswered question won it."""
         at = self._at
         view = yield from self._read()
         if view is None:

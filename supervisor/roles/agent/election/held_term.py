@@ -34,7 +34,7 @@ class Tenancy:
         return is_issued and self._at.board.header.scheduler_generation != self._at.around.incarnation()
 
     def resume(self, term: Term) -> None:
-        """Hold what a predecessor of this agent published."""
+        """Hold the term published by a predecessor of this agent."""
         at = self._at
         self.term = term
         self._issued_epoch = term.epoch if term.trusted_until_ns else 0  # it may have died before it wrote the rest
@@ -49,7 +49,7 @@ class Tenancy:
         self._at.board.next_nonce = None
 
     def confirm(self, term: Term, view: LeaseView, *, mode: str) -> None:
-        """Publish ``term``, which ``view`` confirmed; ``mode`` says how it was won, if it just was."""
+        """Publish ``term``, which ``view`` confirmed; ``mode`` names the way it was won, if it just was."""
         at, header = self._at, self._at.board.header
         was_leader, was_held = at.state is State.LEADER, bool(header.is_held)
         was_trusted = at.board.term().trusted_until_ns > 0
@@ -77,7 +77,7 @@ class Tenancy:
             at.around.term_changed()
 
     def _issue(self, term: Term) -> None:
-        """Write what belongs to a new term before it, so that whoever sees the term sees that too."""
+        """Write the data of a new term before the term, so that whoever sees the term sees them too."""
         at, header = self._at, self._at.board.header
         self._issued_epoch = term.epoch
         header.scheduler_generation = at.around.incarnation()

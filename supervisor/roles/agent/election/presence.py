@@ -5,7 +5,7 @@ Guarantees
     fraction of a second.
 
 Does not guarantee
-    That others see it: a proxy may hide subscribers. The renewal says whether they do,
+    That others see it: a proxy may hide subscribers. The renewal reports whether they do,
     and without that nobody concludes anything (supervisor.core.election.presence).
 
 A small thread of its own: a subscribed connection can do nothing else.

@@ -1,7 +1,7 @@
 """Giving the lease back, so that another replica leads within milliseconds.
 
 Guarantees
-    The scheduler is told first, and has a moment to end its batch; then Redis is told. A
+    The scheduler is notified first, and has a moment to end its batch; then Redis is. A
     question whose answer is not known is given back too, if it won.
 
 Does not guarantee
@@ -67,7 +67,7 @@ class Resignation:
             yield Sleep(min(limit_ns, at.now() + LOOK_NS))
 
     def _release(self, term: Term, reason: str, prefer: str) -> Steps[None]:
-        """Tell Redis, so that a standby leads at once. Idempotent, hence tried again."""
+        """Give the lease back in Redis, so that a standby leads at once. Idempotent, hence tried again."""
         at = self._at
         for _ in range(RELEASE_TRIES_MAX):
             call = at.leases.release(epoch=term.epoch, nonce=term.nonce, reason=reason, prefer=prefer)

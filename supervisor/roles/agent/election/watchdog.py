@@ -1,13 +1,13 @@
 """Watchdog of the elector's loop: wired where its steps are executed, so that none can escape it.
 
 Each step has an end: the moment it waits for, or the time-out of its question. That
-moment, and a margin, stands on the board while the step lasts; /readyz and /healthz look
+moment, and a margin, is on the board while the step lasts; /readyz and /healthz look
 at it, and the agent ends itself when it stays in the past. (kube-scheduler's own check
 always passes: only client-go's RunOrDie wires it, and it uses NewLeaderElector and Run.)
 
 Guarantees
     A machine that was suspended, or a tree that was stopped, is not called stuck: only
-    what the main thread saw pass in looks of its own counts.
+    time that the main thread saw pass in looks of its own counts.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Makes runs of this replica end: in favour of newer ones of their schedule, or because a person cancelled them.
 
 Guarantees
-    A request is repeated while it stands, so that a worker that missed one gets the next. Several of one worker are
+    A request is repeated until it is withdrawn, so that a missed one is made up for. Several of one worker are
     passed on one after the other, so that none hides another.
     Only a process in the very execution that is meant is asked or killed, as far as the scoreboard shows.
 
 Does not guarantee
     That a coroutine that refuses its cancellation ends before its hard timeout: the process is not killed,
-    because its neighbours would die with it. What it reports later is refused.
+    because its neighbours would die with it. Its later reports are refused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Unwanted:
             row: the agent's own, for requests to the parent.
             wake_parent: makes the parent look at it.
             exclusive: slots whose process executes one run at a time, so that a kill hits no other.
-            report: what happened.
+            report: receives decisions.
             history: how many ended attempts each queue remembers.
         """
         self._run = run
@@ -81,7 +81,7 @@ class Unwanted:
         return BETWEEN_NS if self._waiting or self._position else PERIOD_NS
 
     def look(self, _now_ns: int) -> None:
-        """Pass on what Redis wants to end, one run of each worker; ask for a page if none waits and one is busy."""
+        """Pass on requests to end runs, one run of each worker; ask for a page if none waits and one is busy."""
         slots = self._workers.busy()
         if slots and not self._waiting:
             position = self._position or ("", "0")
@@ -99,7 +99,7 @@ class Unwanted:
         self._waiting = later
 
     def _pass_on(self, request: UnwantedRun, slot: int) -> bool:
-        """Tell the worker in ``slot``; return whether it executes the run."""
+        """Notify the worker in ``slot``; return whether it executes the run."""
         reason = UnwantedReason.CANCELLED if request.is_cancelled else UnwantedReason.REPLACED
         wanted = execution_hash((request.queue, request.run_id), request.fetched_ms)
         if not self._workers.end_run(slot, wanted, reason):

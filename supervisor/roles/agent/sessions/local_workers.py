@@ -1,4 +1,4 @@
-"""The worker processes of this replica, as the board shows them: which live, which died, and of what.
+"""The worker processes of this replica, as the board shows them: alive, dead, and the cause of death.
 
 Guarantees
     A death is handed out once its process is gone, until it is marked as reclaimed, also
@@ -113,7 +113,7 @@ class LocalWorkers:
         return found
 
     def mark_reclaimed(self, worker: DeadWorker) -> None:
-        """Tell the parent that the slot's table is no longer needed: it waits with the next process until then."""
+        """Note for the parent that the slot's table is no longer needed: until then it waits with the next process."""
         row = self._board.rows[worker.slot]
         row.reclaimed_generation = max(row.reclaimed_generation, worker.generation)
         self._wake_parent()

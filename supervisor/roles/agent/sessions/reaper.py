@@ -4,8 +4,8 @@ Guarantees
     The session is shut off first, so that nothing the dead process sent can still
     acknowledge; its runs go back next; it is forgotten last. A reaper that dies in between
     leaves the session in ``dying``, where the next one finds it. Two reapers at once are
-    harmless: a run goes back once. A queue that Redis refuses is told once and left out: the session stays in
-    ``dying`` for its sake, and what it holds of the others goes back.
+    harmless: a run goes back once. A queue that Redis refuses is reported once and left out: the session stays in
+    ``dying`` for its sake, and its runs of the others go back.
 
 Does not guarantee
     Fair blame for a session that another reaper left behind: its runs count as interrupted.
@@ -33,7 +33,7 @@ _HOW = {Death.NODE_LOST: "its replica vanished", Death.STOPPED: "stopped"}
 
 @dataclass(frozen=True, slots=True)
 class _Corpse:
-    """A session whose runs go back, and what is known of its death."""
+    """A session whose runs go back, and the known facts of its death."""
 
     session: str
     death: Death
@@ -78,7 +78,7 @@ class Reaper:
         counter: int | None = None,
         now_ns: int = 0,
     ) -> bool:
-        """Condemn ``session``, give back what it holds, bury it; return False if it beat since ``counter`` was read.
+        """Condemn ``session``, give back its runs, bury it; return False if it beat since ``counter`` was read.
 
         Args:
             session: of the dead process.
@@ -168,7 +168,7 @@ class Reaper:
                 return
 
     def _give_back(self, corpse: _Corpse) -> tuple[Counter[str], bool]:
-        """Give back what a session holds, and say whether Redis refused nothing.
+        """Give back the runs of a session; return whether Redis refused nothing.
 
         All of it is read first: who is to blame depends on who else was there.
         """

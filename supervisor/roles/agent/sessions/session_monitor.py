@@ -25,7 +25,7 @@ class _Seen:
 
 
 class SessionWatch:
-    """Remembers what each foreign session's counter was, and since when."""
+    """Remembers the last counter of each foreign session, and since when."""
 
     def __init__(self, *, lease_ns: int, period_ns: int) -> None:
         self._lease_ns = lease_ns
