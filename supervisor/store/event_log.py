@@ -2,7 +2,7 @@
 
 Guarantees
     A batch is added once, however often it is sent within ten minutes. About ``kept`` events are kept.
-    What is no event, since a newer version or a stranger wrote it, is passed over by whoever reads.
+    Entries that are no event, written by a newer version or a stranger, are passed over by every reader.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class EventLog:
 
     @property
     def key(self) -> str:
-        """The stream, for whoever waits for what is added to it."""
+        """Key of the stream, for those who wait for additions to it."""
         return self._keys.event_log
 
     def add(self, events: Sequence[Event], *, writer: str, batch: int, kept: int) -> Call[int]:
@@ -92,5 +92,5 @@ def events_of(entries: Iterable[tuple[str, bytes | str]]) -> list[KeptEvent]:
 
 
 def listened(entries: Iterable[tuple[str, dict[str, str]]]) -> list[KeptEvent]:
-    """Return the events among what a blocking read of the stream gave."""
+    """Return the events in the reply of a blocking read of the stream."""
     return events_of((entry_id, fields.get("e", "")) for entry_id, fields in entries)

@@ -1,7 +1,7 @@
-"""Every key in Redis, behind the prefix of its cluster: what it grows with, its bound, and what clears it.
+"""Every key in Redis, behind the prefix of its cluster: the cause of its growth, its bound, and its removal.
 
 The only place that spells a key: ``keys.py`` builds them for Python by their names here, and the loader of scripts
-replaces ``keys.<name>`` in Lua (``scripts.py``). ``<x>`` stands for a value; those of a queue begin with the queue.
+replaces ``keys.<name>`` in Lua (``scripts.py``). ``<x>`` means a value; those of a queue begin with the queue.
 """
 
 from __future__ import annotations

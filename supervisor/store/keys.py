@@ -20,7 +20,7 @@ LETTER_KIND = {letter: kind for kind, letter in KIND_LETTER.items()}
 
 
 def check_name(what: str, name: str) -> str:
-    """Return ``name`` if it may stand in a key.
+    """Return ``name`` if it may be part of a key.
 
     Raises:
         ValueError: it holds braces, a colon or a space, or is empty or too long.
@@ -31,7 +31,7 @@ def check_name(what: str, name: str) -> str:
 
 
 def valid_names(names: Iterable[str]) -> list[str]:
-    """Return those of ``names`` that may stand in a key, sorted: others were written by somebody else."""
+    """Return those of ``names`` that may be part of a key, sorted: others were written by somebody else."""
     return sorted(name for name in names if _NAME.fullmatch(name))
 
 
@@ -149,7 +149,7 @@ class Keys:
 
     @property
     def jobs_seen(self) -> str:
-        """Hash. Job name to when it was last published; what nobody publishes for a week is forgotten."""
+        """Hash. Job name to when it was last published; jobs that nobody publishes for a week are forgotten."""
         return self._of("jobs_seen")
 
     @property
@@ -163,7 +163,7 @@ class Keys:
 
     @property
     def plugins(self) -> str:
-        """Hash, expires a week after its last change. Plugin and digest of its options to what is known of it."""
+        """Hash, expires a week after its last change. Plugin and digest of its options to its known facts."""
         return self._of("plugins")
 
     def schedule_buffer(self, schedule: str) -> str:
@@ -175,15 +175,15 @@ class Keys:
         return self._of("ran", run_id)
 
     def session(self, session: str) -> str:
-        """Hash, expires one day after its last beat. What this worker process is."""
+        """Hash, expires one day after its last beat. Description of this worker process."""
         return self._of("session", session)
 
     def result(self, run_id: str) -> str:
-        """String, expires. What the run returned."""
+        """String, expires. Return value of the run."""
         return self._of("result", run_id)
 
     def tally(self, run_id: str) -> str:
-        """Hash, expires. What became of the runs below a run; its fields are in lua/lib/fanout.lua."""
+        """Hash, expires. Outcomes of the runs below a run; its fields are in lua/lib/fanout.lua."""
         return self._of("tally", run_id)
 
     def steps(self, run_id: str) -> str:
@@ -195,7 +195,7 @@ class Keys:
         return self._of("cache", kind, name)
 
     def progress(self, run_id: str) -> str:
-        """String, expires. Fence of the execution, a space, and the JSON of how far it says it is."""
+        """String, expires. Fence of the execution, a space, and the JSON of its reported progress."""
         return self._of("progress", run_id)
 
     def queue(self, queue: str) -> QueueKeys:

@@ -128,7 +128,7 @@ class Plugins:
         return script("schedule_suspend").call(keys=self._prefix, args=args, parse=_suspension)
 
     def release(self, ids: Sequence[str], *, by: str) -> Call[list[SuspendCode]]:
-        """End what ``suspend`` by the same one began, for at most 250 schedules."""
+        """Undo ``suspend`` by the same one, for at most 250 schedules."""
         assert 0 < len(ids) <= BATCH_MAX
         parse = lambda reply: [SuspendCode(code) for code in texts(reply[1:])]  # noqa: E731 - one expression
         return script("schedule_release").call(keys=self._prefix, args={"by": by, "ids": ids}, parse=parse)

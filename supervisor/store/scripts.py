@@ -3,7 +3,7 @@
 The header is the contract. ``KEYS`` and ``ARGV`` in it name the parameters, one per line; a
 name that ends in ``...`` is last and takes any number of values. A call that misses a name or
 invents one fails in Python, before Redis sees it.
-Under ``Returns`` stand its replies; besides, any script answers ``BADARG`` and what is wrong to
+Under ``Returns`` are its replies; besides, any script answers ``BADARG`` and the fault to
 arguments that it cannot use, before it writes, and Redis' ``WRONGTYPE`` where a key is not ours.
 
 The names are local variables of the script: a prelude on its first line binds them, so that the
@@ -12,11 +12,11 @@ that an older client does not send the value is nil. Where the last name takes a
 values, ``FIRST`` is the place of the first one in ``ARGV``.
 
 Keys are named, not spelled: ``keys.ready(queue, kind, priority)`` becomes the concatenation that
-``key_table`` says, behind the prefix of the cluster, which must be the script's first key.
-``parts`` in place of ``keys`` is what stands behind the prefix of the queue.
+``key_table`` defines, behind the prefix of the cluster, which must be the script's first key.
+``parts`` in place of ``keys`` is the part behind the prefix of the queue.
 
-A script may say ``-- Includes  name``: ``lua/lib/name.lua`` is put in front of it, so that what
-two scripts must do alike is written once. A library may say so too. Keys that a library names in
+A script may have the line ``-- Includes  name``: ``lua/lib/name.lua`` is put in front of it, so that code
+shared by two scripts is written once. A library may have it too. Keys that a library names in
 its header are those of the script that includes it.
 """
 
@@ -153,7 +153,7 @@ def _bound(table: str, names: Sequence[str], places: Sequence[str]) -> str:
 
 @cache
 def _with_keys(source: str) -> str:
-    """Return Lua in which the names of keys are replaced by what spells them."""
+    """Return Lua in which the names of keys are replaced by their spelling."""
     done, at = [], 0
     while found := _KEY.search(source, at):
         values, end = _values(source, found.end()) if found[3] else ([], found.end())

@@ -55,7 +55,7 @@ COMPUTE = Compute()
 
 
 class Kept:
-    """One cached function: what is decided about it, without a word to Redis."""
+    """One cached function: the decisions about it, without a call to Redis."""
 
     def __init__(
         self, function: Callable[..., Any], *, key: str, ttl_s: float, wait_s: float, scope: str, name: str | None
@@ -88,7 +88,7 @@ class Kept:
         return key if _KEY.fullmatch(key) else f"#{blake2b(key.encode(), digest_size=16).hexdigest()}"
 
     def _text(self, value: Any) -> str:
-        """Return an argument as it stands in a key: what parts it from the next one does not occur in it."""
+        """Return an argument in its form in a key: the separator from the next one does not occur in it."""
         text = _key_text(value)
         return text if self._escaped is None else self._escaped.sub(lambda found: f"%{ord(found[0]):02X}", text)
 

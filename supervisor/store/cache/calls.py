@@ -1,4 +1,4 @@
-"""The calls of ``cached``: what it keeps in Redis, under names of functions."""
+"""The calls of ``cached``: values kept in Redis under names of functions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CacheCalls:
         return script("cache_delete").call(keys=self._pair(key), args={}, parse=int)
 
     def sweep(self, pattern: str, cursor: str = "0") -> Call[Swept]:
-        """Forget a page of what ``pattern`` matches; begin with "0", end when the reply's cursor is "0"."""
+        """Forget a page of the entries that ``pattern`` matches; begin with "0", end when the reply's cursor is "0"."""
         args = {"cursor": cursor, "pattern": f"{self._name}:{pattern}", "count": SWEEP_COUNT}
         return script("cache_sweep").call(keys={"prefix": self._keys.prefix}, args=args, parse=_swept)
 

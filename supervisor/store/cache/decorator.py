@@ -4,13 +4,13 @@ Guarantees
     Of the callers that ask for one key at once, one computes: in this process, and with scope ``redis`` in the whole
     cluster. Whoever computes and dies holds the others up for ``wait`` at most; then they compute themselves.
     Errors are never kept: those who waited in this process get the same one, the next caller computes again.
-    What was deleted while it was being computed is not kept. Whoever gets a value gets one of its own.
+    A value deleted while it was being computed is not kept. Whoever gets a value gets one of its own.
 
 Does not guarantee
     That a value is kept: memory that is full, an outage of Redis or a value over 64 KiB means that it is computed.
     That one computes, where computing takes longer than ``wait``.
 
-Values are JSON: what is returned is what JSON makes of it, as the annotation of the function reads it.
+Values are JSON: a return value has the form that JSON gives it, as the annotation of the function reads it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Cached(Protocol[P, R_co]):
         ...
 
     def delete(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Forget what is kept for these arguments; return how many values went."""
+        """Forget the value kept for these arguments; return how many values went."""
         ...
 
     def delete_pattern(self, pattern: str) -> Any:
@@ -120,7 +120,7 @@ class _Plain:
             return cast("Result", done.value)
 
     def delete(self, *args: Any, **kwargs: Any) -> int:
-        """Forget what is kept for these arguments."""
+        """Forget the value kept for these arguments."""
         key, redis = self._kept.key_of(args, kwargs), self._kept.redis()
         gone = self._kept.local.delete(key)
         return gone if redis is None else gone + int(redis[0].run(redis[1].delete(key), timeout_s=CALL_S))
@@ -206,7 +206,7 @@ class _Async:
             return cast("Result", done.value)
 
     async def delete(self, *args: Any, **kwargs: Any) -> int:
-        """Forget what is kept for these arguments."""
+        """Forget the value kept for these arguments."""
         key, redis = self._kept.key_of(args, kwargs), self._kept.redis()
         gone = self._kept.local.delete(key)
         return gone if redis is None else gone + int(await redis[0].run_async(redis[1].delete(key)))
@@ -235,7 +235,7 @@ def cached(
         scope: ``redis``, for the whole cluster, or ``local``, up to 1,000 results in this process. Where there is no
             Redis, as in a test, everything is local.
         wait: how long others wait for the one who computes, before they do it themselves; up to ten minutes.
-        name: what the results are kept under; default: ``module.function``.
+        name: the key part of the results; default: ``module.function``.
 
     Raises:
         ValueError: one of them cannot be, or a key names no parameter.

@@ -1,4 +1,4 @@
-"""The asynchronous client; what it promises stands in store/client/sync_client.py.
+"""The asynchronous client; its guarantees are those of store/client/sync_client.py.
 
 Calls of several tasks go one after the other, each within one ``asyncio.timeout`` for all of it, its turn included.
 """

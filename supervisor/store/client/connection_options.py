@@ -116,7 +116,7 @@ def options(url: str, settings: RedisSettings, *, client_name: str, timeout_s: f
 
 
 def _parsed(url: str) -> dict[str, Any]:
-    """Parse the URL, for any topology; where there are several hosts, the first stands for all."""
+    """Parse the URL, for any topology; where there are several hosts, the first represents all."""
     try:
         if url.partition("://")[0].lower().partition("+")[2]:
             parsed = parse_redis_url(url)
@@ -141,7 +141,7 @@ def topology(url: str) -> Topology:
 
 
 def _kept_alive(timeout_s: float) -> dict[str, Any]:
-    """Return the options that notice a peer without a word: what is sent must be acknowledged within the time-out."""
+    """Return the options that notice a silent peer: sent data must be acknowledged within the time-out."""
     found = {getattr(socket, name): value for name, value in KEEPALIVE.items() if hasattr(socket, name)}
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         found[socket.TCP_USER_TIMEOUT] = max(1, round(timeout_s * 1000))
@@ -217,7 +217,7 @@ def wait_ms(settings: RedisSettings) -> int:
 def durably(parts: Sequence[Any], bound_ms: int) -> list[Sequence[Any]]:
     """Return the commands that run a script and wait until a replica has its effect.
 
-    WAIT waits for what its own connection wrote (Valkey 9.1; Redis 7.0 for all that was written before). A call
+    WAIT covers the writes of its own connection (Valkey 9.1; Redis 7.0: all earlier writes). A call
     that is made again on a new connection finds its effect there and writes nothing, so something is written for it.
     """
     key = str(parts[3])  # EVALSHA, digest, number of keys, first key
@@ -264,7 +264,7 @@ def parsed(call: Call[T], reply: Any, *, where: str) -> T:
 
 
 def fenced(error: ResponseError, call: Call[Any]) -> FencedError | None:
-    """Return the refusal by the current term, if that is what ``error`` is."""
+    """Return the refusal by the current term, if ``error`` is one."""
     words = str(error).split(" ")
     if words[0] != "FENCED":
         return None
@@ -277,7 +277,7 @@ def fenced(error: ResponseError, call: Call[Any]) -> FencedError | None:
 
 
 def is_stale_master(error: Exception) -> bool:
-    """Return whether the server said that it takes no writes of these keys, as one does that was replaced."""
+    """Return whether the server refused writes of these keys, as a replaced master does."""
     return isinstance(error, MovedError | AskError) or _code(error) in _ELSEWHERE
 
 

@@ -44,7 +44,7 @@ class _Greeting:
 
 
 class _Bounded(_Greeting):
-    """Connects and greets within what its caller has left."""
+    """Connects and greets within the time left to its caller."""
 
     _parser: Any
     socket_connect_timeout: float | None
@@ -192,7 +192,7 @@ class _Resettable(_Greeting):
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Tell what a library raises over a connection that broke under it as the end of the connection."""
+    """Turn errors that a library raises over a connection that broke under it into the end of the connection."""
     try:
         yield
     except (RuntimeError, AttributeError) as error:
@@ -240,6 +240,6 @@ _CLASSES: dict[Any, tuple[type[Any], type[Any]]] = {
 
 
 def connection(kind: type[Any] | None, dialler: Dialler, *, is_async: bool = False) -> dict[str, Any]:
-    """Return the options that make a client's connections of the class that stands here for redis-py's ``kind``."""
+    """Return the options that make a client's connections of this module's class for redis-py's ``kind``."""
     found: dict[str, Any] = {"connection_class": _CLASSES[kind][is_async]}
     return found if kind is UnixDomainSocketConnection else found | {"dialler": dialler}

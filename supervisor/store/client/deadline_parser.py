@@ -55,7 +55,7 @@ class BoundedParser(DefaultParser):  # type: ignore[misc, valid-type]
         timeout: Any = SENTINEL,
         raise_on_timeout: bool = True,  # noqa: FBT001, FBT002 - as in redis-py
     ) -> Any:
-        """Read one piece, in what is left of the reply's time."""
+        """Read one piece, within the rest of the reply's time."""
         if raise_on_timeout and self._until_ns is not None:
             if self.route is not None:
                 self._watch(self.route)

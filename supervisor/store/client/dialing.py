@@ -5,11 +5,11 @@ Guarantees
     costs the caller its deadline and nothing else.
     Addresses are tried beside each other, each begun a little after the one before, so that a silent
     one takes no time from the others. The one that served last comes first.
-    While a name cannot be looked up, the address that served last stands for it.
+    While a name cannot be looked up, the address that served last is used for it.
 
 Does not guarantee
-    That the address which stands for a name is still its own: what it says of itself is asked by the
-    caller, as of any other. A name that the name server says does not exist is refused.
+    That the address used for a name is still its own: its role is asked by the
+    caller, as of any other. A name that does not exist by the name server's reply is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Address(NamedTuple):
 
 
 class _LookUp:
-    """One look-up of a name, which ends when the system says so."""
+    """One look-up of a name, which ends by the system's decision."""
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
         self.began_ns = clock.elapsed_ns()
@@ -146,7 +146,7 @@ class Dialler:
     def _race(
         self, addresses: Sequence[Address], until_ns: int, prepare: Callable[[socket.socket], None]
     ) -> tuple[socket.socket, Address]:
-        """Return the first connection that stands, and where to."""
+        """Return the first connection established, and its address."""
         waiting = list(addresses)
         stagger_ns = min(STAGGER_NS, int(self.left_s(until_ns) * SECOND_NS) // (len(waiting) + 1))
         begun: dict[int, tuple[socket.socket, Address]] = {}
@@ -180,7 +180,7 @@ class Dialler:
 
 
 def _begin(address: Address, prepare: Callable[[socket.socket], None]) -> socket.socket:
-    """Begin to connect; return the socket, which says when it is done."""
+    """Begin to connect; return the socket, which becomes ready when it is done."""
     sock = socket.socket(address.family, address.kind, address.protocol)
     try:
         prepare(sock)

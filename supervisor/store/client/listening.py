@@ -2,9 +2,9 @@
 
 Guarantees
     At most one blocking read is outstanding, on a connection of its own. ``select`` on ``socket``
-    together with whatever else wakes a role, then ``collect``.
-    A connection that fails is made again a second later; nothing is raised for it, because what
-    is listened for is news only.
+    together with the other wake-ups of a role, then ``collect``.
+    A connection that fails is made again a second later; nothing is raised for it, because its
+    subject is news only.
 
 Does not guarantee
     That no entry is missed: the stream is capped, and a fail-over may lose some.
@@ -34,7 +34,7 @@ class ParkedStore(Store):
     _retry_at_ns = 0
 
     def park(self, key: str, last_id: str) -> socket.socket | None:
-        """Have entries of the stream ``key`` after ``last_id`` awaited; return what to select on, None while away."""
+        """Have entries of the stream ``key`` after ``last_id`` awaited; return a selectable object, None while away."""
         link = self._block_link
         if self._is_parked and link.is_connected:
             return self._socket()

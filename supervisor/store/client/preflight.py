@@ -1,7 +1,7 @@
 """Preflight check of a Redis server: run once at start, in a throw-away process.
 
 Guarantees
-    Finds what a retry would not mend: a wrong password, a missing right, eviction, an old server.
+    Finds faults that no retry mends: a wrong password, a missing right, eviction, an old server.
     A question that the server does not know, or does not allow, counts as unknown, not as wrong.
 
 Does not guarantee
@@ -131,7 +131,7 @@ def _rights(store: Store, settings: Settings) -> list[Problem]:
 
 
 def _beside_scripts(keys: Keys, settings: Settings) -> list[tuple[str, ...]]:
-    """Return harmless forms of what clients send beside scripts."""
+    """Return harmless forms of the commands that clients send beside scripts."""
     place = f"{keys.prefix}preflight:none"
     found: list[tuple[str, ...]] = [("XREAD", "COUNT", "1", "STREAMS", place, "0"), ("BLPOP", place, "0.001")]
     return [*found, ("WAIT", "0", "1")] if wait_ms(settings.redis) else found
@@ -173,7 +173,7 @@ def report(url: str, settings: Settings, origin: Callable[..., str]) -> int:
     Args:
         url: with the embedded server's socket in place of ``embedded``.
         settings: the configuration.
-        origin: says where a setting was written.
+        origin: returns the place where a setting was written.
     """
     store = Store.connect(url, settings=settings.redis, name=f"{settings.cluster}:preflight")
     try:

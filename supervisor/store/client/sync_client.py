@@ -1,7 +1,7 @@
 """The clients: one synchronous, one asynchronous (store/client/async_client.py), the same calls.
 
 Guarantees
-    A command is sent once. When its reply is lost the caller is told, and decides.
+    A command is sent once. When its reply is lost an error leaves the decision to the caller.
     Every wait has a bound on this side, also a blocking read on a server that is gone, a
     reply that comes in drops, a name server that hangs and a name with several silent addresses.
     Errors are ``StoreUnavailableError`` (try again), ``StoreRefusedError`` (a person must
@@ -125,8 +125,8 @@ class Store:
             name: ``<cluster>:<role>``, shown by CLIENT LIST behind ``tenure:``.
             timeout_s: bound of each call; default: ``command_timeout``.
             clock: for the bounds.
-            follow: where the agent of this tree says where Redis is; default: search for it, where needed.
-            publish: told where Redis is, before anything is sent there.
+            follow: where the agent of this tree publishes the address of Redis; default: search for it, where needed.
+            publish: receives the address of Redis, before anything is sent there.
         """
         bound = settings.command_timeout_s if timeout_s is None else timeout_s
         kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
@@ -152,7 +152,7 @@ class Store:
 
         Raises:
             StoreUnavailableError: no answer, or not now, or no replica has it. The call may have had its effect.
-            StoreRefusedError: the server said no.
+            StoreRefusedError: the server refused.
             FencedError: the call carried a term that is not the current one.
         """
         until_ns = self._until_ns(self._timeout_s if timeout_s is None else timeout_s)
@@ -195,7 +195,7 @@ class Store:
             raise self._meaning(error, str(parts[0])) from error
 
     def stays_connected(self, wait_s: float) -> bool:
-        """Wait on the connection for calls, on which nothing is expected; return whether it stands after ``wait_s``."""
+        """Wait on the connection for calls, on which nothing is expected; return whether it is up after ``wait_s``."""
         if self._route is not None and self._route.generation() != self._generation:
             return False
         try:
@@ -258,7 +258,7 @@ class Store:
         return answered(replies)
 
     def _open(self, link: Any, until_ns: int) -> None:
-        """Connect, within what is left of the call's time, and make sure that this is the master."""
+        """Connect, within the rest of the call's time, and make sure that this is the master."""
         if self._connect_s is None:
             link.connect()
         else:

@@ -5,8 +5,8 @@ Guarantees
     it was sent. Its answer can be read for ten minutes. Sending the same id again does nothing.
 
 Does not guarantee
-    That it is carried out once: an agent that dies before it answered leaves it to the next one. What a
-    command names is one process of a slot, so that a second time finds it gone.
+    That it is carried out once: an agent that dies before it answered leaves it to the next one. A
+    command names one process of a slot, so that a second time finds it gone.
 """
 
 from __future__ import annotations

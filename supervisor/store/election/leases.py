@@ -6,7 +6,7 @@ Guarantees
 
 Does not guarantee
     That a holder still believes it holds. Trust is counted by the holder on its own clock
-    from when it asked; what it writes is fenced by (epoch, nonce).
+    from when it asked; its writes are fenced by (epoch, nonce).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class LeaseEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, event_id: str, fields: Mapping[str, str]) -> LeaseEvent:
-        """Return the event of a stream entry; what another version wrote differently stays empty."""
+        """Return the event of a stream entry; fields that another version wrote differently stay empty."""
         return cls(
             at_ms=int(event_id.partition("-")[0]),
             kind=fields.get("kind", ""),
@@ -136,7 +136,7 @@ class Leases:
     """Builds the calls."""
 
     def __init__(self, keys: Keys, *, has_presence: bool = False) -> None:
-        """Build calls on ``keys``; with ``has_presence`` they ask and say who shows that it lives."""
+        """Build calls on ``keys``; with ``has_presence`` they ask and report who shows that it lives."""
         self._keys = keys
         self._alive = keys.alive if has_presence else ""
         self._record = {"lease": keys.lease, "genesis": keys.genesis, "events": keys.events}
@@ -168,7 +168,7 @@ class Leases:
                 end; ``free`` wins only where nobody holds; ``register`` never wins.
             observed_epoch: see mode.
             observed_seq: see mode.
-            info: what others may know about the caller.
+            info: data about the caller for others.
             genesis: identity of the data set that the caller knew; empty: none yet.
             hold: why the new term must not fire until a person clears it; empty: it may.
         """
@@ -206,12 +206,12 @@ class Leases:
         """Extend the caller's own term; never anybody else's.
 
         Args:
-            info: what others may know about the caller now; None: as it was.
+            info: data about the caller for others from now on; None: as it was.
             epoch: of the caller's term.
             nonce: of the caller's term.
             duration_ms: how long it lasts from now.
             hold: why it must not fire until a person clears it; empty: nothing new.
-            is_present: the caller shows by a subscription that it lives; the record then says whether that is visible.
+            is_present: the caller shows by a subscription that it lives; the record then shows whether that is visible.
         """
         keys = {**self._record, "candidates": self._keys.candidates}
         alive = self._alive if is_present else ""

@@ -2,7 +2,7 @@
 
 Guarantees
     They are enqueued in their order, so that at any moment the first so many are in and the rest is not, but
-    for the one batch that is on its way. The error tells both.
+    for the one batch that is on its way. The error counts both.
     Memory holds two batches, of at most 500 runs and about 1 MiB each, however many there are in total.
 """
 
@@ -45,11 +45,11 @@ class Totals:
 
 
 class PartlyEnqueuedError(TenureError):
-    """Enqueueing many runs stopped before the end; its cause says why.
+    """Enqueueing many runs stopped before the end; its cause is the reason.
 
     The first ``totals.done`` are dealt with. Of ``unsure``, which follow them, it is not known: they are in, all
     or none. Nothing after those is in. To go on without doubt, pass ids of your own and start again from
-    ``totals.done`` within an hour: what is in already is left alone.
+    ``totals.done`` within an hour: runs that are in already are left alone.
     """
 
     def __init__(self, totals: Totals, unsure: Sequence[str], cause: BaseException) -> None:

@@ -28,8 +28,8 @@ class JobTemplate:
         """Build it.
 
         Args:
-            source: what it was made from; a caller that keeps it compares.
-            base: what every run is; its arguments are defaults.
+            source: the object it was made from; a caller that keeps it compares.
+            base: the part common to every run; its arguments are defaults.
             check: raises ArgumentsError for arguments that the job does not take.
         """
         self.source = source
@@ -75,7 +75,7 @@ class JobTemplates:
         self._known: dict[tuple[JobRef, str | None, str | None], JobTemplate] = {}
 
     def needs_cards(self, job: JobRef, now_ns: int) -> bool:
-        """Return whether what is published must be read before ``of`` is asked for ``job``."""
+        """Return whether published jobs must be read before ``of`` is asked for ``job``."""
         if not isinstance(job, str) or job in jobs.registry:
             return False
         return job not in self._cards or now_ns - self._cards_read_ns > CARDS_AGE_NS_MAX

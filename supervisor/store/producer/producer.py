@@ -5,7 +5,7 @@ Guarantees
     that Redis remembers. A given ``run_id`` is not enqueued twice in its queue while its run
     exists, nor within an hour of the call that enqueued it, also when the run has ended since.
     Arguments are checked before anything is sent: against the signature when the job's
-    module is imported here, else by name against what the workers' replicas published.
+    module is imported here, else by name against the descriptions that the workers' replicas published.
 
 Does not guarantee
     That a worker knows the job: a run of an unknown job waits, and is dead after ten minutes.
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class NoRedisError(TenureError):
-    """Nothing says where Redis is."""
+    """No address of Redis is configured."""
 
     exit_code = EXIT_CONFIG
 
@@ -127,7 +127,7 @@ class Producer:
             **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``each``, ``traceparent``; see ``ManyOptions``.
 
         Raises:
-            PartlyEnqueuedError: it stopped before the end, and says where; its cause says why.
+            PartlyEnqueuedError: it stopped before the end, at the place it names; its cause is the reason.
         """
         self._read_cards(job)
         return send(self._stream(job, many, **options), self._run)
@@ -278,13 +278,13 @@ _default: Producer | None = None
 
 
 def connect(url: str | None = None, *, cluster: str = "default") -> Producer:
-    """Return the producer that ``enqueue`` of this process uses; ``url`` says from now on where it sends runs.
+    """Return the producer that ``enqueue`` of this process uses; ``url`` is its destination from now on.
 
-    Without one it is what is in use: in a job, the worker's; else what TENURE_REDIS__URL and TENURE_CLUSTER say.
+    Without one it is the one in use: in a job, the worker's; else that of TENURE_REDIS__URL and TENURE_CLUSTER.
     Opens nothing yet.
 
     Raises:
-        NoRedisError: nothing says where Redis is.
+        NoRedisError: no address of Redis is configured.
     """
     if url is not None:
         use(Producer(RedisSettings.model_validate({"url": url}), cluster=cluster))
@@ -301,7 +301,7 @@ def current() -> Producer:
     """Return the producer of this process, made from the environment when nobody chose one.
 
     Raises:
-        NoRedisError: nothing says where Redis is.
+        NoRedisError: no address of Redis is configured.
     """
     if _default is None:
         settings = settings_from_environment(os.environ)
@@ -321,7 +321,7 @@ def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOpti
         **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``traceparent``; see ``EnqueueOptions``.
 
     Raises:
-        NoRedisError: nothing says where Redis is.
+        NoRedisError: no address of Redis is configured.
         UnknownJobError: neither this program nor any replica knows the job.
         ArgumentsError: the arguments do not fit the job.
         PayloadTooLargeError: the run would be larger than 64 KiB.

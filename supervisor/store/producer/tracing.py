@@ -1,4 +1,4 @@
-"""The trace that a run belongs to, as its producer says it.
+"""The trace that a run belongs to, as set by its producer.
 
 OpenTelemetry is not loaded here: a program that has a span has loaded it already.
 """

@@ -5,7 +5,7 @@ Guarantees
     A run pushes its message out once, however often it is attempted within ``MEMORY_MS``.
 
 Does not guarantee
-    Anything of what SpaceONE's workers do with a message: they take it out before they work on it.
+    Any handling of a message by SpaceONE's workers: they take it out before they work on it.
 
 Both need the list to be where our keys are: the same server and database, and no Redis Cluster, since the name of
 their list carries no hash tag.
@@ -49,8 +49,8 @@ class Bridges:
         Args:
             channel: their list.
             queue: ours.
-            run: what executes a message; its argument ``message`` is the text of it.
-            refused: what stands for one that is too large; its argument ``reason`` says so.
+            run: the run that executes a message; its argument ``message`` is the text of it.
+            refused: the run in place of a message that is too large; its argument ``reason`` is the reason.
             now_ms: by the wall clock, for people.
             most: how many.
         """

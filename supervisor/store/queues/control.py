@@ -1,7 +1,7 @@
 """Operator actions on queues and runs: cancel, pause, purge, move, requeue, drop.
 
 Guarantees
-    Each call is one atomic step with a bound, and may be sent again when its reply was lost: what was done is
+    Each call is one atomic step with a bound, and may be sent again when its reply was lost: a step done is
     found done. Every run that ends by one of them leaves a line in its queue's history, with who asked and why.
     A request to end a running run names the attempt it means, and hits no other.
 
@@ -128,12 +128,12 @@ class QueueControl:
         return script("queue_cancel").call(keys=self._prefix, args=args, parse=_cancelled)
 
     def pause(self, queue: str, *, by: str = "", reason: str = "") -> Call[bool]:
-        """Let nothing be fetched from ``queue``; the reply says whether that is new."""
+        """Let nothing be fetched from ``queue``; the reply shows whether that is new."""
         args = {"queue": check_name("queue", queue), "reason": _line(reason, REASON_MAX), "by": _line(by, _BY_MAX)}
         return script("queue_pause").call(keys=self._prefix, args=args, parse=bool)
 
     def resume(self, queue: str) -> Call[bool]:
-        """End the pause; the reply says whether there was one."""
+        """End the pause; the reply shows whether there was one."""
         args = {"queue": check_name("queue", queue)}
         return script("queue_resume").call(keys=self._prefix, args=args, parse=bool)
 
@@ -148,7 +148,7 @@ class QueueControl:
         by: str = "",
         reason: str = "",
     ) -> Call[Purged]:
-        """End a page of what waits in one place of a queue.
+        """End a page of the runs that wait in one place of a queue.
 
         Args:
             queue: which.
@@ -174,7 +174,7 @@ class QueueControl:
         )
 
     def move(self, queue: str, target: str, part: str, *, count: int = PAGE, offset: int = 0) -> Call[Moved]:
-        """Move a page of what waits in one place of ``queue`` to the same of ``target``, order kept.
+        """Move a page of the runs that wait in one place of ``queue`` to the same of ``target``, order kept.
 
         Args:
             queue: from where.
@@ -195,12 +195,12 @@ class QueueControl:
         return script("queue_move").call(keys=self._prefix, args=args, parse=lambda r: Moved(*map(number, r)))
 
     def hasten(self, runs: Sequence[Run]) -> Call[list[Placed]]:
-        """Let at most 100 delayed runs start now; the reply says where each was."""
+        """Let at most 100 delayed runs start now; the reply has the former place of each."""
         parse = lambda reply: [Placed(text(queue), text(place)) for queue, place in chunks(reply, 2)]  # noqa: E731
         return script("queue_hasten").call(keys=self._prefix, args={"runs": _flat(runs)}, parse=parse)
 
     def set_priority(self, runs: Sequence[Run], priority: int) -> Call[list[Placed]]:
-        """Give at most 100 runs another priority; the reply says where each is, and its former one."""
+        """Give at most 100 runs another priority; the reply has the place of each, and its former priority."""
         assert priority in PRIORITIES.values()
         args = {"priority": priority, "runs": _flat(runs)}
         return script("queue_priority").call(keys=self._prefix, args=args, parse=_prioritised)
@@ -228,7 +228,7 @@ class QueueControl:
         return script("queue_dead_requeue").call(keys=self._prefix, args=args, parse=parse)
 
     def drop(self, queue: str, ids: Sequence[str], *, by: str = "", reason: str = "") -> Call[list[bool]]:
-        """Forget at most 100 dead runs; the reply says of each whether it was dead."""
+        """Forget at most 100 dead runs; the reply has for each whether it was dead."""
         assert 0 < len(ids) <= BATCH_MAX
         args = {
             "queue": check_name("queue", queue),

@@ -1,8 +1,8 @@
-"""Verifying what queues hold, on a system at work, and mending it.
+"""Verification and repair of queues, on a system at work.
 
 Guarantees
-    A fault that is told was there: whatever looks wrong in the pages, which show different moments, is judged again
-    by a script that sees one moment. What is mended is judged and mended in one step, and loses no run.
+    A reported fault was there: suspects in the pages, which show different moments, are judged again
+    by a script that sees one moment. A fault is judged and mended in one step, and no run is lost.
     No call takes longer than a page; only for a run that looks wrong again and again the server searches its lists.
 
 Does not guarantee
@@ -43,7 +43,7 @@ _ORDER = (*PARTS, "blocked", "run", "dead")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is wrong, and what was done about it; empty: nothing."""
+    """A fault and the remedy applied; empty: none."""
 
     queue: str  # empty: of the whole cluster
     what: str  # a run, a key, a counter
@@ -81,9 +81,9 @@ class Fsck:
         Args:
             run: sends one call and returns its reply.
             keys: of the cluster.
-            is_mending: whether what is wrong is mended.
+            is_mending: whether faults are mended.
             dead_cap: how many dead runs each queue keeps.
-            tell: told now and then how many entries were read so far.
+            tell: receives now and then the number of entries read so far.
         """
         self._run = run
         self._prefix = {"prefix": keys.prefix}

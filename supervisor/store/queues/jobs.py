@@ -42,7 +42,7 @@ class PublishedJob(JobSpec):
         return dict(args)
 
     def read(self, args: Mapping[str, Any]) -> msgspec.Struct:
-        """Return a struct that says nothing: it is elsewhere that they are read. Names are checked.
+        """Return an empty struct: jobs are read elsewhere. Names are checked.
 
         Raises:
             ArgumentsError: a name is unknown or missing.

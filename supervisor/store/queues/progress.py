@@ -62,7 +62,7 @@ class Progresses:
         self._keys = keys
 
     def write(self, items: Sequence[ProgressItem]) -> Call[int]:
-        """Write them; returns how many were not older than what is there. At most 200."""
+        """Write them; returns how many were not older than the stored ones. At most 200."""
         assert 0 < len(items) <= 200
         flat: list[Argument] = []
         for item in items:

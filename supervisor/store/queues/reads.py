@@ -135,7 +135,7 @@ class QueueReads:
         return script("set_read").call(keys={"set": self._keys.queues}, args={}, parse=lambda r: valid_names(texts(r)))
 
     def counts(self, queue: str) -> Call[QueueCounts]:
-        """Read how a queue stands."""
+        """Read the state of a queue."""
         args = {"queue": check_name("queue", queue)}
         return script("queue_counts").call(keys=self._prefix, args=args, parse=lambda r: _counts(queue, r))
 
@@ -163,7 +163,7 @@ class QueueReads:
             queue: which.
             position: of this page.
             count: about how many.
-            is_newest_first: in that order; what dies or is requeued meanwhile then shifts the pages. Else in no order,
+            is_newest_first: in that order; deaths and requeues meanwhile then shift the pages. Else in no order,
                 and none that is dead all the while is missed.
         """
         args = _dead_page(queue, count, "newest" if is_newest_first else "any", position)
@@ -190,7 +190,7 @@ class QueueReads:
         return script("run_show").call(keys=self._prefix, args=args, parse=lambda r: _run(run_id, r))
 
     def locate(self, run_id: str) -> Call[str | None]:
-        """Read which queue a run is in, or was in as far as history tells."""
+        """Read which queue a run is in, or was in as far as history reaches."""
         args = {"id": run_id, "scan": HISTORY_SCAN, "queues": []}
         return script("run_show").call(keys=self._prefix, args=args, parse=lambda r: text(r[1]) or None)
 

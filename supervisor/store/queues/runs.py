@@ -1,4 +1,4 @@
-"""Queues: the calls that move runs. What only reads them is in ``reads``.
+"""Queues: the calls that move runs. Those that only read them are in ``reads``.
 
 Guarantees
     A run that was taken stays in Redis until its worker acknowledged it under its fence,
@@ -169,7 +169,7 @@ class Queues(QueueReads):
         history: int = HISTORY,
         dead_cap: int = DEAD_CAP,
     ) -> Call[TurnReply]:
-        """Acknowledge, promote what is due, and fetch.
+        """Acknowledge, promote due runs, and fetch.
 
         Args:
             session: of the calling process.
@@ -220,9 +220,9 @@ class Queues(QueueReads):
     ) -> Call[int]:
         """Give back runs that ``session`` holds, as (queue, run id, why); returns how many it still held.
 
-        Why is a ``Release``, or what ``only`` makes of one.
+        Why is a ``Release``, or the result of ``only``.
 
-        ``detail`` says what ended their process, for people; its first ``DETAIL_BYTES_MAX`` bytes count.
+        ``detail`` describes the end of their process, for people; its first ``DETAIL_BYTES_MAX`` bytes count.
 
         Condemn the session first: only then is it certain that its worker does not acknowledge them meanwhile.
         """
@@ -268,7 +268,7 @@ class Queues(QueueReads):
     def unwanted(
         self, sessions: Sequence[str], *, history: int = HISTORY, position: tuple[str, str] = ("", "0")
     ) -> Call[UnwantedPage]:
-        """Read which runs of ``sessions`` must end, let go of those that did not in time, forget what is over."""
+        """Read which runs of ``sessions`` must end, let go of those that did not in time, forget ended ones."""
         queue, cursor = position
         args = {"history": history, "last_queue": queue, "last_cursor": cursor, "sessions": list(sessions)}
         return script("queue_unwanted").call(keys=self._prefix, args=args, parse=_unwanted)

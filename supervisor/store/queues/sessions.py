@@ -1,8 +1,8 @@
-"""Worker sessions: one for each worker process, and what it holds runs under.
+"""Worker sessions: one for each worker process; runs are held under it.
 
 Guarantees
     After ``condemn`` returned true, no turn of that session has any effect.
-    Nothing is judged by Redis' time: a counter that stands still is judged by whoever
+    Nothing is judged by Redis' time: a counter that does not move is judged by whoever
     watched it on its own clock.
 
 Does not guarantee
@@ -73,7 +73,7 @@ class Sessions:
         return script("session_bury").call(keys=keys, args={"session": session}, parse=lambda _: None)
 
     def publish_jobs(self, jobs: Mapping[str, str | bytes]) -> Call[None]:
-        """Tell bare producers which jobs there are: name to JSON."""
+        """Publish the jobs there are to bare producers: name to JSON."""
         assert 0 < len(jobs) <= _JOBS_PAGE
         flat = [part for item in sorted(jobs.items()) for part in item]
         keys = {"jobs": self._keys.jobs, "seen": self._keys.jobs_seen}

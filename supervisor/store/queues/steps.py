@@ -48,7 +48,7 @@ class StepCalls:
             run_id: the run.
             queue: where it is.
             fence: session, attempt and when it was fetched, parted by bars.
-            born: tells the run from an earlier one of the same id.
+            born: distinguishes the run from an earlier one of the same id.
         """
         self._steps = {"steps": keys.steps(check_run_id(run_id))}
         self._run = {"run": keys.queue(queue).run}

@@ -1,13 +1,13 @@
-"""Finds the server that takes writes, and tells a client when it is another one.
+"""Finds the server that takes writes, and informs a client when it is another one.
 
 Guarantees
-    What is found was asked before it is used: its role behind Sentinel, in a cluster whether it
+    Each server found was asked before it is used: its role behind Sentinel, in a cluster whether it
     serves the keys. A search ends within its bound, whatever number of hosts is silent.
-    One process of a tree searches, the agent. The others follow what it publishes, so that no fire
+    One process of a tree searches, the agent. The others follow the address it publishes, so that no fire
     and no acknowledgement goes to a deposed master while renewals go to the new one.
 
 Does not guarantee
-    That the master is still master when the call arrives. It then says READONLY or MOVED, and
+    That the master is still master when the call arrives. It then answers READONLY or MOVED, and
     the next call searches again. A master that was cut off together with a client goes on serving
     it until the partition heals; ``redis.durability: replica`` and min-replicas-to-write narrow that.
 
@@ -91,13 +91,13 @@ class Resolver:
         publish: Callable[[str], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Take what is needed; does no I/O.
+        """Take the collaborators; does no I/O.
 
         Args:
             url: which sentinels or nodes to ask.
             connection: makes an unconnected connection to (address, with this time-out, a sentinel or not).
             key: any key of this cluster, by which its slot is found.
-            publish: told the address before anything is sent to it.
+            publish: receives the address before anything is sent to it.
             clock: for the bounds.
         """
         self._url = url
@@ -132,7 +132,7 @@ class Resolver:
             return self._find(bound_s)
 
     def heard(self) -> None:
-        """Follow a fail-over that a sentinel tells of, until it is done; for the threads of the watch.
+        """Follow a fail-over that a sentinel reports, until it is done; for the threads of the watch.
 
         From the choice of the new master to its promotion nothing is sent to the old one: it would be lost.
         """
@@ -197,7 +197,7 @@ class Resolver:
         return self._url.topology is Topology.SENTINEL and self._clock.elapsed_ns() >= self._check_at_ns
 
     def _check(self, bound_s: float) -> None:
-        """Go over to another master, if the newest configuration names one that says it is; else stay."""
+        """Go over to another master, if the newest configuration names one that confirms it; else stay."""
         self._check_at_ns = self._clock.elapsed_ns() + int(CHECK_PERIOD_S * SECOND_NS)
         until_ns = self._clock.elapsed_ns() + int(bound_s * SECOND_NS)
         claims, _ = self._ask_all(bound_s / 2)

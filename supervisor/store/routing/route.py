@@ -26,7 +26,7 @@ class Signpost(Protocol):
         ...
 
     def publish_endpoint(self, address: str) -> None:
-        """Say where Redis is."""
+        """Publish the address of Redis."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Listens to what sentinels tell by themselves, so that a fail-over is followed while it happens.
+"""Listens to messages that sentinels publish, so that a fail-over is followed while it happens.
 
 Guarantees
     One thread for each sentinel, which ends soon after whoever listens is gone. A connection that ends is made again.
@@ -39,7 +39,7 @@ PAUSE_S = 1.0
 
 
 class SentinelWatch:
-    """Calls ``heard`` when a sentinel tells of a fail-over of ``master``."""
+    """Calls ``heard`` when a sentinel reports a fail-over of ``master``."""
 
     def __init__(
         self,

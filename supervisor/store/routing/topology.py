@@ -52,7 +52,7 @@ def sentinel_claim(address: object, facts: object) -> Claim | None:
     """Read the replies to SENTINEL GET-MASTER-ADDR-BY-NAME and SENTINEL MASTER; None: the name is unknown.
 
     The first names a promoted replica at once, the second only after the fail-over ended; the second
-    tells the epoch of the configuration.
+    contains the epoch of the configuration.
     """
     if not isinstance(address, list) or len(address) != 2:
         return None
@@ -69,7 +69,7 @@ def promoted_claim(facts: object, replicas: object) -> Claim | None:
     """Return the replica that this sentinel, elected for it, is making master, of those in SENTINEL REPLICAS.
 
     Others hear of it when the sentinel has seen the new role, up to a second after the promotion. The claim
-    belongs to the configuration to come; it counts once the replica itself says that it is master.
+    belongs to the configuration to come; it counts once the replica itself confirms that it is master.
     """
     for replica in replicas if isinstance(replicas, list) else []:
         named = _named(replica)
@@ -116,5 +116,5 @@ def is_master(role: object) -> bool:
 
 
 def summary(failures: Sequence[Failure]) -> str:
-    """Return who said what, for people."""
+    """Return the claims and their sources, for people."""
     return ", ".join(f"{failure.asked}: {failure.reason}" for failure in failures)

@@ -1,12 +1,12 @@
-"""Applying a set of dynamic schedules: compare with what is stored, then write what differs, batch by batch.
+"""Applying a set of dynamic schedules: compare with the stored ones, then write the differences, batch by batch.
 
 Guarantees
-    What is equal is not written. Each write names the revision that was compared, so that
-    somebody else's edit in between is a conflict, not lost. Applied again, after whatever
-    interrupted it, it goes on where it was: what is done by then is equal.
+    Equal schedules are not written. Each write names the revision that was compared, so that
+    somebody else's edit in between is a conflict, not lost. Applied again, after an
+    interruption, it goes on where it was: schedules done by then are equal.
 
 Does not guarantee
-    That all of it happens at once: validate first, so that what is refused is refused before.
+    That all of it happens at once: validate first, so that refusals come before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Run = Callable[[Call[Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One wanted schedule beside what is stored."""
+    """One wanted schedule beside the stored one."""
 
     difference: Difference
     id: str
@@ -57,7 +57,7 @@ class Applying:
     """Compares and writes, through whatever runs calls."""
 
     def __init__(self, keys: Keys, run: Run, *, wall_ms: Callable[[], int], pause: Callable[[], None]) -> None:
-        """Take what does the work.
+        """Take the collaborators.
 
         Args:
             keys: of the cluster.
@@ -72,7 +72,7 @@ class Applying:
         self._pause = pause
 
     def compare(self, wanted: Sequence[ScheduleDef]) -> Iterator[Compared]:
-        """Yield each of ``wanted`` beside what is stored, in their order."""
+        """Yield each of ``wanted`` beside the stored one, in their order."""
         for start in range(0, len(wanted), BATCH_MAX):
             batch = wanted[start : start + BATCH_MAX]
             stored: list[Inspection] = self._run(self._views.inspect([each.id for each in batch]))
@@ -98,7 +98,7 @@ class Applying:
                 return
 
     def write(self, found: Sequence[Compared], outcome: Outcome) -> Iterator[int]:
-        """Write what differs; yield how many of ``found`` are done after each batch."""
+        """Write the differences; yield how many of ``found`` are done after each batch."""
         pending = [each for each in found if each.change is not None]
         outcome.unchanged += len(found) - len(pending)
         done = len(found) - len(pending)
@@ -140,7 +140,7 @@ class Applying:
 
 
 def compared(definition: ScheduleDef, record: Record | None, now_ms: int) -> Compared:
-    """Return how ``definition`` relates to ``record``, which is what is stored under its id."""
+    """Return how ``definition`` relates to ``record``, which is stored under its id."""
     if record is None:
         return Compared(Difference.CREATED, definition.id, Change(definition=definition, expected_revision=0))
     if record.body == pack_definition(definition) and record.is_dynamic:

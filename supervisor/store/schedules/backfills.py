@@ -1,9 +1,9 @@
-"""Backfills: requests to run what lies in a schedule's past, and how far they got.
+"""Backfills: requests to run due times of a schedule's past, and their progress.
 
 Guarantees
     Enqueueing and the advance of the cursor are one step of the current term, so a crash of the
     leader, a lost reply or an old term neither doubles nor loses a nominal time.
-    What was enqueued is remembered for seven days, at most 10,000 runs of one schedule.
+    Enqueued runs are remembered for seven days, at most 10,000 of one schedule.
 
 Does not guarantee
     Anything about nominal times after the watermark: the schedule itself still decides those.
@@ -160,7 +160,7 @@ class Backfills:
             envelopes: one for each nominal time to run.
             skipped: how many nominal times up to the cursor are known to have run.
             max_running: of the definition.
-            state: what the backfill is then.
+            state: the state of the backfill then.
             note: for people, on one line.
         """
         assert len(envelopes) <= STEP_MAX
@@ -182,7 +182,7 @@ class Backfills:
         return script("backfill_step").call(keys=self._prefix, args=args, parse=lambda reply: _stepped(backfill, reply))
 
     def cancel(self, backfill: str) -> Call[tuple[CancelCode, Backfill | None]]:
-        """Stop a backfill: what it enqueued stays, nothing more follows."""
+        """Stop a backfill: its enqueued runs stay, nothing more follows."""
         return script("backfill_cancel").call(
             keys=self._prefix,
             args={"backfill": backfill},
@@ -190,7 +190,7 @@ class Backfills:
         )
 
     def ran(self, run_ids: Sequence[str]) -> Call[list[bool]]:
-        """Tell which of these runs were enqueued by a backfill or a keyed trigger and are remembered."""
+        """Read which of these runs were enqueued by a backfill or a keyed trigger and are remembered."""
         return script("runs_remembered").call(
             keys=self._prefix, args={"ids": run_ids}, parse=lambda reply: [digit == "1" for digit in text(reply)]
         )
@@ -212,7 +212,7 @@ def _all(reply: Any) -> list[Backfill]:
 
 
 def unpack_backfill(name: str, stored: bytes) -> Backfill | None:
-    """Return the backfill in ``stored``; None for what this version cannot read."""
+    """Return the backfill in ``stored``; None where this version cannot read it."""
     head, _, rest = stored.partition(b"\n")
     note, _, body = rest.partition(b"\n")
     words = text(head).split(" ")

@@ -2,7 +2,7 @@
 
 Guarantees
     Equal content leaves the record as it is, byte for byte. A change of timing is never
-    retroactive: the watermark is then at least Redis' now. What was removed is remembered for a
+    retroactive: the watermark is then at least Redis' now. A removed schedule is remembered for a
     day, so that adding it again restores counters and pause. A revision never comes again for
     another content. A repeated call does nothing more.
     A schedule of a configuration is never replaced by a dynamic one of the same id, nor the other way.
@@ -62,7 +62,7 @@ class DeleteCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A definition to bring in, and what is assumed about the stored one."""
+    """A definition to bring in, and the assumption about the stored one."""
 
     definition: ScheduleDef
     expected_revision: int | None = None  # dynamic only: else CONFLICT; 0: it must not exist; None: any
@@ -128,7 +128,7 @@ class Definitions:
         return script("declare_remove").call(keys=self._prefix, args=args, parse=_digits)
 
     def end(self, *, epoch: int, nonce: str, digest: str, is_applied: bool) -> Call[int]:
-        """Say that the set with ``digest`` is brought in whole, or was refused with nothing changed."""
+        """Note that the set with ``digest`` is brought in whole, or was refused with nothing changed."""
         args = {"epoch": epoch, "nonce": nonce, "digest": digest, "is_applied": int(is_applied)}
         return script("declare_end").call(keys=self._prefix, args=args, parse=number)
 
@@ -138,8 +138,8 @@ class Definitions:
         Each is decided by itself: a CONFLICT or CLASH of one does not stop the others.
 
         Args:
-            changes: what to bring in.
-            wall_ms: the caller's clock, told to jobs that a change of timing starts.
+            changes: the definitions to bring in.
+            wall_ms: the caller's clock, passed to jobs that a change of timing starts.
         """
         assert 0 < len(changes) <= BATCH_MAX
         items = [value for change in changes for value in _item(change, wall_ms)]

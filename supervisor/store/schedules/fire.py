@@ -116,8 +116,8 @@ class Schedules:
         """Decide due times: enqueue, and advance watermarks, in one step.
 
         Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
-        A repeated call answers DUP with ``mark_ms == new_mark_ms`` for what the first one did.
-        ``at_ms`` is the wall clock that judged the items: where it is ahead of Redis', what depends on it is SKEWED.
+        A repeated call answers DUP with ``mark_ms == new_mark_ms`` for the effects of the first one.
+        ``at_ms`` is the wall clock that judged the items: where it is ahead of Redis', dependent items are SKEWED.
         """
         assert 0 < len(items) <= FIRE_BATCH_MAX
         args = {

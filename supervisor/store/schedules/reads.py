@@ -110,7 +110,7 @@ class Views:
 def change_of(
     record: Record, definition: ScheduleDef, *, now_ms: int, expected_revision: int | None = None
 ) -> tuple[Change, ScheduleDef | None]:
-    """Return what makes ``record`` the ``definition``, and what it was; None when another version wrote it."""
+    """Return the change from ``record`` to ``definition``, and the old one; None when another version wrote it."""
     try:
         old = record.definition()
     except msgspec.DecodeError:

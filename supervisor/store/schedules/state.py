@@ -1,7 +1,7 @@
 """Stored state of a schedule's decisions: counters, and the latest decisions as stretches.
 
 ``lua/lib/state.lua`` writes it, in the step that decides. A healthy schedule has one short
-stretch, however often it fired; only what differs from the decision before costs a line.
+stretch, however often it fired; only a difference from the decision before costs a line.
 """
 
 from __future__ import annotations

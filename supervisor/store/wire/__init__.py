@@ -1,1 +1,1 @@
-"""Encoding and decoding of what is stored in Redis."""
+"""Encoding and decoding of the data stored in Redis."""

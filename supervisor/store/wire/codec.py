@@ -1,4 +1,4 @@
-"""Values of replies: what Redis answers, as numbers, texts and groups. Any value may be missing or foreign."""
+"""Values of replies: Redis' answers as numbers, texts and groups. Any value may be missing or foreign."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def number(value: Any) -> int:
 
 
 def foreign_number(value: Any) -> int | None:
-    """Return a number of a record that anybody may have written; None for what is none, or has more than 15 digits."""
+    """Return a number of a record that anybody may have written; None where it is none, or has more than 15 digits."""
     written = text(value)
     return int(written) if written.isascii() and written.isdigit() and len(written) <= _DIGITS_MAX else None
 

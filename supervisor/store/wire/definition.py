@@ -2,7 +2,7 @@
 
 Guarantees
     Equal definitions give equal bytes, whoever packs them: they are compared without being decoded.
-    What one version writes, the version before and after it reads (see core/model.py). No definition is over 64 KiB.
+    Data of one version are readable by the versions before and after it (core/model.py). No definition is over 64 KiB.
 """
 
 from __future__ import annotations

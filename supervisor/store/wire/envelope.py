@@ -1,10 +1,10 @@
 """Envelopes as they lie in the queue: kind letter, priority digit, limits in brackets if any, JSON.
 
-What is in front lets the hot script route, limit and count without decoding JSON.
+The fields in front let the hot script route, limit and count without decoding JSON.
 
 Guarantees
     A run has the same bytes however it is packed: alone, by a template, or with arguments of its own.
-    What one version writes, the version before and after it reads (see core/model.py). No envelope is over 64 KiB.
+    Data of one version are readable by the versions before and after it (core/model.py). No envelope is over 64 KiB.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def check_run_id(run_id: str) -> str:
 
 
 def pack(envelope: Envelope, *, above: int = 0) -> Packed:
-    """Return what lies in the queue for ``envelope``.
+    """Return the queued form of ``envelope``.
 
     Args:
         envelope: the run.
@@ -90,7 +90,7 @@ class EnvelopeTemplate:
     __slots__ = ("head", "job", "queue", "shared", "template")
 
     def __init__(self, template: Template) -> None:
-        """Check and encode what every run shares; what comes of ``template`` alone is ``shared``, equal for equal ones.
+        """Check and encode the common part of all runs; that of ``template`` alone is ``shared``, equal for equal ones.
 
         Raises:
             ArgumentsError: as from ``pack``.
@@ -106,7 +106,7 @@ class EnvelopeTemplate:
         """Stands for the template in the envelopes that are handed to ``pack``."""
 
     def pack(self, envelope: Envelope) -> Packed:
-        """Return what lies in the queue for ``envelope``, whose ``template`` is this one's and whose id is checked.
+        """Return the queued form of ``envelope``, whose ``template`` is this one's and whose id is checked.
 
         Raises:
             PayloadTooLargeError: the envelope is over 64 KiB.
@@ -123,7 +123,7 @@ class ArgumentsTemplate:
     __slots__ = ("_after", "_bare", "_before", "_is_limited", "_job", "_late_ms", "_length_max", "_start", "_template")
 
     def __init__(self, template: Template) -> None:
-        """Check and encode what every run shares, which is ``template`` without its arguments.
+        """Check and encode the part common to every run, which is ``template`` without its arguments.
 
         Raises:
             ValueError: its queue cannot be carried, or its priority.
@@ -156,7 +156,7 @@ class ArgumentsTemplate:
         return self._after + _encode(rest)[_FRAME_LENGTH:]
 
     def pack(self, run_id: str, args: Mapping[str, Any], tail: bytes) -> bytes:
-        """Return what lies in the queue for a run.
+        """Return the queued form of a run.
 
         Args:
             run_id: its checked identity.
@@ -181,7 +181,7 @@ class ArgumentsTemplate:
 def unpack(data: bytes) -> Envelope:
     """Return the envelope in ``data``.
 
-    The kind and priority in front win over those in the JSON: they are what the queue went by.
+    The kind and priority in front win over those in the JSON: the queue went by them.
 
     Raises:
         msgspec.DecodeError: not an envelope of a version that this one knows.

@@ -186,7 +186,7 @@ def policy_text(
         buffer_limit: how many may wait; None: 1 for buffer_one, else 1000.
         cancel_grace_ms: how long a run that is asked to stop may take.
         max_runs: after so many runs it is completed.
-        wait: what the end of a run causes; empty: nothing.
+        wait: the effects of the end of a run; empty: none.
         keep_ms: how long it is kept when it is completed; None: for ever.
     """
     limit = (1 if overlap == "buffer_one" else 1000) if buffer_limit is None else buffer_limit

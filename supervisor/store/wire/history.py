@@ -20,10 +20,10 @@ _NOTE_MAX = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """One ended attempt, or what a person did to a run.
+    """One ended attempt, or a person's action on a run.
 
     ``outcome``: as its worker reported it; crashed, interrupted or lost where it was reclaimed; duplicate where it
-    never began; cancel_asked, cancelled, purged, requeued or dropped where a person did it, who stands in ``note``.
+    never began; cancel_asked, cancelled, purged, requeued or dropped where a person did it, who is named in ``note``.
     """
 
     run_id: str

@@ -154,7 +154,7 @@ def parse_turn(reply: Any) -> TurnReply:
 
 @lru_cache(maxsize=1024)
 def _taken(what: bytes) -> tuple[str, int, int, int, bool, int]:
-    """Read queue, charges, whether a run is a suspect, and when it was fetched, 0: just now; most say the same."""
+    """Read queue, charges, whether a run is a suspect, and when it was fetched, 0: just now; most are the same."""
     queue, *rest = text(what).split(" ")
     fetched_ms = int(rest.pop()[1:]) if rest and rest[-1].startswith("@") else 0
     is_suspect = rest[-1:] == ["s"]
@@ -191,7 +191,7 @@ def pack_result(run_id: str, result: bytes) -> bytes:
 
 
 def pack_error(error: dict[str, Any] | None) -> bytes:
-    """Return ``error`` as JSON of at most 4 KiB, its longest texts cut at the front: the end of a traceback tells."""
+    """Return ``error`` as JSON of at most 4 KiB, its longest texts cut at the front: a traceback's end matters."""
     if error is None:
         return b""
     body = _encode(error)
