@@ -1,7 +1,7 @@
 """Durations as people write them: ``250ms 15s 5m 2h 7d``, and sums such as ``1h30m``.
 
 Guarantees
-    What was written is kept to the millisecond, so a duration that is printed and read
+    A written value is kept to the millisecond, so a duration that is printed and read
     again is the same one. Finer ones are refused instead of rounded.
 
 Does not guarantee
@@ -26,7 +26,7 @@ _EXAMPLES = "write 250ms, 15s, 5m, 2h or 7d"
 
 
 def parse_duration(value: Any) -> float:
-    """Return the seconds that ``value`` stands for.
+    """Return the seconds in ``value``.
 
     Raises:
         ValueError: no number with a unit, or finer than a millisecond. A bare number is

@@ -1,6 +1,6 @@
-"""Errors a person may meet, each naming what, which, seen and next.
+"""Errors a person may meet, each with its subject, place, observation and remedy.
 
-``exit_code`` is what the command returns when the error reaches its top (docs/cli.md).
+``exit_code`` is the exit code of the command when the error reaches its top (docs/cli.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXIT_CONFIG = 78
 class TenureError(Exception):
     """Base of every error that Tenure raises on purpose.
 
-    ``code`` is a stable name for programs, made of the class's own; ``http_status`` what the API answers with.
+    ``code`` is a stable name for programs, made of the class's own; ``http_status`` the status of the API's answer.
     """
 
     exit_code = EXIT_FAILED
@@ -47,7 +47,7 @@ class TenureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with the configuration: where, what was seen, what to do."""
+    """One thing wrong with the configuration: where, the value seen, the remedy."""
 
     where: str  # "file.yaml:12", "TENURE_REDIS__URL", "--port"
     path: str  # "election.lease_duration"
@@ -127,7 +127,7 @@ class StoreRefusedError(TenureError):
 
     Attributes:
         concerns_client: whether it would refuse this client any call (credentials, rights, certificate). Else it
-            refused what this call is about, such as a key of another type, and may answer calls about other things.
+            refused the subject of this call, such as a key of another type, and may answer calls about other things.
     """
 
     exit_code = EXIT_CONFIG

@@ -1,12 +1,12 @@
-"""Events: what happened to a replica that a person or a program may want to be told, and how equal ones fold.
+"""Events: changes of a replica that interest a person or a program, and the folding of equal ones.
 
-A series is what one process says of one subject for one reason at one level. Its first event is told at
-once; further ones are counted, and told together, with the count so far, once in ``PACE_NS``.
+A series is the events of one process about one subject for one reason at one level. Its first event is told at
+once; further ones are counted, and reported together, with the count so far, once in ``PACE_NS``.
 
 Guarantees
     At most ``SERIES_MAX`` series are known and ``FRESH_PER_S`` new ones begin in a second, whatever comes:
-    what is beyond that is refused, and whoever asks counts it.
-    An event that was admitted is told at once or counted in a later telling of its series.
+    events beyond that are refused, and counted by the caller.
+    An event that was admitted is reported at once or counted in a later report of its series.
 
 Time enters as an argument. Nothing here logs.
 """
@@ -87,7 +87,7 @@ class Folding:
     def admit(
         self, key: Key, *, note: str, fields: dict[str, Value], now_ns: int, wall_ms: int, is_logged: bool = False
     ) -> tuple[bool, list[Series]]:
-        """Count one event; return whether it was admitted, and what is to be told now."""
+        """Count one event; return whether it was admitted, and the report due now."""
         series = self._series.get(key)
         due: list[Series] = []
         if series is not None and now_ns - series.last_ns >= IDLE_NS:
@@ -133,7 +133,7 @@ class Folding:
 
 
 def tell(series: Series, *, replica: str, role: str, now_ns: int) -> Event:
-    """Note that ``series`` is told now, and return what is said."""
+    """Note that ``series`` is reported now, and return the report."""
     series.told, series.told_ns = series.count, now_ns
     return Event(
         reason=series.reason,

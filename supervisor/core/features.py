@@ -1,11 +1,11 @@
 """Feature gates: parts of Tenure that can be switched on before they are the rule, or off while they are.
 
 A gate has a stage. ALPHA: off unless asked for, may change or go. BETA: tried, may be on. GA: always on,
-its gate will go. DEPRECATED: will go. ``AllAlpha`` and ``AllBeta`` stand for every gate of their stage
+its gate will go. DEPRECATED: will go. ``AllAlpha`` and ``AllBeta`` include every gate of their stage
 that is not named itself.
 
 Guarantees
-    What comes out has every gate, and only if nothing that was given is wrong: an unknown name, another
+    The result has every gate, and only if no input is wrong: an unknown name, another
     value for a gate that is locked, a gate whose needs are off.
 """
 
@@ -113,7 +113,7 @@ def warnings(given: Mapping[str, bool], gates: Sequence[Gate] = GATES) -> list[t
 
 
 def described(gates: Sequence[Gate] = GATES) -> str:
-    """Return all gates for the help: name, stage, default and what each does."""
+    """Return all gates for the help: name, stage, default and effect of each."""
     names = [f"{name}=true|false ({stage}, default false)" for name, stage in ALL.items()]
     names += [f"{gate.name}=true|false ({gate.stage}, default {_text(gate.default)}): {gate.help}" for gate in gates]
     return "; ".join(names)

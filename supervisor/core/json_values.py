@@ -3,7 +3,7 @@
 Guarantees
     Whatever bytes are read, the only error is ``msgspec.DecodeError``: a nesting that is too deep for the stack of
     the reader, and text that is no UTF-8, are data that cannot be read like any other.
-    What is written can be read again by every process, however deep its stack is: nesting has a limit of its own,
+    Written data can be read again by every process, however deep its stack is: nesting has a limit of its own,
     far below that of any interpreter.
 """
 
@@ -66,7 +66,7 @@ def json_of(value: Any) -> bytes:
     """Return ``value`` as JSON.
 
     Raises:
-        ValueError: it is none, or would not be itself again; says where and why.
+        ValueError: it is none, or would not be itself again; names the place and the reason.
     """
     try:
         body = msgspec.json.encode(value)
@@ -92,10 +92,10 @@ def is_deeper(body: bytes, depth: int) -> bool:
 
 
 def misfit(value: Any, body: bytes, *, around: int = 0) -> str:
-    """Return where and why ``value`` would not be itself after a journey as JSON; empty: nothing stands against it.
+    """Return where and why ``value`` would not be itself after a journey as JSON; empty: it would.
 
     Args:
-        value: what is to travel.
+        value: the value to send.
         body: its JSON, or JSON that holds it.
         around: how many levels of ``body`` are around it.
     """
@@ -120,7 +120,7 @@ def check_arguments(job: str, args: Mapping[str, Any], body: bytes, *, around: i
         around: how many levels of ``body`` are around the value of each.
 
     Raises:
-        ArgumentsError: one is nested deeper than ``JSON_DEPTH_MAX``, or holds NaN or an infinity; says where.
+        ArgumentsError: one is nested deeper than ``JSON_DEPTH_MAX``, or holds NaN or an infinity; names the place.
     """
     if problem := misfit(args, body, around=around):
         raise ArgumentsError(f"job {job}: argument {problem}")

@@ -37,7 +37,7 @@ class LocalCache:
             return found[0]
 
     def put(self, key: str, value: bytes, until_ns: int) -> None:
-        """Keep ``value``, and forget what was used longest ago if there is too much."""
+        """Keep ``value``, and forget the least recently used if there is too much."""
         with self._lock:
             self._entries[key] = value, until_ns
             self._entries.move_to_end(key)

@@ -1,7 +1,7 @@
 """Log sampling: so many lines a second are written in full, the rest as one counted line for each job.
 
 A line for each run is of use at five runs a second, and at twenty thousand it is the most expensive part of
-each. Nothing is dropped in silence: what was not written in full is counted, and the count is written.
+each. Nothing is dropped in silence: lines not written in full are counted, and the count is written.
 
 Time enters as an argument. Nothing here logs.
 """
@@ -17,7 +17,7 @@ WINDOW_NS = SECOND_NS
 
 @dataclass(slots=True)
 class Folded:
-    """Ends of one job, of one outcome, that stand on one line together."""
+    """Ends of one job, of one outcome, written together on one line."""
 
     job: str
     outcome: str

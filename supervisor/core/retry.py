@@ -29,7 +29,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Upper bound of every delay, in seconds; ``base_s`` to 86400."""
 
     def __post_init__(self) -> None:
-        """Refuse what could never have been meant."""
+        """Refuse values that are never meant."""
         if not 1 <= self.attempts <= ATTEMPTS_MAX:
             raise ValueError(f"Retry.attempts must be 1 to {ATTEMPTS_MAX}, got {self.attempts}")
         if not 0 <= self.base_s <= DELAY_S_MAX:

@@ -8,7 +8,7 @@ ENTROPY_BYTES = 10  # for each id
 def fresh_run_ids(wall_ms: int, entropy: bytes) -> list[str]:
     """Return a UUIDv7 (RFC 9562, 5.7) for each ten bytes of ``entropy``.
 
-    They sort by time, and 74 random bits tell runs of one millisecond apart.
+    They sort by time, and 74 random bits distinguish runs of one millisecond.
 
     Args:
         wall_ms: the producer's wall clock, milliseconds since 1970.

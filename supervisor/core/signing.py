@@ -1,10 +1,10 @@
-"""Signatures of what people ask of agents through Redis, by a key that only operators and agents have.
+"""Signatures of people's requests to agents through Redis, by a key that only operators and agents have.
 
 Guarantees
     A proof is of these very words, for one cluster, and of one moment. It is compared in constant time.
 
 Does not guarantee
-    That it is used once: whoever obeys remembers what it obeyed for ``FRESH_MS``.
+    That it is used once: the receiver remembers obeyed requests for ``FRESH_MS``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Signer:
     key: str = field(repr=False)
 
     def sign(self, at_ms: int, *words: str) -> str:
-        """Return the proof that whoever has the key said ``words`` at ``at_ms`` by its clock: 64 hex digits."""
+        """Return the proof that whoever has the key wrote ``words`` at ``at_ms`` by its clock: 64 hex digits."""
         # A list as JSON: no two lists of words have the same text.
         text = json.dumps([self.cluster, at_ms, *words])
         return hmac.new(self.key.encode(), text.encode(), hashlib.sha256).hexdigest()
@@ -50,7 +50,7 @@ class Signer:
         return f"{by} [signed {at_ms} {self.sign(at_ms, by, *words)}]"
 
     def fault_of_mark(self, marked: str, now_ms: int, *words: str) -> str:
-        """Return why what ``mark`` made is not believed; empty when it is."""
+        """Return why a signature of ``mark`` is not believed; empty when it is."""
         match = _MARK.match(marked)
         if match is None:
             return self.fault("", 0, now_ms)

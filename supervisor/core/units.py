@@ -1,4 +1,4 @@
-"""Units of time: every duration inside the program is a whole number of nanoseconds unless its name says otherwise."""
+"""Units of time: every duration inside the program is a whole number of nanoseconds unless its name has a unit."""
 
 from __future__ import annotations
 

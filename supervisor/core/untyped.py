@@ -1,4 +1,4 @@
-"""Values for parameters without a type: what JSON has no form for would arrive as something else, so it is refused."""
+"""Values for parameters without a type: a value without a form in JSON would arrive as another, so it is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOREIGN = tuple(kind for kinds, _ in _REMEDIES for kind in kinds)
 
 
 def check_untyped(job: str, arguments: type[msgspec.Struct], args: Mapping[str, Any]) -> None:
-    """Return if what ``args`` holds for parameters without a type has a form in JSON.
+    """Return if the values in ``args`` for parameters without a type have a form in JSON.
 
     Args:
         job: whose they are.
@@ -35,7 +35,7 @@ def check_untyped(job: str, arguments: type[msgspec.Struct], args: Mapping[str, 
         args: by name.
 
     Raises:
-        ArgumentsError: one holds bytes, a set, a date, a time, a timedelta, a Decimal or a UUID; says where.
+        ArgumentsError: one holds bytes, a set, a date, a time, a timedelta, a Decimal or a UUID; names the place.
     """
     for name in _untyped(arguments):
         value = args.get(name)

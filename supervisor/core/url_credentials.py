@@ -5,7 +5,7 @@ Guarantees
     Everything up to the last ``@`` of a URL counts as credentials: people forget to percent-encode.
 
 Does not guarantee
-    That what it finds is a secret. ``redis://host/a@b`` has no password, and is masked.
+    That its finds are secrets. ``redis://host/a@b`` has no password, and is masked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The signature of webhooks: it tells a request of Tenure's from a forgery, and a new one from a replay.
+"""The signature of webhooks: it distinguishes a request of Tenure's from a forgery, and a new one from a replay.
 
 ``Tenure-Signature: t=1767225600,v1=5257a8…``: ``v1`` is HMAC-SHA256, in hex, of ``t`` (when the request was made, in
 seconds since 1970), a dot and the body, with the secret as its key. docs/events.md has the receiver's part.

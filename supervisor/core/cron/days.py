@@ -1,7 +1,7 @@
 """Days of a year that a cron expression allows, as one bit mask per kind of year.
 
 There are fourteen kinds of year: it starts on one of seven weekdays and has 365 or 366
-days. Whatever an expression says about days holds for all years of a kind, so fourteen
+days. The days of an expression hold for all years of a kind, so fourteen
 masks answer for ever, and next, previous and count are operations on integers.
 
 The mask of the field day-of-month holds dates in the bits 1 to 31; from ``FROM_END`` on, bit

@@ -3,7 +3,7 @@
 A fixed time that a gap skips can ``run`` at the instant the gap ends, once however many fall
 into it; be left out (``skip``); or ``shift`` by the length of the gap: 02:30 becomes 03:30.
 One that comes twice in an overlap fires on the ``first`` pass, the ``last`` or ``both``.
-Expressions that follow real time leave out what a gap skips and fire on both passes.
+Expressions that follow real time leave out times in a gap and fire on both passes.
 """
 
 from __future__ import annotations

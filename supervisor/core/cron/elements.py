@@ -1,7 +1,7 @@
 """One field of a cron expression: text in, a bit mask of the values it allows out, or an error that helps.
 
 Bit n of a mask is the value n. The fields of days hold more than numbers, in bits above
-those: see ``days`` for what they mean there.
+those: see ``days`` for their meaning there.
 """
 
 from __future__ import annotations

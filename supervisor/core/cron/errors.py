@@ -35,7 +35,7 @@ class Field:
 
     @property
     def is_day(self) -> bool:
-        """True if this is one of the two fields that say which days."""
+        """True for the two fields that select days."""
         return self.name in {"day-of-month", "day-of-week"}
 
 

@@ -1,6 +1,6 @@
-"""A cron expression in words: when it is due, and what a change of the clock does to it.
+"""A cron expression in words: when it is due, and the effect of a change of the clock.
 
-``explain`` is for people who check what they wrote; ``Cron.fires`` is the truth.
+``explain`` is for people who check their expressions; ``Cron.fires`` is the truth.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def explain(fields: Fields, timezone: str, policy: DstPolicy) -> str:
     Args:
         fields: a parsed expression.
         timezone: its IANA name.
-        policy: what happens at changes of the clock.
+        policy: the behaviour at changes of the clock.
     """
     *second, minute, hour, day_of_month, month, day_of_week = fields.text.split(" ")
     parts = [

@@ -5,8 +5,8 @@ Guarantees
     hour are fixed and fall into a gap fires once, at the instant the gap ends; in an overlap
     it fires on the first pass only; ``dst_gap`` and ``dst_overlap`` choose otherwise. An entry
     whose minute or hour starts with ``*`` follows real time: nothing is invented in a gap, both
-    passes of an overlap count. A change by more than three hours corrects the zone: what it
-    skipped is not made up for. A field of seconds does not change the class.
+    passes of an overlap count. A change by more than three hours corrects the zone: times it
+    skipped are not made up for. A field of seconds does not change the class.
     ``prev(next(t)) <= t < next(t)``, and ``count`` agrees with ``next``.
 
 Differs from Debian on purpose
@@ -122,7 +122,7 @@ class Cron:
     def clock_changes(self, after_s: int, within_s: int) -> Iterator[tuple[int, bool]]:
         """Yield each instant at which a change of the clock meets a fixed time of this expression.
 
-        And whether it skips that time; else it repeats it. Whatever the policies: they say what follows.
+        And whether it skips that time; else it repeats it. Independent of the policies: they decide the consequence.
 
         Args:
             after_s: where to begin.
@@ -162,7 +162,7 @@ def compile_cron(
         expression: five fields, or six with seconds in front; an alias such as ``@daily``. A prefix
             ``CRON_TZ=`` or ``TZ=`` names the zone, where ``timezone`` does not.
         timezone: an IANA name; None: that of the prefix, else UTC.
-        dst_gap: what a fixed time does that a change of the clock skips: run, skip or shift.
+        dst_gap: the rule for a fixed time that a change of the clock skips: run, skip or shift.
         dst_overlap: on which pass a fixed time fires that comes twice: first, last or both.
         seed: id of the schedule, which ``H`` is drawn from.
 

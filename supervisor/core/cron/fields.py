@@ -1,7 +1,7 @@
 """A whole cron expression: text in, the masks of its fields out, or an error that helps.
 
 Accepted is what Debian's cron accepts; a field of seconds in front; ``L L-n LW nW`` and ``?``
-for dates, ``dow#n dowL ?`` for weekdays; ``H`` (hashing.py). Refused is what Debian's cron
+for dates, ``dow#n dowL ?`` for weekdays; ``H`` (hashing.py). Refused are forms that Debian's cron
 accepts without meaning anything: a step larger than its range, a step without a range.
 """
 
@@ -65,10 +65,10 @@ def interval_of(expression: str) -> str | None:
 
 
 def words_of(expression: str) -> list[re.Match[str]]:
-    """Return the five or six fields of ``expression``, aliases expanded; ``string`` of each is what was split.
+    """Return the five or six fields of ``expression``, aliases expanded; ``string`` of each is the split text.
 
     Raises:
-        CronError: it has another number of fields, or is separated by what is no plain space.
+        CronError: it has another number of fields, or is separated by something other than plain space.
     """
     if len(expression) > EXPRESSION_CHARACTERS_MAX:
         raise CronError(
@@ -115,7 +115,7 @@ def parse(expression: str) -> Fields:
 
 
 def _expand(expression: str) -> str:
-    """Return the five fields that an alias stands for, or the expression as it is."""
+    """Return the five fields of an alias, or the expression as it is."""
     stripped = expression.strip(" \t")
     if not stripped.startswith("@"):
         return expression

@@ -3,7 +3,7 @@
 The value depends on the id of the schedule and on the field alone: the same on every replica
 and after every restart. ``H`` is any value of its field, in day-of-month 1 to 28 so that every
 month has it; ``H(9-17)`` one within a range; ``H/15`` every fifteenth from a drawn start, and
-``H(0-29)/10`` the same within a range. What comes out holds plain numbers, so that schedules
+``H(0-29)/10`` the same within a range. The result holds plain numbers, so that schedules
 which drew the same share one compiled expression.
 """
 

@@ -3,7 +3,7 @@
 Guarantees
     Offsets and the instants at which they change are those of the tz database that
     ``zoneinfo`` finds, exact to the second.
-    ``first_local`` and ``again_local`` carry what fixed-time entries need to know across a
+    ``first_local`` and ``again_local`` carry the facts that fixed-time entries need across a
     change: which local times a gap before the segment skipped or an overlap repeats in it,
     and which of its own come again after it. A correction of the zone skips and repeats nothing.
 
@@ -145,8 +145,8 @@ def _start_of(segment: Segment) -> int:
 def _segments(name: str, block: int) -> tuple[Segment, ...]:
     """Return the segments that hold the instants of one block, in order and without holes.
 
-    A segment that began up to two days before the block keeps its true start, so that what a gap
-    shifted across the border of the block is known behind it. All of them end with the block.
+    A segment that began up to two days before the block keeps its true start, so that times a gap
+    shifted across the border of the block are known behind it. All of them end with the block.
     """
     info = _info(name)
     begin, end = block << _BLOCK_BITS, (block + 1) << _BLOCK_BITS
@@ -167,7 +167,7 @@ def _segments(name: str, block: int) -> tuple[Segment, ...]:
 
 
 def _cut(segment: Segment, begin: int, end: int) -> Segment:
-    """Return ``segment`` without what lies behind its block, and without a start that is none."""
+    """Return ``segment`` without the part behind its block, and without a start that is none."""
     start, stop, offset, first_local, again_local = segment
     if start == begin - 2 * _DAY_S:  # where the search began: nothing changed there
         start = begin

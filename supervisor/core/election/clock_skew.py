@@ -1,6 +1,6 @@
 """Clock skew: difference of this machine's wall clock from Redis', and its limit.
 
-Of the two it cannot be said which one is wrong: who compares several machines can.
+Which of the two is wrong cannot be decided here: who compares several machines can.
 
 Time enters as an argument. Nothing here reads a clock, sleeps or logs.
 """

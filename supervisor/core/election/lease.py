@@ -7,7 +7,7 @@ Guarantees
     margin / duration.
     A follower calls a term dead only after it saw (epoch, seq) unchanged on its own
     clock, so no step of anybody's wall clock deposes a leader that renews.
-    A Redis that lost data is noticed by what was seen of it before, and the highest term
+    A Redis that lost data is noticed by earlier observations of it, and the highest term
     seen is waited out before anybody asks for another.
 
 Does not guarantee
@@ -171,7 +171,7 @@ class Observation:
             epoch: of the term.
             seq: counts its renewals.
             remaining_ms: until the record ends, by Redis' clock; any number.
-            duration_ms: of the lease, as the record says, above 0.
+            duration_ms: of the lease, from the record, above 0.
             now_ns: elapsed time of this machine when the reply arrived.
         """
         wait_ms = remaining_ms if 0 < remaining_ms <= duration_ms else duration_ms
@@ -198,7 +198,7 @@ class Memory:
     def learn(self, seen: Sight, *, now_ns: int) -> tuple[Memory, Loss | None]:
         """Return the memory after a reply received at ``now_ns``, and the loss of data that it shows, if any.
 
-        A loss is found once: what was seen last is compared with what is seen now, and that is remembered.
+        A loss is found once: the last sight is compared with this one, and this one is remembered.
         """
         trusted_until_ns = self.trusted_until_ns
         if seen.epoch >= self.floor:
@@ -208,7 +208,7 @@ class Memory:
         return Memory(floor, trusted_until_ns, seen.epoch, seen.seq, seen.genesis), self._loss(seen)
 
     def heard_release(self, epoch: int) -> Memory:
-        """Return the memory once the holder of ``epoch`` said that it is over: nobody believes in it."""
+        """Return the memory once the holder of ``epoch`` announced its end: nobody believes in it."""
         return replace(self, trusted_until_ns=0) if epoch >= self.floor else self
 
     def _loss(self, seen: Sight) -> Loss | None:
@@ -260,7 +260,7 @@ _PRE_RELEASE = re.compile(r"[._-]?(a|b|c|rc|alpha|beta|pre|preview|dev)[._-]?(\d
 def version_key(version: str) -> tuple[int, ...]:
     """Return a sort key of versions by number, a pre-release before its release (PEP 440's sense, not its letter).
 
-    What cannot be read is older than everything.
+    Versions that cannot be read are older than all others.
     """
     found = _VERSION.fullmatch(version)
     if found is None:

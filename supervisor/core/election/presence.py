@@ -43,7 +43,7 @@ class PresenceWatch:
         self.judges_from_ns = now_ns + self.duration_ns
 
     def look(self, *, epoch: int, count: int, now_ns: int) -> Sighting:
-        """Take in that ``count`` connections show the holder of ``epoch``; -1: the server does not say."""
+        """Take in that ``count`` connections show the holder of ``epoch``; -1: unknown to the server."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.interrupted(now_ns)

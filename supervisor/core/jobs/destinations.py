@@ -1,8 +1,8 @@
 """The rule of destinations: which addresses the HTTP jobs of a worker connect to.
 
 Guarantees
-    Without a word in the configuration only public unicast addresses: not loopback, link-local (metadata services),
-    private, shared, multicast or reserved ones, nor IPv6 forms that stand for one of these.
+    Without configuration only public unicast addresses: not loopback, link-local (metadata services),
+    private, shared, multicast or reserved ones, nor IPv6 forms that map to one of these.
 
 Does not guarantee
     Anything about names: ask about the address of each connection, when it is made.

@@ -1,13 +1,13 @@
-"""The fire pipeline: five points at which hooks are asked, the registry that they come from, and what they may answer.
+"""The fire pipeline: five points at which hooks are asked, the registry they come from, and their possible answers.
 
     gate      may this schedule, or job, be considered at all
     filter    may it fire now
     reserve   take something; ``unreserve`` gives it back when the run does not end well
-    dispatch  do what a run is for in the job's place; there is one in a whole configuration at most
+    dispatch  do the work of a run in the job's place; there is one in a whole configuration at most
     after     hear how it ended
 
 Guarantees
-    A name stands for one hook: a second one under it is refused, with both origins.
+    A name belongs to one hook: a second one under it is refused, with both origins.
     The order at each point is the order in which a profile lists its hooks.
 
 Pure: who asks a hook, with which patience, is in roles/worker/attempt/hooks.py.
@@ -151,7 +151,7 @@ def split_entry(entry: str) -> tuple[Point | None, str]:
 def inherited(base: Iterable[str], disabled: Iterable[str], own: Iterable[str]) -> list[str]:
     """Return the hooks of a profile: those of ``default`` that it neither disables nor lists anew, then its own.
 
-    Applied to what it returned, it returns the same.
+    Applied to its own result, it returns the same.
     """
     off, listed = set(disabled), list(dict.fromkeys(own))
     return [entry for entry in base if not ({EVERYTHING, entry} & off or entry in listed)] + listed
@@ -190,7 +190,7 @@ class VetoedError(Exception):
 
 
 class HookAnswerError(ValueError):
-    """A hook returned what says neither yes nor no."""
+    """A hook returned a value that is neither yes nor no."""
 
 
 def read_answer(hook: str, point: str, answer: Any) -> Veto | None:
@@ -236,7 +236,7 @@ def delay_of(value: Any) -> float:
 def failure_delay_s(count: int) -> float:
     """Return after how long a run is asked about again once its hooks failed ``count`` times: 1 s, doubled up to 30 s.
 
-    What fails here is not the job, so no attempt is charged, and nothing waits as long as for a failed attempt.
+    Not the job fails here, so no attempt is charged, and nothing waits as long as for a failed attempt.
     """
     assert count >= 1
     return min(FAILURE_DELAY_S_MAX, FAILURE_DELAY_S * 2.0 ** min(count - 1, 10))

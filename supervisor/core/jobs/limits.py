@@ -50,7 +50,7 @@ class Limits:
         """Return the header in front of the envelope; empty where there is no limit.
 
         Args:
-            above: no limit, but it stands there too: how much of the run's id is that of the run which counts it.
+            above: no limit, but it is in there too: how much of the run's id is that of the run which counts it.
         """
         parts = [f"p{above}"] if above else []
         if self.unique:

@@ -1,6 +1,6 @@
 """Policies of a profile for the runs of a job, where the job's own ``@job`` sets none.
 
-What is written explicitly wins over a profile, and a profile over the defaults. So a job's specification
+Explicitly written options win over a profile, and a profile over the defaults. So a job's specification
 remembers which options were written, and can follow another profile at any time.
 """
 
@@ -37,7 +37,7 @@ def profile_field(profile: str) -> str:
 
 
 def said(policy: Mapping[str, Any], base: Template, given: Given) -> dict[str, Any]:
-    """Return the fields of ``base`` that ``policy`` changes: a run carries through Redis what differs, and no more."""
+    """Return the fields of ``base`` that ``policy`` changes: a run carries only the differences through Redis."""
     fields = {name: policy[name] for option, name in POLICED.items() if option not in given and name in policy}
     if base.at_most_once:
         fields.pop("retry", None)
@@ -45,9 +45,9 @@ def said(policy: Mapping[str, Any], base: Template, given: Given) -> dict[str, A
 
 
 def under(base: Template, given: Given, policies: Policies) -> Template:
-    """Return ``base`` with what its profile says in place of what was not ``given``.
+    """Return ``base`` with its profile's values in place of those not ``given``.
 
-    One that runs at most once is never retried, whatever a profile says.
+    One that runs at most once is never retried, whatever its profile.
     A soft timeout beyond the timeout is derived anew.
     """
     policy = policies.get(base.profile or DEFAULT_PROFILE, {})

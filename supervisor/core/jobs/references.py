@@ -21,7 +21,7 @@ _NEVER_FILES = ("/proc", "/sys", "/dev")
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRule:
-    """The allow-list of one process. Directories stand for everything below them."""
+    """The allow-list of one process. A directory includes everything below it."""
 
     env: Sequence[str] = ENV_ALLOWED
     files: Sequence[str] = FILES_ALLOWED

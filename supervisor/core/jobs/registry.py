@@ -36,7 +36,7 @@ class DuplicateJobError(TenureError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A registered job: its function and what every run of it starts from."""
+    """A registered job: its function and the defaults of every run of it."""
 
     base: Template
     """What a run of it is unless somebody says otherwise. Its arguments are the defaults that limits need."""
@@ -279,8 +279,8 @@ def job(
 
     Args:
         name: the job's name; default ``module.function``. 1 to 128 of ``A-Z a-z 0-9 _ . : -``.
-        queue: the queue its runs go to unless told otherwise.
-        priority: ``high``, ``normal`` or ``low``; default: the profile's, which is ``normal`` unless it says otherwise.
+        queue: the queue its runs go to by default.
+        priority: ``high``, ``normal`` or ``low``; default: the profile's, which is ``normal`` unless it sets another.
         retry: when a failed run is tried again; default: the profile's, three attempts.
         timeout: until the run is killed with its process; above 0. Default: the profile's, 300 seconds.
         soft_timeout: until it is asked to stop by an exception. Default: 90 % of ``timeout``, at least 1 s before it.
@@ -291,7 +291,7 @@ def job(
         unique: at most one unfinished run with the same arguments (``True``) or the same key (a pattern).
         concurrency: how many runs may execute at once; or (key, how many); or (key, how many, ``replace``).
         rate: how many runs may start in a time: ``"100/m"``, ``"5/2h"``; or (key, rate).
-        without: classes of middleware that do not stand around this job.
+        without: classes of middleware that do not wrap this job.
         profile: the bundle of policies and hooks, from ``profiles:`` of the configuration, that it goes by.
 
     Raises:

@@ -16,13 +16,13 @@ _METHODS = ("open", "ping", "close")
 
 
 class Resource:
-    """Base of what is opened once in each worker process, and given to jobs by type.
+    """Base of objects opened once in each worker process, and given to jobs by type.
 
     A subclass is made without arguments, after the fork; ``open`` connects. Its methods are either all
-    plain, for plain jobs, or all ``async def``, for coroutine jobs: what blocks has no place in an event
+    plain, for plain jobs, or all ``async def``, for coroutine jobs: blocking code has no place in an event
     loop. One that defines none of them serves both.
 
-    A test makes one itself, or a stand-in of it, and passes it to the job like any argument.
+    A test makes one itself, or a substitute of it, and passes it to the job like any argument.
 
     Raises:
         TypeError: its class is defined with some methods plain and others not.
@@ -60,7 +60,7 @@ def check_resource(job_name: str, kind: Kind, parameter: str, hint: Any) -> type
     """Return ``hint`` if a job of ``kind`` can be given one of it.
 
     Raises:
-        ValueError: it cannot; says what to change.
+        ValueError: it cannot; names the remedy.
     """
     where = f"job {job_name}: parameter {parameter!r}"
     if hint is Resource or not (isinstance(hint, type) and issubclass(hint, Resource)):

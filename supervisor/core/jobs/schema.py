@@ -12,7 +12,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def arguments_schema(spec: JobSpec) -> dict[str, Any]:
-    """Return the schema of the arguments that ``spec`` takes by name; what is not in it is refused."""
+    """Return the schema of the arguments that ``spec`` takes by name; others are refused."""
     try:
         (found,), definitions = msgspec.json.schema_components([spec.arguments], ref_template="#/$defs/{name}")
     except TypeError:  # a type of the job's own: its names are known, and what they hold is checked by the worker

@@ -22,7 +22,7 @@ _UNSUPPORTED = re.compile(r"type (?:<class ')?([^'>]+)(?:'>)? is not supported")
 
 
 def kind_of(job_name: str, function: Callable[..., Any]) -> Kind:
-    """Return which pool runs ``function``; refuse what neither could."""
+    """Return which pool runs ``function``; refuse functions that neither could."""
     if not inspect.isfunction(function):
         raise ValueError(f"job {job_name}: {function!r} is not a function defined with def or async def")
     is_coroutine = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
@@ -82,7 +82,7 @@ class Signature:
     def defaults_of(self, job_name: str, needed: Mapping[str, str]) -> dict[str, Any]:
         """Return the defaults among ``needed``: parameter to the option that names it.
 
-        A key of a limit is computed where the run is enqueued, so what it names must be there.
+        A key of a limit is computed where the run is enqueued, so the parameters it names must be there.
 
         Raises:
             ValueError: one is no argument of the job, or has a default that is no JSON.
@@ -141,7 +141,7 @@ def signature_of(function: Callable[..., Any], injected: Collection[str] = ()) -
 
 
 class _ContextByName:
-    """Stands for an annotation that reads ``Context`` but was imported for type checking only."""
+    """Replacement of an annotation that reads ``Context`` but was imported for type checking only."""
 
     __tenure_context__ = True
 

@@ -1,7 +1,7 @@
 """Trace context of a run, in the W3C's format: https://www.w3.org/TR/trace-context/.
 
-``traceparent`` is a version, the id of the trace, the id of the span that caused what carries it, and flags. What is
-malformed is dropped, as the standard asks: a trace may break, what it tells of may not.
+``traceparent`` is a version, the id of the trace, the id of the span that caused its carrier, and flags. A
+malformed one is dropped, as the standard asks: a trace may break, the traced work may not.
 """
 
 from __future__ import annotations

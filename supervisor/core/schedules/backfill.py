@@ -7,8 +7,8 @@ Guarantees
 Does not guarantee
     Anything about former lives of the same id that ended more than a day ago.
 
-What is known: the latest decisions of a schedule as stretches, at most ``STRETCHES_MAX`` of
-them. While there are fewer, none was forgotten, and what no stretch names was never enqueued.
+Known are the latest decisions of a schedule as stretches, at most ``STRETCHES_MAX`` of
+them. While there are fewer, none was forgotten, and times in no stretch were never enqueued.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ Guarantees
     The same instant and zone give the same text on every replica: no name that depends on a locale, and no
     clock and no zone of the machine.
     A step of whole days keeps the time of day. Where a change of the clock skips that time, it is later by
-    what was skipped; where the time comes twice, it is the first.
+    the skipped time; where the time comes twice, it is the first.
 
 Does not guarantee
-    A calendar before the year 5 or after 9987: what lies outside is taken for the nearest that is inside.
+    A calendar before the year 5 or after 9987: times outside are taken for the nearest inside.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Span(NamedTuple):
 
 
 def parse_span(text: str) -> Span | None:
-    """Return the step that ``text`` stands for, such as ``1d``, ``2w`` or ``1d6h``; None when it is none."""
+    """Return the step written as ``text``, such as ``1d``, ``2w`` or ``1d6h``; None when it is none."""
     if not _SPAN.fullmatch(text):
         return None
     days = ms = 0
@@ -136,7 +136,7 @@ LETTERS: Mapping[str, Callable[[datetime], str]] = {
 
 
 def unknown_letter(pattern: str) -> str | None:
-    """Return the first ``%`` of ``pattern`` that is followed by no letter of ``LETTERS``, with what follows it."""
+    """Return the first ``%`` of ``pattern`` that is followed by no letter of ``LETTERS``, with its next character."""
     for found in re.finditer(r"%(.?)", pattern, re.DOTALL):
         if found[1] not in LETTERS:
             return found[0]

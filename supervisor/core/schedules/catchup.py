@@ -8,7 +8,7 @@ Guarantees
     A run whose fire is still ahead, because of jitter, is neither. How late one is counts from its fire.
 
 Does not guarantee
-    That what is owed is enqueued: overlap is decided in Redis.
+    That owed runs are enqueued: overlap is decided in Redis.
     Exact counts above ``MISSED_MAX``.
 """
 

@@ -11,7 +11,7 @@ Guarantees
     An answer costs at most ``QUOTA_MAX`` steps of the trigger.
 
 Does not guarantee
-    Anything about what no nominal time of the plan stands for: runs by hand, backfills, the initial run.
+    Anything about runs without a nominal time of the plan: runs by hand, backfills, the initial run.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ _MAKE: dict[str, Callable[[Check, str, str], Question]] = {
 
 
 def sentences(checks: Sequence[Check]) -> list[str]:
-    """Return in words what ``checks`` ask."""
+    """Return the conditions of ``checks`` in words."""
     return [_sentence(check) for check in checks]
 
 

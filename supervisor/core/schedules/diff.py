@@ -1,6 +1,6 @@
 """Differences between the wanted and the stored definition of a schedule, and their effect on its watermark.
 
-A change of timing counts from now. Two exceptions: what is owed stays owed where old and new timing
+A change of timing counts from now. Two exceptions: owed runs stay owed where old and new timing
 name the same times since the watermark, as after another spelling (``0 * * * *`` to ``@hourly``); and a
 nominal time that has passed but still waits for its jitter, and that the new timing has too, is fired
 once (temporalio/temporal#4866: a run was lost whenever an edit fell between the two).
@@ -44,14 +44,14 @@ class FieldChange:
 
 
 def kept_mark_ms(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int, now_ms: int) -> int | None:
-    """Return the watermark that keeps what is owed under both timings; None when there is nothing to keep.
+    """Return the watermark that keeps runs owed under both timings; None when there is nothing to keep.
 
     Either all since the watermark, or the one that waits for its jitter. That one only if the new timing has no
     other between it and now: keeping the first would make the second due in retrospect.
 
     Args:
         old: the stored definition.
-        new: what replaces it.
+        new: its replacement.
         mark_ms: the watermark.
         now_ms: when the change is made.
     """
@@ -79,7 +79,7 @@ def unlisted_runs(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int) -> list[s
 
     Args:
         old: the stored definition.
-        new: what replaces it.
+        new: its replacement.
         mark_ms: the watermark.
     """
     if old.overlap != "allow" or new.overlap == "allow":

@@ -5,7 +5,7 @@ Guarantees
     many as asked for. Adding an id again replaces its time. All in O(log n).
 
 Does not guarantee
-    That what is handed out comes back: the caller puts a schedule back with its next
+    That a handed-out schedule comes back: the caller puts it back with its next
     time, or leaves it out when there is none.
 """
 

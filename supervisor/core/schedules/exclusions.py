@@ -1,4 +1,4 @@
-"""Times at which a schedule is not due: ranges, and what a cron expression matches.
+"""Times at which a schedule is not due: ranges, and matches of a cron expression.
 
 A nominal time that is excluded is as if it did not exist. An expression of five fields
 excludes whole minutes of the wall clock, one of six fields whole seconds; changes of the

@@ -35,7 +35,7 @@ def fire_at_ms(definition: ScheduleDef, nominal_ms: int, next_nominal_ms: int | 
 
 
 def draw(definition: ScheduleDef, nominal_ms: int) -> int:
-    """Return the 64 bits that stand for a run: of the id, with ``per_fire`` of id and nominal time."""
+    """Return the 64 bits drawn for a run: of the id, with ``per_fire`` of id and nominal time."""
     if definition.jitter_mode == PER_FIRE:
         return _hash(f"{definition.id}\0{nominal_ms}")
     return _fixed(definition.id)

@@ -1,4 +1,4 @@
-"""Lints: warnings about valid schedules that may not mean what their author thinks."""
+"""Lints: warnings about valid schedules that may differ from their author's intention."""
 
 from __future__ import annotations
 

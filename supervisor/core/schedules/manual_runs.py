@@ -23,7 +23,7 @@ _KEY = re.compile(rf"[A-Za-z0-9._:-]{{1,{KEY_MAX}}}", re.ASCII)
 
 
 class TriggerKeyError(TenureError):
-    """A key that cannot stand in a run id."""
+    """A key that cannot be part of a run id."""
 
     http_status = 400
 
@@ -32,7 +32,7 @@ def manual_run_id(schedule: str, key: str) -> str:
     """Return the id of the run that ``trigger`` with ``key`` makes: the same key, the same run.
 
     Raises:
-        TriggerKeyError: the key is empty, too long, or holds what an id cannot.
+        TriggerKeyError: the key is empty, too long, or holds characters that an id cannot.
     """
     if not _KEY.fullmatch(key):
         raise TriggerKeyError(f"key {key[:60]!r} must be 1 to {KEY_MAX} of letters, digits and . _ : -")
@@ -63,7 +63,7 @@ def extra_run(
     Args:
         definition: of the schedule.
         run_id: its identity.
-        nominal_ms: the time that the job is told; for a run by hand, when it was asked for.
+        nominal_ms: the time passed to the job; for a run by hand, when it was asked for.
         cause: manual, backfill or changed.
         wall_ms: now, for people.
         args: replace those of the definition, by name.

@@ -2,13 +2,13 @@ r"""Arguments with placeholders, filled in from the nominal time of a run: ``{{ 
 
 Guarantees
     One nominal time gives one set of arguments, on every replica and in every catch-up and backfill.
-    What ``check`` passed, ``render`` renders, into at most ``PAYLOAD_BYTES_MAX`` bytes.
+    Arguments that pass ``check`` are rendered by ``render``, into at most ``PAYLOAD_BYTES_MAX`` bytes.
     Nothing but the names and filters below is looked up: no expression, attribute or format string of Python.
 
 Grammar
     ``{{ name }}`` and ``{{ name | filter | filter:"argument" }}`` in any text, at any depth of lists and
     mappings; keys of mappings stay as they are. A text that is one placeholder and nothing else becomes its
-    value, a number where it is one. ``\{{`` stands for two braces; of backslashes in front of two braces each
+    value, a number where it is one. ``\{{`` means two braces; of backslashes in front of two braces each
     pair is one backslash.
 """
 
@@ -66,7 +66,7 @@ FILTERS: Mapping[str, str] = {
 
 
 class Fault(NamedTuple):
-    """One thing wrong with arguments: where in them, what was seen, what to do."""
+    """One thing wrong with arguments: where in them, the value seen, the remedy."""
 
     path: tuple[str | int, ...]
     message: str

@@ -100,7 +100,7 @@ class Every(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class CronTrigger(Trigger):
-    """Due when a cron expression says so, on whole seconds."""
+    """Due at the times of a cron expression, on whole seconds."""
 
     cron: Cron
 

@@ -40,7 +40,7 @@ class TriggerError(TenureError):
 
 
 def trigger_of(definition: ScheduleDef) -> Trigger:
-    """Return the trigger of ``definition``: the union of all it names, without what it excludes, within its bounds.
+    """Return the trigger of ``definition``: the union of all it names, without its exclusions, within its bounds.
 
     Equal timings share one trigger.
 
@@ -83,7 +83,7 @@ def after_completion_ms(definition: ScheduleDef) -> int | None:
 def after_end_ms(definition: ScheduleDef, ended_ms: int) -> int | None:
     """Return the nominal time that the end of a run at ``ended_ms`` makes due.
 
-    That is ``after_completion`` later, moved out of what is excluded and up to ``start_at``; None when
+    That is ``after_completion`` later, moved out of excluded times and up to ``start_at``; None when
     it is not asked for, or lies behind ``end_at``.
 
     Raises:

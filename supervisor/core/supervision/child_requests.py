@@ -1,6 +1,6 @@
 """Authorization of requests from children to the parent: permitted verbs and targets.
 
-A report is not a command. What a child may cause is limited by who it is: its own process, or, for the
+A report is not a command. The effects a child may cause are limited by its role: its own process, or, for the
 agent, which speaks for people, others too. Nobody may ask for anything about the embedded server.
 """
 
@@ -79,7 +79,7 @@ def refusal(
 
     Args:
         verb: as the child wrote it, so any number.
-        asker: what the child is.
+        asker: the role of the child.
         target: None when the request names no slot that there is.
         is_every: the request names all workers in place of a slot.
         is_stopping: the tree stops.

@@ -1,4 +1,4 @@
-"""Blame: what to do with each run that a dead worker process still holds.
+"""Blame: the decision on each run that a dead worker process still holds.
 
 Guarantees
     Every death is charged, or makes suspects. Whoever was alone with its process is charged, whatever
@@ -7,7 +7,7 @@ Guarantees
     A run is charged with a crash only when no other can have ended the process, or when it overran
     its own hard deadline. Its neighbours are never charged for it.
     Where several can have done it they are suspects, and run alone next. One that had ended without Redis
-    knowing is among them: what breaks a process (memory overwritten, a descriptor of ours closed, a thread left
+    knowing is among them: damage to a process (memory overwritten, a descriptor of ours closed, a thread left
     behind) may show after the job has returned. One without an entry was just being read: a worker notes all that a
     turn brought before it does anything else.
 """
@@ -49,7 +49,7 @@ _BY_CAUSE = {
 
 @dataclass(frozen=True, slots=True)
 class HeldRun:
-    """A run that Redis says the dead session holds."""
+    """A run that the dead session holds according to Redis."""
 
     queue: str
     run_id: str
@@ -65,10 +65,10 @@ class HeldRun:
 def describe_death(
     cause: Cause, last_exit: int | None, *, is_out_of_memory: bool = False, table: Iterable[Inflight] = ()
 ) -> str:
-    """Say how a worker process ended, for the record of the runs that it held.
+    """Describe how a worker process ended, for the record of the runs that it held.
 
     Args:
-        cause: why the parent told it to go, if it did.
+        cause: why the parent asked it to go, if it did.
         last_exit: how it ended, as the board has it: the exit code, or 256 and the signal. None: not known.
         is_out_of_memory: whether the kernel killed a process of ours for memory since the last death.
         table: the in-flight table that the process left.
@@ -90,7 +90,7 @@ def describe_death(
 def assign(held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: Death, now_ns: int) -> list[Release]:
     """Return the release of each held run, in their order.
 
-    Args:
+    held: all runs that the session holds according to Redis.
         held: all that Redis says the session holds.
         table: the in-flight table the worker left; None when it is not known.
         death: why the process is gone.
@@ -120,7 +120,7 @@ def _is_overdue(entry: Inflight, now_ns: int) -> bool:
 
 
 def _suspected(table: Sequence[RunState], held: Sequence[RunState | None], death: Death) -> frozenset[RunState | None]:
-    """Return the states in which a run can have ended its process. None: Redis gave it, and no entry tells of it."""
+    """Return the states in which a run can have ended its process. None: Redis gave it, and no entry shows it."""
     if death is Death.OVERRUN:
         return frozenset({RunState.STARTED, None})  # one that ended does not make a process overrun
     suspected = {RunState.STARTED, RunState.DONE, RunState.FETCHED, None}

@@ -106,7 +106,7 @@ class HealthReport:
 
 
 def role_of(slot_name: str) -> tuple[str, str | None]:
-    """Return the role and the pool that a slot's name stands for: ``worker-io-0`` is pool ``io``."""
+    """Return the role and the pool in a slot's name: ``worker-io-0`` is pool ``io``."""
     if slot_name.startswith("worker-"):
         return "worker", slot_name.removeprefix("worker-").rpartition("-")[0]
     return slot_name, None
@@ -272,7 +272,7 @@ def _cut_off(of: Facts) -> str:
 
 
 def _ill(of: Facts) -> str:
-    """Name workers whose jobs lack what they share, such as a database."""
+    """Name workers whose jobs lack shared resources, such as a database."""
     found = [slot for slot in of.slots if slot.state is SlotState.RUNNING and slot.ill_resources]
     if not found:
         return ""
@@ -290,7 +290,7 @@ def _stuck(of: Facts) -> str:
 
 
 def _unfit(of: Facts) -> str:
-    """Say why this replica, which should lead or could, may not."""
+    """Return why this replica, which should lead or could, may not."""
     if of.is_held:
         return "it leads, and holds every fire, since Redis lost data; look, then run `tenure leader clear-hold`"
     wait_s = (of.ineligible_until_ns - of.now_ns) / SECOND_NS
@@ -303,7 +303,7 @@ def _unfit(of: Facts) -> str:
 
 
 def _skewed(of: Facts) -> str:
-    """Say that this machine and Redis do not agree on the time; which of the two is wrong is not known."""
+    """Report that this machine and Redis do not agree on the time; which of the two is wrong is not known."""
     if abs(of.clock_skew_ms) <= SKEW_MS_MAX:
         return ""
     word = "ahead of" if of.clock_skew_ms > 0 else "behind"

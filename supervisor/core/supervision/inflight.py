@@ -1,4 +1,4 @@
-"""The in-flight table of a worker: what it holds, on the board, so that blame is fair after it died."""
+"""The in-flight table of a worker: its runs, on the board, so that blame is fair after it died."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class InflightTable:
         return not any(self.words[index * INFLIGHT_WORDS + 1] & 0xFF for index in range(self.size))
 
     def entries(self) -> Iterator[Inflight]:
-        """Yield every entry that is not free. What no worker writes, a broken process may have: it may have begun."""
+        """Yield every entry that is not free. An unknown state, left by a broken process, counts as started."""
         for index in range(self.size):
             at = index * INFLIGHT_WORDS
             word = self.words[at + 1]
@@ -82,5 +82,5 @@ class InflightTable:
 
 
 def execution_hash(run: RunKey, fetched_ms: int) -> int:
-    """Return 64 bits that stand for one execution on the board, by its run and when it was fetched; never 0."""
+    """Return a 64-bit hash of one execution on the board, by its run and when it was fetched; never 0."""
     return int.from_bytes(blake2b(f"{run[0]} {run[1]} {fetched_ms}".encode(), digest_size=8).digest(), "big") | 1

@@ -1,7 +1,7 @@
 """The rows of one pool of workers: which are to have a process, and who takes whose place.
 
 Guarantees
-    A worker is told to go for a replacement only once its successor runs, so a replacement never
+    A worker is asked to go for a replacement only once its successor runs, so a replacement never
     leaves the pool with fewer running workers than it had. A successor that does not come up ends
     its replacement: the old worker goes on, and with it everybody else who was still to be replaced.
     No more than ``capacity`` rows are ever in use, and after ``stopped`` none is started.
@@ -108,7 +108,7 @@ class Pool:
 
 @dataclass(slots=True)
 class _Change:
-    """A pool while it changes, and what follows from it."""
+    """A pool while it changes, and the consequences."""
 
     pool: Pool
     orders: list[tuple[int, Order]] = field(default_factory=list)
@@ -129,7 +129,7 @@ class _Change:
         self.news.append(PoolNotice(news, pair))
 
     def abort(self, pair: Pair) -> None:
-        """Keep the old one, and whoever waits: what does not come up now would not come up for them either."""
+        """Keep the old one, and whoever waits: one that does not come up now would not come up for them either."""
         self.move(pair.new, Move.RETIRE)
         self.end_pair(pair, News.ABORTED)
         self.abort_roll()

@@ -1,7 +1,7 @@
 """State machine of a row of a worker pool: its transitions, and the resulting order for its process.
 
 A pool has more rows than processes, so that a successor can start while the old one still works.
-The pool decides which move to make (core/supervision/pool.py); here stands which moves there are.
+The pool decides which move to make (core/supervision/pool.py); this module has the possible moves.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class ReloadOutcome(StrEnum):
 
     @property
     def is_success(self) -> bool:
-        """True if the tree runs with what the files say now."""
+        """True if the tree runs with the current files."""
         return self in {ReloadOutcome.APPLIED, ReloadOutcome.UNCHANGED}
 
 

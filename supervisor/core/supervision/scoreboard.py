@@ -4,8 +4,8 @@ One writer per word and no locks: a child that is killed between two stores can 
 nobody (the postmaster's rule). Readers tolerate any interleaving. Words that belong
 together and matter together, the term, are read under a sequence counter.
 
-The parent decides by what it knows itself (pid, generation); it only mirrors that here.
-What a child writes is a report, never a command. Here is layout only; the shared
+The parent decides by its own knowledge (pid, generation); it only mirrors that here.
+A child's entry is a report, never a command. Here is layout only; the shared
 memory is made in ``supervisor.process.scoreboard``.
 """
 
@@ -156,7 +156,7 @@ class Row(_Block):
     handled_number = _Word(9)  # written by the parent: last request seen
 
     def clear_child_words(self) -> None:
-        """Zero what a previous generation wrote. Only between its reaping and the next fork."""
+        """Zero the entries of a previous generation. Only between its reaping and the next fork."""
         for index in range(12, _KEPT_WORDS):
             self.words[index] = 0
 
@@ -300,7 +300,7 @@ class Board:
         return NO_ENDPOINT
 
     def publish_endpoint(self, address: str) -> None:
-        """Say that Redis is at ``address``, or, where it is empty, that nobody knows for now.
+        """Publish ``address`` as that of Redis, or, where it is empty, that nobody knows it for now.
 
         Only the agent's search, one thread at a time; nothing changes if it is there already.
         """

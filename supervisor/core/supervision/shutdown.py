@@ -6,10 +6,10 @@ Guarantees
     stages are finite. The embedded server is the last to go, on a forced stop too.
 
 Does not guarantee
-    That nothing is left: what survives SIGKILL is given up on, and the exit code says so.
+    That nothing is left: processes that survive SIGKILL are given up on, and the exit code shows it.
 
 Order (docs/guarantees.md): work first, because its runs need a beating session; then the
-agent, which gives back what is left; then the web, so that probes see it all; then the server.
+agent, which gives back the rest; then the web, so that probes see it all; then the server.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class Stop:
         return max(min(bounds), self.entered_ns + _SHORTEST_NS)
 
     def sweep_until_ns(self, now_ns: int) -> int:
-        """Return until when descendants that nobody waited for may be ended: for what is left of the bound."""
+        """Return until when descendants that nobody waited for may be ended: for the rest of the bound."""
         bound_ns = self.asked_ns + self.grace_ns + BOUND_AFTER_GRACE_NS
         if self.forced_ns:
             bound_ns = min(bound_ns, self.forced_ns + FORCED_BOUND_NS)

@@ -1,4 +1,4 @@
-"""The life of one slot: when its process is started, told to go, killed and started again.
+"""The life of one slot: when its process is started, asked to go, killed and started again.
 
 Guarantees
     A slot has at most one process: the only way to a fork leads through a state
@@ -10,7 +10,7 @@ Guarantees
 Does not guarantee
     That SIGKILL works: a process in uninterruptible sleep stays, and is reported.
 
-Time, exit statuses and jitter enter as arguments; what to do comes back as actions.
+Time, exit statuses and jitter enter as arguments; decisions come back as actions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BACKOFF_FIRST_NS = SECOND_NS // 10
 
 
 class Group(StrEnum):
-    """Group of a slot: it decides order, stopping and what a crash loop means."""
+    """Group of a slot: it decides order, stopping and the meaning of a crash loop."""
 
     EMBEDDED = "embedded"
     AGENT = "agent"
@@ -62,7 +62,7 @@ class Cause(IntEnum):
 
     @property
     def was_asked(self) -> bool:
-        """True if it was told to go through no fault of its own."""
+        """True if it was asked to go through no fault of its own."""
         return self in {Cause.STOP, Cause.RESTART, Cause.FORCED, Cause.RETIRED}
 
     @property
@@ -325,7 +325,7 @@ def is_failure(slot: Slot, status: int) -> bool:
 
 
 def forgiven(slot: Slot) -> Slot:
-    """Return a slot that waits or was given up as one that is due at once: what made it fail has changed."""
+    """Return a slot that waits or was given up as one that is due at once: the cause of its failure has changed."""
     if slot.state not in {SlotState.BACKOFF, SlotState.FATAL}:
         return slot
     return replace(slot, streak=0, failures=(), is_crash_looping=False, deadline_ns=max(1, slot.ended_ns))
@@ -337,7 +337,7 @@ def recent_failures(slot: Slot) -> int:
 
 
 def is_refusal(status: int) -> bool:
-    """Return whether a child said that starting it again cannot help."""
+    """Return whether a child reported that starting it again cannot help."""
     return status in {EXIT_CONFIG, EXIT_NO_PERMISSION}
 
 

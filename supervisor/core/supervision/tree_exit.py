@@ -1,7 +1,7 @@
 """Exit of the whole tree after the failure of a slot, and its exit code.
 
 Guarantees
-    A tree that was never ready ends at the third failure of a slot, or at once when a child says that
+    A tree that was never ready ends at the third failure of a slot, or at once when a child reports that
     starting it again cannot help. A ready tree ends only for a role that it is pointless without.
 """
 
@@ -40,5 +40,5 @@ def tree_verdict(slot: Slot, status: int, *, name: str, group: Group, is_tree_re
 
 
 def describe_status(status: int) -> str:
-    """Say how a process ended, for people."""
+    """Describe how a process ended, for people."""
     return f"exit code {status}" if status >= 0 else f"signal {-status}"
