@@ -22,7 +22,7 @@ from supervisor.plugins import registry as plugins
 from supervisor.process.child import watch_faults
 from supervisor.process.parent import ChildIdentity, SlotSpec
 from supervisor.reload.audiences import Audience
-from supervisor.reload.config_memfd import Handover, Reader
+from supervisor.reload.config_memfd import ConfigReader, Handover
 from supervisor.roles import agent, scheduler, web
 from supervisor.roles.child import Listeners, Seat
 from supervisor.roles.worker import entry as worker
@@ -88,7 +88,7 @@ class Tree:
             name=name, role=group.value, run=run, group=group, pool=pool, boot_timeout_s=boot_s, keep_fds=keep, **limits
         )
 
-    def _now(self, reader: Reader, *, is_worker: bool) -> Tree:
+    def _now(self, reader: ConfigReader, *, is_worker: bool) -> Tree:
         """Return the tree with the configuration that a child started now has to use."""
         header = self.board.header
         number = header.worker_epoch if is_worker else header.config_epoch
@@ -119,7 +119,7 @@ class Tree:
         file = open_log_file(self.settings.log.file, lambda: header.log_reopens, on_open=_take_stderr)
         configure_logs(self.settings, self.replica, role=role, file=file)
 
-    def seat(self, name: str, launch: ChildIdentity, pool: str | None, reader: Reader) -> Seat:
+    def seat(self, name: str, launch: ChildIdentity, pool: str | None, reader: ConfigReader) -> Seat:
         """Return the place of one child in the tree."""
         return Seat(
             settings=self.settings,

@@ -55,7 +55,7 @@ ALL = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FeatureFault:
     """Problem with one given value."""
 
     name: str
@@ -63,12 +63,12 @@ class Fault:
     remedy: str
 
 
-def faults(given: Mapping[str, bool], gates: Sequence[Gate] = GATES) -> list[Fault]:
+def faults(given: Mapping[str, bool], gates: Sequence[Gate] = GATES) -> list[FeatureFault]:
     """Return everything that is wrong with the values that people gave."""
     by_name = {gate.name: gate for gate in gates}
     given = _spelled(given, gates)
     states = resolve(given, gates)
-    found: list[Fault] = []
+    found: list[FeatureFault] = []
     for name, value in given.items():
         gate = by_name.get(name)
         if gate is None:
@@ -76,10 +76,12 @@ def faults(given: Mapping[str, bool], gates: Sequence[Gate] = GATES) -> list[Fau
                 found.append(_unknown(name, gates))
         elif gate.is_locked and value is not gate.default:
             found.append(
-                Fault(name, f"is locked to {_text(gate.default)} in stage {gate.stage}", "remove it: it has no effect")
+                FeatureFault(
+                    name, f"is locked to {_text(gate.default)} in stage {gate.stage}", "remove it: it has no effect"
+                )
             )
     found += [
-        Fault(gate.name, f"needs {needed}, which is off", f"switch {needed} on too")
+        FeatureFault(gate.name, f"needs {needed}, which is off", f"switch {needed} on too")
         for gate in gates
         for needed in gate.needs
         if states[gate.name] and not states[needed]
@@ -125,11 +127,11 @@ def _spelled(given: Mapping[str, bool], gates: Sequence[Gate]) -> dict[str, bool
     return {names.get(name.lower(), name): value for name, value in given.items()}
 
 
-def _unknown(name: str, gates: Sequence[Gate]) -> Fault:
+def _unknown(name: str, gates: Sequence[Gate]) -> FeatureFault:
     names = [*ALL, *(gate.name for gate in gates)]
     lowered = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
-    return Fault(
+    return FeatureFault(
         name,
         "is not a feature of this version",
         f"did you mean {lowered[close[0]]}?" if close else f"known: {', '.join(names)}",

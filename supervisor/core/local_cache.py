@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 
-class LocalCache:
+class BoundedCache:
     """At most ``entries_max`` values."""
 
     def __init__(self, entries_max: int, lock: AbstractContextManager[Any]) -> None:

@@ -23,7 +23,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.reload import PROBLEMS_MAX, NewLimits, ReloadPlan
 from supervisor.reload.audiences import Audience
 from supervisor.reload.config_memfd import Brief, Handover, HandoverError
-from supervisor.reload.diff import Difference, Effect, compare, named
+from supervisor.reload.diff import ConfigDifference, Effect, compare, named
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.settings.sections.models import Settings
@@ -121,7 +121,7 @@ def _refusal(problems: Sequence[Problem]) -> ReloadPlan:
     return ReloadPlan(problems=told, problem_count=len(problems))
 
 
-def _plan(found: Difference, settings: Settings) -> ReloadPlan:
+def _plan(found: ConfigDifference, settings: Settings) -> ReloadPlan:
     if not found.changed:
         return ReloadPlan()
     supervision, log = settings.supervision, settings.log

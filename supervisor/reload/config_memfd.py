@@ -67,11 +67,11 @@ class Handover:
         self._by_role = {role: _pair(f"tenure-config-{role}", self._role_max) for role in sorted(ROLES)}
         self._staged: dict[int, int] = {}  # number to the memfd that its check wrote
 
-    def reader(self, audience: Audience) -> Reader:
+    def reader(self, audience: Audience) -> ConfigReader:
         """Return the reader of one process. Only the check's own needs the parent's descriptors."""
         own = (*self._staged.values(),) if audience is Audience.CHECK else _descriptors(self._by_role[audience])
         part = _FIRST_SETTINGS + _AUDIENCES.index(audience) if audience is Audience.CHECK else 0
-        return Reader(_descriptors(self._shared), own, part)
+        return ConfigReader(_descriptors(self._shared), own, part)
 
     def open(self, number: int, *, in_effect: int) -> None:
         """Make room for what the check of ``number`` hands over. Raises OSError when there is none."""
@@ -144,7 +144,7 @@ class Handover:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ConfigReader:
     """Configurations as one process reads them."""
 
     shared: tuple[int, ...]

@@ -120,7 +120,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Difference:
+class ConfigDifference:
     """Difference between two configurations, and its effects."""
 
     changed: list[str] = field(default_factory=list)
@@ -144,7 +144,7 @@ def compare(
     has_other_schedules: bool,
     fits: Callable[[str, int], str],
     runs_at_once_max: int,
-) -> Difference:
+) -> ConfigDifference:
     """Return the effects of a reload of ``loaded`` on a tree that runs with ``running``.
 
     Args:
@@ -154,7 +154,7 @@ def compare(
         fits: whether a pool may have so many processes; empty when it may, else why not.
         runs_at_once_max: for how many runs each process of an async pool has room on the board.
     """
-    found = Difference()
+    found = ConfigDifference()
     wanted = loaded.settings
     for path in _changed(running, wanted):
         effect = EFFECTS.get(path[0]) or EFFECTS[".".join(path)]
@@ -190,7 +190,12 @@ def _changed(running: Settings, wanted: Settings) -> Iterator[Path]:
 
 
 def _compare_pools(
-    found: Difference, running: Settings, loaded: Loaded, *, fits: Callable[[str, int], str], runs_at_once_max: int
+    found: ConfigDifference,
+    running: Settings,
+    loaded: Loaded,
+    *,
+    fits: Callable[[str, int], str],
+    runs_at_once_max: int,
 ) -> None:
     before, after = running.workers, loaded.settings.workers
     if "workers" in found.changed:
@@ -208,7 +213,7 @@ def _compare_pools(
 
 
 def _compare_pool(
-    found: Difference, name: str, before: PoolSettings, loaded: Loaded, *, fits: Callable[[str, int], str]
+    found: ConfigDifference, name: str, before: PoolSettings, loaded: Loaded, *, fits: Callable[[str, int], str]
 ) -> None:
     after = loaded.settings.workers[name]
     for attribute in PoolSettings.model_fields:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from supervisor.clock import Clock
 from supervisor.core.supervision.inflight import InflightTable
 from supervisor.core.supervision.scoreboard import Board, Row
-from supervisor.reload.config_memfd import Reader
+from supervisor.reload.config_memfd import ConfigReader
 from supervisor.settings.sections.models import Settings
 from supervisor.telemetry.events import Mailbox
 
@@ -44,7 +44,7 @@ class Seat:
     pool: str | None = None
     listeners: Listeners | None = None  # of the web child
     mailbox: Mailbox | None = None  # where events of the tree arrive; the web child empties it
-    handover: Reader | None = None  # where configurations come from while the tree runs
+    handover: ConfigReader | None = None  # where configurations come from while the tree runs
     config_epoch: int = 0  # the one that ``settings`` are of
 
     @property

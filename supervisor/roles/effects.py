@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RunScript:
     """Run one script and answer with its parsed reply.
 
     ``meanwhile`` may be done once the question is sent, until the answer comes: work that asks nothing of the
@@ -55,11 +55,11 @@ class Watch:
     until_ns: int
 
 
-Step = Ask | Listen | Sleep | Watch
+Step = RunScript | Listen | Sleep | Watch
 Steps = Generator[Step, Any, T]
 
 
-class Report(Protocol):
+class Reporter(Protocol):
     """Receiver of decisions: the log and the metrics in production, the history in a simulation."""
 
     def __call__(self, event: str, **fields: Any) -> None:

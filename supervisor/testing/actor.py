@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Listen, Sleep, Step, Steps, Watch
+from supervisor.roles.effects import Listen, RunScript, Sleep, Step, Steps, Watch
 from supervisor.store.scripts import Call
 from supervisor.testing.world import Fate, ReplicaClock, World
 
@@ -138,7 +138,7 @@ class Actor:
 
     def _begin(self, step: Step, number: int) -> None:
         world = self._world
-        if isinstance(step, Ask):
+        if isinstance(step, RunScript):
             self._ask(step, number)
             if step.meanwhile is not None:
                 step.meanwhile()
@@ -151,13 +151,13 @@ class Actor:
         if isinstance(step, Listen | Watch):
             self.hear()
 
-    def _ask(self, step: Ask, number: int) -> None:
+    def _ask(self, step: RunScript, number: int) -> None:
         fate = self._world.network.fate()
         if fate.stall_ns:
             self.pause(fate.stall_ns)
         self._once_running(number, lambda: self._send(step, number, fate))
 
-    def _send(self, step: Ask, number: int, fate: Fate) -> None:
+    def _send(self, step: RunScript, number: int, fate: Fate) -> None:
         world = self._world
         timeout_at_ns = self._clock.true_ns(self._clock.elapsed_ns() + step.timeout_ns)
         world.after(timeout_at_ns - world.now_ns, lambda: self._deliver(number, None, _away("no answer in time")))

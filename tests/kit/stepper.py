@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Steps
+from supervisor.roles.effects import RunScript, Steps
 from supervisor.store.election.leases import LeaseView
 from tests.kit.builders import StoreCalls
 
@@ -57,14 +57,14 @@ class Stepper:
                 step = steps.throw(error) if error is not None else steps.send(answer)
             except StopIteration as stop:
                 return bool(stop.value)
-            assert isinstance(step, Ask)
+            assert isinstance(step, RunScript)
             answer, error = None, None
             try:
                 answer = self._answer(step)
             except TenureError as raised:
                 error = raised
 
-    def _answer(self, step: Ask) -> Any:
+    def _answer(self, step: RunScript) -> Any:
         self.before(step.call.script)
         self.asked.append(step.call.script)
         answer = self.world.run(step.call)

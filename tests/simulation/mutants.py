@@ -17,7 +17,7 @@ from supervisor.roles.agent.election import elector
 from supervisor.roles.agent.election.context import Standing
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.election.resignation import Resignation
-from supervisor.roles.effects import Ask, Sleep
+from supervisor.roles.effects import RunScript, Sleep
 from supervisor.roles.scheduler import fire_items
 from supervisor.roles.scheduler.fenced_client import ASK_TIMEOUT_NS, Asking
 from supervisor.roles.scheduler.scheduler import Scheduler
@@ -78,7 +78,7 @@ def _forgotten(self: Asking, term: Any, call: Any, *known: Any) -> Any:
     yield from self.await_trust(term)
     marks = [int(str(line).split(" ")[4]) for line in call.args[5::3]]  # line, shape and data of each item
     with suppress(StoreUnavailableError):
-        yield Ask(call, ASK_TIMEOUT_NS)
+        yield RunScript(call, ASK_TIMEOUT_NS)
     return FireReply([FireResult(FireCode.FIRED, mark) for mark in marks], self.clock.wall_ms())
 
 

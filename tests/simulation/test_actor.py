@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Sleep, Steps
+from supervisor.roles.effects import RunScript, Sleep, Steps
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.testing.actor import Actor
@@ -56,7 +56,7 @@ class Asking:
         return self.world.server.calls
 
     def _steps(self) -> Steps[None]:
-        yield Ask(Leases(self.world.server.keys).view(), 5 * S)
+        yield RunScript(Leases(self.world.server.keys).view(), 5 * S)
         self.went_on_ns.append(self.world.now_ns)
         yield Sleep(NEVER_NS)
         self.went_on_ns.append(self.world.now_ns)

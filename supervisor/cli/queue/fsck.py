@@ -14,7 +14,7 @@ from supervisor.cli.output import output_option, print_rows
 from supervisor.cli.progress import progress
 from supervisor.cli.queue.params import known_queue, queue_names
 from supervisor.core.errors import EXIT_NO, EXIT_OK
-from supervisor.store.queues.fsck import Fault, Fsck
+from supervisor.store.queues.fsck import Fsck, FsckFinding
 
 
 @click.command(cls=Command)
@@ -42,7 +42,7 @@ def fsck(*, names: tuple[str, ...], is_mending: bool, output: str, load_settings
     return EXIT_OK if all(each.remedy for each in found) else EXIT_NO
 
 
-def _check(connection: Connection, names: list[str], *, is_mending: bool) -> list[Fault]:
+def _check(connection: Connection, names: list[str], *, is_mending: bool) -> list[FsckFinding]:
     total = sum(_entries(connection, name) for name in names)
     with progress("reading", total) as tell:
 

@@ -17,8 +17,8 @@ from supervisor.cli.progress import progress
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.diff import Difference, FieldChange
-from supervisor.store.schedules.apply import Applying, Compared, Outcome
+from supervisor.core.schedules.diff import DefinitionDifference, FieldChange
+from supervisor.store.schedules.apply import Applying, ApplyResult, Compared
 from supervisor.store.schedules.control import Control
 from supervisor.store.schedules.reads import Record
 
@@ -100,7 +100,7 @@ def apply(
             confirm(f"Delete {len(surplus)} schedules that {file} does not name?", yes=yes)
         code = _apply(applying, found, surplus, output)
         if drop_buffered:
-            _drop_buffered(connection, [each.id for each in found if each.difference is Difference.CHANGED])
+            _drop_buffered(connection, [each.id for each in found if each.difference is DefinitionDifference.CHANGED])
         return code
 
 
@@ -196,15 +196,15 @@ def _show(found: list[Compared], surplus: list[Record], output: str) -> int:
             "fields": ", ".join(map(_change_words, each.fields)),
         }
         for each in found
-        if output != "table" or each.difference is not Difference.UNCHANGED
+        if output != "table" or each.difference is not DefinitionDifference.UNCHANGED
     ]
-    rows += [{"schedule": each.id, "difference": Difference.DELETED.value, "fields": ""} for each in surplus]
+    rows += [{"schedule": each.id, "difference": DefinitionDifference.DELETED.value, "fields": ""} for each in surplus]
     print_rows(rows, columns=_COLUMNS, output=output, empty="nothing would change")
     return EXIT_OK
 
 
 def _apply(applying: Applying, found: list[Compared], surplus: list[Record], output: str) -> int:
-    outcome = Outcome()
+    outcome = ApplyResult()
     with progress("applying", len(found)) as advance:
         for done in applying.write(found, outcome):
             advance(done)

@@ -25,16 +25,16 @@ from supervisor.cli.progress import progress
 from supervisor.cli.schedule.format import backfill_row
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, TenureError
 from supervisor.core.model import ScheduleDef, scheduled_run_id
-from supervisor.core.schedules.backfill import Chunk, Known, chunks
+from supervisor.core.schedules.backfill import Chunk, SchedulePast, chunks
 from supervisor.core.schedules.triggers import after_completion_ms
 from supervisor.store.schedules.backfills import (
     OVERLAPS,
     REMEMBERED_MAX,
     AddCode,
     Backfill,
-    Backfills,
+    BackfillCalls,
+    BackfillCancelCode,
     BackfillState,
-    CancelCode,
 )
 from supervisor.store.schedules.backfills import Request as BackfillRequest
 
@@ -129,7 +129,7 @@ def backfill(
         return _follow(connection, name, count, output)
 
 
-def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, Known]:
+def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, SchedulePast]:
     from supervisor.store.schedules.history import known_of
 
     found = find(connection, schedule)
@@ -141,7 +141,7 @@ def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, Known]:
 
 
 def _plan(
-    definition: ScheduleDef, known: Known, *, from_ms: int, until_ms: int, limit: int, is_forced: bool
+    definition: ScheduleDef, known: SchedulePast, *, from_ms: int, until_ms: int, limit: int, is_forced: bool
 ) -> list[Chunk]:
     from supervisor.core.schedules.triggers import trigger_of
 
@@ -149,7 +149,7 @@ def _plan(
     return list(chunks(trigger, known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=is_forced))
 
 
-def _warn(planned: list[Chunk], known: Known, until_ms: int) -> None:
+def _warn(planned: list[Chunk], known: SchedulePast, until_ms: int) -> None:
     if unknown := sum(chunk.unknown for chunk in planned):
         click.echo(
             f"note: {unknown} due times are left out: too long ago to know whether they ran; --force runs them",
@@ -193,7 +193,7 @@ def _marked(connection: Connection, definition: ScheduleDef, planned: list[Chunk
     ran: list[bool] = []
     for start in range(0, len(nominals), _REMEMBERED_BATCH):
         ids = [scheduled_run_id(definition.id, nominal) for nominal, _ in nominals[start : start + _REMEMBERED_BATCH]]
-        remembered = run(connection, Backfills(connection.keys).ran(ids))
+        remembered = run(connection, BackfillCalls(connection.keys).ran(ids))
         ran += remembered
     return [
         _Marked(nominal, is_again or (is_forced and has_run), has_run)
@@ -221,7 +221,9 @@ def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[_Marked
 def _add(
     connection: Connection, name: str, schedule: str, request: BackfillRequest, *, limit: int, is_forced: bool
 ) -> None:
-    code = run(connection, Backfills(connection.keys).add(name, schedule, request, limit=limit, is_forced=is_forced))
+    code = run(
+        connection, BackfillCalls(connection.keys).add(name, schedule, request, limit=limit, is_forced=is_forced)
+    )
     reasons = {
         AddCode.UNKNOWN: f"no schedule is called {schedule!r}",
         AddCode.FULL: "100 backfills are under way, or 1000 were asked for within seven days; cancel one, or wait",
@@ -234,7 +236,7 @@ def _add(
 
 def _follow(connection: Connection, name: str, total: int, output: str) -> int:
     """Show how far it is until it ends."""
-    backfills = Backfills(connection.keys)
+    backfills = BackfillCalls(connection.keys)
     try:
         with progress(f"backfill {name}", total) as advance:
             while True:
@@ -261,18 +263,18 @@ def _follow(connection: Connection, name: str, total: int, output: str) -> int:
 def _list(connection: Connection, output: str) -> int:
     now_ms = server_now_ms(connection)
     rows: list[dict[str, Any]] = [
-        backfill_row(each, now_ms) for each in run(connection, Backfills(connection.keys).all())
+        backfill_row(each, now_ms) for each in run(connection, BackfillCalls(connection.keys).all())
     ]
     print_rows(rows, columns=_LIST_COLUMNS, output=output, empty="no backfill within seven days")
     return EXIT_OK
 
 
 def _cancel(connection: Connection, name: str) -> int:
-    code, stopped = run(connection, Backfills(connection.keys).cancel(name))
-    if code is CancelCode.UNKNOWN:
+    code, stopped = run(connection, BackfillCalls(connection.keys).cancel(name))
+    if code is BackfillCancelCode.UNKNOWN:
         raise TenureError(f"no backfill is called {name!r}; `tenure schedule backfill --list` shows all")
     assert stopped is not None
-    if code is CancelCode.OVER:
+    if code is BackfillCancelCode.OVER:
         click.echo(f"{name} had ended: {stopped.state.value}, {stopped.enqueued} enqueued")
     else:
         click.echo(f"cancelled {name} after {stopped.enqueued} runs, which stay enqueued")

@@ -16,7 +16,7 @@ from supervisor.cli.schedule.format import COLUMNS, inspection_value, record_row
 from supervisor.cli.schedule.times import coming_rows, explain, next_command, preview
 from supervisor.core.errors import TenureError
 from supervisor.store.schedules.apply import has_labels
-from supervisor.store.schedules.backfills import Backfills
+from supervisor.store.schedules.backfills import BackfillCalls
 
 _NEXT_SHOWN = 5
 
@@ -80,7 +80,9 @@ def schedule_show(*, schedule_id: str, output: str, load_settings: LoadSettings)
     """
     with connected(load_settings().settings) as connection:
         found = find(connection, schedule_id)
-        backfills = [each for each in run(connection, Backfills(connection.keys).all()) if each.schedule == schedule_id]
+        backfills = [
+            each for each in run(connection, BackfillCalls(connection.keys).all()) if each.schedule == schedule_id
+        ]
     assert found.record is not None
     upcoming: list[int] = []
     if found.record.pause is None:

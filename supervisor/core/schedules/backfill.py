@@ -27,7 +27,7 @@ COUNTED_MAX = 10_000
 """Longer stretches under another definition count as unknown: comparing them takes too long."""
 
 
-class Verdict(StrEnum):
+class BackfillDecision(StrEnum):
     """Decision about one nominal time of a backfill."""
 
     RUN = "run"
@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Enqueued:
+class EnqueuedSpan:
     """Nominal times from ``from_ms`` to ``to_ms``, both included, of which ``count`` were enqueued."""
 
     from_ms: int
@@ -47,35 +47,39 @@ class Enqueued:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SchedulePast:
     """Remembered past of a schedule."""
 
     revision: int  # of the definition that rules now
     mark_ms: int  # later nominal times are the schedule's own
-    enqueued: tuple[Enqueued, ...] = ()
+    enqueued: tuple[EnqueuedSpan, ...] = ()
     since_ms: int | None = None  # of earlier ones nothing is known; None: everything is
     waiting: frozenset[int] = frozenset()
     backfilled: frozenset[int] = frozenset()  # among those that the caller asked about
 
-    def verdict(self, trigger: Trigger, nominal_ms: int) -> Verdict:
+    def verdict(self, trigger: Trigger, nominal_ms: int) -> BackfillDecision:
         """Return the decision about ``nominal_ms``, which must not lie after the watermark."""
         if nominal_ms in self.waiting:
-            return Verdict.WAITING
+            return BackfillDecision.WAITING
         if nominal_ms in self.backfilled:
-            return Verdict.RAN
+            return BackfillDecision.RAN
         for stretch in self.enqueued:
             if stretch.from_ms <= nominal_ms <= stretch.to_ms:
                 return self._within(stretch, trigger, nominal_ms)
-        return Verdict.UNKNOWN if self.since_ms is not None and nominal_ms < self.since_ms else Verdict.RUN
+        return (
+            BackfillDecision.UNKNOWN
+            if self.since_ms is not None and nominal_ms < self.since_ms
+            else BackfillDecision.RUN
+        )
 
-    def _within(self, stretch: Enqueued, trigger: Trigger, nominal_ms: int) -> Verdict:
+    def _within(self, stretch: EnqueuedSpan, trigger: Trigger, nominal_ms: int) -> BackfillDecision:
         if stretch.revision == self.revision or nominal_ms in {stretch.from_ms, stretch.to_ms}:
-            return Verdict.RAN
-        return Verdict.RAN if _is_same(trigger, stretch) else Verdict.UNKNOWN
+            return BackfillDecision.RAN
+        return BackfillDecision.RAN if _is_same(trigger, stretch) else BackfillDecision.UNKNOWN
 
 
 @lru_cache(maxsize=256)
-def _is_same(trigger: Trigger, stretch: Enqueued) -> bool:
+def _is_same(trigger: Trigger, stretch: EnqueuedSpan) -> bool:
     """Return whether ``trigger`` has as many times there as were enqueued: then only other fields were edited."""
     if stretch.count > COUNTED_MAX:
         return False
@@ -95,7 +99,7 @@ class Chunk:
 
 
 def next_chunk(
-    trigger: Trigger, known: Known, *, after_ms: int, until_ms: int, limit: int, is_forced: bool = False
+    trigger: Trigger, known: SchedulePast, *, after_ms: int, until_ms: int, limit: int, is_forced: bool = False
 ) -> Chunk:
     """Return the first nominal times in (after_ms, until_ms] that are to be run, at most ``limit``.
 
@@ -104,28 +108,30 @@ def next_chunk(
     end_ms = min(until_ms, known.mark_ms)
     run: list[int] = []
     again: list[int] = []
-    counts = dict.fromkeys(Verdict, 0)
+    counts = dict.fromkeys(BackfillDecision, 0)
     cursor, looked = after_ms, 0
     for nominal in trigger.nominals(after_ms, end_ms, LOOK_MAX + 1):
         if len(run) == limit or looked == LOOK_MAX:
             return _chunk(run, again, counts, cursor, is_last=False)
         verdict = known.verdict(trigger, nominal)
-        if verdict is Verdict.RUN or (is_forced and verdict is not Verdict.WAITING):
+        if verdict is BackfillDecision.RUN or (is_forced and verdict is not BackfillDecision.WAITING):
             run.append(nominal)
-            again += [nominal] if verdict is not Verdict.RUN else []
+            again += [nominal] if verdict is not BackfillDecision.RUN else []
         else:
             counts[verdict] += 1
         cursor, looked = nominal, looked + 1
     return _chunk(run, again, counts, max(end_ms, after_ms), is_last=True)
 
 
-def _chunk(run: list[int], again: list[int], counts: dict[Verdict, int], cursor_ms: int, *, is_last: bool) -> Chunk:
+def _chunk(
+    run: list[int], again: list[int], counts: dict[BackfillDecision, int], cursor_ms: int, *, is_last: bool
+) -> Chunk:
     skipped = sum(counts.values())
-    return Chunk(tuple(run), tuple(again), skipped, counts[Verdict.UNKNOWN], cursor_ms, is_last)
+    return Chunk(tuple(run), tuple(again), skipped, counts[BackfillDecision.UNKNOWN], cursor_ms, is_last)
 
 
 def chunks(
-    trigger: Trigger, known: Known, *, from_ms: int, until_ms: int, limit: int, is_forced: bool = False
+    trigger: Trigger, known: SchedulePast, *, from_ms: int, until_ms: int, limit: int, is_forced: bool = False
 ) -> Iterator[Chunk]:
     """Yield the whole of a backfill in chunks, at most ``limit`` runs together."""
     after_ms, left = from_ms - 1, limit

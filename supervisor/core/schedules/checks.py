@@ -38,7 +38,7 @@ _DAY_S = 86_400
 _THURSDAY = 3  # 1970-01-01
 
 
-class Refusal(NamedTuple):
+class FireRefusal(NamedTuple):
     """A nominal time that is not fired."""
 
     hook: str
@@ -51,7 +51,7 @@ class Refusal(NamedTuple):
         return POINT[self.hook]
 
 
-class Asked(NamedTuple):
+class CheckInput(NamedTuple):
     """Input of a check: one due time of a trigger."""
 
     nominal_ms: int
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
     trigger: Trigger
 
 
-Question = Callable[[Asked], str | None]
+Question = Callable[[CheckInput], str | None]
 
 
 class Checks(NamedTuple):
@@ -67,13 +67,13 @@ class Checks(NamedTuple):
 
     questions: tuple[tuple[str, Question], ...]
 
-    def refusal(self, nominal_ms: int, now_ms: int, trigger: Trigger) -> Refusal | None:
+    def refusal(self, nominal_ms: int, now_ms: int, trigger: Trigger) -> FireRefusal | None:
         """Return which check has something against ``nominal_ms``, the first that does; None when none has."""
-        asked = Asked(nominal_ms, now_ms, trigger)
+        asked = CheckInput(nominal_ms, now_ms, trigger)
         for hook, question in self.questions:
             reason = question(asked)
             if reason is not None:
-                return Refusal(hook, LETTERS[hook], reason)
+                return FireRefusal(hook, LETTERS[hook], reason)
         return None
 
 
@@ -120,7 +120,7 @@ def _blackout(check: Check, timezone: str, seed: str) -> Question:
     exclusions = exclusions_of(check.exclude, timezone, seed)
     reason = check.reason or "in a blackout window"
 
-    def question(asked: Asked) -> str | None:
+    def question(asked: CheckInput) -> str | None:
         try:
             return reason if exclusions.has(asked.nominal_ms) else None
         except OverExcludedError:  # the window has no end
@@ -133,7 +133,7 @@ def _weekdays(check: Check, timezone: str, seed: str) -> Question:
     del seed
     days, of = frozenset(check.days), zone(timezone)
 
-    def question(asked: Asked) -> str | None:
+    def question(asked: CheckInput) -> str | None:
         at = asked.nominal_ms // 1000
         day = ((at + of.at(at).offset) // _DAY_S + _THURSDAY) % 7
         return None if day in days else f"not on {DAYS[day]}"
@@ -145,7 +145,7 @@ def _quota(check: Check, timezone: str, seed: str) -> Question:
     del timezone, seed
     count, per_ms = check.count, check.per_ms
 
-    def question(asked: Asked) -> str | None:
+    def question(asked: CheckInput) -> str | None:
         begin_ms = asked.nominal_ms // per_ms * per_ms
         before = asked.trigger.count(begin_ms - 1, asked.nominal_ms - 1, count)
         return None if before < count else f"{count} due times of its period came before it"

@@ -25,7 +25,7 @@ OWED_MAX = 1000
 """More nominal times since the watermark are not compared: the new timing then counts from now."""
 
 
-class Difference(StrEnum):
+class DefinitionDifference(StrEnum):
     """Relation of a wanted definition to the stored one."""
 
     CREATED = "created"

@@ -65,7 +65,7 @@ FILTERS: Mapping[str, str] = {
 """Filters, each with an example of its argument; empty: it takes none."""
 
 
-class Fault(NamedTuple):
+class TemplatingFault(NamedTuple):
     """One thing wrong with arguments: where in them, the value seen, the remedy."""
 
     path: tuple[str | int, ...]
@@ -115,7 +115,7 @@ def needs_rendering(args: Any) -> bool:
     return any("{{" in text for _, text in _texts(args, ()))
 
 
-def check(args: Mapping[str, Any]) -> list[Fault]:
+def check(args: Mapping[str, Any]) -> list[TemplatingFault]:
     """Return everything that is wrong with the placeholders of ``args``, in its order; empty when nothing is."""
     faults = []
     size = 0
@@ -124,10 +124,10 @@ def check(args: Mapping[str, Any]) -> list[Fault]:
             size += sum(len(part) if isinstance(part, str) else part.width for part in _parse(text))
         except _BadError as bad:
             message, remedy = bad.args
-            faults.append(Fault(path, message, remedy))
+            faults.append(TemplatingFault(path, message, remedy))
     if not faults and size > PAYLOAD_BYTES_MAX and needs_rendering(args):
         message = f"could grow to {size} characters once filled in, the limit is {PAYLOAD_BYTES_MAX}"
-        faults.append(Fault((), message, "use fewer placeholders"))
+        faults.append(TemplatingFault((), message, "use fewer placeholders"))
     return faults
 
 

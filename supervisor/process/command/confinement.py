@@ -17,7 +17,7 @@ _CGROUPS = "/sys/fs/cgroup"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ConfinementFault:
     """One setting that this machine, or this process, cannot carry out."""
 
     setting: str
@@ -25,23 +25,29 @@ class Fault:
     remedy: str
 
 
-def faults(confinement: Confinement) -> Iterator[Fault]:
+def faults(confinement: Confinement) -> Iterator[ConfinementFault]:
     """Yield the faults that keep programs from being started so, here and now."""
     for setting in ("user", "group"):
         wanted = getattr(confinement, setting)
         if wanted is None:
             continue
         if _number(setting, wanted) is None:
-            yield Fault(setting, f"{wanted} is not known on this machine", f"make it, or name another {setting}")
+            yield ConfinementFault(
+                setting, f"{wanted} is not known on this machine", f"make it, or name another {setting}"
+            )
         elif os.geteuid() != 0 and not _is_own(setting, wanted):
             remedy = "remove it, or run such jobs in a tree of that user's"
-            yield Fault(setting, f"can be changed by root alone, and this tree runs as uid {os.geteuid()}", remedy)
+            yield ConfinementFault(
+                setting, f"can be changed by root alone, and this tree runs as uid {os.geteuid()}", remedy
+            )
     if confinement.cgroup is not None:
         yield from _cgroup_faults(confinement.cgroup)
     if confinement.has_paths and landlock.version() == 0:
         setting = "write_paths" if confinement.write_paths else "read_paths"
         message = "needs Landlock, which this kernel does not have or has switched off"
-        yield Fault(setting, message, "use Linux 5.13 or newer with lsm=landlock, or remove it and use a container")
+        yield ConfinementFault(
+            setting, message, "use Linux 5.13 or newer with lsm=landlock, or remove it and use a container"
+        )
 
 
 def confined(launch: Launch, confinement: Confinement) -> Launch:
@@ -99,12 +105,14 @@ def _is_own(setting: str, wanted: str) -> bool:
     return _number(setting, wanted) == (os.geteuid() if setting == "user" else os.getegid())
 
 
-def _cgroup_faults(path: str) -> Iterator[Fault]:
+def _cgroup_faults(path: str) -> Iterator[ConfinementFault]:
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(_CGROUPS):
-        yield Fault("cgroup", f"{path} is not below {_CGROUPS}", "name the directory of a control group")
+        yield ConfinementFault("cgroup", f"{path} is not below {_CGROUPS}", "name the directory of a control group")
     elif not (real / "cgroup.procs").is_file():
-        yield Fault("cgroup", f"{path} is no control group", "make it: mkdir, then its limits (memory.max, pids.max)")
+        yield ConfinementFault(
+            "cgroup", f"{path} is no control group", "make it: mkdir, then its limits (memory.max, pids.max)"
+        )
     elif not os.access(real / "cgroup.procs", os.W_OK):
         remedy = "let the service manager delegate it (Delegate=yes), or run the tree as root"
-        yield Fault("cgroup", f"{path} cannot be entered by uid {os.geteuid()}", remedy)
+        yield ConfinementFault("cgroup", f"{path} cannot be entered by uid {os.geteuid()}", remedy)

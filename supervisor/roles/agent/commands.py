@@ -28,7 +28,7 @@ from supervisor.core.supervision.child_requests import RequestAnswer as ParentAn
 from supervisor.core.supervision.health import role_of
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, Row, SlotState, Verb
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.effects import Report
+from supervisor.roles.effects import Reporter
 from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
 from supervisor.store.scripts import Call
 
@@ -81,7 +81,7 @@ class CommandDuty:
         row: Row,
         clock: Clock,
         wake_parent: Callable[[], None],
-        report: Report,
+        report: Reporter,
         signer: Signer | None = None,
     ) -> None:
         """Build it.

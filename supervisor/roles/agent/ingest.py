@@ -18,7 +18,7 @@ from supervisor.core.errors import StoreRefusedError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Template
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Report
+from supervisor.roles.effects import Reporter
 from supervisor.store.queues.bridges import INGEST_MAX, Bridges
 from supervisor.store.scripts import Call
 from supervisor.telemetry import metrics
@@ -40,7 +40,7 @@ class Ingest:
         channels: Mapping[str, str],
         registry: Registry,
         clock: Clock,
-        report: Report,
+        report: Reporter,
     ) -> None:
         self._run = run
         self._bridges = bridges

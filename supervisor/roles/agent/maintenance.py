@@ -26,7 +26,7 @@ from supervisor.roles.agent.sessions.cancellations import Unwanted
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.sessions.session_monitor import SessionWatch
-from supervisor.roles.effects import Report
+from supervisor.roles.effects import Reporter
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.scripts import Call
 
@@ -70,7 +70,7 @@ class Duties:
         registry: Registry,
         beat_period_ns: int,
         session_lease_ns: int,
-        report: Report,
+        report: Reporter,
     ) -> None:
         self._run = run
         self._clock = clock

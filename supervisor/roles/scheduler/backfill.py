@@ -26,7 +26,7 @@ from supervisor.core.schedules.backfill import Chunk, next_chunk
 from supervisor.core.schedules.manual_runs import BACKFILL, extra_run, forced_run_id
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.effects import Ask, Report, Steps
+from supervisor.roles.effects import Reporter, RunScript, Steps
 from supervisor.store.keys import Keys
 from supervisor.store.schedules import backfills as calls
 from supervisor.store.schedules.backfills import STEP_MAX, Backfill, BackfillState, StepCode, Stepped
@@ -57,8 +57,8 @@ class _Made(NamedTuple):
 class Backfills:
     """Serves the requests of a cluster under one term after the other."""
 
-    def __init__(self, keys: Keys, *, clock: Clock, report: Report, rate_per_s: int = 1000) -> None:
-        self._calls = calls.Backfills(keys)
+    def __init__(self, keys: Keys, *, clock: Clock, report: Reporter, rate_per_s: int = 1000) -> None:
+        self._calls = calls.BackfillCalls(keys)
         self._views = Views(keys)
         self._clock = clock
         self._report = report
@@ -226,4 +226,4 @@ class Backfills:
 
 
 def _ask(call: Call[Any]) -> Steps[Any]:
-    return (yield Ask(call, _TIMEOUT_NS))
+    return (yield RunScript(call, _TIMEOUT_NS))

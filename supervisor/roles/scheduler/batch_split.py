@@ -27,7 +27,7 @@ REFUSED_MS = 60_000
 REFUSED_MAX = 100_000
 
 
-class Answer(NamedTuple, Generic[P]):
+class BatchReply(NamedTuple, Generic[P]):
     """Parts that were asked about together, and the reply; or why Redis refuses them."""
 
     parts: Sequence[P]
@@ -43,7 +43,7 @@ def ask_split(
     *,
     queue_of: Callable[[P], str] = lambda _: "",
     meanwhile: Callable[[], None] | None = None,
-) -> Steps[list[Answer[P]]]:
+) -> Steps[list[BatchReply[P]]]:
     """Ask about ``parts`` in one call, and in smaller ones if Redis refuses that.
 
     Raises:
@@ -57,7 +57,7 @@ def ask_split(
         asked = pending.pop()
         hopeless = [part for part in asked if refused[queue_of(part)] >= ALONE_MAX]
         if hopeless:
-            answers.append(Answer(hopeless, None, error))
+            answers.append(BatchReply(hopeless, None, error))
             asked = [part for part in asked if refused[queue_of(part)] < ALONE_MAX]
         if not asked:
             continue
@@ -67,13 +67,13 @@ def ask_split(
             error, meanwhile = str(refusal), None
             if len(asked) == 1:
                 refused[queue_of(asked[0])] += 1
-                answers.append(Answer(asked, None, error))
+                answers.append(BatchReply(asked, None, error))
             else:
                 asked.sort(key=queue_of)
                 middle = len(asked) // 2
                 pending += [asked[middle:], asked[:middle]]
         else:
-            answers.append(Answer(asked, reply))
+            answers.append(BatchReply(asked, reply))
             for part in asked:
                 refused.pop(queue_of(part), None)
     return answers

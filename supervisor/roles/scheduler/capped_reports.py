@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from supervisor.roles.effects import Report
-from supervisor.roles.scheduler.fire_items import Ready
+from supervisor.roles.effects import Reporter
+from supervisor.roles.scheduler.fire_items import DueSchedule
 from supervisor.store.wire.fire import DueReply, PlanItem
 
 ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
@@ -15,7 +15,7 @@ NAMED_MAX = 10  # schedules named in one line
 class Telling:
     """Reports changes since its last report."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Reporter) -> None:
         self._report = report
         self._overdue = 0
         self.begin()
@@ -43,7 +43,7 @@ class Telling:
             refused=refused,
         )
 
-    def planned(self, plan: PlanItem, ready: Ready | None) -> None:
+    def planned(self, plan: PlanItem, ready: DueSchedule | None) -> None:
         """Report that a schedule has a place in the plan."""
         if plan.set_pause and plan.set_pause != "-":
             self._report("schedule_paused", schedule=plan.seen.schedule, reason="its runs keep failing")

@@ -35,7 +35,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.anchor import ANCHORS, settled
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Report, Steps
+from supervisor.roles.effects import Reporter, RunScript, Steps
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import (
@@ -66,7 +66,7 @@ _TIMEOUT_NS = 1000 * MILLISECOND_NS
 T = TypeVar("T")
 
 
-class Phase(Enum):
+class SyncPhase(Enum):
     """Next phase of the synchronisation."""
 
     BEGIN = auto()
@@ -78,11 +78,11 @@ class Phase(Enum):
 
 
 @dataclass(slots=True)
-class _Round:
+class _SyncRound:
     """One comparison of the whole set, under one term."""
 
     nonce: str
-    phase: Phase = Phase.BEGIN
+    phase: SyncPhase = SyncPhase.BEGIN
     revision: int = 0  # of the set
     cursor: str = "0"
     now_ms: int = 0  # Redis' time at the latest comparison
@@ -109,7 +109,7 @@ class Declaring:
         *,
         lease_ms: int,
         clock: Clock,
-        report: Report,
+        report: Reporter,
         allow_empty: bool = False,
     ) -> None:
         self._calls = Definitions(keys)
@@ -121,7 +121,7 @@ class Declaring:
         self._places = {each.id: place for place, each in enumerate(definitions)}
         self._is_idle = not definitions and not allow_empty
         self._digest = "" if self._is_idle else schedules_digest(definitions)
-        self._round = _Round(nonce="")
+        self._round = _SyncRound(nonce="")
         self._free_ns = 0
         self._refused: tuple[str, ...] = ()  # the clashes that were told
         self._put_off: tuple[str, ...] = ()  # the refusals that were told
@@ -134,7 +134,7 @@ class Declaring:
 
     def is_outdated(self, schedule: str, body: bytes) -> bool:
         """Return whether this set is about to change the static ``schedule``, stored as ``body``, or to remove it."""
-        if self._is_idle or self._round.phase is Phase.DONE:
+        if self._is_idle or self._round.phase is SyncPhase.DONE:
             return False
         place = self._places.get(schedule)
         return place is None or body != pack_definition(_settled(self._definitions[place], body, 0))
@@ -144,7 +144,7 @@ class Declaring:
         if self._is_idle:
             return True
         is_waiting = self._again_ns is None or self._clock.elapsed_ns() < self._again_ns
-        return self._round.nonce == term.nonce and self._round.phase is Phase.DONE and is_waiting
+        return self._round.nonce == term.nonce and self._round.phase is SyncPhase.DONE and is_waiting
 
     @property
     def wake_ns(self) -> int:
@@ -158,11 +158,11 @@ class Declaring:
             FencedError: ``term`` is not the current one.
         """
         if self._round.nonce != term.nonce:
-            self._round, self._free_ns = _Round(nonce=term.nonce), 0
+            self._round, self._free_ns = _SyncRound(nonce=term.nonce), 0
         if self.is_done(term) or self._clock.elapsed_ns() < self._free_ns:
             return False
-        if self._round.phase is Phase.DONE:  # it was refused, or older than another one, some time ago
-            self._round = _Round(nonce=term.nonce)
+        if self._round.phase is SyncPhase.DONE:  # it was refused, or older than another one, some time ago
+            self._round = _SyncRound(nonce=term.nonce)
         try:
             yield from _PHASES[self._round.phase](self, term)
         except (StoreUnavailableError, StoreRefusedError) as error:
@@ -178,11 +178,11 @@ class Declaring:
         now = self._round
         now.revision = begin.revision
         if begin.code is BeginCode.NEEDED:
-            now.phase = Phase.COMPARE
+            now.phase = SyncPhase.COMPARE
             now.missing = dict(self._places)
         else:
             is_applied = begin.code is BeginCode.APPLIED
-            now.phase, self._refused, self._put_off = Phase.DONE, (), ()
+            now.phase, self._refused, self._put_off = SyncPhase.DONE, (), ()
             self._again_ns = None if is_applied else self._clock.elapsed_ns() + OLDER_NS
             if is_applied or self._older_nonce != term.nonce:
                 self._tell(applied=is_applied)
@@ -198,7 +198,7 @@ class Declaring:
         if now.cursor == "0":
             missing = (self._definitions[place] for place in now.missing.values())
             now.differing += [Change(definition=settled(each, None, page.now_ms)) for each in missing]
-            now.phase = Phase.END if now.clashes else Phase.WRITE
+            now.phase = SyncPhase.END if now.clashes else SyncPhase.WRITE
 
     def _meet(self, record: Record, now_ms: int) -> None:
         """Compare a stored schedule with the set. One may come twice."""
@@ -227,7 +227,7 @@ class Declaring:
             if defined is not None:
                 self._note(batch, defined)
         if now.done >= len(now.differing):
-            now.phase, now.done, now.width = (Phase.END if now.clashes else Phase.REMOVE), 0, BATCH_MAX
+            now.phase, now.done, now.width = (SyncPhase.END if now.clashes else SyncPhase.REMOVE), 0, BATCH_MAX
 
     def _part(self, call: Call[T], ids: Sequence[str]) -> Steps[T | None]:
         """Ask about the next of a list; None: Redis refuses that, so that fewer are next, or one is left out."""
@@ -264,13 +264,13 @@ class Declaring:
             removed = yield from self._part(call, batch)
             now.removed += [name for name, was_there in zip(batch, removed or (), strict=False) if was_there]
         if now.done >= len(now.surplus):
-            now.phase = Phase.END
+            now.phase = SyncPhase.END
 
     def _end(self, term: Term) -> Steps[None]:
         now = self._round
         is_applied = not now.clashes and not now.refused
         yield from _ask(self._calls.end(epoch=term.epoch, nonce=term.nonce, digest=self._digest, is_applied=is_applied))
-        now.phase = Phase.DONE
+        now.phase = SyncPhase.DONE
         clashes, put_off = tuple(sorted(set(now.clashes))), tuple(now.refused)
         if (clashes, put_off) != (self._refused, self._put_off) or is_applied:
             if clashes:
@@ -281,7 +281,7 @@ class Declaring:
             self._tell(applied=is_applied)
         self._refused, self._put_off, self._older_nonce = clashes, put_off, ""
         self._again_ns = None if is_applied else self._clock.elapsed_ns() + REFUSED_NS
-        self._round = _Round(nonce=now.nonce, phase=Phase.DONE)  # let go of what was compared
+        self._round = _SyncRound(nonce=now.nonce, phase=SyncPhase.DONE)  # let go of what was compared
 
     def _tell(self, *, applied: bool) -> None:
         now = self._round
@@ -298,12 +298,12 @@ class Declaring:
         )
 
 
-_PHASES: dict[Phase, Any] = {
-    Phase.BEGIN: Declaring._begin,  # noqa: SLF001 - its own table
-    Phase.COMPARE: Declaring._compare,  # noqa: SLF001
-    Phase.WRITE: Declaring._write,  # noqa: SLF001
-    Phase.REMOVE: Declaring._remove,  # noqa: SLF001
-    Phase.END: Declaring._end,  # noqa: SLF001
+_PHASES: dict[SyncPhase, Any] = {
+    SyncPhase.BEGIN: Declaring._begin,  # noqa: SLF001 - its own table
+    SyncPhase.COMPARE: Declaring._compare,  # noqa: SLF001
+    SyncPhase.WRITE: Declaring._write,  # noqa: SLF001
+    SyncPhase.REMOVE: Declaring._remove,  # noqa: SLF001
+    SyncPhase.END: Declaring._end,  # noqa: SLF001
 }
 
 
@@ -319,4 +319,4 @@ def _settled(declared: ScheduleDef, body: bytes, now_ms: int) -> ScheduleDef:
 
 
 def _ask(call: Call[Any]) -> Steps[Any]:
-    return (yield Ask(call, _TIMEOUT_NS))
+    return (yield RunScript(call, _TIMEOUT_NS))

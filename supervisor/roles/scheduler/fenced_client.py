@@ -12,7 +12,7 @@ from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Report, Sleep, Steps
+from supervisor.roles.effects import Reporter, RunScript, Sleep, Steps
 from supervisor.store.scripts import Call
 
 ASK_TIMEOUT_NS = 1000 * MILLISECOND_NS  # below the limit after which the parent calls it hung
@@ -34,7 +34,7 @@ class Asking:
         board: Board,
         clock: Clock,
         is_stopping: Callable[[], bool],
-        report: Report,
+        report: Reporter,
         rng: Random,
         idle_ns: int,
     ) -> None:
@@ -61,7 +61,7 @@ class Asking:
         while True:
             yield from self.await_trust(term)
             try:
-                answer = yield Ask(call, ASK_TIMEOUT_NS, meanwhile)
+                answer = yield RunScript(call, ASK_TIMEOUT_NS, meanwhile)
             except (StoreUnavailableError, StoreRefusedError) as error:
                 if isinstance(error, StoreRefusedError):
                     self._note_refusal(term, call.script)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from supervisor.core.schedules.catchup import Owed, Planned, fire_of, next_fire, owed
 from supervisor.core.schedules.triggers import after_completion_ms, after_end_ms
-from supervisor.roles.scheduler.schedule_cache import Known
+from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
 from supervisor.store.schedules.state import LOST
 from supervisor.store.wire.fire import NOTHING, FireItem, Seen, What
 
@@ -20,11 +20,11 @@ RECHECK_MS = 60_000
 """A schedule that waits for the end of a run is looked at as often all the same: nothing hangs on one message."""
 
 
-class Ready(NamedTuple):
+class DueSchedule(NamedTuple):
     """A schedule and its next due time."""
 
     schedule: str
-    known: Known
+    known: CompiledSchedule
     mark_ms: int
     nominal_ms: int
     fire_ms: int
@@ -39,7 +39,7 @@ class _Decision(NamedTuple):
     next_ms: int | None
 
 
-class Moment(NamedTuple):
+class DecisionTime(NamedTuple):
     """Time of a decision, with the tolerances that apply to it."""
 
     now_ms: int  # this machine's wall clock; Redis' where it judges what was read
@@ -48,7 +48,9 @@ class Moment(NamedTuple):
     ahead_ms: int = 0  # how far this machine's wall clock is ahead of ``now_ms``
 
 
-def prepare(schedule: str, known: Known, mark_ms: int, *, after_ms: int = 0, live: int = 0) -> Ready | None:
+def prepare(
+    schedule: str, known: CompiledSchedule, mark_ms: int, *, after_ms: int = 0, live: int = 0
+) -> DueSchedule | None:
     """Return the next due time of ``schedule`` after ``mark_ms``; None when time alone makes none due.
 
     Args:
@@ -65,14 +67,14 @@ def prepare(schedule: str, known: Known, mark_ms: int, *, after_ms: int = 0, liv
     planned = next_fire(definition, trigger, mark_ms)
     ended = _after(known, mark_ms, after_ms, live) if "c" in known.wait else None
     if ended is not None and (planned is None or ended < planned.fire_ms):
-        return Ready(schedule, known, mark_ms, ended, ended, planned, is_grid=False)
+        return DueSchedule(schedule, known, mark_ms, ended, ended, planned, is_grid=False)
     if planned is None:
         return None
     following = next_fire(definition, trigger, planned.nominal_ms)
-    return Ready(schedule, known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True)
+    return DueSchedule(schedule, known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True)
 
 
-def items(ready: Ready, moment: Moment, limit: int) -> list[FireItem]:
+def items(ready: DueSchedule, moment: DecisionTime, limit: int) -> list[FireItem]:
     """Return the items of ``ready`` to decide now, at most ``limit``; none when it is not due yet."""
     now_ms, known = moment.now_ms, ready.known
     if now_ms < ready.fire_ms:
@@ -90,11 +92,11 @@ def items(ready: Ready, moment: Moment, limit: int) -> list[FireItem]:
     return _chain(ready, moment, found, limit)
 
 
-def _alone(ready: Ready, moment: Moment) -> FireItem:
+def _alone(ready: DueSchedule, moment: DecisionTime) -> FireItem:
     return _asked(ready, moment, _Decision(ready.mark_ms, ready.nominal_ms, ready.nominal_ms, _next(ready, moment)))
 
 
-def advanced(ready: Ready, mark_ms: int) -> Ready | None:
+def advanced(ready: DueSchedule, mark_ms: int) -> DueSchedule | None:
     """Return the due time after a decision that left the watermark at ``mark_ms``; None when time makes none due."""
     if "c" in ready.known.wait:
         return None  # it depends on how its run ends, so it is read again
@@ -102,10 +104,12 @@ def advanced(ready: Ready, mark_ms: int) -> Ready | None:
     if planned is None or mark_ms != ready.nominal_ms:
         return prepare(ready.schedule, ready.known, mark_ms)
     following = next_fire(ready.known.definition, ready.known.trigger, planned.nominal_ms)
-    return Ready(ready.schedule, ready.known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True)
+    return DueSchedule(
+        ready.schedule, ready.known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True
+    )
 
 
-def starts(seen: Seen, known: Known, moment: Moment) -> list[FireItem]:
+def starts(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> list[FireItem]:
     """Return items for runs without a due time: the initial run, and runs waiting in the buffer."""
     found = []
     counters = seen.counters
@@ -122,7 +126,7 @@ def starts(seen: Seen, known: Known, moment: Moment) -> list[FireItem]:
     return found
 
 
-def _after(known: Known, mark_ms: int, after_ms: int, live: int) -> int | None:
+def _after(known: CompiledSchedule, mark_ms: int, after_ms: int, live: int) -> int | None:
     delay = after_completion_ms(known.definition)
     if live or delay is None:
         return None
@@ -132,14 +136,14 @@ def _after(known: Known, mark_ms: int, after_ms: int, live: int) -> int | None:
     return found if found is None else max(found, mark_ms + 1)
 
 
-def _next(ready: Ready, moment: Moment) -> int | None:
+def _next(ready: DueSchedule, moment: DecisionTime) -> int | None:
     if ready.following is not None:
         return ready.following.fire_ms
     delay = after_completion_ms(ready.known.definition) if "c" in ready.known.wait else None
     return None if delay is None else moment.now_ms + max(delay, RECHECK_MS)
 
 
-def _chain(ready: Ready, moment: Moment, found: Owed, limit: int) -> list[FireItem]:
+def _chain(ready: DueSchedule, moment: DecisionTime, found: Owed, limit: int) -> list[FireItem]:
     missed, why = sum(found.missed.values()), _why(found.missed)
     next_ms = found.next_fire_ms
     if next_ms is None:
@@ -160,7 +164,7 @@ def _chain(ready: Ready, moment: Moment, found: Owed, limit: int) -> list[FireIt
     return chain
 
 
-def _asked(ready: Ready, moment: Moment, decision: _Decision) -> FireItem:
+def _asked(ready: DueSchedule, moment: DecisionTime, decision: _Decision) -> FireItem:
     """Return the item of one due time: its run, or that a check or the doubt about data lost by Redis is against it."""
     known = ready.known
     if known.is_at_most_once and decision.nominal_ms <= moment.doubtful_until_ms:
@@ -173,7 +177,7 @@ def _asked(ready: Ready, moment: Moment, decision: _Decision) -> FireItem:
     return _item(ready, moment, decision)
 
 
-def _item(ready: Ready, moment: Moment, decision: _Decision, *, is_missed: bool = False) -> FireItem:
+def _item(ready: DueSchedule, moment: DecisionTime, decision: _Decision, *, is_missed: bool = False) -> FireItem:
     known, schedule = ready.known, ready.schedule
     mark_ms, nominal_ms, new_mark_ms, next_ms = decision
     is_doubtful = nominal_ms <= moment.doubtful_until_ms
@@ -188,7 +192,7 @@ def _item(ready: Ready, moment: Moment, decision: _Decision, *, is_missed: bool 
     )  # fmt: skip
 
 
-def _extra(seen: Seen, known: Known, moment: Moment, nominal_ms: int, what: What) -> FireItem:
+def _extra(seen: Seen, known: CompiledSchedule, moment: DecisionTime, nominal_ms: int, what: What) -> FireItem:
     is_initial = what is What.INITIAL
     # A schedule that was there before Redis went back may have begun then.
     is_doubtful = (seen.mark_ms if is_initial else nominal_ms) <= moment.doubtful_until_ms

@@ -23,7 +23,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Steps
 from supervisor.roles.scheduler.batch_split import ask_split
 from supervisor.roles.scheduler.fenced_client import Asking
-from supervisor.roles.scheduler.fire_items import Moment, Ready, advanced, items
+from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, advanced, items
 from supervisor.roles.scheduler.prefetcher import Reading
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.scripts import Call
@@ -50,26 +50,28 @@ class Decided(NamedTuple):
         return f"{self.item.schedule}@{self.item.nominal_ms} {self.code.lower()}{missed}"
 
 
-class Batch(NamedTuple):
+class FireBatch(NamedTuple):
     """Batch of items for one script call."""
 
     items: list[FireItem]
-    sent: dict[str, Ready]
-    idle: list[Ready]  # not due: the clock went back, or it is Redis' that decides
-    moment: Moment
+    sent: dict[str, DueSchedule]
+    idle: list[DueSchedule]  # not due: the clock went back, or it is Redis' that decides
+    moment: DecisionTime
 
 
 class Firing:
     """Fires for the planner."""
 
-    def __init__(self, schedules: Schedules, asking: Asking, reading: Reading, *, moment: Callable[[], Moment]) -> None:
+    def __init__(
+        self, schedules: Schedules, asking: Asking, reading: Reading, *, moment: Callable[[], DecisionTime]
+    ) -> None:
         self._schedules = schedules
         self._asking = asking
         self._reading = reading
         self._moment = moment
-        self._next: Batch | None = None  # put together while the one before was in flight
-        self._answered: tuple[Batch, FireReply] | None = None  # not yet taken in
-        self._held: dict[str, Ready] = {}  # their due time is ahead of Redis' clock
+        self._next: FireBatch | None = None  # put together while the one before was in flight
+        self._answered: tuple[FireBatch, FireReply] | None = None  # not yet taken in
+        self._held: dict[str, DueSchedule] = {}  # their due time is ahead of Redis' clock
         self._held_until_ns = 0
         self._is_skewed = False  # this machine's wall clock is too far ahead of Redis'
 
@@ -92,7 +94,7 @@ class Firing:
             self._tell(batch.items, reply)
             self._apply(batch, reply)
 
-    def due(self, moment: Moment) -> Batch | None:
+    def due(self, moment: DecisionTime) -> FireBatch | None:
         """Take on-time schedules out of the window, as much as goes into one script; None when nothing is due."""
         batch, self._next = self._next, None
         if batch is not None and abs(moment.now_ms - batch.moment.now_ms) > OLD_MS:
@@ -104,14 +106,14 @@ class Firing:
             batch = self.batch(due, moment) if due else None
         return batch
 
-    def end_hold(self, moment: Moment) -> None:
+    def end_hold(self, moment: DecisionTime) -> None:
         """Plan the held schedules again, once their time is over."""
         if self._held and self._asking.clock.elapsed_ns() >= self._held_until_ns:
             for ready in self._held.values():
                 self._reading.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
             self._held = {}
 
-    def fire(self, term: Term, batch: Batch) -> Steps[int]:
+    def fire(self, term: Term, batch: FireBatch) -> Steps[int]:
         """Have ``batch`` decided; return how many items that were."""
         skewed, redis_ms, count = yield from self._fire(term, batch)
         self._note_skew(batch.moment.now_ms - redis_ms, is_skewed=bool(skewed))
@@ -139,9 +141,9 @@ class Firing:
                 elif item.schedule not in held:
                     self._reading.again(item.schedule)
 
-    def batch(self, due: Sequence[Ready], moment: Moment) -> Batch:
+    def batch(self, due: Sequence[DueSchedule], moment: DecisionTime) -> FireBatch:
         """Put together the runs ``due`` owe; the excess goes back into the window."""
-        batch = Batch([], {}, [], moment)
+        batch = FireBatch([], {}, [], moment)
         for ready in due:
             if len(batch.items) >= FIRE_BATCH_MAX:
                 self._reading.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
@@ -154,7 +156,7 @@ class Firing:
                 batch.idle.append(ready)
         return batch
 
-    def _fire(self, term: Term, batch: Batch) -> Steps[tuple[list[Ready], int, int]]:
+    def _fire(self, term: Term, batch: FireBatch) -> Steps[tuple[list[DueSchedule], int, int]]:
         """Fire one batch; return those ahead of Redis' time, that time, and the number of items."""
         items, moment = batch.items, batch.moment
         if not items:
@@ -178,7 +180,7 @@ class Firing:
         if self._next is None:
             self._next = self.due(self._moment())
 
-    def _items(self, ready: Ready, moment: Moment, limit: int) -> list[FireItem] | None:
+    def _items(self, ready: DueSchedule, moment: DecisionTime, limit: int) -> list[FireItem] | None:
         try:
             return items(ready, moment, limit)
         except TenureError as error:
@@ -210,10 +212,10 @@ class Firing:
             decided |= {part[0].schedule: list(islice(results, len(part))) for part in asked}
         return FireReply([result for part in parts for result in decided[part[0].schedule]], now_ms)
 
-    def _apply(self, batch: Batch, reply: FireReply) -> list[Ready]:
+    def _apply(self, batch: FireBatch, reply: FireReply) -> list[DueSchedule]:
         """Take the schedules on as Redis decided; return those whose due time its clock has not reached."""
         marks: dict[str, int] = {}
-        skewed: dict[str, Ready] = {}
+        skewed: dict[str, DueSchedule] = {}
         for item, (code, mark_ms) in zip(batch.items, reply.results, strict=True):
             name = item.schedule
             if name in skewed:
@@ -232,7 +234,7 @@ class Firing:
             self._follow(batch.sent[name], mark_ms, batch.moment)
         return list(skewed.values())
 
-    def _follow(self, ready: Ready, mark_ms: int, moment: Moment) -> None:
+    def _follow(self, ready: DueSchedule, mark_ms: int, moment: DecisionTime) -> None:
         try:
             following = advanced(ready, mark_ms)
         except TenureError as error:

@@ -23,7 +23,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.reload.config_memfd import HandoverError
 from supervisor.roles.child import Seat
 from supervisor.roles.config_follower import Following
-from supervisor.roles.effects import Ask, Step, Watch
+from supervisor.roles.effects import RunScript, Step, Watch
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.reporting import SchedulerReport
 from supervisor.roles.scheduler.scheduler import Scheduler
@@ -89,7 +89,7 @@ class Driver:
 
     def _execute(self, step: Step) -> Any:
         self._beat()
-        if isinstance(step, Ask):
+        if isinstance(step, RunScript):
             answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9, meanwhile=step.meanwhile)
             self._seat.row.redis_ok_ns = self._clock.elapsed_ns()
             return answer

@@ -25,7 +25,7 @@ from supervisor.roles.effects import Steps
 from supervisor.roles.scheduler.batch_split import REFUSED_MS, PutOff, ask_split
 from supervisor.roles.scheduler.capped_reports import Telling
 from supervisor.roles.scheduler.fenced_client import Asking
-from supervisor.roles.scheduler.fire_items import Moment, Ready
+from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
 from supervisor.roles.scheduler.reconcile import Evaluation, evaluate, unusable
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.roles.scheduler.watermarks import Watermarks
@@ -111,7 +111,7 @@ class Reading:
         self.window.drop(schedule)
         self._again[schedule] = None
 
-    def keep(self, ready: Ready, moment: Moment) -> None:
+    def keep(self, ready: DueSchedule, moment: DecisionTime) -> None:
         """Take ``ready`` into the window if it belongs there; else Redis has it."""
         if ready.fire_ms <= self._covered[0]:
             self.window.put(ready, late_ms=moment.now_ms + moment.ahead_ms - moment.grace_ms)
@@ -140,7 +140,7 @@ class Reading:
         if self._put_off:
             self._telling.accepted([schedule for schedule in schedules if self._put_off.drop(schedule)])
 
-    def is_due(self, moment: Moment) -> bool:
+    def is_due(self, moment: DecisionTime) -> bool:
         """Return whether something is to be read now."""
         if self._asking.clock.elapsed_ns() < self._refused_until_ns:
             return False
@@ -153,7 +153,7 @@ class Reading:
         wants_more = self._is_page_left or moment.now_ms >= self._read_at_ms
         return wants_more and self.window.has_room
 
-    def read(self, term: Term, moment: Moment) -> Steps[tuple[list[FireItem], int]]:
+    def read(self, term: Term, moment: DecisionTime) -> Steps[tuple[list[FireItem], int]]:
         """Read one page, plan its schedules as needed; return items that begin at once, and Redis' time for them.
 
         A refused page is read again soon.
@@ -169,7 +169,7 @@ class Reading:
         self._refused_until_ns = 0
         return found
 
-    def _read(self, term: Term, moment: Moment) -> Steps[tuple[list[FireItem], int]]:
+    def _read(self, term: Term, moment: DecisionTime) -> Steps[tuple[list[FireItem], int]]:
         again, call = self._question(moment)
         reply: DueReply = yield from self._asking.ask(term, call)
         self._telling.read(reply, refused=len(self._put_off))
@@ -194,7 +194,7 @@ class Reading:
             self._again[schedule] = None
         return bool(cursor == "0")
 
-    def _question(self, moment: Moment) -> tuple[list[str], Call[DueReply]]:
+    def _question(self, moment: DecisionTime) -> tuple[list[str], Call[DueReply]]:
         late_ms = moment.now_ms - moment.grace_ms
         now_ns = self._asking.clock.elapsed_ns()
         self._is_reconciling = now_ns >= self._reconcile_at_ns
@@ -220,7 +220,7 @@ class Reading:
         )
         return again, call
 
-    def _take_cursor(self, reply: DueReply, moment: Moment) -> None:
+    def _take_cursor(self, reply: DueReply, moment: DecisionTime) -> None:
         """Note how far the window reaches now, and the pages left to read."""
         until_ms = max(moment.now_ms + AHEAD_MS, self._covered[0])
         page, self._page = self._page, PAGE
@@ -266,7 +266,7 @@ class Reading:
                 if reason is not None:
                     self._asking.report("schedule_invalid", schedule=name, reason=reason)
 
-    def _settle(self, term: Term, seen: Sequence[Seen], moment: Moment) -> Steps[list[FireItem]]:
+    def _settle(self, term: Term, seen: Sequence[Seen], moment: DecisionTime) -> Steps[list[FireItem]]:
         """Answer each of ``seen``: plan it, take it into the window, or both; return those that begin at once."""
         begin: list[FireItem] = []
         plans: list[tuple[PlanItem, Evaluation]] = []
@@ -291,7 +291,7 @@ class Reading:
             yield from self._plan(term, plans[start : start + FIRE_BATCH_MAX], moment)
         return begin
 
-    def _evaluate(self, seen: Seen, moment: Moment) -> Evaluation | None:
+    def _evaluate(self, seen: Seen, moment: DecisionTime) -> Evaluation | None:
         if seen.revision is None:
             return Evaluation(PlanItem(seen, None))  # nothing defines it: out of the plan
         known = self._catalogue.get(seen.schedule, seen.revision)
@@ -313,7 +313,7 @@ class Reading:
             self.refuse(seen.schedule, seen.revision, str(error))
             return None
 
-    def _plan(self, term: Term, plans: Sequence[tuple[PlanItem, Evaluation]], moment: Moment) -> Steps[None]:
+    def _plan(self, term: Term, plans: Sequence[tuple[PlanItem, Evaluation]], moment: DecisionTime) -> Steps[None]:
         def call_of(items: Sequence[tuple[PlanItem, Evaluation]]) -> Call[list[PlanCode]]:
             return self._schedules.plan(epoch=term.epoch, nonce=term.nonce, items=[plan for plan, _ in items])
 
@@ -324,7 +324,7 @@ class Reading:
             for (plan, evaluation), code in zip(asked, codes, strict=True):
                 self._planned(plan, evaluation, code, moment)
 
-    def _planned(self, plan: PlanItem, evaluation: Evaluation, code: PlanCode, moment: Moment) -> None:
+    def _planned(self, plan: PlanItem, evaluation: Evaluation, code: PlanCode, moment: DecisionTime) -> None:
         name = plan.seen.schedule
         if code is PlanCode.GONE or (code is PlanCode.PLANNED and plan.completed == "-"):
             self._catalogue.forget(name)
@@ -336,7 +336,7 @@ class Reading:
             self._telling.planned(plan, evaluation.ready)
             self._take(plan.seen, plan.next_ms, evaluation.ready, moment)
 
-    def _take(self, seen: Seen, score: int | None, ready: Ready | None, moment: Moment) -> None:
+    def _take(self, seen: Seen, score: int | None, ready: DueSchedule | None, moment: DecisionTime) -> None:
         """Take a schedule that is planned for ``score`` into the window, or note when to look at it again."""
         if ready is not None:
             self.keep(ready, moment)

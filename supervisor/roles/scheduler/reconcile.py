@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from supervisor.roles.scheduler.fire_items import RECHECK_MS, Moment, Ready, prepare, starts
-from supervisor.roles.scheduler.schedule_cache import Known
+from supervisor.roles.scheduler.fire_items import RECHECK_MS, DecisionTime, DueSchedule, prepare, starts
+from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
 from supervisor.store.schedules.state import Counters
 from supervisor.store.wire.codec import unpack_json
 from supervisor.store.wire.fire import FireItem, PlanItem, Seen
@@ -28,12 +28,12 @@ class Evaluation(NamedTuple):
     """Evaluation of one schedule: its plan, its next due time, and the runs that begin now."""
 
     plan: PlanItem | None = None
-    ready: Ready | None = None  # its next due time
+    ready: DueSchedule | None = None  # its next due time
     begin: tuple[FireItem, ...] = ()  # what begins now without a due time
     is_to_repeat: bool = False  # read it again when that is done
 
 
-def evaluate(seen: Seen, known: Known, moment: Moment) -> Evaluation:
+def evaluate(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evaluation:
     """Return the evaluation of ``seen``.
 
     Raises:
@@ -66,12 +66,12 @@ def evaluate(seen: Seen, known: Known, moment: Moment) -> Evaluation:
     return Evaluation(plan, ready, begin)
 
 
-def unusable(seen: Seen, moment: Moment, reason: str) -> PlanItem:
+def unusable(seen: Seen, moment: DecisionTime, reason: str) -> PlanItem:
     """Return the plan for a schedule whose definition cannot be used."""
     return PlanItem(seen, moment.now_ms + UNUSABLE_MS, invalid=reason[:REASON_MAX] or "it cannot be used")
 
 
-def _paused(seen: Seen, known: Known, moment: Moment) -> Evaluation:
+def _paused(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evaluation:
     until_ms = unpack_json(seen.pause).get("until_ms")
     if not isinstance(until_ms, int):
         return Evaluation(_unless_there(seen, PlanItem(seen, None, wait=known.wait)))
@@ -83,7 +83,7 @@ def _paused(seen: Seen, known: Known, moment: Moment) -> Evaluation:
     return Evaluation(plan, is_to_repeat=True)
 
 
-def _completed(seen: Seen, known: Known, counters: Counters, moment: Moment) -> PlanItem | None:
+def _completed(seen: Seen, known: CompiledSchedule, counters: Counters, moment: DecisionTime) -> PlanItem | None:
     since_ms = counters.completed_ms or moment.now_ms
     if known.keep_ms is None:
         next_ms = None

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from supervisor.clock import Clock, SystemClock
-from supervisor.core.schedules.checks import Refusal
+from supervisor.core.schedules.checks import FireRefusal
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.scheduler.firing import Decided
 from supervisor.store.schedules.state import REASONS
@@ -188,5 +188,5 @@ class SchedulerReport:
         )
 
 
-def _rejection(refusal: Refusal) -> dict[str, str]:
+def _rejection(refusal: FireRefusal) -> dict[str, str]:
     return {"point": refusal.point.value, "hook": refusal.hook, "reason": refusal.reason}

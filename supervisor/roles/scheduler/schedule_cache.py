@@ -30,7 +30,7 @@ _BARE = Template(job="-", kind="sync")  # type: ignore[arg-type]  # never sent: 
 _encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
 
 
-class Known:
+class CompiledSchedule:
     """One schedule, ready to fire."""
 
     __slots__ = (
@@ -108,7 +108,7 @@ class Catalogue:
 
     def __init__(self, limit: int = KNOWN_MAX) -> None:
         self._limit = limit
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, CompiledSchedule] = {}
         self._shared: dict[bytes, ScheduleDef] = {}
         self._packers: dict[tuple[bytes, bytes], EnvelopeTemplate] = {}
         self._refused: dict[str, tuple[int, str]] = {}  # schedule to the revision that cannot be used, and why
@@ -116,7 +116,7 @@ class Catalogue:
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, schedule: str, revision: int) -> Known | None:
+    def get(self, schedule: str, revision: int) -> CompiledSchedule | None:
         """Return ``schedule`` if it is known in this revision."""
         known = self._known.get(schedule)
         return known if known is not None and known.revision == revision else None
@@ -132,7 +132,7 @@ class Catalogue:
         try:
             definition = unpack_definition(body)
             _check_id(schedule, definition)
-            known = Known(definition, revision, is_dynamic=is_dynamic)
+            known = CompiledSchedule(definition, revision, is_dynamic=is_dynamic)
         except msgspec.DecodeError:
             reason = "written by a newer version"
         except (TenureError, ValueError) as error:
@@ -158,7 +158,7 @@ class Catalogue:
         self._known.pop(schedule, None)
         self._refused.pop(schedule, None)
 
-    def _share(self, known: Known) -> None:
+    def _share(self, known: CompiledSchedule) -> None:
         """Let equal parts be one object: 100,000 schedules of a thousand kinds cost little more than their ids."""
         known.definition = self._shared.setdefault(_encode(known.definition), known.definition)
         known.packer = self._packers.setdefault(known.packer.shared, known.packer)

@@ -26,11 +26,11 @@ from supervisor.core.errors import FencedError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Report, Sleep, Steps, Watch
+from supervisor.roles.effects import Reporter, Sleep, Steps, Watch
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.config_sync import Declaring
 from supervisor.roles.scheduler.fenced_client import Asking, TermOverError, same
-from supervisor.roles.scheduler.fire_items import Moment
+from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.firing import Firing
 from supervisor.roles.scheduler.prefetcher import Reading
 from supervisor.roles.scheduler.rezoning import Rezoning
@@ -66,7 +66,7 @@ class Scheduler:
         definitions: Sequence[ScheduleDef],
         lease_ms: int,
         is_stopping: Callable[[], bool],
-        report: Report,
+        report: Reporter,
         rng: Random,
         catchup_rate: int = 1000,
         allow_empty: bool = False,
@@ -182,7 +182,7 @@ class Scheduler:
             return True
         return (yield from self._audit(term))
 
-    def _fire_late(self, term: Term, moment: Moment) -> Steps[bool]:
+    def _fire_late(self, term: Term, moment: DecisionTime) -> Steps[bool]:
         """Fire a small batch of late runs, as many in a second as is allowed."""
         now_ns = self._clock.elapsed_ns()
         if now_ns < self._late_at_ns or not self._reading.window.behind:
@@ -222,9 +222,9 @@ class Scheduler:
             self._firing.begin()
             self._reading.begin()
 
-    def _moment(self) -> Moment:
+    def _moment(self) -> DecisionTime:
         doubtful_ms = max(self._asking.board.header.doubtful_until_ms, self._reading.marks.doubtful_until_ms)
-        return Moment(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms)
+        return DecisionTime(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms)
 
     def _wake_ns(self) -> int:
         """Return when to look again. Timers may fire early and the wall clock may step, so look often."""

@@ -28,7 +28,7 @@ from supervisor.core.schedules.catchup import MISSED_MAX
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.roles.effects import Steps
 from supervisor.roles.scheduler.fenced_client import Asking
-from supervisor.roles.scheduler.fire_items import Moment
+from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.store.schedules.fire import Schedules, Seed
 from supervisor.store.wire.fire import Seen
@@ -68,7 +68,7 @@ class Watermarks:
         if len(self._marks) > MARKS_MAX:
             del self._marks[next(iter(self._marks))]
 
-    def read(self, seen: Sequence[Seen], catalogue: Catalogue, moment: Moment) -> Moment:
+    def read(self, seen: Sequence[Seen], catalogue: Catalogue, moment: DecisionTime) -> DecisionTime:
         """Keep the watermarks as they were read; return ``moment`` with the doubt that they show.
 
         A paused schedule owes nothing for that time. One that is to begin has decided nothing yet.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from supervisor.core.schedules.due_heap import DueHeap
-from supervisor.roles.scheduler.fire_items import Ready
+from supervisor.roles.scheduler.fire_items import DueSchedule
 
 WINDOW_MAX = 100_000
 
@@ -23,8 +23,8 @@ class Window:
 
     def __init__(self) -> None:
         self._plan = DueHeap()
-        self._ready: dict[str, Ready] = {}
-        self._behind: dict[str, Ready] = {}  # late ones, in order
+        self._ready: dict[str, DueSchedule] = {}
+        self._behind: dict[str, DueSchedule] = {}  # late ones, in order
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -39,7 +39,7 @@ class Window:
         """Number of late schedules at hand."""
         return len(self._behind)
 
-    def put(self, ready: Ready, *, late_ms: int) -> None:
+    def put(self, ready: DueSchedule, *, late_ms: int) -> None:
         """Take in ``ready`` under the known state of its schedule; runs due at ``late_ms`` or earlier are late."""
         self.drop(ready.schedule)
         if ready.fire_ms <= late_ms:
@@ -58,9 +58,9 @@ class Window:
         """Return when the next is due that is not late."""
         return self._plan.next_ms()
 
-    def due(self, now_ms: int, late_ms: int, limit: int) -> list[Ready]:
+    def due(self, now_ms: int, late_ms: int, limit: int) -> list[DueSchedule]:
         """Take out due runs, earliest first. Runs that became late meanwhile go behind."""
-        found: list[Ready] = []
+        found: list[DueSchedule] = []
         while len(found) < limit:
             names = self._plan.due(now_ms, limit - len(found))
             if not names:
@@ -72,7 +72,7 @@ class Window:
                     found.append(ready)
         return found
 
-    def late(self, limit: int) -> list[Ready]:
+    def late(self, limit: int) -> list[DueSchedule]:
         """Take out late ones, the first that came first."""
         names = list(self._behind)[:limit] if limit >= len(self._behind) else _first(self._behind, limit)
         return [self._behind.pop(name) for name in names]

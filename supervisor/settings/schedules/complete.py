@@ -32,7 +32,7 @@ from supervisor.settings.schedules.definitions import definition_of, faults_of_d
 from supervisor.settings.schedules.hook_sources import problems_of
 from supervisor.settings.schedules.profiles import policies_of
 from supervisor.settings.schedules.search_path import remedy_of_missing, search_here
-from supervisor.settings.schedules.template import Fault, template_of
+from supervisor.settings.schedules.template import ScheduleFault, template_of
 from supervisor.settings.sections.models import Settings
 from supervisor.version import install_extra
 
@@ -181,7 +181,7 @@ def _has_secrets(name: str, loaded: Loaded) -> bool:
     return any(path[:3] == ("schedules", name, "args") for path in loaded.settings.references)
 
 
-def _problem(name: str, fault: Fault, loaded: Loaded) -> Problem:
+def _problem(name: str, fault: ScheduleFault, loaded: Loaded) -> Problem:
     path = ("schedules", name, *fault.path)
     return Problem(loaded.origin(*path), format_path(path), fault.message, fault.remedy)
 

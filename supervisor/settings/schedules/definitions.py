@@ -31,7 +31,7 @@ from supervisor.settings.schedules.instants import parse_instant
 from supervisor.settings.schedules.profiles import profile_of
 from supervisor.settings.schedules.rules import exclusion_of, zone_of
 from supervisor.settings.schedules.settings import ScheduleSettings, WhenSettings
-from supervisor.settings.schedules.template import Fault, template_of
+from supervisor.settings.schedules.template import ScheduleFault, template_of
 from supervisor.settings.schema import settings_shape
 from supervisor.settings.sections.durations import parse_duration
 from supervisor.settings.sections.models import Settings
@@ -145,18 +145,18 @@ def definition_of(
     )
 
 
-def faults_of_definition(definition: ScheduleDef) -> list[Fault]:
+def faults_of_definition(definition: ScheduleDef) -> list[ScheduleFault]:
     """Return faults that show only once everything is put together: it is too large, or never due."""
     found = []
     size = len(msgspec.json.encode(definition))
     if size > PAYLOAD_BYTES_MAX:
         message = f"has {size} bytes as Redis keeps it, of {PAYLOAD_BYTES_MAX} allowed"
-        found.append(Fault((), message, "shorten args, exclude, labels or the description"))
+        found.append(ScheduleFault((), message, "shorten args, exclude, labels or the description"))
     never = _never_due(definition)
     return found if never is None else [*found, never]
 
 
-def _never_due(definition: ScheduleDef) -> Fault | None:
+def _never_due(definition: ScheduleDef) -> ScheduleFault | None:
     """Return the reason why ``definition`` is never due; None when it is, or was, or follows its own runs."""
     if after_completion_ms(definition) is not None:
         return None
@@ -170,10 +170,10 @@ def _never_due(definition: ScheduleDef) -> Fault | None:
         if trigger_of(definition).next_ms(begin) is not None:
             return None
     except OverExcludedError:
-        return Fault(("exclude",), "leaves no due time", "exclude less")
+        return ScheduleFault(("exclude",), "leaves no due time", "exclude less")
     if definition.exclude:
-        return Fault(("exclude",), "leaves no due time", "exclude less")
-    return Fault(("end_at",), "leaves no due time", "move start_at and end_at apart")
+        return ScheduleFault(("exclude",), "leaves no due time", "exclude less")
+    return ScheduleFault(("end_at",), "leaves no due time", "move start_at and end_at apart")
 
 
 def _validate_chunk(
@@ -195,7 +195,7 @@ def _validate_chunk(
             faults = faults_of_definition(definition)
             if definition.anchor in ANCHORS:
                 message = f"is {definition.anchor}, which is for schedules of the configuration"
-                faults.append(Fault(("anchor",), message, "use anchor: start_at with start_at"))
+                faults.append(ScheduleFault(("anchor",), message, "use anchor: start_at with start_at"))
             definitions += [] if faults else [definition]
         problems += (_problem(fault, name, nodes[name]) for fault in faults)
     return definitions, _in_order(problems, nodes)
@@ -222,7 +222,7 @@ def _owner(path: str, known: Mapping[str, object]) -> str | None:
     return next((path[:end] for end in (len(path), *reversed(ends)) if path[:end] in known), None)
 
 
-def _problem(fault: Fault, name: str, node: Node) -> Problem:
+def _problem(fault: ScheduleFault, name: str, node: Node) -> Problem:
     _, nearest = node.nearest(fault.path)
     return Problem(nearest.origin, format_path(("schedules", name, *fault.path)), fault.message, fault.remedy)
 
@@ -235,7 +235,7 @@ def _renames(entries: Mapping[str, Any], definitions: list[ScheduleDef], where: 
         if old in entries and chunk_of[old] != chunk_of[definition.id]:
             message, remedy = f"{old!r} is another schedule, still defined", "remove renamed_from, or the old schedule"
             yield _problem(
-                Fault(("renamed_from",), message, remedy), definition.id, _node(entries[definition.id], where)
+                ScheduleFault(("renamed_from",), message, remedy), definition.id, _node(entries[definition.id], where)
             )
 
 

@@ -19,7 +19,7 @@ import structlog
 from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.json_values import json_of, json_reader
-from supervisor.core.local_cache import LocalCache
+from supervisor.core.local_cache import BoundedCache
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.units import SECOND_NS
 from supervisor.store.cache.calls import CacheCalls
@@ -63,7 +63,7 @@ class Kept:
         self.function = function
         self.name = name or f"{function.__module__}.{function.__qualname__}".replace("<locals>.", "")
         self.ttl_s, self.wait_s, self.scope = ttl_s, wait_s, scope
-        self.local = LocalCache(ENTRIES_MAX, threading.Lock())
+        self.local = BoundedCache(ENTRIES_MAX, threading.Lock())
         self._pattern = key
         marks = set(_MARK.findall(key))
         self._escaped = re.compile(f"[%{re.escape(''.join(sorted(marks)))}]") if marks else None

@@ -42,7 +42,7 @@ _ORDER = (*PARTS, "blocked", "run", "dead")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FsckFinding:
     """A fault and the remedy applied; empty: none."""
 
     queue: str  # empty: of the whole cluster
@@ -93,7 +93,7 @@ class Fsck:
         self._read = 0
         self._keys: set[str] = set()
 
-    def queue(self, queue: str) -> list[Fault]:
+    def queue(self, queue: str) -> list[FsckFinding]:
         """Return the faults of one queue."""
         check_name("queue", queue)
         picture = self._picture(queue)
@@ -110,7 +110,7 @@ class Fsck:
         found += self._runs(queue, "limits", sorted(picture.limited - suspects), CHECK_MAX)
         return [*found, *self._counters(queue)]
 
-    def _runs(self, queue: str, how: str, ids: list[str], size: int) -> list[Fault]:
+    def _runs(self, queue: str, how: str, ids: list[str], size: int) -> list[FsckFinding]:
         found = []
         for start in range(0, len(ids), size):
             args = {
@@ -121,30 +121,30 @@ class Fsck:
                 "ids": ids[start : start + size],
             }
             call = script("queue_fsck_run").call(keys=self._prefix, args=args, parse=texts)
-            found += [Fault(queue, *fault) for fault in chunks(self._run(call), 3)]
+            found += [FsckFinding(queue, *fault) for fault in chunks(self._run(call), 3)]
         return found
 
-    def shared(self) -> list[Fault]:
+    def shared(self) -> list[FsckFinding]:
         """Return the faults beside the queues that were verified before: limits and lists of unfinished runs."""
         parts = [("unique", ""), ("live", ""), *(("slots", key) for key in sorted(self._keys))]
         return [fault for part, key in parts for fault in self._shared(part, key)]
 
-    def _shared(self, part: str, key: str) -> Iterator[Fault]:
+    def _shared(self, part: str, key: str) -> Iterator[FsckFinding]:
         position = "0"
         for _ in range(PAGES_MAX):
             args = {"part": part, "key": key, "position": position, "is_mending": int(self._is_mending)}
             position, *found = self._run(script("queue_fsck_shared").call(keys=self._prefix, args=args, parse=texts))
-            yield from (Fault("", *fault) for fault in chunks(found, 3))
+            yield from (FsckFinding("", *fault) for fault in chunks(found, 3))
             if position == "0":
                 return
 
-    def _counters(self, queue: str) -> list[Fault]:
+    def _counters(self, queue: str) -> list[FsckFinding]:
         wrong = [name for name, value in self._pages(queue, "stat") if not value.lstrip("-").isdecimal()]
         args = {"queue": queue, "is_mending": int(self._is_mending), "names": wrong}
         if not wrong:
             return []
         return [
-            Fault(queue, f"counter {name}", "is no number", remedy)
+            FsckFinding(queue, f"counter {name}", "is no number", remedy)
             for name, remedy in chunks(
                 self._run(script("queue_fsck_stat").call(keys=self._prefix, args=args, parse=texts)), 2
             )

@@ -39,7 +39,7 @@ from supervisor.settings.sections.redis_url import RedisUrl, Topology, join_addr
 from supervisor.store.routing.sentinel_watch import SentinelWatch
 from supervisor.store.routing.topology import (
     Claim,
-    Failure,
+    DiscoveryFailure,
     is_failing_over,
     is_master,
     moved_to,
@@ -74,7 +74,7 @@ HOPS_MAX = 5
 LEARNED_MAX = 16
 
 
-_Ask = Callable[[Any, str], Claim | Failure]
+_Ask = Callable[[Any, str], Claim | DiscoveryFailure]
 
 
 class Resolver:
@@ -185,7 +185,7 @@ class Resolver:
     def _search(self, until_ns: int, patience_s: float, bound_s: float) -> RedisEndpoint:
         left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS)
         claims, failures = self._ask_all(min(ASK_S, bound_s / 2, left_s))
-        verdicts: list[Failure] = []  # of those that were named
+        verdicts: list[DiscoveryFailure] = []  # of those that were named
         for address in rank(claims):
             found = self._verify(address, until_ns, patience_s, verdicts)
             if found is not None:
@@ -220,13 +220,13 @@ class Resolver:
         self._check_at_ns = self._clock.elapsed_ns() + int(CHECK_PERIOD_S * SECOND_NS)
         return self._endpoint
 
-    def _not_found(self, failures: Sequence[Failure]) -> Exception:
+    def _not_found(self, failures: Sequence[DiscoveryFailure]) -> Exception:
         said = summary(failures)
         if any(failure.is_refusal for failure in failures):
             return StoreRefusedError(f"no master at {self._url.where} ({said}); correct redis.url or its credentials")
         return StoreUnavailableError(f"no master at {self._url.where} for now ({said})")
 
-    def _ask_all(self, bound_s: float) -> tuple[list[Claim], list[Failure]]:
+    def _ask_all(self, bound_s: float) -> tuple[list[Claim], list[DiscoveryFailure]]:
         """Ask every host at once; return when all have answered, or soon after the first that named a master."""
         is_sentinel = self._url.topology is Topology.SENTINEL
         return self._gather(self._ask_sentinel if is_sentinel else self._ask_node, self._known, bound_s, is_sentinel)
@@ -237,9 +237,9 @@ class Resolver:
         addresses: Sequence[str],
         bound_s: float,
         is_sentinel: bool,  # noqa: FBT001 - private
-    ) -> tuple[list[Claim], list[Failure]]:
+    ) -> tuple[list[Claim], list[DiscoveryFailure]]:
         # On threads, so that neither a look-up of a name nor several slow replies in a row outlast the bound.
-        answers: SimpleQueue[tuple[str, Claim | Failure]] = SimpleQueue()
+        answers: SimpleQueue[tuple[str, Claim | DiscoveryFailure]] = SimpleQueue()
         for address in addresses:
 
             def work(address: str = address) -> None:
@@ -248,7 +248,7 @@ class Resolver:
             threading.Thread(target=work, name="resolver", daemon=True).start()
         silent = set(addresses)
         claims: list[Claim] = []
-        failures: list[Failure] = []
+        failures: list[DiscoveryFailure] = []
         until_ns = self._clock.elapsed_ns() + int(bound_s * SECOND_NS)
         while silent:
             try:
@@ -256,54 +256,54 @@ class Resolver:
             except Empty:
                 break
             silent.discard(address)
-            if isinstance(answer, Failure):
+            if isinstance(answer, DiscoveryFailure):
                 failures.append(answer)
                 continue
             claims.append(answer)
             until_ns = min(until_ns, self._clock.elapsed_ns() + int(GRACE_S * SECOND_NS))
-        return claims, [*failures, *(Failure(address, NO_ANSWER) for address in sorted(silent))]
+        return claims, [*failures, *(DiscoveryFailure(address, NO_ANSWER) for address in sorted(silent))]
 
-    def _attempt(self, ask: _Ask, address: str, bound_s: float, *, is_sentinel: bool) -> Claim | Failure:
+    def _attempt(self, ask: _Ask, address: str, bound_s: float, *, is_sentinel: bool) -> Claim | DiscoveryFailure:
         link: Any = self._connection(address, max(0.001, bound_s), is_sentinel)
         try:
             link.connect_within(max(0.001, bound_s), link.socket_connect_timeout or bound_s)
             return ask(link, address)
         except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
             names = "redis.sentinel_username and redis.sentinel_password" if is_sentinel else "redis.password"
-            return Failure(address, f"{error} Check {names}", is_refusal=True)
+            return DiscoveryFailure(address, f"{error} Check {names}", is_refusal=True)
         except (RedisError, OSError, ValueError) as error:
-            return Failure(address, _reason(error), is_refusal="unknown command" in str(error))
+            return DiscoveryFailure(address, _reason(error), is_refusal="unknown command" in str(error))
         finally:
             link.disconnect()
 
-    def _ask_sentinel(self, link: Any, address: str) -> Claim | Failure:
+    def _ask_sentinel(self, link: Any, address: str) -> Claim | DiscoveryFailure:
         named = _tell(link, "GET-MASTER-ADDR-BY-NAME", self._url.master)
         if named is None:
-            return Failure(address, f"it watches no master called {self._url.master}", is_refusal=True)
+            return DiscoveryFailure(address, f"it watches no master called {self._url.master}", is_refusal=True)
         facts = _tell(link, "MASTER", self._url.master)
         promoted = None
         if is_failing_over(facts):
             promoted = promoted_claim(facts, _tell(link, "REPLICAS", self._url.master))
-        return promoted or sentinel_claim(named, facts) or Failure(address, "its answer is not an address")
+        return promoted or sentinel_claim(named, facts) or DiscoveryFailure(address, "its answer is not an address")
 
-    def _ask_node(self, link: Any, address: str) -> Claim | Failure:
+    def _ask_node(self, link: Any, address: str) -> Claim | DiscoveryFailure:
         link.send_command("EXISTS", self._key)
         try:
             link.read_response()
         except MovedError as error:
             owner = moved_to(f"MOVED {error}", address)
-            return Claim(owner) if owner else Failure(address, "it names no owner of the slot")
+            return Claim(owner) if owner else DiscoveryFailure(address, "it names no owner of the slot")
         return Claim(address)
 
-    def _ask_role(self, link: Any, address: str) -> Claim | Failure:
+    def _ask_role(self, link: Any, address: str) -> Claim | DiscoveryFailure:
         try:
             link.send_command("ROLE")
             role = link.read_response()
         except NoPermissionError:
             return Claim(address)  # then the first write tells
-        return Claim(address) if is_master(role) else Failure(address, "it says that it is a replica")
+        return Claim(address) if is_master(role) else DiscoveryFailure(address, "it says that it is a replica")
 
-    def _verify(self, address: str, until_ns: int, patience_s: float, failures: list[Failure]) -> str | None:
+    def _verify(self, address: str, until_ns: int, patience_s: float, failures: list[DiscoveryFailure]) -> str | None:
         """Ask ``address`` itself; in a cluster go where it points. Return who serves, or None."""
         is_sentinel = self._url.topology is Topology.SENTINEL
         for _ in range(HOPS_MAX):
@@ -314,7 +314,7 @@ class Resolver:
             if not claims or claims[0].address == address:
                 return address if claims else None
             address = claims[0].address
-        failures.append(Failure(address, "the nodes point to each other"))
+        failures.append(DiscoveryFailure(address, "the nodes point to each other"))
         return None
 
 

@@ -31,7 +31,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DiscoveryFailure:
     """Somebody who was asked and named no master."""
 
     asked: str
@@ -115,6 +115,6 @@ def is_master(role: object) -> bool:
     return isinstance(role, list) and bool(role) and role[0] == MASTER
 
 
-def summary(failures: Sequence[Failure]) -> str:
+def summary(failures: Sequence[DiscoveryFailure]) -> str:
     """Return the claims and their sources, for people."""
     return ", ".join(f"{failure.asked}: {failure.reason}" for failure in failures)

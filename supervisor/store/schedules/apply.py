@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.diff import Difference, FieldChange, field_changes
+from supervisor.core.schedules.diff import DefinitionDifference, FieldChange, field_changes
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import BATCH_MAX, Change, DefineCode, Definitions, DeleteCode
 from supervisor.store.schedules.reads import Inspection, Record, Views, change_of
@@ -34,7 +34,7 @@ Run = Callable[[Call[Any]], Any]
 class Compared:
     """One wanted schedule beside the stored one."""
 
-    difference: Difference
+    difference: DefinitionDifference
     id: str
     change: Change | None = None  # how to bring it in; None when nothing has to be
     fields: tuple[FieldChange, ...] = ()
@@ -43,7 +43,7 @@ class Compared:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ApplyResult:
     """Result of an apply."""
 
     created: int = 0
@@ -97,7 +97,7 @@ class Applying:
             if cursor == "0":
                 return
 
-    def write(self, found: Sequence[Compared], outcome: Outcome) -> Iterator[int]:
+    def write(self, found: Sequence[Compared], outcome: ApplyResult) -> Iterator[int]:
         """Write the differences; yield how many of ``found`` are done after each batch."""
         pending = [each for each in found if each.change is not None]
         outcome.unchanged += len(found) - len(pending)
@@ -126,7 +126,7 @@ class Applying:
                 return
             self._pause()
 
-    def delete(self, records: Sequence[Record], outcome: Outcome) -> Iterator[int]:
+    def delete(self, records: Sequence[Record], outcome: ApplyResult) -> Iterator[int]:
         """Delete ``records`` if they are still as they were read; yield how many are done after each batch."""
         for start in range(0, len(records), BATCH_MAX):
             batch = records[start : start + BATCH_MAX]
@@ -142,12 +142,12 @@ class Applying:
 def compared(definition: ScheduleDef, record: Record | None, now_ms: int) -> Compared:
     """Return how ``definition`` relates to ``record``, which is stored under its id."""
     if record is None:
-        return Compared(Difference.CREATED, definition.id, Change(definition=definition, expected_revision=0))
+        return Compared(DefinitionDifference.CREATED, definition.id, Change(definition=definition, expected_revision=0))
     if record.body == pack_definition(definition) and record.is_dynamic:
-        return Compared(Difference.UNCHANGED, definition.id, revision=record.revision)
+        return Compared(DefinitionDifference.UNCHANGED, definition.id, revision=record.revision)
     change, old = change_of(record, definition, now_ms=now_ms, expected_revision=record.revision)
     return Compared(
-        Difference.CHANGED,
+        DefinitionDifference.CHANGED,
         definition.id,
         change if record.is_dynamic else None,
         tuple(field_changes(old, definition)) if old else (),
@@ -185,7 +185,7 @@ def why_not_deleted(code: DeleteCode, revision: int) -> str:
     }[code]
 
 
-def _count(outcome: Outcome, name: str, code: DefineCode, revision: int) -> None:
+def _count(outcome: ApplyResult, name: str, code: DefineCode, revision: int) -> None:
     if code is DefineCode.CREATED:
         outcome.created += 1
     elif code is DefineCode.CHANGED:

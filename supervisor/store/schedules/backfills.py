@@ -60,7 +60,7 @@ class StepCode(StrEnum):
     GONE = "GONE"
 
 
-class CancelCode(StrEnum):
+class BackfillCancelCode(StrEnum):
     """Result code of a cancellation."""
 
     CANCELLED = "CANCELLED"
@@ -109,7 +109,7 @@ class Stepped:
     backfill: Backfill | None
 
 
-class Backfills:
+class BackfillCalls:
     """Builds the calls."""
 
     def __init__(self, keys: Keys) -> None:
@@ -181,12 +181,12 @@ class Backfills:
         }
         return script("backfill_step").call(keys=self._prefix, args=args, parse=lambda reply: _stepped(backfill, reply))
 
-    def cancel(self, backfill: str) -> Call[tuple[CancelCode, Backfill | None]]:
+    def cancel(self, backfill: str) -> Call[tuple[BackfillCancelCode, Backfill | None]]:
         """Stop a backfill: its enqueued runs stay, nothing more follows."""
         return script("backfill_cancel").call(
             keys=self._prefix,
             args={"backfill": backfill},
-            parse=lambda reply: (CancelCode(text(reply[0])), unpack_backfill(backfill, reply[1])),
+            parse=lambda reply: (BackfillCancelCode(text(reply[0])), unpack_backfill(backfill, reply[1])),
         )
 
     def ran(self, run_ids: Sequence[str]) -> Call[list[bool]]:

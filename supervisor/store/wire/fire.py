@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from supervisor.core.schedules.checks import Refusal
+from supervisor.core.schedules.checks import FireRefusal
 from supervisor.store.schedules.state import Counters, counters_of
 from supervisor.store.scripts import Argument
 from supervisor.store.wire.codec import number, optional_number, text
@@ -77,7 +77,7 @@ class FireItem(NamedTuple):
     missed: int = 0
     why: str = ""  # letters of schedule_state.REASONS
     job: str = ""  # for reports
-    refusal: Refusal | None = None  # what kept ``nominal_ms`` from being fired, for reports
+    refusal: FireRefusal | None = None  # what kept ``nominal_ms`` from being fired, for reports
     delay_ms: int = 0  # of its jitter, for reports
     is_doubtful: bool = False  # it may have been fired before Redis lost data, for reports
 

@@ -16,8 +16,7 @@ from supervisor.cli.main import main
 from supervisor.core.jobs.registry import JobCard, registry
 from supervisor.core.model import Kind, Template
 from supervisor.roles.scheduler.backfill import Backfills
-from supervisor.store.schedules.backfills import Backfills as BackfillCalls
-from supervisor.store.schedules.backfills import BackfillState
+from supervisor.store.schedules.backfills import BackfillCalls, BackfillState
 from supervisor.store.schedules.reads import Inspection, Views
 from tests.kit.builders import StoreCalls
 from tests.kit.isolation import forget_jobs_of_tests

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.store.schedules.apply import Applying, Outcome
+from supervisor.store.schedules.apply import Applying, ApplyResult
 from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.cli.conftest import ClusterWithJobs
 from tests.kit.builders import schedule
@@ -160,7 +160,7 @@ def test_an_edit_of_somebody_else_in_between_is_refused_by_name(desk: ClusterWit
     applying = Applying(keys, desk.world.run, wall_ms=lambda: 1, pause=lambda: None)
     found = list(applying.compare([schedule("a"), schedule("b")]))
     desk.world.run(Definitions(keys).upsert([Change(definition=schedule("a", description="theirs"))], wall_ms=1))
-    outcome = Outcome()
+    outcome = ApplyResult()
     assert list(applying.write(found, outcome)) == [0, 2]
 
     assert (outcome.created, [name for name, _ in outcome.refused]) == (1, ["a"])
@@ -179,7 +179,7 @@ def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: Cluster
         if len(waits) == 3:
             desk.world.run(definitions.end(epoch=term.epoch, nonce=term.nonce, digest="d", is_applied=True))
 
-    applying, outcome = Applying(keys, desk.world.run, wall_ms=lambda: 1, pause=pause), Outcome()
+    applying, outcome = Applying(keys, desk.world.run, wall_ms=lambda: 1, pause=pause), ApplyResult()
     list(applying.write(list(applying.compare([schedule("a"), schedule("b")])), outcome))
     assert (outcome.created, len(waits)) == (2, 3)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
-from supervisor.store.schedules.backfills import Backfills
+from supervisor.store.schedules.backfills import BackfillCalls
 from supervisor.store.schedules.control import Control, TriggerCode
 from supervisor.store.schedules.definitions import Change, DefineCode, Definitions
 from supervisor.store.schedules.reads import Inspection, Views
@@ -25,7 +25,7 @@ class ClusterOperator:
         self.cluster.advance(1)
         keys = self.cluster._world.server.keys
         self.control, self.definitions = Control(keys), Definitions(keys)
-        self.views, self.backfills = Views(keys), Backfills(keys)
+        self.views, self.backfills = Views(keys), BackfillCalls(keys)
 
     def run(self, call: Any) -> Any:
         """Run a call as another process would, and let whoever listens hear of it."""

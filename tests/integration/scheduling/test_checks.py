@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Check, Exclusion, Kind, ScheduleDef, Template
-from supervisor.core.schedules.checks import Refusal
-from supervisor.roles.scheduler.fire_items import Moment, items, prepare
+from supervisor.core.schedules.checks import FireRefusal
+from supervisor.roles.scheduler.fire_items import DecisionTime, items, prepare
 from supervisor.roles.scheduler.firing import Decided
 from supervisor.roles.scheduler.reporting import SchedulerReport
-from supervisor.roles.scheduler.schedule_cache import Known
+from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
 from supervisor.store.schedules.reads import Views
 from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.wire.fire import FireCode, What
@@ -90,10 +90,10 @@ def test_a_closed_profile_fires_nothing_and_opens_by_itself() -> None:
         assert hours(cluster) == [4, 5]
 
 
-def known(*checks: Check, **fields: Any) -> Known:
+def known(*checks: Check, **fields: Any) -> CompiledSchedule:
     """Return an hourly schedule as the leader knows it."""
     template = Template(job="demo", kind=Kind.SYNC)
-    return Known(
+    return CompiledSchedule(
         ScheduleDef(id="hourly", template=template, every_ms=HOUR, checks=checks, **fields), 1, is_dynamic=False
     )
 
@@ -104,14 +104,14 @@ def test_each_due_time_of_a_chain_is_asked_about() -> None:
     ready = prepare("hourly", known(blackout, missed="all", max_catchup=3), 0)
     assert ready is not None
 
-    chain = items(ready, Moment(4 * HOUR, 10_000), 10)
+    chain = items(ready, DecisionTime(4 * HOUR, 10_000), 10)
 
     assert [(item.what, item.mark_ms // HOUR, item.nominal_ms // HOUR, item.missed, item.why) for item in chain] == [
         (What.MISSED, 0, 2, 2, "bc"),
         (What.DUE, 2, 3, 0, ""),
         (What.DUE, 3, 4, 0, ""),
     ]
-    assert chain[0].refusal == Refusal("blackout", "b", "freeze")
+    assert chain[0].refusal == FireRefusal("blackout", "b", "freeze")
 
 
 def test_a_schedule_without_checks_asks_nothing() -> None:
@@ -119,14 +119,14 @@ def test_a_schedule_without_checks_asks_nothing() -> None:
     ready = prepare("hourly", known(), 0)
     assert ready is not None
     assert ready.known.checks is None
-    assert [item.what for item in items(ready, Moment(HOUR, 10_000), 10)] == [What.DUE]
+    assert [item.what for item in items(ready, DecisionTime(HOUR, 10_000), 10)] == [What.DUE]
 
 
 def test_a_refusal_is_counted_and_told_with_its_hook() -> None:
     """On a line ``fire_rejected``, not as a missed run that somebody should worry about."""
     ready = prepare("hourly", known(Check(hook="closed", reason="migration")), 0)
     assert ready is not None
-    (item,) = items(ready, Moment(HOUR, 10_000), 10)
+    (item,) = items(ready, DecisionTime(HOUR, 10_000), 10)
     before = HOOK_ANSWERS.labels("closed", "gate", "reject")._value.get()
 
     with capture_logs() as logs:

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.schedules.backfill import LOOK_MAX, Enqueued, Known, Verdict, chunks, next_chunk
+from supervisor.core.schedules.backfill import (
+    LOOK_MAX,
+    BackfillDecision,
+    EnqueuedSpan,
+    SchedulePast,
+    chunks,
+    next_chunk,
+)
 from supervisor.core.schedules.triggers import Every
 
 MINUTE = Every(60_000)
@@ -22,42 +29,42 @@ def at(minute: float) -> int:
 
 def test_what_no_stretch_names_was_never_enqueued_while_none_was_forgotten() -> None:
     """A new schedule may be backfilled for the time before it existed."""
-    assert Known(revision=1, mark_ms=MARK).verdict(MINUTE, at(1)) is Verdict.RUN
+    assert SchedulePast(revision=1, mark_ms=MARK).verdict(MINUTE, at(1)) is BackfillDecision.RUN
 
 
 def test_older_than_the_oldest_that_is_remembered_is_unknown_once_some_were_forgotten() -> None:
     """It may have run."""
-    known = Known(revision=1, mark_ms=MARK, since_ms=at(10))
-    assert known.verdict(MINUTE, at(9)) is Verdict.UNKNOWN
-    assert known.verdict(MINUTE, at(10)) is Verdict.RUN
+    known = SchedulePast(revision=1, mark_ms=MARK, since_ms=at(10))
+    assert known.verdict(MINUTE, at(9)) is BackfillDecision.UNKNOWN
+    assert known.verdict(MINUTE, at(10)) is BackfillDecision.RUN
 
 
 def test_a_stretch_under_the_same_definition_ran_with_both_ends() -> None:
     """Contiguous by construction."""
-    known = Known(revision=1, mark_ms=MARK, enqueued=(Enqueued(at(3), at(5), 3, 1),))
+    known = SchedulePast(revision=1, mark_ms=MARK, enqueued=(EnqueuedSpan(at(3), at(5), 3, 1),))
     assert [known.verdict(MINUTE, at(minute)) for minute in range(2, 7)] == [
-        Verdict.RUN, Verdict.RAN, Verdict.RAN, Verdict.RAN, Verdict.RUN,
+        BackfillDecision.RUN, BackfillDecision.RAN, BackfillDecision.RAN, BackfillDecision.RAN, BackfillDecision.RUN,
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("trigger", "verdict"), [(MINUTE, Verdict.RAN), (EDITED, Verdict.UNKNOWN)])
-def test_under_another_definition_it_ran_if_the_times_are_as_many(trigger: Every, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("trigger", "verdict"), [(MINUTE, BackfillDecision.RAN), (EDITED, BackfillDecision.UNKNOWN)])
+def test_under_another_definition_it_ran_if_the_times_are_as_many(trigger: Every, verdict: BackfillDecision) -> None:
     """An edit of a description hides nothing; an edit of the timing leaves only the ends for sure."""
-    known = Known(revision=2, mark_ms=MARK, enqueued=(Enqueued(at(3), at(7), 5, 1),))
+    known = SchedulePast(revision=2, mark_ms=MARK, enqueued=(EnqueuedSpan(at(3), at(7), 5, 1),))
     assert known.verdict(trigger, at(4)) is verdict
-    assert known.verdict(trigger, at(3)) is known.verdict(trigger, at(7)) is Verdict.RAN
+    assert known.verdict(trigger, at(3)) is known.verdict(trigger, at(7)) is BackfillDecision.RAN
 
 
 def test_what_waits_in_the_buffer_is_not_run_even_by_force() -> None:
     """It will run by itself."""
-    known = Known(revision=1, mark_ms=MARK, waiting=frozenset({at(2)}))
+    known = SchedulePast(revision=1, mark_ms=MARK, waiting=frozenset({at(2)}))
     chunk = next_chunk(MINUTE, known, after_ms=0, until_ms=at(3), limit=9, is_forced=True)
     assert (chunk.run, chunk.skipped, chunk.is_last) == ((at(1), at(3)), 1, True)
 
 
 def test_force_runs_what_ran_and_what_is_unknown_and_says_which() -> None:
     """They need ids of their own."""
-    known = Known(revision=1, mark_ms=MARK, since_ms=at(3), enqueued=(Enqueued(at(4), at(4), 1, 1),))
+    known = SchedulePast(revision=1, mark_ms=MARK, since_ms=at(3), enqueued=(EnqueuedSpan(at(4), at(4), 1, 1),))
     chunk = next_chunk(MINUTE, known, after_ms=0, until_ms=at(5), limit=9, is_forced=True)
     assert chunk.run == tuple(at(minute) for minute in range(1, 6))
     assert chunk.again == (at(1), at(2), at(4))
@@ -65,20 +72,20 @@ def test_force_runs_what_ran_and_what_is_unknown_and_says_which() -> None:
 
 def test_nothing_after_the_watermark_is_in_a_chunk() -> None:
     """The schedule itself decides that."""
-    chunk = next_chunk(MINUTE, Known(revision=1, mark_ms=at(2)), after_ms=0, until_ms=at(9), limit=9)
+    chunk = next_chunk(MINUTE, SchedulePast(revision=1, mark_ms=at(2)), after_ms=0, until_ms=at(9), limit=9)
     assert (chunk.run, chunk.cursor_ms, chunk.is_last) == ((at(1), at(2)), at(2), True)
 
 
 def test_a_chunk_looks_at_a_bounded_number_of_times() -> None:
     """However much has run already."""
-    known = Known(revision=1, mark_ms=at(10_000), enqueued=(Enqueued(at(1), at(9000), 9000, 1),))
+    known = SchedulePast(revision=1, mark_ms=at(10_000), enqueued=(EnqueuedSpan(at(1), at(9000), 9000, 1),))
     chunk = next_chunk(MINUTE, known, after_ms=0, until_ms=at(10_000), limit=9)
     assert (chunk.run, chunk.skipped, chunk.cursor_ms, chunk.is_last) == ((), LOOK_MAX, at(LOOK_MAX), False)
 
 
 def test_a_limit_of_nothing_moves_nothing() -> None:
     """The last step of a backfill that reached its limit."""
-    chunk = next_chunk(MINUTE, Known(revision=1, mark_ms=MARK), after_ms=at(1), until_ms=at(9), limit=0)
+    chunk = next_chunk(MINUTE, SchedulePast(revision=1, mark_ms=MARK), after_ms=at(1), until_ms=at(9), limit=0)
     assert (chunk.run, chunk.cursor_ms, chunk.is_last) == ((), at(1), False)
 
 
@@ -93,16 +100,18 @@ def test_chunks_together_are_every_runnable_time_once_in_order(
     stretches: list[tuple[int, int]], since: int | None, limit: int, first: int, last: int
 ) -> None:
     """However they are cut."""
-    known = Known(
+    known = SchedulePast(
         revision=1,
         mark_ms=at(350),
-        enqueued=tuple(Enqueued(at(begin), at(begin + span), span + 1, 1) for begin, span in stretches),
+        enqueued=tuple(EnqueuedSpan(at(begin), at(begin + span), span + 1, 1) for begin, span in stretches),
         since_ms=None if since is None else at(since),
     )
     found = list(chunks(MINUTE, known, from_ms=at(first), until_ms=at(last), limit=limit))
 
     runnable = [
-        at(minute) for minute in range(first, min(last, 350) + 1) if known.verdict(MINUTE, at(minute)) is Verdict.RUN
+        at(minute)
+        for minute in range(first, min(last, 350) + 1)
+        if known.verdict(MINUTE, at(minute)) is BackfillDecision.RUN
     ]
     assert [nominal for chunk in found for nominal in chunk.run] == runnable[:limit]
     assert all(before.cursor_ms < after.cursor_ms for before, after in pairwise(found))

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from supervisor.core.model import Check, Exclusion
-from supervisor.core.schedules.checks import LETTERS, Refusal, checks_of, sentences
+from supervisor.core.schedules.checks import LETTERS, FireRefusal, checks_of, sentences
 from supervisor.core.schedules.trigger_kinds import Every
 
 HOUR = 3_600_000
@@ -19,7 +19,7 @@ def ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def refusal(*checks: Check, at: str, now: str = "2026-06-01T00:00+00:00", timezone: str = "UTC") -> Refusal | None:
+def refusal(*checks: Check, at: str, now: str = "2026-06-01T00:00+00:00", timezone: str = "UTC") -> FireRefusal | None:
     """Return what ``checks`` have against a due time."""
     compiled = checks_of(checks, timezone, "nightly")
     assert compiled is not None
@@ -35,7 +35,9 @@ def test_a_blackout_keeps_back_what_lies_in_its_windows() -> None:
     """Expressions in the schedule's zone, and ranges."""
     night = Check(hook="blackout", exclude=(Exclusion(cron="* 22-23,0-5 * * *"),), reason="freeze")
 
-    assert refusal(night, at="2026-06-01T22:00+02:00", timezone="Europe/Berlin") == Refusal("blackout", "b", "freeze")
+    assert refusal(night, at="2026-06-01T22:00+02:00", timezone="Europe/Berlin") == FireRefusal(
+        "blackout", "b", "freeze"
+    )
     assert refusal(night, at="2026-06-01T21:00+02:00", timezone="Europe/Berlin") is None
     day = Check(
         hook="blackout", exclude=(Exclusion(from_ms=ms("2026-12-25T00:00Z"), until_ms=ms("2026-12-26T00:00Z")),)

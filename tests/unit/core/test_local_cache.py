@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from supervisor.core.local_cache import LocalCache
+from supervisor.core.local_cache import BoundedCache
 
 THREADS, ROUNDS, KEYS, ENTRIES_MAX = 4, 2000, 16, 8
 
@@ -24,7 +24,7 @@ def hurried() -> Iterator[None]:
 
 def test_the_least_recently_used_goes_first_and_nothing_outlives_its_time() -> None:
     """So that what is asked for all the time stays."""
-    cache = LocalCache(2, threading.Lock())
+    cache = BoundedCache(2, threading.Lock())
     cache.put("a", b"1", 10)
     cache.put("b", b"2", 10)
     assert cache.get("a", 9) == b"1"
@@ -35,7 +35,7 @@ def test_the_least_recently_used_goes_first_and_nothing_outlives_its_time() -> N
 @pytest.mark.usefixtures("hurried")
 def test_threads_that_share_it_never_see_it_half_changed() -> None:
     """A cached function that is called in threads must not fail because of its cache."""
-    cache, failures = LocalCache(ENTRIES_MAX, threading.Lock()), []
+    cache, failures = BoundedCache(ENTRIES_MAX, threading.Lock()), []
 
     def use(number: int) -> None:
         try:

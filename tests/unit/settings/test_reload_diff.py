@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.reload.diff import EFFECTS, POOL_EFFECTS, Difference, Effect, compare, named
+from supervisor.reload.diff import EFFECTS, POOL_EFFECTS, ConfigDifference, Effect, compare, named
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schema import ShapeKind, settings_shape
 from supervisor.settings.sections.models import PoolSettings, Settings
@@ -15,7 +15,7 @@ POOLS = {"io": {"kind": "async", "processes": 2}, "cpu": {"kind": "sync"}}
 RUNNING: dict[str, Any] = {"workers": POOLS, "log": {"level": "info"}}
 
 
-def diff(changes: dict[str, Any], *, has_other_schedules: bool = False, capacity: int = 5) -> Difference:
+def diff(changes: dict[str, Any], *, has_other_schedules: bool = False, capacity: int = 5) -> ConfigDifference:
     """Return what a reload with ``changes`` over RUNNING does."""
     origins = {"web.port": "tenure.yaml:3", "workers.io.processes": "tenure.yaml:7", "workers": "tenure.yaml:5"}
     loaded = Loaded(Settings.model_validate(RUNNING | changes), origins, ())
@@ -49,7 +49,7 @@ def test_every_setting_has_exactly_one_effect() -> None:
 
 def test_nothing_changed_is_nothing_to_do() -> None:
     """Most reloads are of a file that somebody else touched."""
-    assert diff({}) == Difference()
+    assert diff({}) == ConfigDifference()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from supervisor.core.jobs.limits import limits_of
 from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
 from supervisor.core.retry import Retry
 from supervisor.core.schedules.templating import render
-from supervisor.roles.scheduler.schedule_cache import Catalogue, Known
+from supervisor.roles.scheduler.schedule_cache import Catalogue, CompiledSchedule
 from supervisor.roles.worker.attempt.children import Children
 from supervisor.store.keys import KIND_LETTER, Keys
 from supervisor.store.producer.bulk import BatchStream
@@ -68,7 +68,9 @@ def test_a_scheduled_run_has_the_bytes_of_its_packed_envelope(
     """A schedule of a job with limits fires runs with these limits: the scripts go by what stands in front."""
     definition = ScheduleDef(id="tick", template=template, every_ms=1000, start_deadline_ms=deadline_ms)
 
-    made = Known(definition, 1, is_dynamic=False).run("tick", NOMINAL_MS, NOW_MS, cause=cause, is_doubtful=is_doubtful)
+    made = CompiledSchedule(definition, 1, is_dynamic=False).run(
+        "tick", NOMINAL_MS, NOW_MS, cause=cause, is_doubtful=is_doubtful
+    )
 
     run_id = "tick!initial" if cause == "initial" else f"tick@{NOMINAL_MS}"
     args = render(template.args, schedule="tick", nominal_ms=NOMINAL_MS, timezone="UTC", run=run_id)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from supervisor.store.routing.topology import (
     Claim,
-    Failure,
+    DiscoveryFailure,
     checked,
     is_failing_over,
     is_master,
@@ -115,6 +115,6 @@ def test_only_a_master_is_one(role: object, expected: bool) -> None:  # noqa: FB
 def test_who_said_what_is_told() -> None:
     """One line for a person."""
     assert (
-        summary([Failure("a:1", "no answer in time"), Failure("b:2", "refused")])
+        summary([DiscoveryFailure("a:1", "no answer in time"), DiscoveryFailure("b:2", "refused")])
         == "a:1: no answer in time, b:2: refused"
     )

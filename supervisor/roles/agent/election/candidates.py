@@ -18,7 +18,7 @@ from supervisor.core.election.clock_skew import SKEW_MS_MAX
 from supervisor.core.election.lease import PREFER_NS, Rank, State, is_named, stagger_ns
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, Standing
-from supervisor.roles.effects import Ask, Steps
+from supervisor.roles.effects import RunScript, Steps
 from supervisor.store.election.leases import CandidateInfo
 
 PERIOD_NS = 60_000 * MILLISECOND_NS  # of the leader, whose count is what alarms look at
@@ -59,7 +59,7 @@ class Roster:
         at = self._at
         self._due_ns = at.now() + (PERIOD_NS if at.state is State.LEADER else STANDBY_PERIOD_NS)
         try:
-            listed: list[CandidateInfo] = yield Ask(at.leases.candidates(), at.timing.timeout_ns)
+            listed: list[CandidateInfo] = yield RunScript(at.leases.candidates(), at.timing.timeout_ns)
         except UNANSWERED:
             return None  # only the order of campaigns depends on it
         self._number = number
@@ -82,7 +82,7 @@ class Roster:
         if not gone:
             return
         try:
-            yield Ask(self._at.leases.withdraw(*gone[:WITHDRAWN_MAX]), self._at.timing.timeout_ns)
+            yield RunScript(self._at.leases.withdraw(*gone[:WITHDRAWN_MAX]), self._at.timing.timeout_ns)
         except UNANSWERED:
             return  # at the next reading
 

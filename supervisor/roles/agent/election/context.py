@@ -17,7 +17,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.signing import Signer
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.effects import Report
+from supervisor.roles.effects import Reporter
 from supervisor.settings.sections.models import DataLoss, ElectionSettings
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 
@@ -130,7 +130,7 @@ class Standing:
     me: CandidateInfo
     timing: Timing
     around: Surroundings
-    report: Report
+    report: Reporter
     rng: Random
     new_nonce: Callable[[], str]
     presence: Presence = field(default_factory=NoPresence)

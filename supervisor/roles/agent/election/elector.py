@@ -27,7 +27,7 @@ from supervisor.roles.agent.election.context import UNANSWERED, Standing
 from supervisor.roles.agent.election.follower import Candidacy, Won
 from supervisor.roles.agent.election.held_term import Tenancy
 from supervisor.roles.agent.election.resignation import Resignation
-from supervisor.roles.effects import Ask, Sleep, Steps
+from supervisor.roles.effects import RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView
 from supervisor.store.wire.codec import cut
 
@@ -205,7 +205,7 @@ class Elector:
         asked_at_ns = at.now()
         call = self._tenancy.promotion()
         try:
-            view = yield Ask(call, at.timing.timeout_ns)
+            view = yield RunScript(call, at.timing.timeout_ns)
         except UNANSWERED as error:
             self._renew_at_ns = at.now() + at.unanswered("promote", error)
             return
@@ -231,7 +231,7 @@ class Elector:
             is_present=is_present,
         )
         try:
-            view = yield Ask(call, timeout_ns)
+            view = yield RunScript(call, timeout_ns)
         except UNANSWERED as error:
             self._renew_at_ns = at.now() + at.unanswered("renew", error)
             return
@@ -322,6 +322,6 @@ class Elector:
 
     def _withdraw(self) -> Steps[None]:
         try:
-            yield Ask(self._at.leases.withdraw(self._at.me.replica), self._at.timing.timeout_ns)
+            yield RunScript(self._at.leases.withdraw(self._at.me.replica), self._at.timing.timeout_ns)
         except UNANSWERED:
             return  # the age of the entry tells others that we are gone

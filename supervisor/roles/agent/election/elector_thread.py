@@ -25,7 +25,7 @@ from supervisor.roles.agent.election.context import Standing
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.election.presence import PresenceThread
 from supervisor.roles.agent.election.watchdog import MARGIN_NS
-from supervisor.roles.effects import Ask, Listen, Step
+from supervisor.roles.effects import Listen, RunScript, Step
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 
@@ -83,9 +83,9 @@ class ElectorThread:
 
     def _execute(self, step: Step) -> Any:
         clock = self._standing.clock
-        until_ns = clock.elapsed_ns() + step.timeout_ns if isinstance(step, Ask) else step.until_ns
+        until_ns = clock.elapsed_ns() + step.timeout_ns if isinstance(step, RunScript) else step.until_ns
         self._standing.board.header.elector_due_ns = max(until_ns, clock.elapsed_ns()) + MARGIN_NS
-        if isinstance(step, Ask):
+        if isinstance(step, RunScript):
             answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9)
             self.answered_ns = clock.elapsed_ns()
             return answer

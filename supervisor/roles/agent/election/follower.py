@@ -23,7 +23,7 @@ from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sightin
 from supervisor.core.election.term import Term
 from supervisor.roles.agent.election.candidates import Roster
 from supervisor.roles.agent.election.context import UNANSWERED, Standing
-from supervisor.roles.effects import Ask, Listen, Sleep, Steps
+from supervisor.roles.effects import Listen, RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView, Mode
 from supervisor.store.scripts import Call
 from supervisor.store.wire.codec import foreign_number
@@ -74,7 +74,7 @@ class Candidacy:
             return
         asked_at_ns = at.now()
         try:
-            view = yield Ask(self._call("register", at.new_nonce()), at.timing.timeout_ns)
+            view = yield RunScript(self._call("register", at.new_nonce()), at.timing.timeout_ns)
         except UNANSWERED as error:
             yield from self._start_afresh("register", error)
             return
@@ -119,7 +119,7 @@ class Candidacy:
         """Read the lease without asking for it; return its epoch, sequence number and holder, None if unanswered."""
         at = self._at
         try:
-            view = yield Ask(at.leases.view(), at.timing.timeout_ns)
+            view = yield RunScript(at.leases.view(), at.timing.timeout_ns)
         except UNANSWERED as error:
             at.unanswered("view", error)
             return None
@@ -147,7 +147,7 @@ class Candidacy:
     def find_unanswered(self, known: Term) -> Steps[Term]:
         """Return the term that an unanswered question may have won, untrusted; ``known`` if that one still holds."""
         try:
-            view = yield Ask(self._at.leases.view(), self._at.timing.timeout_ns)
+            view = yield RunScript(self._at.leases.view(), self._at.timing.timeout_ns)
         except UNANSWERED:
             return known
         return Term(view.epoch, view.nonce, 0) if self._is_ours(view) else known
@@ -233,7 +233,7 @@ class Candidacy:
         at.move(LeaseEvent.CAMPAIGN)
         asked_at_ns = at.now()
         try:
-            view = yield Ask(self._call(mode, nonce), at.timing.timeout_ns)
+            view = yield RunScript(self._call(mode, nonce), at.timing.timeout_ns)
         except UNANSWERED as error:
             yield from self._start_afresh("campaign", error)
             return None
@@ -278,7 +278,7 @@ class Candidacy:
         """Read the lease without asking for it; None after an error, which starts the wait anew."""
         at = self._at
         try:
-            view: LeaseView = yield Ask(at.leases.view(with_presence=with_presence), at.timing.timeout_ns)
+            view: LeaseView = yield RunScript(at.leases.view(with_presence=with_presence), at.timing.timeout_ns)
         except UNANSWERED as error:
             yield from self._start_afresh("view", error)
             return None

@@ -17,7 +17,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, Standing
 from supervisor.roles.agent.election.follower import Candidacy
 from supervisor.roles.agent.election.held_term import Tenancy
-from supervisor.roles.effects import Ask, Sleep, Steps
+from supervisor.roles.effects import RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode
 
 SCHEDULER_EXIT_NS = 50 * MILLISECOND_NS  # how long a release waits for the scheduler's last batch when the tree stops
@@ -73,7 +73,7 @@ class Resignation:
             call = at.leases.release(epoch=term.epoch, nonce=term.nonce, reason=reason, prefer=prefer)
             asked_at_ns = at.now()
             try:
-                view = yield Ask(call, at.timing.timeout_ns)
+                view = yield RunScript(call, at.timing.timeout_ns)
             except UNANSWERED as error:
                 at.unanswered("release", error)
                 continue

@@ -20,7 +20,7 @@ from supervisor.core.supervision.scoreboard import Row, UnwantedReason, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.child import Seat
-from supervisor.roles.effects import Report
+from supervisor.roles.effects import Reporter
 from supervisor.settings.sections.models import WorkerKind
 from supervisor.store.queues.runs import HISTORY, Queues, UnwantedRun
 from supervisor.store.scripts import Call
@@ -49,7 +49,7 @@ class Unwanted:
         row: Row,
         wake_parent: Callable[[], None],
         exclusive: Collection[int],
-        report: Report,
+        report: Reporter,
         history: int = HISTORY,
     ) -> None:
         """Build it.

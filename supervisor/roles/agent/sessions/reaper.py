@@ -22,7 +22,7 @@ from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Release
 from supervisor.core.supervision.crash_blame import Death, HeldRun, assign
 from supervisor.core.supervision.inflight import Inflight
-from supervisor.roles.effects import Report
+from supervisor.roles.effects import Reporter
 from supervisor.store.queues.runs import RELEASE_MAX, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.scripts import Call
@@ -57,7 +57,7 @@ class Reaper:
         queues: Queues,
         dead_cap: int,
         history: int,
-        report: Report,
+        report: Reporter,
     ) -> None:
         self.between: Callable[[], None] = lambda: None
         self._send = run

@@ -29,7 +29,7 @@ from supervisor.core.jobs.hooks import ASKED, HookAnswerError, Point, Veto, Veto
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.failure import is_clean_exit
-from supervisor.roles.worker.attempt.hooks import Asked, HookFailedError, Hooks, Pipeline, describe
+from supervisor.roles.worker.attempt.hooks import BoundHook, HookFailedError, Hooks, Pipeline, describe
 from supervisor.telemetry import events
 from supervisor.telemetry.metrics import HOOK_ANSWERS, HOOK_SECONDS
 
@@ -58,7 +58,7 @@ class Passage:
         self._context = context
         self._key = context.queue, context.run_id
         self._clock = clock
-        self._reserved: list[Asked] = list(hooks.at[Point.RESERVE]) if may_have_left else []
+        self._reserved: list[BoundHook] = list(hooks.at[Point.RESERVE]) if may_have_left else []
 
     # Without a loop ------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Passage:
         dispatcher = self._hooks.dispatcher
         return call() if dispatcher is None else self._dispatch(dispatcher)
 
-    def _ask(self, asked: Asked, point: Point) -> None:
+    def _ask(self, asked: BoundHook, point: Point) -> None:
         started_ns = self._asking(asked, point)
         try:
             answer = self._pipeline.call(asked, point.value, self._context)
@@ -99,7 +99,7 @@ class Passage:
             self._measure(asked, point.value, started_ns)
         self._answered(asked, point, veto)
 
-    def _dispatch(self, asked: Asked) -> Any:
+    def _dispatch(self, asked: BoundHook) -> Any:
         method = asked.method(Point.DISPATCH.value)
         return asyncio.run(method(self._context)) if inspect.iscoroutinefunction(method) else method(self._context)
 
@@ -146,7 +146,7 @@ class Passage:
         dispatcher = self._hooks.dispatcher
         return await (call() if dispatcher is None else self._dispatch_async(dispatcher))
 
-    async def _ask_async(self, asked: Asked, point: Point) -> None:
+    async def _ask_async(self, asked: BoundHook, point: Point) -> None:
         started_ns = self._asking(asked, point)
         try:
             answer = await self._pipeline.call_async(asked, point.value, self._context)
@@ -157,7 +157,7 @@ class Passage:
             self._measure(asked, point.value, started_ns)
         self._answered(asked, point, veto)
 
-    async def _dispatch_async(self, asked: Asked) -> Any:
+    async def _dispatch_async(self, asked: BoundHook) -> Any:
         method = asked.method(Point.DISPATCH.value)
         if inspect.iscoroutinefunction(method):
             return await method(self._context)
@@ -187,19 +187,19 @@ class Passage:
 
     # What both share -----------------------------------------------------------------------------
 
-    def _undone(self, asked: Asked, error: BaseException, *, is_last: bool) -> None:
+    def _undone(self, asked: BoundHook, error: BaseException, *, is_last: bool) -> None:
         """Tell of an ``unreserve`` that failed. What asks for the end of an attempt that has yet to begin ends it."""
         _report(asked, UNRESERVE, error)
         if not is_last and not isinstance(error, Exception):
             self._reserved.append(asked)  # undone with the others, on the way out
             raise error
 
-    def _asking(self, asked: Asked, point: Point) -> int:
+    def _asking(self, asked: BoundHook, point: Point) -> int:
         if point is Point.RESERVE:
             self._reserved.append(asked)  # until it says no: nobody knows what one took that fails, or is cut off
         return self._clock.elapsed_ns()
 
-    def _answered(self, asked: Asked, point: Point, veto: Veto | None) -> None:
+    def _answered(self, asked: BoundHook, point: Point, veto: Veto | None) -> None:
         """Go on, or raise what the hook has against it."""
         if veto is None:
             HOOK_ANSWERS.labels(asked.name, point.value, "admit").inc()
@@ -215,15 +215,15 @@ class Passage:
         raise VetoedError(final)
 
     @staticmethod
-    def _failed(asked: Asked, point: Point, error: Exception) -> Veto:
+    def _failed(asked: BoundHook, point: Point, error: Exception) -> Veto:
         _report(asked, point.value, error)
         return Veto(asked.name, point.value, plain_reason(str(error)), is_failure=True)
 
-    def _measure(self, asked: Asked, point: str, started_ns: int) -> None:
+    def _measure(self, asked: BoundHook, point: str, started_ns: int) -> None:
         HOOK_SECONDS.labels(asked.name, point).observe((self._clock.elapsed_ns() - started_ns) / SECOND_NS)
 
 
-def _report(asked: Asked, point: str, error: BaseException) -> None:
+def _report(asked: BoundHook, point: str, error: BaseException) -> None:
     """Tell of a hook that failed: folded, since it may fail for every run."""
     HOOK_ANSWERS.labels(asked.name, point, "error").inc()
     events.record("hook_failed", f"{point} {describe(error)}", subject=asked.name, level="warning", point=point)

@@ -62,7 +62,7 @@ class HookFailedError(Exception):
 
 
 @dataclass(slots=True)
-class Asked:
+class BoundHook:
     """A hook as it is asked in this process. Built when it is first needed, once."""
 
     hook: Hook
@@ -97,11 +97,11 @@ class Asked:
 class Hooks:
     """Hooks of the runs of one profile: point to hooks, in their order."""
 
-    at: Mapping[Point, tuple[Asked, ...]]
+    at: Mapping[Point, tuple[BoundHook, ...]]
     defer_max_s: float
 
     @property
-    def dispatcher(self) -> Asked | None:
+    def dispatcher(self) -> BoundHook | None:
         """Dispatcher: it does the work of a run in the job's place. None without one."""
         found = self.at[Point.DISPATCH]
         return found[0] if found else None
@@ -141,7 +141,7 @@ class Pipeline:
         at = {point: tuple(asked for asked in found if point in asked.points) for point in Point}
         return Hooks(at, hooks.defer_max_s)
 
-    def _ask(self, hooks: HooksSettings, name: str) -> Asked:
+    def _ask(self, hooks: HooksSettings, name: str) -> BoundHook:
         if self._known is None:
             self._known = known_hooks(self._settings)
         hook = find_hook(name, self._known)
@@ -156,11 +156,11 @@ class Pipeline:
             hook = Hook(name, hook.origin, hook.points, make=lambda _: asked_over_http)
             timeout_s, is_ignorable = patience_s(webhook), webhook.ignorable
         points = frozenset(points_of(hooks, hook))
-        return Asked(hook, hooks.config.get(name, {}), points, timeout_s, is_ignorable)
+        return BoundHook(hook, hooks.config.get(name, {}), points, timeout_s, is_ignorable)
 
     # Asking --------------------------------------------------------------------------------------
 
-    def call(self, asked: Asked, name: str, *args: Any) -> Any:
+    def call(self, asked: BoundHook, name: str, *args: Any) -> Any:
         """Call a method of a hook from a thread without a loop, and wait for it as long as it may take.
 
         Raises:
@@ -178,7 +178,7 @@ class Pipeline:
         except Exception as error:
             raise _failure(error) from error
 
-    async def call_async(self, asked: Asked, name: str, *args: Any) -> Any:
+    async def call_async(self, asked: BoundHook, name: str, *args: Any) -> Any:
         """Call a method of a hook from an event loop. Raises HookFailedError like ``call``."""
         try:
             method = asked.method(name)

@@ -10,7 +10,7 @@ from supervisor.core.schedules.manual_runs import MANUAL, extra_run
 from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Ack, Child
-from supervisor.store.schedules.backfills import Backfills, Request
+from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.store.wire.envelope import pack, unpack
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
@@ -78,7 +78,7 @@ def test_every_way_of_making_a_run_writes_the_form_that_pack_writes() -> None:
         manual = extra_run(schedules[0], run_id="d!manual!x", nominal_ms=7, cause=MANUAL, wall_ms=7)
         plan.run(plan.control.trigger(msgspec.structs.replace(manual, schedule="d"), revision=revision))
         plan.run(
-            Backfills(plan.keys).add(
+            BackfillCalls(plan.keys).add(
                 "b",
                 "plain",
                 Request(from_ms=EPOCH_MS - 20_000, until_ms=EPOCH_MS - 10_000),

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.queues import fsck
-from supervisor.store.queues.fsck import Fault, Fsck
+from supervisor.store.queues.fsck import Fsck, FsckFinding
 from supervisor.store.scripts import Call
 from tests.integration.store.queues.control_calls import READY, cancel
 from tests.kit.builders import StoreCalls, envelope, schedule
@@ -42,7 +42,7 @@ class Queue:
         """Return a key of the queue."""
         return f"{self.keys.prefix}{name}"
 
-    def check(self, *, is_mending: bool = False) -> list[Fault]:
+    def check(self, *, is_mending: bool = False) -> list[FsckFinding]:
         """Verify everything."""
         check = Fsck(self.world.run, self.world.keys, is_mending=is_mending)
         return check.queue("default") + check.shared()

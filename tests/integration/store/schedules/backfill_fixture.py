@@ -24,7 +24,7 @@ class BackfilledSchedule:
     def __init__(self, world: StoreCalls) -> None:
         self.world = world
         self.stepper = Stepper(world)
-        self.calls = calls.Backfills(world.keys)
+        self.calls = calls.BackfillCalls(world.keys)
         self.define()
 
     def define(self, **fields: Any) -> None:

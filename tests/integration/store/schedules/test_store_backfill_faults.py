@@ -6,7 +6,7 @@ import pytest
 
 from supervisor.core.errors import FencedError
 from supervisor.roles.scheduler.backfill import HELD_NS
-from supervisor.store.schedules.backfills import BackfillState, CancelCode
+from supervisor.store.schedules.backfills import BackfillCancelCode, BackfillState
 from tests.integration.store.schedules.backfill_fixture import OTHER, BackfilledSchedule, nominal
 from tests.kit.builders import StoreCalls
 from tests.kit.stepper import term_of
@@ -63,16 +63,16 @@ def test_a_cancelled_backfill_stops_where_it_is(desk: BackfilledSchedule) -> Non
     desk.add(250)
     desk.stepper.until(lambda: len(desk.ready()) == 100, role, term)
     code, cancelled = desk.world.run(desk.calls.cancel("b1"))
-    assert (code, cancelled.state if cancelled else None) == (CancelCode.CANCELLED, BackfillState.CANCELLED)
+    assert (code, cancelled.state if cancelled else None) == (BackfillCancelCode.CANCELLED, BackfillState.CANCELLED)
     for _ in range(20):
         desk.stepper.once(role, term)
         desk.stepper.now_ns += HELD_NS
 
     assert len(desk.ready()) == 100
-    assert desk.world.run(desk.calls.cancel("nobody"))[0] is CancelCode.UNKNOWN
+    assert desk.world.run(desk.calls.cancel("nobody"))[0] is BackfillCancelCode.UNKNOWN
     desk.add(1, name="b2", first=900)
     desk.finish(desk.world.lead("b", OTHER, mode="expired", observed_epoch=term.epoch), "b2")
-    assert desk.world.run(desk.calls.cancel("b2"))[0] is CancelCode.OVER
+    assert desk.world.run(desk.calls.cancel("b2"))[0] is BackfillCancelCode.OVER
 
 
 def test_it_keeps_to_its_rate(desk: BackfilledSchedule) -> None:

@@ -12,7 +12,7 @@ from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import Standing, Timing
 from supervisor.roles.agent.election.elector import Elector
-from supervisor.roles.effects import Ask, Step
+from supervisor.roles.effects import RunScript, Step
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from supervisor.store.keys import Keys
@@ -120,13 +120,13 @@ class Scripted:
     @property
     def script(self) -> str:
         """The script it asks for."""
-        assert isinstance(self.step, Ask), self.step
+        assert isinstance(self.step, RunScript), self.step
         return self.step.call.script
 
     @property
     def args(self) -> tuple[Any, ...]:
         """The arguments of the script it asks for."""
-        assert isinstance(self.step, Ask), self.step
+        assert isinstance(self.step, RunScript), self.step
         return self.step.call.args
 
     def begin(self) -> Step | None:
@@ -148,7 +148,7 @@ class Scripted:
     def wait(self) -> Step | None:
         """Let the time pass that the step waits for; nothing is heard."""
         assert self.step is not None
-        assert not isinstance(self.step, Ask)
+        assert not isinstance(self.step, RunScript)
         self.clock.now_ns = max(self.clock.now_ns, self.step.until_ns)
         return self.answer([] if type(self.step).__name__ == "Listen" else None)
 
@@ -176,13 +176,13 @@ class Scripted:
 
     def argument(self, name: str) -> Any:
         """Return one argument of the script it asks for."""
-        assert isinstance(self.step, Ask), self.step
+        assert isinstance(self.step, RunScript), self.step
         return script(self.step.call.script).argument(self.step.call, name)
 
     def to_renewal(self) -> Scripted:
         """Let time pass until it asks for a renewal, answering what it asks before."""
-        while not (isinstance(self.step, Ask) and self.script == "lease_renew"):
-            self.answer([]) if isinstance(self.step, Ask) else self.wait()
+        while not (isinstance(self.step, RunScript) and self.script == "lease_renew"):
+            self.answer([]) if isinstance(self.step, RunScript) else self.wait()
         return self
 
     def stand_by(self, *others: CandidateInfo, **fields: Any) -> Scripted:

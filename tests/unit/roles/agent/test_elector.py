@@ -5,7 +5,7 @@ from __future__ import annotations
 from supervisor.core.election.lease import State
 from supervisor.core.election.term import NO_TERM, Term
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Sleep
+from supervisor.roles.effects import RunScript, Sleep
 from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
@@ -54,7 +54,7 @@ def test_a_failed_renewal_is_tried_again_soon_while_trusted() -> None:
     elector.clock.now_ns = elector.board.term().trusted_until_ns - 100 * MILLISECOND_NS
     elector.answer()
 
-    assert isinstance(elector.step, Ask)
+    assert isinstance(elector.step, RunScript)
     assert elector.step.timeout_ns == 100 * MILLISECOND_NS
 
 
@@ -64,11 +64,11 @@ def test_the_end_of_trust_keeps_the_term_and_goes_on_renewing() -> None:
     elector.wait()
     trusted_until_ns = elector.board.term().trusted_until_ns
     while elector.standing.state is State.LEADER:
-        elector.refuse(after_ns=750 * MILLISECOND_NS) if isinstance(elector.step, Ask) else elector.wait()
+        elector.refuse(after_ns=750 * MILLISECOND_NS) if isinstance(elector.step, RunScript) else elector.wait()
     assert elector.clock.now_ns >= trusted_until_ns
     assert elector.board.term().epoch == 8
     assert not elector.board.header.is_leading
-    while not isinstance(elector.step, Ask):
+    while not isinstance(elector.step, RunScript):
         elector.wait()
     elector.renewed(LeaseCode.RECLAIMED)
 

@@ -7,7 +7,7 @@ import pytest
 from supervisor.core.election.lease import PREFER_NS
 from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Listen, Sleep, Step
+from supervisor.roles.effects import Listen, RunScript, Sleep, Step
 from supervisor.store.election.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.elector_stepper import S, Scripted, view
 
@@ -207,9 +207,9 @@ def test_a_name_that_two_living_replicas_have_is_told_once() -> None:
     for seen_ms in (104_000, 108_000, 112_000):
         follower.clock.now_ns += 60 * S
         follower.answer([])
-        while isinstance(follower.step, Ask) and follower.script != "hash_read":
+        while isinstance(follower.step, RunScript) and follower.script != "hash_read":
             follower.answer(view(LeaseCode.DENIED, seq=seen_ms))
-        while not (isinstance(follower.step, Ask) and follower.script == "hash_read"):
+        while not (isinstance(follower.step, RunScript) and follower.script == "hash_read"):
             follower.wait() if isinstance(follower.step, Listen) else follower.answer(
                 view(LeaseCode.DENIED, seq=seen_ms)
             )
@@ -224,7 +224,7 @@ def test_the_predecessor_of_a_tree_that_was_killed_is_no_twin() -> None:
     follower = Scripted(me=ME).stand_by(twin(100_000))
     follower.clock.now_ns += 10 * S
     follower.answer([])
-    while not (isinstance(follower.step, Ask) and follower.script == "hash_read"):
+    while not (isinstance(follower.step, RunScript) and follower.script == "hash_read"):
         follower.wait() if isinstance(follower.step, Listen) else follower.answer(view(LeaseCode.DENIED))
     follower.answer([CandidateInfo(replica="me.f00", seen_ms=101_000), twin(100_000)])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from supervisor.core.election.term import NO_TERM
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Listen, Sleep
+from supervisor.roles.effects import Listen, RunScript, Sleep
 from supervisor.settings.sections.models import DataLoss
 from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, NOW_MS, S, Scripted, view
@@ -84,9 +84,9 @@ def test_a_follower_on_an_emptied_server_waits_out_the_term_it_saw() -> None:
     follower.answer(view(LeaseCode.DENIED, **EMPTY), after_ns=MILLISECOND_NS)
     found_ns = follower.clock.now_ns
     assert lost(follower) == ["data"]
-    while not isinstance(follower.step, Ask) or follower.script != "lease_campaign":
+    while not isinstance(follower.step, RunScript) or follower.script != "lease_campaign":
         assert follower.clock.now_ns < found_ns + 12 * S
-        if isinstance(follower.step, Ask):
+        if isinstance(follower.step, RunScript):
             follower.answer(view(LeaseCode.VIEW, **EMPTY))
         else:
             follower.wait()
@@ -191,7 +191,7 @@ def test_a_follower_that_waits_follows_whoever_wins_meanwhile() -> None:
     assert isinstance(follower.step, Listen)
     follower.answer([("1-0", {"kind": "acquired", "epoch": "9", "who": "other", "reason": "vacant"})])
     follower.answer(view(LeaseCode.VIEW, epoch=9, genesis="n"))
-    if isinstance(follower.step, Ask):
+    if isinstance(follower.step, RunScript):
         follower.answer([])
 
     assert isinstance(follower.step, Listen)

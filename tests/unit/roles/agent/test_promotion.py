@@ -5,7 +5,7 @@ from __future__ import annotations
 from supervisor.core.election.lease import State
 from supervisor.core.election.term import NO_TERM, Term
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Listen, Sleep
+from supervisor.roles.effects import Listen, RunScript, Sleep
 from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
@@ -265,5 +265,5 @@ def test_a_hung_scheduler_that_was_ended_is_followed_by_a_later_term() -> None:
     elector.around.generation, elector.around.scheduling = 2, True
     elector.answer()
 
-    assert isinstance(elector.step, Ask)
+    assert isinstance(elector.step, RunScript)
     assert elector.script == "lease_promote"

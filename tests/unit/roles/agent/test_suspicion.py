@@ -7,7 +7,7 @@ import pytest
 from supervisor.core.election.lease import State
 from supervisor.core.election.presence import CONFIRM_NS
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Listen, Sleep
+from supervisor.roles.effects import Listen, RunScript, Sleep
 from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 
@@ -23,8 +23,8 @@ def watching() -> Scripted:
 
 def look(follower: Scripted, count: int, *, seq: int = 3) -> None:
     """Let time pass to the next look, and answer it."""
-    while not (isinstance(follower.step, Ask) and follower.script == "lease_view" and follower.argument("alive")):
-        if isinstance(follower.step, Ask):
+    while not (isinstance(follower.step, RunScript) and follower.script == "lease_view" and follower.argument("alive")):
+        if isinstance(follower.step, RunScript):
             code = LeaseCode.VIEW if follower.script == "lease_view" else LeaseCode.DENIED
             follower.answer([] if follower.script == "hash_read" else view(code, seq=seq))
         else:
@@ -67,7 +67,7 @@ def test_an_interruption_of_our_own_ends_every_suspicion() -> None:
     follower.refuse()
     for _ in range(20):
         look(follower, 0)
-        assert not (isinstance(follower.step, Ask) and follower.argument("mode") == "presence")
+        assert not (isinstance(follower.step, RunScript) and follower.argument("mode") == "presence")
 
 
 def test_looks_come_about_twice_a_second_at_most() -> None:
@@ -76,7 +76,7 @@ def test_looks_come_about_twice_a_second_at_most() -> None:
     began_ns, asked = follower.clock.now_ns, 0
     while follower.clock.now_ns < began_ns + 100 * S:
         asked += not isinstance(follower.step, Sleep)
-        if not isinstance(follower.step, Ask):
+        if not isinstance(follower.step, RunScript):
             follower.wait()
         elif follower.script == "hash_read":
             follower.answer([])

@@ -9,7 +9,7 @@ from supervisor.core.election.term import Term
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Sleep, Step, Watch
+from supervisor.roles.effects import RunScript, Sleep, Step, Watch
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules
@@ -50,7 +50,7 @@ class SchedulerStepper:
 
     @property
     def script(self) -> str:
-        assert isinstance(self.step, Ask), self.step
+        assert isinstance(self.step, RunScript), self.step
         return self.step.call.script
 
     def answer(self, value: Any = None) -> None:

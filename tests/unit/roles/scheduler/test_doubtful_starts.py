@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.scheduler.fire_items import Moment, starts
-from supervisor.roles.scheduler.schedule_cache import Known
+from supervisor.roles.scheduler.fire_items import DecisionTime, starts
+from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
 from supervisor.store.wire.fire import FireCode, Seen, What
 from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, SchedulerStepper
 
@@ -18,10 +18,10 @@ TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
 def test_a_buffered_run_of_before_the_loss_says_that_it_may_have_run(waits_since_s: int, *, is_flagged: bool) -> None:
     """The buffer came back with the copy, and its run may have been started since."""
     definition = ScheduleDef(id="waiting", template=TEMPLATE, every_ms=5000, overlap="buffer_one")
-    known = Known(definition, 1, is_dynamic=False)
+    known = CompiledSchedule(definition, 1, is_dynamic=False)
     nominal_ms = NOW_MS - waits_since_s * 1000
     seen = Seen("waiting", 0, 1, "set", NOW_MS, b"", b"", 0, (nominal_ms,))
-    (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+    (item,) = starts(seen, known, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert (b'"maybe_duplicate":true' in item.run.data) is is_flagged
 
@@ -32,8 +32,8 @@ def test_a_buffered_run_that_must_not_run_twice_is_dropped_and_counted(waits_sin
     template = Template(job="sim.job", kind=Kind.SYNC, at_most_once=True)
     definition = ScheduleDef(id="waiting", template=template, every_ms=5000, overlap="buffer_one")
     seen = Seen("waiting", 0, 1, "set", NOW_MS, b"", b"", 0, (NOW_MS - waits_since_s * 1000,))
-    known = Known(definition, 1, is_dynamic=False)
-    (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+    known = CompiledSchedule(definition, 1, is_dynamic=False)
+    (item,) = starts(seen, known, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert item.what is what
 
@@ -45,8 +45,8 @@ def test_the_first_run_of_a_schedule_of_before_the_loss_says_that_it_may_have_ru
     """The copy is of the moment between its creation and its first run."""
     definition = ScheduleDef(id="new", template=TEMPLATE, every_ms=3_600_000, run_on_create=True)
     seen = Seen("new", 0, 1, "set", NOW_MS - begun_since_s * 1000, b"", b"", 0, ())
-    known = Known(definition, 1, is_dynamic=False)
-    (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+    known = CompiledSchedule(definition, 1, is_dynamic=False)
+    (item,) = starts(seen, known, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert (item.what, item.missed) == (What.INITIAL, 0)
     assert (b'"maybe_duplicate":true' in item.run.data, item.is_doubtful) == (is_flagged, is_flagged)
@@ -58,8 +58,8 @@ def test_a_first_run_that_must_not_run_twice_is_counted_as_missed(begun_since_s:
     template = Template(job="sim.job", kind=Kind.SYNC, at_most_once=True)
     definition = ScheduleDef(id="new", template=template, every_ms=3_600_000, run_on_create=True)
     seen = Seen("new", 0, 1, "set", NOW_MS - begun_since_s * 1000, b"", b"", 0, ())
-    known = Known(definition, 1, is_dynamic=False)
-    (item,) = starts(seen, known, Moment(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+    known = CompiledSchedule(definition, 1, is_dynamic=False)
+    (item,) = starts(seen, known, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert (item.what, item.missed, bool(item.run.data)) == (What.INITIAL, missed, not missed)
 

@@ -8,7 +8,7 @@ from supervisor.core.election.term import NO_TERM, Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Ask, Sleep, Watch
+from supervisor.roles.effects import RunScript, Sleep, Watch
 from supervisor.store.wire.definition import pack_definition
 from supervisor.store.wire.fire import FireCode, PlanCode
 from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, TICK, S, SchedulerStepper, serving
@@ -22,7 +22,7 @@ def test_without_a_trusted_term_nothing_is_sent() -> None:
     bench.board.publish_term(TERM)
     bench.answer()
 
-    assert isinstance(bench.step, Ask)
+    assert isinstance(bench.step, RunScript)
 
 
 def test_while_the_term_is_held_nothing_is_sent() -> None:
@@ -35,7 +35,7 @@ def test_while_the_term_is_held_nothing_is_sent() -> None:
     bench.board.header.is_held = 0
     bench.answer()
 
-    assert isinstance(bench.step, Ask)
+    assert isinstance(bench.step, RunScript)
 
 
 def test_a_replica_without_schedules_declares_nothing() -> None:
@@ -62,7 +62,7 @@ def test_an_early_timer_fires_nothing() -> None:
     bench = serving((SOON, START_MS - 9000))
     bench.clock.wall_offset_ms = 999
     bench.answer()
-    assert not isinstance(bench.step, Ask)
+    assert not isinstance(bench.step, RunScript)
     bench.pass_ms(1)
 
     assert bench.items() == [("tick", START_MS + 1000, "0")]
@@ -235,7 +235,7 @@ def test_a_held_schedule_is_not_lost_when_the_clock_is_set_right() -> None:
     bench = serving((TICK, START_MS - 10_000))
     bench.clock.wall_offset_ms = 3_600_000
     bench.fired((FireCode.SKEWED, START_MS - 10_000), now_ms=START_MS - 5000)
-    while isinstance(bench.step, Ask):  # the jump left everything late
+    while isinstance(bench.step, RunScript):  # the jump left everything late
         bench.found()
     bench.clock.wall_offset_ms = 0
     bench.clock.now_ns += 500 * MILLISECOND_NS
@@ -293,7 +293,7 @@ def test_many_due_at_once_go_in_bounded_batches() -> None:
         bench.defined(*page)
     bench.pass_ms(1000)
     sizes = []
-    while isinstance(bench.step, Ask) and bench.script == "fire":
+    while isinstance(bench.step, RunScript) and bench.script == "fire":
         sizes.append(len(bench.items()))
         bench.fired(*[(FireCode.FIRED, START_MS + 1000)] * sizes[-1])
 
@@ -310,7 +310,7 @@ def test_late_runs_are_paced_and_go_behind_those_on_time() -> None:
     assert bench.items() == [("tick", START_MS, "0")]
     bench.fired((FireCode.FIRED, START_MS))
     sizes = []
-    while isinstance(bench.step, Ask):
+    while isinstance(bench.step, RunScript):
         if bench.script == "schedule_due":
             bench.found()
             continue

@@ -7,7 +7,7 @@ import pytest
 from supervisor.core.election.term import Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
-from supervisor.roles.effects import Ask, Sleep
+from supervisor.roles.effects import RunScript, Sleep
 from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TERM, TICK, S, SchedulerStepper
 
@@ -33,7 +33,7 @@ def bursting() -> SchedulerStepper:
 
 def meanwhile(bench: SchedulerStepper) -> None:
     """Do what is to be done while the answer is on its way, as the driver does."""
-    assert isinstance(bench.step, Ask)
+    assert isinstance(bench.step, RunScript)
     if bench.step.meanwhile is not None:
         bench.step.meanwhile()
 
@@ -59,7 +59,7 @@ def test_each_schedule_goes_out_once_and_each_decision_is_told_once() -> None:
     bench = bursting()
     sent = answer(bench)
     assert told(bench) == []  # its turn comes while the next one is in flight
-    while isinstance(bench.step, Ask) and bench.script == "fire":
+    while isinstance(bench.step, RunScript) and bench.script == "fire":
         meanwhile(bench)
         assert told(bench) == sent
         sent += answer(bench)
@@ -106,7 +106,7 @@ def test_another_term_drops_the_batch_that_is_ready() -> None:
 
     assert told(bench) == first
     bench.found()
-    assert not isinstance(bench.step, Ask)
+    assert not isinstance(bench.step, RunScript)
 
 
 @pytest.mark.parametrize("batches", [0, 1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.effects import Ask, Sleep, Watch
+from supervisor.roles.effects import RunScript, Sleep, Watch
 from supervisor.roles.scheduler.batch_split import REFUSED_MAX, REFUSED_MS, PutOff
 from supervisor.roles.scheduler.fenced_client import VAIN_NS
 from supervisor.store.wire.fire import FireCode
@@ -24,7 +24,7 @@ def due(name: str, queue: str = "default") -> Stored:
 def answer_fires(bench: SchedulerStepper, bad: set[str]) -> list[list[str]]:
     """Answer fires as a server does that refuses whatever concerns ``bad``; return what each was about."""
     asked = []
-    while isinstance(bench.step, Ask) and bench.script == "fire":
+    while isinstance(bench.step, RunScript) and bench.script == "fire":
         names = [words[7] for words in bench.lines()]
         asked.append(names)
         if bad & set(names):
@@ -81,7 +81,7 @@ def test_a_page_that_is_refused_does_not_stop_what_was_read() -> None:
     bench = serving((SOON, START_MS - 9000))
     while isinstance(bench.step, Watch):
         bench.pass_ms(500)
-        if isinstance(bench.step, Ask) and bench.script == "schedule_due":
+        if isinstance(bench.step, RunScript) and bench.script == "schedule_due":
             bench.raise_(FOREIGN)
 
     assert bench.items() == [("tick", START_MS + 1000, "0")]
