@@ -20,7 +20,7 @@ from supervisor.testing.world import ReplicaClock, S, World
 
 OLD = ScheduleDef(id="old", template=Template(job="sim.job", kind=Kind.SYNC), every_ms=10_000, overlap="allow")
 NEW = ScheduleDef(id="new", template=Template(job="sim.job", kind=Kind.SYNC), every_ms=10_000, overlap="allow")
-DAY_S = 86_400
+HOUR_S = 3600
 
 
 @contextmanager
@@ -64,7 +64,13 @@ def test_who_was_killed_long_ago_is_no_candidate_any_more() -> None:
                     observed_epoch=0, observed_seq=0, info=info,
                 )
             )  # fmt: skip
-        world.run_until(world.now_ns + int(1.1 * DAY_S) * S)
+        raw, key = world.server.store.raw, world.server.keys.candidates
+        for replica, seen in raw.hgetall(key).items():  # as of 22 hours ago: a simulated day of its own costs 20 s
+            at_ms, info = seen.split(b" ", 1)
+            raw.hset(key, replica, b"%d %s" % (int(at_ms) - 22 * HOUR_S * 1000, info))
+        world.run_until(world.now_ns + HOUR_S * S)
+        assert len(world.server.execute(leases.candidates())) == 151
+        world.run_until(world.now_ns + 2 * HOUR_S * S)
 
         assert [each.host for each in world.server.execute(leases.candidates())] == ["r0"]
 
