@@ -3,7 +3,7 @@
 Guarantees
     Redis is asked at most once in 5 s, however many clients ask here, by one connection
     and within 2 s. A request waits at most 1 s for it.
-    What is older than 15 s is not shown: an old number looks like a true one.
+    Data older than 15 s are not shown: an old number looks like a true one.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Configuration:
 def flags(settings: Settings) -> str:
     """Return ``masked_settings`` as flags with their values, sorted, one on each line.
 
-    What lies under names that people chose has no flag of its own, and stands as ``--set`` takes it. Schedules
+    Settings under names that people chose have no flag of their own, and have the form of ``--set``. Schedules
     have none either.
     """
     shown = masked_settings(settings)
@@ -130,7 +130,7 @@ def _flag(path: Path) -> str:
 
 @cache
 def _paths() -> frozenset[tuple[str, ...]]:
-    """Return the settings that stand under no name that people chose."""
+    """Return the settings under no name that people chose."""
     return frozenset(settings_shape().paths())
 
 

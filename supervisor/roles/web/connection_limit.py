@@ -2,7 +2,7 @@
 
 Guarantees
     A connection is counted before anything is done for it, and nothing is done before its first byte has come: one
-    that says nothing costs a descriptor, of which there are no more than places.
+    one that sends nothing costs a descriptor, of which there are no more than places.
     A connection of HTTP carries one request, must have sent it after 5 s, handshake and all, and is gone after 15 s,
     however slowly its client reads. Streams of events may last an hour, and are never pushed out.
     Without a descriptor for the next connection the oldest silent one goes, and the loop does not spin meanwhile.
@@ -98,7 +98,7 @@ class Gate:
             make: returns the protocol of a new connection, which is ``Held``.
             clock: elapsed time.
             listener: bound by the parent.
-            tls: returns what a new connection is served with; plain text without.
+            tls: returns the TLS context of a new connection; plain text without.
             refusal: bytes for those that find no room, in plain text.
         """
         self._make = make
@@ -144,7 +144,7 @@ class Gate:
         return place is not None and self._places.ask(place, is_probe=is_probe)
 
     def ask_long(self, protocol: Held) -> bool:
-        """Note that a connection asks for what takes long; return whether there is room, perhaps another's."""
+        """Note that a connection makes a long request; return whether there is room, perhaps another's."""
         place = self._by_protocol.get(protocol)
         if place is None:
             return False
@@ -155,7 +155,7 @@ class Gate:
         return place.is_stream
 
     def mark_stream(self, protocol: Held) -> None:
-        """Note that what a connection asked for takes long."""
+        """Note that the request of a connection takes long."""
         place = self._by_protocol.get(protocol)
         if place is not None:
             place.is_stream = True

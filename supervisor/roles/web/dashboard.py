@@ -1,10 +1,10 @@
-"""The page at /: this replica, its processes, queues and what comes next, for a person with a browser.
+"""The page at /: this replica, its processes, queues and next runs, for a person with a browser.
 
-Made on the server from what /statusz and /readyz say. One column, a few colours, no script: it can be read by any
+Made on the server from the data of /statusz and /readyz. One column, a few colours, no script: it can be read by any
 browser, by a screen reader and with the keyboard, in light and in dark.
 
 Guarantees
-    Nothing a job, a schedule or a queue is called becomes markup. No state is told by colour alone.
+    No name of a job, a schedule or a queue becomes markup. No state is shown by colour alone.
     It is not longer than ``ROWS_MAX`` rows a table.
 """
 
@@ -62,9 +62,9 @@ def page(shown: Mapping[str, Any], checks: Sequence[HealthCheck], paths: Mapping
     """Return the whole page.
 
     Args:
-        shown: what /statusz shows, as values.
+        shown: the content of /statusz, as values.
         checks: of /readyz.
-        paths: the other pages, and what each is for.
+        paths: the other pages, and the purpose of each.
         refreshes: whether the browser asks again by itself.
     """
     title = f"Tenure: {shown['replica']} of {shown['cluster']}"

@@ -2,7 +2,7 @@
 
 Guarantees
     A stack is files, lines and functions, never values. So many threads and tasks are shown, each so deep.
-    Workers are asked as `tenure worker stacks` asks them: what they say stands in the log.
+    Workers are asked as `tenure worker stacks` asks them: their answers are in the log.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _more(what: str, count: int) -> Iterator[str]:
 
 
 def _awaits(waiting: Any) -> Iterator[FrameType]:
-    """Yield the frame of a coroutine, of what it awaits, and so on: a task itself shows the first alone."""
+    """Yield the frame of a coroutine, of its awaited object, and so on: a task itself shows the first alone."""
     while waiting is not None:
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
         if frame is not None:

@@ -66,7 +66,7 @@ Admit = Callable[[web.Request], None]
 
 
 class Pages:
-    """The handlers, and what they read."""
+    """The handlers, and their data."""
 
     def __init__(self, seat: Seat, overviews: Overviews, guard: Guard | None = None) -> None:
         self._seat = seat
@@ -81,7 +81,7 @@ class Pages:
             await asyncio.sleep(0)
 
     def checks(self, endpoint: HealthEndpoint) -> list[health.HealthCheck]:
-        """Return the checks of ``endpoint`` as they stand now."""
+        """Return the checks of ``endpoint`` in their current state."""
         seat = self._seat
         read = health.facts(
             seat.board,
@@ -124,7 +124,7 @@ class Pages:
 
     @public
     async def check(self, _request: web.Request) -> web.Response:
-        """Readiness in one word, as Cloudforet's servers say it."""
+        """Readiness in one word, in the form of Cloudforet's servers."""
         is_serving = health.is_serving(self.checks(HealthEndpoint.READYZ))
         shown = {"status": "SERVING" if is_serving else "NOT_SERVING"}
         return json_response(shown, status_code=200 if is_serving else HealthEndpoint.READYZ.failed_status)
@@ -237,7 +237,7 @@ def _shield(pages: Pages, admit: Admit) -> Any:
 
 
 def _admit(guard: Guard, request: web.Request) -> None:
-    """Let ``request`` in with what its handler may ask about it, or raise the refusal."""
+    """Let ``request`` in, with its token for the handler, or raise the refusal."""
     scope = _scope(request)
     token = guard.check(request, scope)
     request[ASKER] = token.name if token is not None else ""

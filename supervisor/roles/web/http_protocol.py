@@ -1,4 +1,4 @@
-"""One connection of HTTP/1.1: limits of what is parsed, and answers to what cannot be.
+"""One connection of HTTP/1.1: limits of parsing, and answers to requests that cannot be parsed.
 
 Guarantees
     An answer to a malformed request carries the headers of every answer, names no software, and repeats nothing of it.
@@ -39,7 +39,7 @@ class HttpProtocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return the answer to what reached no handler: a request that cannot be parsed, or a mistake of ours."""
+        """Return the answer to a request that reached no handler: it cannot be parsed, or a mistake of ours."""
         if status < 500:
             log.debug("request_malformed", status=status, reason=type(exc).__name__)
         else:

@@ -74,7 +74,7 @@ def finish_headers(response: web.StreamResponse, *, is_secure: bool) -> None:
 
 
 def limit_of(request: web.Request, *, most: int) -> int:
-    """Return how many items an answer may have, from 1 to ``most``; ``ITEMS`` where the client does not say.
+    """Return how many items an answer may have, from 1 to ``most``; ``ITEMS`` where the client sets none.
 
     Raises:
         web.HTTPBadRequest: the limit is another number, or none.
@@ -96,7 +96,7 @@ def not_found(what: str, name: str) -> web.HTTPNotFound:
 
 
 def unavailable(reason: str) -> web.HTTPServiceUnavailable:
-    """Return the refusal of what cannot be answered now."""
+    """Return the refusal of a request that cannot be answered now."""
     return web.HTTPServiceUnavailable(text=reason, headers={"Retry-After": "1"})
 
 

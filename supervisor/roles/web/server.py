@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 
 def main(seat: Seat) -> int:
-    """Serve until told to stop; return the exit code."""
+    """Serve until asked to stop; return the exit code."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(seat))
 
@@ -110,7 +110,7 @@ async def _serve(seat: Seat) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Port:
-    """A listener of HTTP, and what serves there."""
+    """A listener of HTTP, and its application."""
 
     gate: Gate
     server: web.Server
@@ -124,7 +124,7 @@ class _Port:
         *,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> Self:
-        """Serve what ``build`` returns, from now on."""
+        """Serve the application that ``build`` returns, from now on."""
         loop = asyncio.get_running_loop()
         gate = Gate(lambda: HttpProtocol(server, loop), seat.clock, listener, tls=tls, refusal=REFUSAL)
         runner = web.AppRunner(build(gate.admit), access_log=None, handle_signals=False, handler_cancellation=True)
@@ -141,7 +141,7 @@ def _stop(stopping: asyncio.Future[float], wait_s: float) -> None:
 
 
 def _announce(seat: Seat, state: ChildState) -> None:
-    """Write what this process is to the board, and wake the parent to read it."""
+    """Write the description of this process to the board, and wake the parent to read it."""
     row = seat.row
     row.beat_ns = seat.clock.elapsed_ns()
     row.child_state = state
@@ -151,7 +151,7 @@ def _announce(seat: Seat, state: ChildState) -> None:
 
 
 class _Pulse:
-    """Beats from the loop, measures how late the loop turns, and looks after what is looked after with each beat."""
+    """Beats from the loop, measures how late the loop turns, and performs the duties of each beat."""
 
     def __init__(self, seat: Seat, loop: asyncio.AbstractEventLoop, looks: Sequence[Callable[[], None]]) -> None:
         self._seat = seat

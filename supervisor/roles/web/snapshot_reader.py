@@ -56,7 +56,7 @@ class StoreReader:
 
         Raises:
             StoreUnavailableError: it does not answer.
-            StoreRefusedError: it answers no to what the rest depends on. A queue that it refuses is left out.
+            StoreRefusedError: it refuses a call that the rest depends on. A queue that it refuses is left out.
         """
         names = await self.store.run(self._queues.names())
         self._refused, self._refused_before = set(), self._refused

@@ -1,7 +1,7 @@
 """Worker processes: they take runs from queues and execute them, in an async or a sync pool.
 
 Loads nothing by itself, so that a program which only declares jobs stays light.
-``supervisor.roles.worker.entry`` is what the composition root imports before it forks.
+``supervisor.roles.worker.entry`` is the module that the composition root imports before it forks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 
 def main(seat: Seat) -> int:
-    """Run one worker process until it is told to stop; return its exit code."""
+    """Run one worker process until it is asked to stop; return its exit code."""
     code: int = import_module("supervisor.roles.worker.entry").main(seat)
     return code

@@ -1,13 +1,13 @@
 """Reporting of runs by a worker: lines in the log and numbers for the metrics.
 
 Guarantees
-    Up to ``LINES_MAX`` ends a second stand in the log one by one, and up to ``FAILURES_MAX`` failures; further
+    Up to ``LINES_MAX`` ends a second are logged one by one, and up to ``FAILURES_MAX`` failures; further
     ones are folded to a line for each job and second, with their count, so that nothing goes unsaid.
     Numbers are collected and written to the metrics together, before the acknowledgements that
     they belong to are sent.
 
 Does not guarantee
-    That what ended in the last moment before a kill is in either: Redis has the record.
+    That a run that ended in the last moment before a kill is in either: Redis has the record.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Ends:
             _event("run_started", fetched)
 
     def finished(self, fetched: FetchedRun, seconds: float, now_ns: int) -> None:
-        """Tell of a run that did what it should."""
+        """Report a run that succeeded."""
         self._count(fetched, Outcome.OK, seconds)
         if self._lines.admits(now_ns):
             log.info("run_finished", **identity(fetched), duration_s=round(seconds, 6))
@@ -95,7 +95,7 @@ class Ends:
             _event("run_succeeded", fetched)
 
     def gave_way(self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int) -> None:
-        """Tell of a run that ended because it was asked to."""
+        """Report a run that ended because it was asked to."""
         self._count(fetched, outcome, seconds)
         if self._lines.admits(now_ns):
             event = f"run_{outcome.value}"  # run_replaced, run_cancelled
@@ -108,7 +108,7 @@ class Ends:
     def failed(
         self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int, *, error: str, retry_s: float | None
     ) -> None:
-        """Tell of an attempt that failed."""
+        """Report an attempt that failed."""
         self._count(fetched, outcome, seconds)
         if self._failures.admits(now_ns):
             log.warning(
@@ -124,7 +124,7 @@ class Ends:
         self._failure(fetched, outcome, error)
 
     def refused(self, event: str, fetched: FetchedRun, outcome: Outcome, now_ns: int, **fields: Any) -> None:
-        """Tell of a run that was not executed; the metrics are the caller's, who knows under which name."""
+        """Report a run that was not executed; the metrics are the caller's, who knows under which name."""
         if self._failures.admits(now_ns):
             tell = log.error if event == "job_unknown" else log.warning  # of an unknown job somebody must hear
             tell(event, **identity(fetched), outcome=outcome.value, **fields)
@@ -133,7 +133,7 @@ class Ends:
         self._failure(fetched, outcome, event)
 
     def _failure(self, fetched: FetchedRun, outcome: Outcome, why: str) -> None:
-        """Tell of what people want to be told of; a run that is only late or given back did not fail."""
+        """Report a failure for people; a run that is only late or given back did not fail."""
         if self._run_events == "none" or outcome not in _FAILURES:
             return
         reason, level = _FAILURES[outcome]

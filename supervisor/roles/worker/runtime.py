@@ -92,7 +92,7 @@ class Workplace:
         return self.sessions.close(self.session)
 
     def hand_back(self, runs: Sequence[FetchedRun]) -> Call[int]:
-        """Return the call that gives back what a stop cut off: to the head of its queue, no attempt charged."""
+        """Return the call that gives back runs that a stop cut off: to the head of its queue, no attempt charged."""
         items = [(fetched.queue, fetched.envelope.id, only(Release.INTERRUPTED, fetched)) for fetched in runs]
         return self.queues.release_runs(
             session=self.session, items=items, history=self.limits.history, dead_cap=self.limits.dead
@@ -104,10 +104,10 @@ class Workplace:
             self.presence.settled((fetched.queue, fetched.envelope.id), fetched.attempt, fetched.fetched_ms)
 
     def may_start(self) -> bool:
-        """Return whether what was fetched is still certainly ours.
+        """Return whether the fetched runs are still certainly ours.
 
-        A process that was stopped for longer than the session lease may have been given up meanwhile. What it
-        has not begun it then gives back, in a turn that tells it how things stand.
+        A process that was stopped for longer than the session lease may have been given up meanwhile. Runs it
+        has not begun it then gives back, in a turn whose reply shows the state.
         """
         return self.clock.elapsed_ns() - self.confirmed_ns < self.limits.session_lease_s * SECOND_NS
 
@@ -119,7 +119,7 @@ class Workplace:
         Args:
             want: how many runs to ask for.
             want_suspect: whether a suspect may come in place of all others.
-            here: tells how many runs of each queue are here; asked only where queues have shares.
+            here: returns how many runs of each queue are here; asked only where queues have shares.
         """
         self.executor.ends.flush(self.clock.elapsed_ns())
         self._report()
@@ -155,7 +155,7 @@ class Workplace:
         return arrived
 
     def settled(self, reply: TurnReply) -> None:
-        """Close the open turn; for one that fetched nothing, all of it. What is to be told of it is told later.
+        """Close the open turn; for one that fetched nothing, all of it. Its reports come later.
 
         Raises:
             SessionLostError: the session was condemned.

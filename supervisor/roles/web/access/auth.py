@@ -1,9 +1,9 @@
 """Authentication and authorization of HTTP requests.
 
 Guarantees
-    A route is open to everybody only where its handler says so (``public``); one without a mark asks for ``admin``.
-    The other reads are as ``web.reads`` says, and answer to names in ``web.allowed_hosts`` alone.
-    What changes something asks for a token with the scope of its route; without a tokens_file nobody has one.
+    A route is open to everybody only where its handler is marked ``public``; one without a mark asks for ``admin``.
+    The other reads follow ``web.reads``, and answer to names in ``web.allowed_hosts`` alone.
+    Changes need a token with the scope of their route; without a tokens_file nobody has one.
     The file is read again when it changes; while it cannot be used, nobody has a token, and /readyz fails.
     With ``web.tls_client_ca_file`` all but health asks for a certificate of a client too.
     Wrong tokens are counted, logged and slowed down (see token_refusals.py).
@@ -114,7 +114,7 @@ class Guard:
         self._tokens = tuple(tokens)
 
     def may_read(self, request: web.Request) -> bool:
-        """Return whether ``request`` may see what is not open to everybody."""
+        """Return whether ``request`` may see pages that are not open to everybody."""
         if self._lacks_certificate(request) or not self._hosts.admit(request):
             return False
         if self._are_reads_open:
@@ -127,7 +127,7 @@ class Guard:
 
         Raises:
             web.HTTPMisdirectedRequest: it names a host that is not in ``web.allowed_hosts``.
-            web.HTTPUnauthorized: it has to say who it is, or is nobody who is known.
+            web.HTTPUnauthorized: it has to identify itself, or is nobody who is known.
             web.HTTPTooManyRequests: too many wrong tokens came from its address.
             web.HTTPForbidden: it may not.
         """
@@ -200,7 +200,7 @@ def are_reads_open(settings: WebSettings) -> bool:
 
 
 def warn_of_exposure(settings: WebSettings) -> None:
-    """Log what is open, closed or readable on the way, of an address that other machines reach."""
+    """Log open or closed reads, and tokens readable on the way, of an address that other machines reach."""
     if is_loopback(settings.host):
         return
     if are_reads_open(settings):

@@ -1,9 +1,9 @@
 """The certificate of HTTPS, read again when its files change.
 
 Guarantees
-    New connections get the new certificate within two beats of the web child; those that stand are not touched.
+    New connections get the new certificate within two beats of the web child; existing ones are not touched.
     Where clients need one, authorities that were taken out of the file vouch for nobody from then on.
-    A pair that does not fit, as in the middle of a rotation, changes nothing: it is tried again, and the log says so.
+    A pair that does not fit, as in the middle of a rotation, changes nothing: it is tried again, and logged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Certificate:
         return self._context
 
     def look(self) -> None:
-        """Serve with what the files hold now, if that changed."""
+        """Serve with the new content of the files, if that changed."""
         changes = [file.has_changed() for file in self._files]  # each is asked: none may be left for the next look
         if not (any(changes) or self._is_stale):
             return

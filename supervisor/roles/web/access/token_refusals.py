@@ -3,7 +3,7 @@
 Guarantees
     An address has ``BURST`` wrong tokens, and another one each ``REFILL_S``; until then its tokens are not looked at,
     but for those that it used before, so that a stranger behind the same proxy shuts nobody out.
-    At most ``ADDRESSES_MAX`` addresses are remembered, the last ones; at most a line a minute stands in the log.
+    At most ``ADDRESSES_MAX`` addresses are remembered, the last ones; at most a line a minute is logged.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Changes by the API: enqueue or cancel a run; pause, resume, trigger a schedule. For tokens with ``operate``.
 
 Guarantees
-    A body has at most ``BODY_BYTES_MAX`` bytes and no field that is not known. Who asked stands in the log, and in
-    the history of what was changed.
+    A body has at most ``BODY_BYTES_MAX`` bytes and no field that is not known. The requester is in the log, and in
+    the history of the changed object.
     A token with ``jobs=``, ``queues=`` or ``labels=`` changes nothing of others; arguments of jobs that are as good
     as code are taken from ``admin``, or from a token that names the job. It chooses no run id that is a schedule's or
     another run's to give: a fire whose id is taken already does not happen.
-    A queue that is named in an enqueue is one that somebody serves, unless ``force`` says that it will be.
+    A queue that is named in an enqueue is one that somebody serves, unless ``force`` promises that it will be.
     Asked again with the same ``run_id`` or ``key``, an enqueue or a trigger enqueues nothing more.
 """
 
@@ -80,7 +80,7 @@ class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing to be said."""
+    """An empty body."""
 
 
 class ApiChanges:
@@ -211,7 +211,7 @@ class ApiChanges:
 
 
 def _must_reach(request: web.Request, job: str, queue: str, labels: Mapping[str, str]) -> None:
-    """Raise 403 unless the token may change what there is of ``job`` in ``queue``, of a schedule with ``labels``."""
+    """Raise 403 unless the token reaches ``job`` in ``queue``, of a schedule with ``labels``."""
     token = request[HOLDER]
     if not token.reaches(job=job, queue=queue, labels=labels):
         of_labels = ", or not for a schedule without its labels" if token.labels else ""
@@ -219,12 +219,12 @@ def _must_reach(request: web.Request, job: str, queue: str, labels: Mapping[str,
 
 
 def _permit_run(request: web.Request) -> runs.RunPermit | None:
-    """Return what raises 403 for a run that the token does not reach; None for a token without limits."""
+    """Return a check that raises 403 for a run that the token does not reach; None for a token without limits."""
     return functools.partial(_must_reach, request) if request[HOLDER].is_limited else None
 
 
 def _permit(request: web.Request) -> schedules.Permit | None:
-    """Return what raises 403 for a schedule that the token does not reach; None for a token without limits."""
+    """Return a check that raises 403 for a schedule that the token does not reach; None for a token without limits."""
 
     def permit(definition: ScheduleDef) -> None:
         _must_reach(request, definition.template.job, definition.template.queue, definition.labels)

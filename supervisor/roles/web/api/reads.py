@@ -104,7 +104,7 @@ class ApiReads:
         return json_response({"jobs": shown, "cursor": names[limit - 1] if len(names) > limit else None})
 
     async def run(self, request: web.Request) -> web.Response:
-        """One run: where it is, what became of its attempts, of its steps and of the runs below it."""
+        """One run: its place, its attempts, its steps and the runs below it."""
         run_id = request.match_info["run"]
         found = await self._store.run(self._queues.show(run_id))
         try:

@@ -1,6 +1,6 @@
 """The routes of /api/v1, each with its scope, and the OpenAPI document that is made from the same table.
 
-docs/openapi.json is that document; a test compares the two, and every route with what it says.
+docs/openapi.json is that document; a test compares the two, and every route with it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
 
 
 def _answering(handler: Handler) -> Handler:
-    """Return ``handler``, with what Redis may say as an answer."""
+    """Return ``handler``, with refusals of Redis turned into answers."""
 
     @functools.wraps(handler)
     async def answer(request: web.Request) -> web.StreamResponse:

@@ -59,12 +59,12 @@ class Followers:
 
     @asynccontextmanager
     async def follow(self, token: str, address: str) -> AsyncIterator[asyncio.Queue[Item]]:
-        """Return a queue of what is added from now on, for the token of that name, or for an address without one.
+        """Return a queue of events added from now on, for the token of that name, or for an address without one.
 
         Raises:
             TooManyFollowersError: there are as many as may be.
             StoreUnavailableError: Redis does not answer.
-            StoreRefusedError: it says no.
+            StoreRefusedError: it refuses.
         """
         asker, limit = (f"token {token}", PER_TOKEN_MAX) if token else (f"address {address}", PER_ADDRESS_MAX)
         own = [queue for queue, each in self._queues.items() if each == asker]

@@ -2,7 +2,7 @@
 
 Guarantees
     ``Last-Event-ID`` (or ``after``) resumes without a gap as far as Redis keeps events, and without a repetition.
-    A stream says something at least every ``HEARTBEAT_S``, ends after ``STREAM_S``, and is cut when its client
+    A stream sends something at least every ``HEARTBEAT_S``, ends after ``STREAM_S``, and is cut when its client
     does not read for ``SEND_S``. Streams have places of their own, so they keep no probe out.
 """
 

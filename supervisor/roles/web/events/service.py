@@ -1,4 +1,4 @@
-"""Everything about events in the web child, put together: what arrives, what goes on, and who follows."""
+"""Everything about events in the web child, put together: arrival, forwarding, and followers."""
 
 from __future__ import annotations
 

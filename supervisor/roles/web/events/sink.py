@@ -3,7 +3,7 @@
 Guarantees
     Whoever recorded an event never waits for this. At most ``PENDING_MAX`` events wait for each sink; when more
     come, the oldest are dropped and counted.
-    A batch that Redis may have or not is sent again with the same number, so that nothing stands there twice.
+    A batch that Redis may have or not is sent again with the same number, so that nothing is stored twice.
 
 Does not guarantee
     That an event outlives an outage of Redis that is longer than its place in the queue; the log has it.
@@ -121,7 +121,7 @@ class Eventing:
             self._tasks.append(asyncio.create_task(self._post(self._webhook)))
 
     async def close(self) -> None:
-        """End. What waits in the mailbox is the successor's."""
+        """End. Events waiting in the mailbox are the successor's."""
         asyncio.get_running_loop().remove_reader(self._read_fd)
         for task in self._tasks:
             task.cancel()

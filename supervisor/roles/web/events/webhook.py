@@ -2,11 +2,11 @@
 
 Guarantees
     Each request has a time limit, each batch ``TRIES`` requests; then it is given up. No redirect is followed, and
-    of an answer nothing but its status is read. Neither address nor token stands in the log.
+    of an answer nothing but its status is read. Neither address nor token is logged.
 
 Does not guarantee
     That a batch arrives once: a request whose answer was lost is made again, with a signature of its own.
-    ``X-Tenure-Batch``, and ``batch`` in the body, which the signature covers, tell.
+    ``X-Tenure-Batch``, and ``batch`` in the body, which the signature covers, show it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """grpc.health.v1.Health beside HTTP, for probes and balancers that speak nothing else.
 
-``""`` and ``readiness`` are what /readyz says, ``liveness`` what /livez says. Check, Watch and List.
+``""`` and ``readiness`` follow /readyz, ``liveness`` follows /livez. Check, Watch and List.
 
 Guarantees
     Nothing of gRPC is imported before the fork, nor without ``web.grpc_port``: its threads begin in the web child.

@@ -62,7 +62,7 @@ class Relay(asyncio.Protocol):
             self.transport.resume_reading()
 
     def end(self) -> None:
-        """Close the connection, once what was written has gone out."""
+        """Close the connection, once the written bytes have gone out."""
         if self.transport is not None:
             self.transport.close()
 

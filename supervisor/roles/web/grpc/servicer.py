@@ -1,7 +1,7 @@
 """The service grpc.health.v1.Health. Imported by the web child alone, and only with ``web.grpc_port``.
 
 Guarantees
-    At most ``RPCS_MAX`` calls at a time, of which ``WATCHERS_MAX`` may be Watch; a change is told within ``LOOK_S``.
+    At most ``RPCS_MAX`` calls at a time, of which ``WATCHERS_MAX`` may be Watch; a change is sent within ``LOOK_S``.
     A connection has at most ``RPCS_OF_ONE_MAX`` calls at a time. One that sends no HTTP/2 settings within
     ``HANDSHAKE_S`` is cut off, one without a call after ``IDLE_S``, and each is asked to come again after ``AGE_S``.
     How many connections there are is decided before they get here (see web/connection_limit.py).

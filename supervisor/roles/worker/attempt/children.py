@@ -8,7 +8,7 @@ Guarantees
     A child is counted by its parent, exactly once, whatever becomes of it (adr/0030).
 
 Does not guarantee
-    Anything of an attempt that does not finish: what it spawned never existed.
+    Anything of an attempt that does not finish: its spawned runs never existed.
 """
 
 from __future__ import annotations

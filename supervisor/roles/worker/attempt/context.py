@@ -35,7 +35,7 @@ class SoftTimeout(BaseException):
     """Raised inside a job of a sync pool when its soft timeout passes; a coroutine job is cancelled instead.
 
     Not an ``Exception``, for the reason that made asyncio's ``CancelledError`` none: a library's
-    ``except Exception: retry`` must not swallow it. Catch it by name to clean up or to return what is
+    ``except Exception: retry`` must not swallow it. Catch it by name to clean up or to return the result
     there so far; the process is killed when the hard timeout passes.
     """
 
@@ -175,13 +175,13 @@ class Context:
     def on_failure(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """Have ``function`` called if this attempt ends other than ok: by an error, a soft timeout, a stop.
 
-        The last given is called first, each once, with what is left of the time; errors in it are logged and
+        The last given is called first, each once, within the rest of the time; errors in it are logged and
         change nothing. In a coroutine job it may be a coroutine function. A process that is killed calls nothing.
         """
         self.undo.append(partial(function, *args, **kwargs))
 
     def progress(self, value: Any = None, note: str = "") -> None:
-        """Say how far the run is, for people who look at it: ``progress((30, 100))``, ``progress("sorting")``.
+        """Report how far the run is, for people who look at it: ``progress((30, 100))``, ``progress("sorting")``.
 
         Cheap, and never waits in a coroutine job: values go to Redis at most once a second, the newest of them,
         and the last one when the run ends. It is kept as long as a result.
@@ -233,14 +233,14 @@ class Context:
     def spawn(self, job: JobRef, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]) -> str:
         """Enqueue another run when, and only if, this one finishes; return its id.
 
-        All children come into being in the step that acknowledges this run, or none does: what a failed,
+        All children come into being in the step that acknowledges this run, or none does: children a failed,
         interrupted or killed attempt spawned never existed. Nothing is sent meanwhile, so coroutine jobs call
         it without ``await``. Its nominal time is this run's; its schedule's overlap does not count it.
 
         Args:
             job: the name of a job that this worker knows, or its function.
             args: its arguments by name.
-            **options: ``key`` (tells it from its siblings), ``queue``, ``priority``, ``delay``; see ``SpawnOptions``.
+            **options: ``key`` (unique among its siblings), ``queue``, ``priority``, ``delay``; see ``SpawnOptions``.
 
         Raises:
             UnknownJobError: no module of this worker registered the job.
@@ -276,9 +276,9 @@ class Context:
         return self._children().then(job, args, when=when, **self._traced(options))
 
     def count(self, name: str | None = None, number: int = 1, /, **numbers: int) -> None:
-        """Count what this run does: ``count("created")``, ``count(created=3, updated=1)``. A parent has the sums.
+        """Add to counters of this run: ``count("created")``, ``count(created=3, updated=1)``. A parent has the sums.
 
-        What an attempt counts is added when, and only if, it is acknowledged as finished: never twice.
+        The counts of an attempt are added when, and only if, it is acknowledged as finished: never twice.
 
         Raises:
             ValueError: a name or number that cannot be, or over 32 names.
@@ -288,18 +288,18 @@ class Context:
             self._leavings().count(each, value)
 
     def error(self, code: str, message: str = "") -> None:
-        """Tell of an error that does not end the run. The first hundred of a fan-out are kept, all are counted."""
+        """Report an error that does not end the run. The first hundred of a fan-out are kept, all are counted."""
         self._leavings().error(code, message)
 
     def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call ``function`` as a step of this run and return what it returned, as JSON has it.
+        """Call ``function`` as a step of this run and return its result, as JSON has it.
 
-        What a step returned is kept with the run. A later attempt, after a failure, a crash or ``tenure runs requeue``,
+        The result of a step is kept with the run. A later attempt, after a failure, a crash or ``tenure runs requeue``,
         gets it from there, and the function is not called again. ``tenure runs show`` lists how each step ended.
 
         Args:
-            name: of the step, unique in the run; it is what the next attempt goes by.
-            function: what to call.
+            name: of the step, unique in the run; the next attempt finds the step by it.
+            function: the function to call.
             *args: its arguments.
             **kwargs: its arguments by name.
 
@@ -316,7 +316,7 @@ class Context:
         return await self._steps().step_async(name, function, args, kwargs)
 
     def _traced(self, options: T) -> T:
-        """Return the options of another run, in the trace of this one unless they or a span say which."""
+        """Return the options of another run, in the trace of this one unless they or a span name another."""
         if self.traceparent and options.get("traceparent") is None:
             options["traceparent"] = current_traceparent() or self.traceparent
         return options

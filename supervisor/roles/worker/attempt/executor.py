@@ -2,11 +2,11 @@
 
 Decisions about ends
     A result that is no JSON, nested too deeply, or over 64 KiB, does not fail the run: its work is done, and a retry
-    would do it again. A note says why it is missing, in the result's place and in the log.
-    A run that is not executed at all ends as rejections.py says.
+    would do it again. A note with the reason is in the result's place and in the log.
+    A run that is not executed at all ends by the rules of rejections.py.
     A run of the other kind goes back uncharged, with its kind put right.
     A run that was asked to end, and failed after that, ends as it was asked to: replaced or cancelled.
-    What a run spawned travels with the acknowledgement that it finished, and with no other.
+    The children of a run travel with the acknowledgement that it finished, and with no other.
 
 Sans I/O: it logs and counts, and neither waits nor speaks to Redis.
 """
@@ -239,7 +239,7 @@ class Executor:
     def end(self, execution: Execution, error: BaseException) -> Ack:
         """Return the acknowledgement of a job that ended with ``error``, where ``sys.exit(0)`` means success.
 
-        ``sys.exit`` is how many a script's ``main`` says that it is done, so its code decides as a process's would.
+        ``sys.exit`` is the way many a script's ``main`` reports its end, so its code decides as a process's would.
         """
         if is_clean_exit(error):
             return self.succeed(execution, None)

@@ -36,7 +36,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def is_clean_exit(error: BaseException) -> bool:
-    """Return whether ``error`` is ``sys.exit()`` or ``sys.exit(0)``, which say that a job is done."""
+    """Return whether ``error`` is ``sys.exit()`` or ``sys.exit(0)``, which mean that a job is done."""
     return isinstance(error, SystemExit) and (
         error.code is None or error.code == 0
     )  # a code may be anything, a list too
@@ -46,7 +46,7 @@ def describe(error: BaseException, *, worker: str, skip_frames: int = 1) -> Fail
     """Return the record of ``error``; its text without credentials.
 
     Args:
-        error: what the job raised.
+        error: the exception of the job.
         worker: the session that ran it.
         skip_frames: how many outermost frames are ours, not the job's.
     """
@@ -75,6 +75,6 @@ def _head(text: str, limit: int) -> str:
 
 
 def _tail(text: str, limit: int) -> str:
-    """Return the end of ``text``: the innermost frames and the message are what tells."""
+    """Return the end of ``text``: the innermost frames and the message are most useful."""
     raw = text.encode("utf-8", "replace")
     return raw.decode() if len(raw) <= limit else "…" + raw[3 - limit :].decode("utf-8", "ignore")

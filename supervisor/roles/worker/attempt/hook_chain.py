@@ -1,16 +1,16 @@
-"""One attempt on its way through the hooks of its profile: asked before the job is called, told how it ended.
+"""One attempt on its way through the hooks of its profile: asked before the job is called, informed how it ended.
 
 Guarantees
     Hooks are asked in the order of their profile, point by point: every gate, every filter, every reserve. The first
-    that says no ends that; the job is not called.
-    What was reserved is undone when the attempt ends other than ok, the last first, each once. One whose ``reserve``
+    refusal ends that; the job is not called.
+    Reservations are undone when the attempt ends other than ok, the last first, each once. One whose ``reserve``
     failed or did not answer in time is undone too, since nobody knows whether it took something.
     A process that dies undoes nothing. So an attempt that follows a crash or an interruption begins with undoing, the
-    last first, what the one before may have left, before it asks for anything.
-    What ``unreserve`` and ``after`` do, or fail to do, changes nothing about the attempt.
+    last first, reservations that the one before may have left, before it asks for anything.
+    Effects and failures of ``unreserve`` and ``after`` change nothing about the attempt.
 
 Does not guarantee
-    That a reservation is undone whose run ends without another attempt, by too many crashes: what a hook takes needs
+    That a reservation is undone whose run ends without another attempt, by too many crashes: a reservation needs
     an expiry of its own, and its ``unreserve`` must not mind to be called twice.
     That ``after`` is called for a process that dies, or for a run that is put off: that has not ended.
 """
@@ -51,7 +51,7 @@ class Passage:
             hooks: of the run's profile.
             context: of the attempt.
             clock: of this machine.
-            may_have_left: an execution of this run was cut off before, so what it reserved may not be undone.
+            may_have_left: an execution of this run was cut off before, so its reservations may not be undone.
         """
         self._pipeline = pipeline
         self._hooks = hooks
@@ -63,7 +63,7 @@ class Passage:
     # Without a loop ------------------------------------------------------------------------------
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Ask, do what the run is for, tell; raises what the job raises, or VetoedError."""
+        """Ask, do the run's work, report; raises the exceptions of the job, or VetoedError."""
         try:
             value = self._enter_and_call(call)
         except BaseException as error:
@@ -73,7 +73,7 @@ class Passage:
         return value
 
     def _leave(self, error: BaseException | None) -> None:
-        """Undo, and tell. The attempt has ended, so nothing that happens here may change how."""
+        """Undo, and report. The attempt has ended, so nothing that happens here may change how."""
         try:
             self._undo_and_tell(error)
         except BaseException as failure:  # noqa: BLE001 - a stop that arrives here is obeyed by the pool
@@ -230,7 +230,7 @@ def _report(asked: BoundHook, point: str, error: BaseException) -> None:
 
 
 def _outcome(error: BaseException | None) -> tuple[str, str]:
-    """Return how an attempt ended, as hooks are told it, and why: ok, failed, rejected, deferred or stopped."""
+    """Return how an attempt ended, as passed to hooks, and why: ok, failed, rejected, deferred or stopped."""
     if error is None or is_clean_exit(error):
         return "ok", ""
     if isinstance(error, VetoedError):

@@ -4,7 +4,7 @@ Guarantees
     A profile without hooks for workers costs its runs nothing: no object is made for them.
     A call returns or raises within the timeout of its hook. Plain methods run in threads, at most ``THREADS_MAX`` at
     once; coroutine methods in the loop, or where there is none in a loop of their own.
-    A run is put off for ``defer_max`` at most, by the clock of this process from when it first put it off; what has
+    A run is put off for ``defer_max`` at most, by the clock of this process from when it first put it off; a hook that
     failed is asked again after 1 s, doubled up to 30 s. No attempt is charged.
 
 Does not guarantee
@@ -248,7 +248,7 @@ def _here(method: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -
     """Call ``method`` in a thread; a coroutine function in a loop of its own.
 
     Raises:
-        HookFailedError: it raised, whatever that was: ``SystemExit`` would end the run as if its job had said so.
+        HookFailedError: it raised, any exception: ``SystemExit`` would end the run as if its job had raised it.
     """
     try:
         return (

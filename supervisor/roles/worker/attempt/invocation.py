@@ -5,8 +5,8 @@ their installation, the opening of resources, the job. A job that has none of th
 directly.
 
 Guarantees
-    What ``on_failure`` was given runs when the attempt ends other than ok: the last given first, each once,
-    also after a soft timeout and when the process must go, within what is left of the time. What it raises
+    Callbacks given to ``on_failure`` run when the attempt ends other than ok: the last given first, each once,
+    also after a soft timeout and when the process must go, within the rest of the time. An error in one
     is logged, and changes nothing.
 
 Does not guarantee
@@ -96,14 +96,14 @@ class Calling:
     ) -> Callable[..., Any]:
         """Return the callable for ``**arguments`` in place of ``spec.function``.
 
-        A coroutine function in an async pool, a plain one in a sync pool. It raises what the job raises, or
+        A coroutine function in an async pool, a plain one in a sync pool. It raises the exceptions of the job, or
         VetoedError.
 
         Args:
             spec: the job.
             context: of this attempt.
             profile: whose hooks are asked; empty: the default.
-            may_have_left: an execution of this run was cut off before, so its hooks may hold what it reserved.
+            may_have_left: an execution of this run was cut off before, so its hooks may hold its reservations.
         """
         plan = self._plan(spec, profile)
         if plan.is_plain:
@@ -122,13 +122,13 @@ class Calling:
         self.resources.look()
 
     def close(self, within_s: float) -> None:
-        """Close what the jobs of a sync pool opened, the last first; returns after about ``within_s`` at the latest."""
+        """Close resources of jobs of a sync pool, the last first; returns after about ``within_s`` at the latest."""
         until_ns = self._clock.elapsed_ns() + round(within_s * SECOND_NS)
         self.resources.close(within_s)
         self._close_middleware(until_ns)
 
     async def close_async(self, within_s: float) -> None:
-        """Send the last progress, and close what the jobs of an async pool opened."""
+        """Send the last progress, and close the resources that jobs of an async pool opened."""
         until_ns = self._clock.elapsed_ns() + round(within_s * SECOND_NS)
         await self.progress.close_async(within_s)
         if self._pipeline is not None:
@@ -199,7 +199,7 @@ class Calling:
                 _report(function, error)
 
     def _end(self, context: Context) -> None:
-        """Send what progress is left. The job has ended, so nothing that happens here may change how."""
+        """Send the rest of the progress. The job has ended, so nothing that happens here may change how."""
         if context.last_progress is None:
             return
         try:
@@ -250,7 +250,7 @@ class Calling:
 
 
 def is_success(error: BaseException) -> bool:
-    """Return whether a job that ended with ``error`` did what it was for: ``sys.exit(0)`` is how scripts say so."""
+    """Return whether a job that ended with ``error`` succeeded: ``sys.exit(0)`` is how scripts end well."""
     return is_clean_exit(error)
 
 

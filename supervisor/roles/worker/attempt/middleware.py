@@ -1,6 +1,6 @@
 """Middleware around every job: timing, tracing, context that jobs expect, translation of errors.
 
-The order, from the outside in: what ``Context.on_failure`` was given, the middleware in the order in
+The order, from the outside in: the callbacks of ``Context.on_failure``, the middleware in the order in
 which they were installed, the opening of resources, the job. So the first that was installed sees the
 whole attempt, and the last one is next to the job.
 """
@@ -18,10 +18,10 @@ _installed: list[Middleware] = []
 
 
 class Middleware:
-    """Base of what is called around jobs: ``around`` plain ones, ``around_async`` coroutine ones. Define one or both.
+    """Base of wrappers of jobs: ``around`` for plain ones, ``around_async`` for coroutine ones. Define one or both.
 
-    Each is to call ``call()`` once and return what that returns; what it raises instead is how the attempt
-    ends, and what it returns instead is its result. One that does not call it has run in the job's place.
+    Each is to call ``call()`` once and return its result; an exception raised instead is how the attempt
+    ends, and a value returned instead is its result. One that does not call it has run in the job's place.
     """
 
     __tenure_middleware__: ClassVar[bool] = True  # how the registry recognises the class
@@ -39,7 +39,7 @@ class Middleware:
         return await call()
 
     def close(self, within_s: float) -> None:
-        """Say what is left to say: called when the worker leaves, after its last job. In a thread of its own or not.
+        """Flush at the end: called when the worker leaves, after its last job. In a thread of its own or not.
 
         To return after about ``within_s`` seconds at the latest: the process ends then.
         """

@@ -23,7 +23,7 @@ def is_planner(function: Callable[..., Any]) -> bool:
 
 
 def spawn_all(runs: Generator[Any, None, Any], context: Context) -> Any:
-    """Spawn what a plain planner yields; return what it returns."""
+    """Spawn the children that a plain planner yields; return its result."""
     with closing(runs):
         while True:
             try:
@@ -34,7 +34,7 @@ def spawn_all(runs: Generator[Any, None, Any], context: Context) -> Any:
 
 
 async def spawn_all_async(runs: AsyncGenerator[Any, None], context: Context) -> None:
-    """Spawn what a coroutine planner yields."""
+    """Spawn the children that a coroutine planner yields."""
     async with aclosing(runs):
         async for item in runs:
             spawn(item, context)

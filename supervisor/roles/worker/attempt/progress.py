@@ -86,7 +86,7 @@ class Progress:
             self._send_one(context)
 
     def ended(self, context: Context) -> None:
-        """Send what a plain job left; a coroutine job's goes with the next batch."""
+        """Send the rest of a plain job; a coroutine job's goes with the next batch."""
         if context.kind is Kind.SYNC:
             self._next_ns.pop(context.run_id, None)
             self._send_one(context)
@@ -122,7 +122,7 @@ class Progress:
             self._sending = self._loop.create_task(self._send_all(), context=contextvars.Context())
 
     async def _send_all(self) -> None:
-        """Send what waits, all runs in one call, at most once a second, until nothing waits."""
+        """Send waiting progress, all runs in one call, at most once a second, until nothing waits."""
         try:
             while self._waiting:
                 if self._clock.elapsed_ns() >= self._mute_until_ns:
@@ -141,7 +141,7 @@ class Progress:
             self._failed(error)
 
     async def close_async(self, within_s: float) -> None:
-        """Send what waits, if that takes no longer than ``within_s``."""
+        """Send waiting progress, if that takes no longer than ``within_s``."""
         if self._sending is not None:
             self._sending.cancel()
         with suppress(TimeoutError):

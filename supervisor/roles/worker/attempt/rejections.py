@@ -5,8 +5,8 @@ Decisions
     A run whose job is unknown here may be one that the next deploy brings, or the last one took
     away: it goes back uncharged for five seconds, and is dead once this process has refused it for
     ten minutes by its own clock. The producer's clock, and how long a run was delayed, play no part.
-    So is one whose profile is unknown here: nobody may guess what its hooks would have said.
-    A run that a hook says no to ends rejected, or is given back uncharged for as long as the hook asks.
+    So is one whose profile is unknown here: nobody may guess the answers of its hooks.
+    A run that a hook refuses ends rejected, or is given back uncharged for as long as the hook asks.
     A run that is too late for its first start ends as expired: judged by Redis' time when it was
     fetched, never again once an attempt has begun.
 """

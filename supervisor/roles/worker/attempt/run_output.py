@@ -3,7 +3,7 @@
 Guarantees
     It travels with the acknowledgement of the attempt, so it counts once or not at all (adr/0030). Of an attempt that
     gave its run up, only the errors do.
-    Names and sizes are checked where the job says them.
+    Names and sizes are checked where the job gives them.
 
 Does not guarantee
     More than ``ERRORS_MAX`` errors by their text: all of them are counted.
@@ -42,7 +42,7 @@ class Leavings:
         self.has_steps = False
 
     def count(self, name: str, number: int) -> None:
-        """Add ``number`` to what is called ``name``.
+        """Add ``number`` to the counter ``name``.
 
         Raises:
             ValueError: one of them is unusable, or there are too many names.

@@ -1,9 +1,9 @@
-"""Steps of a run: what is done stays done, however often the run is tried again.
+"""Steps of a run: a finished one stays finished, however often the run is tried again.
 
 Guarantees
     A step that was noted as done is not called again by a later attempt of its run: that gets its result.
     It is noted under the fence of the attempt: a process that was taken for dead notes nothing.
-    A result is what JSON makes of it, at once as after an attempt.
+    A result has the form that JSON gives it, at once as after an attempt.
 
 Does not guarantee
     That a step is executed once: one whose process died before it was noted is executed again.
@@ -62,7 +62,7 @@ class Steps:
         """How the steps of this attempt ended."""
 
     def step(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call ``function``, or return what it returned to an earlier attempt."""
+        """Call ``function``, or return its result of an earlier attempt."""
         self._check(name)
         if self._earlier is None:
             self._earlier = self._run(lambda calls: calls.read())

@@ -1,7 +1,7 @@
 """A span of OpenTelemetry around each attempt of a run: the middleware that ``jobs.tracing`` installs.
 
 Guarantees
-    The span is a child of what the run's ``traceparent`` names: the producer's span, or the attempt that spawned it. A
+    The span is a child of the one in the run's ``traceparent``: the producer's span, or the attempt that spawned it. A
     run without one begins a trace. Every attempt is a span of its own.
     An exception is recorded with secrets masked, as in the log. An exporter that does not work, or a wrong
     variable of the environment, fails no run.
@@ -9,7 +9,7 @@ Guarantees
     time that it has for that.
 
 Does not guarantee
-    That spans arrive: what is not sent when the worker's time is over, or when it is killed, is lost.
+    That spans arrive: those not sent when the worker's time is over, or when it is killed, is lost.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Tracing(Middleware):
             return await call()
 
     def close(self, within_s: float) -> None:
-        """Send what was not sent, as far as it can be in that time."""
+        """Send the remaining spans, as far as it can be in that time."""
         flush = getattr(self._provider, "force_flush", None)
         if self._tracer is None or flush is None:
             return
@@ -152,7 +152,7 @@ def _attributes(context: Context) -> dict[str, str | int]:
 
 
 def _ended_with(span: Span, error: BaseException, context: Context) -> None:
-    """Say how an attempt ended that raised: ok by ``sys.exit(0)``, stopped, or failed with what it raised."""
+    """Record how an attempt ended that raised: ok by ``sys.exit(0)``, stopped, or failed with its exception."""
     if is_clean_exit(error):
         span.set_attribute("tenure.outcome", "ok")
         return

@@ -6,8 +6,8 @@ Guarantees
     Arguments of a run are not sent, and headers are in no message.
 
 Does not guarantee
-    That a question is asked once: it carries the run and the attempt, by which a server tells a repetition.
-    Where the URL leads to. Whoever writes the configuration says which hosts workers speak to.
+    That a question is asked once: it carries the run and the attempt, by which a server recognises a repetition.
+    Where the URL leads to. Whoever writes the configuration decides which hosts workers speak to.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HEADERS = {
 
 
 class WebhookError(Exception):
-    """No answer, or none that says anything."""
+    """No answer, or none that can be used."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -93,11 +93,11 @@ class Webhook:
         return reason if answer.retry_after_s is None else (reason, answer.retry_after_s)
 
     async def after(self, context: Context, outcome: str, error: str) -> None:
-        """Tell how an attempt ended."""
+        """Report how an attempt ended."""
         await self._post({**self._question("after", context), "outcome": outcome, "error": error})
 
     async def close(self) -> None:
-        """Close what was kept."""
+        """Close the kept connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -17,7 +17,7 @@ class Bells:
         Args:
             bells: queue to bell.
             shares: the most runs of a queue that may be here, for queues with such a limit.
-            here: tells how many runs of each queue are here; asked only where there are shares.
+            here: returns how many runs of each queue are here; asked only where there are shares.
         """
         self._bells = bells
         self._shares = shares
@@ -36,7 +36,7 @@ class Bells:
         return [bell for queue, bell in self._bells.items() if self._has_room(queue)]
 
     def is_ours(self, rung: str) -> bool:
-        """Return whether ``rung`` tells of something that could be taken now."""
+        """Return whether ``rung`` announces a run that could be taken now."""
         return any(bell == rung and self._has_room(queue) for queue, bell in self._bells.items())
 
     def _has_room(self, queue: str) -> bool:

@@ -4,7 +4,7 @@ A turn hands in acknowledgements and asks for runs, in one script. Its reply can
 
 Guarantees
     A turn that was not answered is asked again as it was: same number, same acknowledgements,
-    same wishes. Redis then answers what it answered before and does nothing twice.
+    same wishes. Redis then repeats its answer and does nothing twice.
     An acknowledgement travels in turns until one of them is answered, and in none after that.
 
 Sans I/O: the pools send the calls. Nothing here reads a clock or waits.
@@ -108,7 +108,7 @@ class Turns:
         return self._open
 
     def _next_acks(self) -> list[Ack]:
-        """Take what one turn can carry, oldest first: at least one, and no more children than the script allows."""
+        """Take acknowledgements for one turn, oldest first: at least one; no more children than the script allows."""
         if len(self._waiting) <= ACKS_MAX and not any(ack.children or ack.left_behind for ack in self._waiting):
             taken = list(self._waiting)
             self._waiting.clear()

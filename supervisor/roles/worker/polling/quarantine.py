@@ -1,11 +1,11 @@
 """Quarantine of suspects: a run that may have ended a process runs alone.
 
 Guarantees
-    One process of a pool at a time has a suspect, and the others go on with what is ready: also while that one is
-    started again, because the suspect ended it. A process that is alone in its pool asks for what is ready in between.
+    One process of a pool at a time has a suspect, and the others go on with ready runs: also while that one is
+    started again, because the suspect ended it. A process that is alone in its pool asks for ready runs in between.
     A suspect does not starve. An idle process takes it at once. Where a coroutine process is busy all the time, one of
     the pool makes room: it lets nothing begin for ``QUIET_S``. Whenever that was too short, it lets as many runs begin
-    as it has slots, and tries for twice as long; never longer than until the last hard deadline of what it executes,
+    as it has slots, and tries for twice as long; never longer than until the last hard deadline of its runs,
     when it is idle for certain. So ``starts_max`` other runs, at most, begin in it before.
 """
 
@@ -25,7 +25,7 @@ QUIET_S = 10.0  # long jobs must not leave a process half empty for the sake of 
 
 
 class Part(IntEnum):
-    """Part of a process in the quarantine of suspects, as its row on the board says."""
+    """Part of a process in the quarantine of suspects, from its row on the board."""
 
     NONE = 0
     MAKES_ROOM = 1
@@ -37,7 +37,7 @@ def starts_max(slots: int, timeout_s: float) -> int:
 
     Args:
         slots: of the process.
-        timeout_s: the longest hard timeout of what it executes.
+        timeout_s: the longest hard timeout of its runs.
     """
     return slots * (1 + max(0, math.ceil(math.log2(timeout_s / QUIET_S))))
 

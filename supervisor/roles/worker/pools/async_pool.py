@@ -49,7 +49,7 @@ class AsyncPool:
         """Build it.
 
         Args:
-            workplace: what it works with.
+            workplace: runtime of the worker process.
             store: its connection.
             is_sampling: whether SIGALRM is ours to find out which job blocks the loop (process/loop_monitor.py).
         """
@@ -78,7 +78,7 @@ class AsyncPool:
         self._beat_due_s = 0.0
 
     def drain(self) -> None:
-        """Fetch nothing more, finish what runs, then leave."""
+        """Fetch nothing more, finish running jobs, then leave."""
         if not self._is_draining:
             self._is_draining = True
             self._presence.draining()
@@ -87,12 +87,12 @@ class AsyncPool:
         self._wake.set()
 
     def quit(self) -> None:
-        """Cancel what runs, hand it back uncharged, and leave."""
+        """Cancel running jobs, hand them back uncharged, and leave."""
         self.drain()
         self._quit.set()
 
     def look(self) -> None:
-        """Follow what the parent wrote on the scoreboard."""
+        """Follow the parent's entries on the scoreboard."""
         if self._presence.phase >= Phase.DRAINING:
             self.drain()
         unwanted = self._presence.unwanted()
@@ -100,7 +100,7 @@ class AsyncPool:
             self._runs.end_unwanted(*unwanted)
 
     async def run(self) -> int:
-        """Work until told to stop; return the exit code.
+        """Work until asked to stop; return the exit code.
 
         Raises:
             SessionLostError: this process was condemned while it lived.
@@ -291,7 +291,7 @@ class AsyncPool:
     # Stopping ------------------------------------------------------------------------------------
 
     async def _abandon(self) -> None:
-        """Cancel everything and hand it back, within bounds; what is left the agent hands back."""
+        """Cancel everything and hand it back, within bounds; the agent hands back the rest."""
         await self._runs.cut_off(CANCEL_NOW_S if self._presence.phase is Phase.KILLING else CANCEL_S)
         log.info("worker_quits", interrupted=len(self._runs.interrupted), still_running=self._runs.count)
         try:

@@ -3,10 +3,10 @@
 Guarantees
     A job that raises anything at all, SystemExit included, ends its own run and nothing else.
     A suspect, a run that may have killed a process before, runs alone.
-    A soft timeout cancels the job's task. What the job then does decides: it ends by the cancellation
+    A soft timeout cancels the job's task. The job's reaction decides: it ends by the cancellation
     (failed), by another exception (failed), or it returns (finished).
-    Not more than half of the slots are filled in one turn of the loop, so that what is fetched for
-    the one half travels while the other half is executed.
+    Not more than half of the slots are filled in one turn of the loop, so that runs fetched for
+    the one half travel while the other half is executed.
 
 Speaks to nobody: ends become acknowledgements of the next turn.
 """
@@ -54,8 +54,8 @@ class AsyncRuns:
         """Build it.
 
         Args:
-            workplace: what the runs need.
-            on_ended: called after each end, when the pool has something to say to Redis.
+            workplace: runtime of the worker process.
+            on_ended: called after each end, when the pool has data for Redis.
         """
         self._at = workplace
         self._on_ended = on_ended
@@ -107,7 +107,7 @@ class AsyncRuns:
         return next((queue for queue, known_id in self._running if known_id == run_id), None)
 
     def accept(self, arrived: Sequence[FetchedRun]) -> None:
-        """Start what was fetched, or say how it ends without being started."""
+        """Start fetched runs, or report how one ends without being started."""
         prepare, hold = self._at.executor.prepare, self._held.append
         for fetched in arrived:  # a suspect comes alone
             prepared = prepare(fetched)
@@ -120,7 +120,7 @@ class AsyncRuns:
             self._at.presence.waits(execution.key)
 
     def close(self) -> None:
-        """Start nothing more, and give back what waits."""
+        """Start nothing more, and give back waiting runs."""
         self._is_closed = True
         self._start_held()
 
@@ -179,7 +179,7 @@ class AsyncRuns:
         running.task = asyncio.get_running_loop().create_task(self._execute(running), context=self._context.copy())
 
     async def _execute(self, running: _Running) -> None:
-        """Call the job, and say how it ended."""
+        """Call the job, and report how it ended."""
         running.has_begun = True
         execution = running.execution
         self._original.must_be(execution.spec.name)

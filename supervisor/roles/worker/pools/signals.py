@@ -9,7 +9,7 @@ Guarantees
     the worker's. The handler decides by looking whose frame it interrupted; there is no flag to
     reset in time.
     A signal that found no such frame is not lost: it is delivered again until it can be, or until
-    what it was meant for is over.
+    its occasion is over.
     ``Relief`` is called inside the handler, and never interrupted by it.
 
 Does not guarantee
@@ -94,7 +94,7 @@ class Interrupts:
 
         Args:
             clock: of this machine.
-            unwanted: tells the hash of an execution that must end, and why, once for each request.
+            unwanted: returns the hash of an execution that must end, and why, once for each request.
         """
         self._clock = clock
         self._unwanted = unwanted
@@ -146,7 +146,7 @@ class Interrupts:
         """Call a job. Raises whatever it raises, ``SoftTimeout`` after ``soft_ns``, ``Interrupted`` on SIGQUIT.
 
         With ``relief`` the timer is left running at the end, for the next job: it is set once in a while
-        instead of twice for each run, and what it says in between is looked at and dropped.
+        instead of twice for each run, and its signals in between are looked at and dropped.
         """
         self._demands.discard(Demand.SOFT)
         self._run = run
@@ -169,7 +169,7 @@ class Interrupts:
                 self._disarm()
 
     def wait(self, function: Callable[[], T], *, on: frozenset[Demand]) -> T:
-        """Call something that waits for Redis. Raises what it raises, or ``Interrupted`` on a demand of ``on``."""
+        """Call something that waits for Redis. Raises its exceptions, or ``Interrupted`` on a demand of ``on``."""
         self._early = None  # whoever waits is past the moment in which a job of its could be about to be called
         try:
             self._armed = on
@@ -188,7 +188,7 @@ class Interrupts:
             self._come_again()
 
     def _arm(self) -> None:
-        """Set the timer for what the job has to be told next."""
+        """Set the timer for the next demand on the job."""
         due_ns = self._soft_ns if self._relief is None else min(self._soft_ns, self._relief.at_ns)
         self._alarm_ns = due_ns
         signal.setitimer(signal.ITIMER_REAL, max(1e-6, (due_ns - self._clock.elapsed_ns()) / SECOND_NS), AGAIN_S)
@@ -266,7 +266,7 @@ class Interrupts:
         self._deliver(frame)
 
     def _deliver(self, frame: FrameType | None) -> None:
-        """Raise what is demanded, if the interrupted code is meant for it; else come again soon."""
+        """Raise the demand, if the interrupted code is meant for it; else come again soon."""
         due = self._demands & self._armed
         if not due:
             return

@@ -1,16 +1,16 @@
 """The sync pool: plain functions, one at a time, in the main thread of a process of their own.
 
 Guarantees
-    A soft timeout interrupts what the job waits for, by an exception (signals.py); past the hard
+    A soft timeout interrupts a wait of the job, by an exception (signals.py); past the hard
     timeout the parent kills the process, and with it nothing but this one run.
     The acknowledgement of a run and the fetch of the next are one turn.
     A job that raises anything at all, SystemExit included, ends its own run and nothing else.
     More than one run is here only while jobs are over at once (core/jobs/prefetch.py). When one is not, or is not known
-    to be, what waits behind it goes back to the head of its queue, and what ended before it is acknowledged:
+    to be, runs behind it go back to the head of its queue, and runs that ended before it are acknowledged:
     before it starts, or by its timer while it runs.
 
 Does not guarantee
-    A beat while a job runs: the deadline on the scoreboard stands for it.
+    A beat while a job runs: the deadline on the scoreboard replaces it.
     That runs go back while a fast job has turned into a long call into C: no handler runs during that.
 """
 
@@ -58,7 +58,7 @@ class SyncPool:
     def __init__(self, workplace: Workplace, store: Store, *, call_s: float | None = None) -> None:
         """Build it.
 
-        Args:
+        workplace: runtime of the worker process.
             workplace: what it works with.
             store: its connection.
             call_s: bound of each call, so that the loop beats within its hang limit; None: the store's own.
@@ -79,7 +79,7 @@ class SyncPool:
         self._look_at_ns = 0  # when to take a turn although no bell rang
 
     def run(self) -> int:
-        """Work until told to stop; return the exit code.
+        """Work until asked to stop; return the exit code.
 
         Raises:
             SessionLostError: this process was condemned while it lived.
@@ -216,7 +216,7 @@ class SyncPool:
     # Runs ----------------------------------------------------------------------------------------
 
     def _next(self) -> None:
-        """Run the first of what is here, unless it cannot or must not be."""
+        """Run the first of the runs here, unless it cannot or must not be."""
         if self._must_stop() or not self._at.may_start():
             self._give_back_ready()
             return
@@ -296,7 +296,7 @@ class SyncPool:
         return ack
 
     def _relieve(self) -> float | None:
-        """In the middle of a job that takes too long: give back what waits behind it, and say what ended before.
+        """In the middle of a job that takes too long: give back runs behind it, acknowledge those that ended before.
 
         Inside a signal handler: no metrics, since the job may hold their lock, and nothing is raised. Return when
         to try again, if Redis did not answer: rarely, for each try holds the job up.
@@ -318,7 +318,7 @@ class SyncPool:
     # Stopping ------------------------------------------------------------------------------------
 
     def _abandon(self) -> None:
-        """Hand back what is here, within bounds; what is left the agent hands back."""
+        """Hand back the runs here, within bounds; the agent hands back the rest."""
         log.info("worker_quits", interrupted=len(self._interrupted), still_running=0)
         self._give_back_ready()
         try:

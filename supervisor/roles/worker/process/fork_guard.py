@@ -1,7 +1,7 @@
 """A process that a job forked off, and that came back out of the job, must not go on as a second worker.
 
-It has the worker's connection, session and runs, so whatever it said to Redis would be said by the worker too.
-It ends at the first step outside the job. What a job forks and keeps to itself (``multiprocessing``, ``subprocess``)
+It has the worker's connection, session and runs, so its calls to Redis would be the worker's too.
+It ends at the first step outside the job. A process a job forks for itself (``multiprocessing``, ``subprocess``)
 never comes here.
 """
 

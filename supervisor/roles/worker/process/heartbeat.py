@@ -1,7 +1,7 @@
 """Heartbeat of one worker process on the scoreboard: its beat, the runs it holds, their deadlines.
 
 The order of the stores is the point, because the process can be killed between any two:
-STARTED stands before user code runs, so blame is never missed; a fresh beat stands before
+STARTED is stored before user code runs, so blame is never missed; a fresh beat is stored before
 the deadline that excused its absence goes, so that the parent sees no hang that was none.
 """
 
@@ -53,18 +53,18 @@ class Presence:
 
     @property
     def closing_s(self) -> float:
-        """Time limit for closing what jobs opened."""
+        """Time limit for closing resources that jobs opened."""
         return CLOSE_NOW_S if self._header.phase >= Phase.KILLING else CLOSE_S
 
     def ready(self) -> None:
-        """Say that the loop turns."""
+        """Report that the loop turns."""
         self._table.clear_all()
         self._row.child_generation = self._generation
         self.beat()
         self._state(ChildState.READY)
 
     def draining(self) -> None:
-        """Say that nothing more is fetched."""
+        """Report that nothing more is fetched."""
         self._state(ChildState.DRAINING)
 
     def _state(self, state: ChildState) -> None:
@@ -72,7 +72,7 @@ class Presence:
         self._wake_parent()
 
     def beat(self, lag_us: int = 0) -> None:
-        """Say that the loop turned just now."""
+        """Report that the loop turned just now."""
         self._following.look()
         self._row.loop_lag_us = lag_us
         self._row.beat_ns = self._clock.elapsed_ns()
@@ -87,12 +87,12 @@ class Presence:
         return self._row.unwanted_hash, UnwantedReason.CANCELLED if is_cancelled else UnwantedReason.REPLACED
 
     def asks(self) -> None:
-        """Say that Redis is being asked for something."""
+        """Report that a question to Redis is under way."""
         if self._row.asking_ns == 0:
             self._row.asking_ns = self._clock.elapsed_ns()
 
     def redis_answered(self, *, is_turn: bool = True) -> None:
-        """Say that Redis answered just now; a bell, without ``is_turn``, which says nothing about turns."""
+        """Report that Redis answered just now; a bell, without ``is_turn``, has no meaning for turns."""
         self._row.redis_ok_ns = self._clock.elapsed_ns()
         if is_turn:
             self._row.asking_ns = 0
@@ -186,7 +186,7 @@ class Presence:
         return max(self._deadlines.values(), default=0)
 
     def resources(self, ill: int) -> None:
-        """Say how many resources of jobs did not answer when they were last asked."""
+        """Report how many resources of jobs did not answer when they were last asked."""
         self._row.ill_resources = ill
 
     def _set_deadline(self) -> None:

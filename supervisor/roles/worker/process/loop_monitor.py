@@ -55,8 +55,8 @@ class LoopWatch:
         """Build it.
 
         Args:
-            running: tells the jobs that run, each once.
-            queue_of: tells the queue of a run that is executed here; None: it is not.
+            running: returns the jobs that run, each once.
+            queue_of: returns the queue of a run that is executed here; None: it is not.
             is_sampling: whether to look for the culprit by a timer: takes SIGALRM, so only in a process of our own.
         """
         self._running = running
@@ -133,7 +133,7 @@ class LoopWatch:
             )
 
     def _may_tell(self, job: str, now_s: float) -> int | None:
-        """Return how often ``job`` blocked untold since it was told; None if it is not to be told now."""
+        """Return how often ``job`` blocked unreported since its last report; None if it is not to be reported now."""
         told_s, further = self._told.get(job, (float("-inf"), 0))
         if now_s - told_s < TELL_EVERY_S:
             self._told[job] = told_s, further + 1

@@ -1,6 +1,6 @@
 """Recycling of worker processes: replacement after so many runs, so much growth, so long a life.
 
-Growth counts from what the process needed once it had settled in, not from nothing: with a limit on the whole a
+Growth counts from the need of the process once it had settled in, not from nothing: with a limit on the whole a
 process that is born above it would be replaced for ever. Each limit is moved by up to a tenth, drawn for each
 process, so that those that started together are not replaced together.
 
@@ -35,7 +35,7 @@ log = structlog.get_logger("tenure.worker")
 
 
 def resident_kib() -> int:
-    """Return the resident memory of this process in KiB; 0 where the system does not tell."""
+    """Return the resident memory of this process in KiB; 0 where the system does not report it."""
     try:
         return int(_STATM.read_text("ascii").split()[1]) * _PAGE_KIB
     except (OSError, ValueError, IndexError):
@@ -61,7 +61,7 @@ class Recycling:
             presence: where memory is noted, and the request made.
             clock: of this machine.
             uniform: draws the jitter, from [0, 1).
-            resident: tells the resident memory in KiB.
+            resident: returns the resident memory in KiB.
         """
 
         def about(limit: float | None) -> float:

@@ -3,11 +3,11 @@
 Guarantees
     One of each class, however many runs wait for its first opening at once.
     A resource that cannot be opened fails the runs that need it, as any exception would, and no others.
-    A ping that fails is logged once, counted, and told by ``failing`` until one succeeds.
-    Closing has a bound, and what a close raises stops no other.
+    A ping that fails is logged once, counted, and reported by ``failing`` until one succeeds.
+    Closing has a bound, and an error in one close stops no other.
 
 Does not guarantee
-    A bound on what a plain resource does in ``open`` and ``ping``, but for the soft timeout of the run that
+    A bound on a plain resource in ``open`` and ``ping``, but for the soft timeout of the run that
     waits and the hang limit of the process.
 """
 
@@ -129,7 +129,7 @@ class Resources:
     # Health --------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Ping what plain jobs share, if it is time. For a moment when no job runs."""
+        """Ping resources shared by plain jobs, if it is time. For a moment when no job runs."""
         if not self._opened or self._clock.elapsed_ns() < self._look_at_ns:
             return
         for kind, resource in self._opened.items():
@@ -147,7 +147,7 @@ class Resources:
             await self.look_async()
 
     async def look_async(self) -> None:
-        """Ping what coroutine jobs share, one after the other."""
+        """Ping resources shared by coroutine jobs, one after the other."""
         for kind, resource in list(self._opened.items()):
             try:
                 async with asyncio.timeout(PING_S):
@@ -172,7 +172,7 @@ class Resources:
     # The end -------------------------------------------------------------------------------------
 
     def close(self, within_s: float) -> None:
-        """Close what is open, the last first; what takes longer than ``within_s`` is left to the end of the process."""
+        """Close open resources, the last first; those still open after ``within_s`` are left to the process's end."""
         until_ns = self._clock.elapsed_ns() + round(within_s * SECOND_NS)
         for kind, resource in self._taken():
             left_s = (until_ns - self._clock.elapsed_ns()) / SECOND_NS
