@@ -59,7 +59,7 @@ def _prologue(spec: SlotSpec, launch: ChildIdentity) -> None:
 
 
 def _let_go_of_descriptors(*, keep: set[int]) -> None:
-    """Put /dev/null in the place of what the parent had open.
+    """Replace the parent's open descriptors by /dev/null.
 
     A number that was closed would be given out again, while objects that were made before the fork still write to it.
     """
@@ -109,7 +109,7 @@ def _run(spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
 
 
 def flush_streams() -> None:
-    """Write out what Python buffered; a reader that is gone stops nobody."""
+    """Write out Python's buffers; a reader that is gone stops nobody."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, broken, or never there
             stream.flush()

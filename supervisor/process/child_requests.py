@@ -1,6 +1,6 @@
-"""Reads what children ask for on the board, and does what they may ask.
+"""Reads requests of children on the board, and carries out those they may make.
 
-Who may ask for what is decided in ``supervisor.core.supervision.child_requests``. What concerns the whole tree goes
+Permissions are decided in ``supervisor.core.supervision.child_requests``. Requests about the whole tree go
 back
 to the parent, which alone stops and reloads it.
 """

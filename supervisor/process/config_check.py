@@ -1,6 +1,6 @@
 """Forks the child that judges a changed configuration, and ends it when it takes too long.
 
-Unlike ``run_in_child.py`` it is not waited for: the parent goes on supervising, and is told of its end by SIGCHLD.
+Unlike ``run_in_child.py`` it is not waited for: the parent goes on supervising, and learns of its end by SIGCHLD.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Everything the parent asks of the operating system, in one place, so that tests can stand in for it."""
+"""Everything the parent asks of the operating system, in one place, so that tests can replace it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Kernel(Protocol):
         ...
 
     def reap(self, ours: Container[int]) -> list[Ended]:
-        """Collect what is dead."""
+        """Collect dead children."""
         ...
 
     def wait(self, timeout_ns: int) -> Received | None:
@@ -85,7 +85,7 @@ class LinuxKernel:
         return spawn.fork(spec, launch, log)
 
     def send(self, pid: int, number: Signals) -> None:
-        """Signal one child; a stopped one goes on, because until then it cannot act on what it is told."""
+        """Signal one child; a stopped one goes on, because until then it cannot act on the signal."""
         reaper.send(pid, number)
         if number in _TO_ACT_ON:
             reaper.send(pid, Signals.SIGCONT)
@@ -95,7 +95,7 @@ class LinuxKernel:
         reaper.kill(pid)
 
     def reap(self, ours: Container[int]) -> list[Ended]:
-        """Collect what is dead."""
+        """Collect dead children."""
         return reaper.reap(ours)
 
     def wait(self, timeout_ns: int) -> Received | None:

@@ -26,7 +26,7 @@ WAITING_SHARE = 10  # a child that waited for a processor for a tenth of the tim
 
 
 def look(tree: ProcessTable, guard: PauseGuard, now_ns: int) -> None:
-    """Let everything happen that is due to a slot with a process. Readiness of all first: what follows goes by it."""
+    """Perform everything that is due to a slot with a process. Readiness of all first: the rest depends on it."""
     for live in tree.slots:
         if live.slot.state is SlotState.STARTING and live.reports_ready():
             _note_ready(tree, live, now_ns)

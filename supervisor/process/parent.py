@@ -3,7 +3,7 @@
 Guarantees
     Exactly the slots of its specifications, each with at most one process. A stop ends within
     the grace plus 3.5 s. Whatever the reason it leaves for, nothing that descends from it is
-    left running, and its last line says the exit code and why.
+    left running, and its last line has the exit code and the reason.
 
 Does not guarantee
     That last line when it is killed itself; then the kernel ends its children (child.py).
@@ -50,7 +50,7 @@ def _system_jitter() -> float:
 
 
 def _unbreakable(log: Log) -> Log:
-    """Return a log that drops what it cannot write: a reader that is gone must not end the tree."""
+    """Return a log that drops lines it cannot write: a reader that is gone must not end the tree."""
 
     def write(event: str, /, *, level: str = "info", **fields: object) -> None:
         with contextlib.suppress(OSError, ValueError):  # a broken pipe, a full disk, a closed stream
@@ -80,11 +80,11 @@ class Parent:
 
         Args:
             specs: every row, those of pools that wait for a process included.
-            board: what it shares with its children.
+            board: memory shared with its children.
             clock: of this machine.
             limits: how long things may take.
-            notify: tells the service manager.
-            log: what happened.
+            notify: sends states to the service manager.
+            log: receives events.
             processes: how many of the rows of each pool are to have a process.
             reloading: follows a changed configuration; without one, a reload is refused.
             kernel: for tests.
@@ -105,7 +105,7 @@ class Parent:
         self._quieted_ns = 0
 
     def run(self) -> int:
-        """Run the tree until it is told to stop, or has to."""
+        """Run the tree until it is asked to stop, or has to."""
         self._kernel.prepare()
         try:
             self._open()
@@ -140,7 +140,7 @@ class Parent:
             self._take_signals(received, now_ns)
 
     def _turn(self, now_ns: int) -> None:
-        """Bring everything up to date with ``now_ns``. Collect first: what is gone needs no judgement."""
+        """Bring everything up to date with ``now_ns``. Collect first: dead children need no judgement."""
         tree = self._tree
         self._header.parent_beat_ns = now_ns
         tree.collect(now_ns)

@@ -1,4 +1,4 @@
-"""Carries out what the pools of workers decide: which rows have a process, and who replaces whom.
+"""Carries out decisions of the pools of workers: which rows have a process, and who replaces whom.
 
 The decisions are those of ``supervisor.core.supervision.pool``; they are asked for again on every turn of the
 parent, with the states of that moment, so nothing that happens in between is lost.
@@ -54,7 +54,7 @@ class PoolBook:
         return self._pools[name].desired
 
     def rolling(self, name: str) -> Rolling:
-        """Return where the replacement of a whole pool stands."""
+        """Return the progress of the replacement of a whole pool."""
         return self._pools[name].rolling
 
     def describe(self, name: str) -> dict[str, object]:
@@ -92,7 +92,7 @@ class PoolBook:
         return self.set_processes(name, self._pools[name].desired + difference)
 
     def roll(self, names: Iterable[str]) -> None:
-        """Replace every process of some pools, successors first. What waits after a failure is tried again at once."""
+        """Replace every process of some pools, successors first. Failed ones that wait are tried again at once."""
         for name in names:
             for live in self._rows[name]:
                 live.slot = forgiven(live.slot)
@@ -116,12 +116,12 @@ class PoolBook:
         return "it is in no pool" if name is None else self._change(name, pools.quiet(self._pools[name], row), now_ns)
 
     def resume(self, live: LiveSlot, now_ns: int) -> str:
-        """Start what was made quiet; return why not, or an empty string."""
+        """Start a quiet slot again; return why not, or an empty string."""
         name, row = self._place_of(live)
         return "it is in no pool" if name is None else self._change(name, pools.resume(self._pools[name], row), now_ns)
 
     def quiet_all(self, now_ns: int) -> None:
-        """Let every worker finish and go, and start none until told."""
+        """Let every worker finish and go, and start none until asked."""
         for name, pool in self._pools.items():
             self._change(name, pools.quiet_all(pool), now_ns)
         self._tree.log("workers_quiet")
@@ -143,7 +143,7 @@ class PoolBook:
         return "no such slot"
 
     def settle(self, now_ns: int) -> None:
-        """Bring every pool nearer to what is wanted. Once a turn, before anything is started."""
+        """Bring every pool nearer to its wanted state. Once a turn, before anything is started."""
         for name in self._pools:
             if self._tree.is_stopping:
                 self._pools[name] = pools.stopped(self._pools[name])
@@ -195,7 +195,7 @@ class Reloader(Protocol):
         ...
 
     def request(self, now_ns: int) -> None:
-        """Begin, or begin again once what is under way is over."""
+        """Begin, or begin again once the current one is over."""
         ...
 
     def look(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:

@@ -70,7 +70,7 @@ class ProcessTable:
         return self.is_draining and live.spec.group in _CARRIERS and live.slot.generation > 0
 
     def apply(self, live: LiveSlot, change: SlotTransition, now_ns: int) -> None:
-        """Make a step real: mirror it first, so that a child never sees more than the board says."""
+        """Make a step real: mirror it first, so that a child never sees more than the board shows."""
         has_moved = change.slot.state is not live.slot.state
         live.slot = change.slot
         live.mirror(is_wanted=self.is_wanted(live))
@@ -239,7 +239,7 @@ class ProcessTable:
         )
 
     def order(self, event: SlotEvent, groups: frozenset[Group], now_ns: int) -> None:
-        """Tell everybody of some groups that has a process."""
+        """Send an order to every slot of some groups that has a process."""
         for live in self.of(groups):
             if live.has_process:
                 self.step(live, event, now_ns)

@@ -2,13 +2,13 @@
 
 Guarantees
     A configuration that cannot be used changes nothing. Nor does one whose new workers do not come up: what
-    ran before runs on, and a child started later is one of before.
+    running processes run on, and a child started later is one of before.
     Workers that must change are replaced first, each once its successor runs; only then does everybody else
     follow, so that nothing is scheduled which no worker could run yet.
-    One reload at a time. What is asked for meanwhile is done once, afterwards, with the files as they are then.
+    One reload at a time. Requests meanwhile are carried out once, afterwards, with the files as they are then.
 
 Does not guarantee
-    That changed code is loaded: what a module did at its import stays, until the tree is started afresh.
+    That changed code is loaded: the effects of a module's import stay, until the tree is started afresh.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ReloadCheck(Protocol):
     """Configuration check, as the parent uses it."""
 
     def open(self, number: int, in_effect: int) -> None:
-        """Make room for what the child hands over. Raises OSError when there is none."""
+        """Make room for the result of the child. Raises OSError when there is none."""
         ...
 
     def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
@@ -97,10 +97,10 @@ class Reloading:
             check: judges the configuration.
             header: of the board.
             clock: of this machine.
-            notify: tells the service manager.
-            log: what happened.
+            notify: sends states to the service manager.
+            log: receives events.
             follow: lets the parent process itself follow, as far as it has to.
-            publish: tells whoever waits for the end of a reload; must not raise.
+            publish: receives the end of a reload, for those who wait; must not raise.
             check_ns: how long a check may take.
             fork: starts a child that runs a function; for tests.
             kill: ends that child; for tests.
@@ -128,7 +128,7 @@ class Reloading:
         return 0
 
     def request(self, now_ns: int) -> None:
-        """Begin, or begin again once what is under way is over."""
+        """Begin, or begin again once the current one is over."""
         del now_ns
         if self._now.step is not _Step.IDLE:
             self._log("reload_queued", already=self._is_asked)
@@ -180,7 +180,7 @@ class Reloading:
         self._now.step = _Step.CHECKING
 
     def _judge(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
-        """Read what the check handed over; its exit code says nothing that this does not."""
+        """Read the result of the check; its exit code adds nothing to it."""
         now = self._now
         packed = None if now.is_late else self._check.plan(now.number)
         if packed is None:

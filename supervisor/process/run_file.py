@@ -3,7 +3,7 @@
 Guarantees
     A place is held exactly as long as its tree lives, because the kernel keeps the lock. Whoever signals
     the process of a place has proved that it is that process: the kernel names it as the holder of the lock, lock
-    and nameplate belong to its user, it started at the moment that the nameplate says, and it is signalled by a
+    and nameplate belong to its user, it started at the moment on the nameplate, and it is signalled by a
     descriptor, which no other one can inherit. So nothing that a job writes leads a signal to a process of others.
 
 Does not guarantee
@@ -75,7 +75,7 @@ class ReplicaPlace:
 
 
 def claim(directory: Path, prepare: Callable[[Path], None]) -> tuple[ReplicaPlace, int]:
-    """Claim the first free place and ``prepare`` its directory for metrics; return it with what holds it.
+    """Claim the first free place and ``prepare`` its directory for metrics; return it with its lock.
 
     So trees on one directory keep apart, none leaves files for ever, and a command finds the tree that runs.
 
@@ -139,11 +139,11 @@ class NameplateHolder:
         )
 
     def publish(self, ending: ReloadRecord) -> None:
-        """Say how the latest reload ended; a disk that takes nothing is told of in the log."""
+        """Publish how the latest reload ended; a failure to write to disk is logged."""
         self._put_up(msgspec.structs.replace(self._plate, reload=ending))
 
     def ended(self, exit_code: int) -> None:
-        """Say with which exit code it is about to leave."""
+        """Publish the exit code of the end that begins."""
         self._put_up(msgspec.structs.replace(self._plate, exit_code=exit_code))
 
     def _put_up(self, plate: Nameplate) -> None:
@@ -265,7 +265,7 @@ def _living(place: ReplicaPlace) -> RunningTree | None:
 
 
 class Handle:
-    """A descriptor of one process: what is signalled through it is that process, or nothing."""
+    """A descriptor of one process: a signal through it reaches that process, or nothing."""
 
     def __init__(self, found: RunningTree) -> None:
         """Take hold of the parent of a tree.

@@ -1,8 +1,8 @@
-"""Runs one function in a child that is thrown away, so that the parent keeps nothing of what it did.
+"""Runs one function in a child that is thrown away, so that the parent keeps no effect of it.
 
-The parent must never hold a connection to Redis or run what might hang; a check that
+The parent must never hold a connection to Redis or run code that might hang; a check that
 needs either runs here, with a deadline, and reports by its exit code alone. It dies with
-the parent: it holds what the parent holds, and a bound port must not outlive the tree.
+the parent: it holds the parent's descriptors, and a bound port must not outlive the tree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def run_in_child(function: Callable[[], int], *, timeout_s: float) -> int:
     """Return the exit code of ``function`` run in a forked child; negative: the signal that ended it.
 
     Args:
-        function: returns an exit code; what it writes goes to this process's standard error.
+        function: returns an exit code; its output goes to this process's standard error.
         timeout_s: after so many seconds the child is killed, and ``KILLED`` is returned.
     """
     assert timeout_s > 0

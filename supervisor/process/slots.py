@@ -23,7 +23,7 @@ class ChildIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotSpec:
-    """One slot: what runs in it, and how long it may be silent."""
+    """One slot: its program, and how long it may be silent."""
 
     name: str  # agent, scheduler, web, worker-io-0: unique, and what ps shows
     role: str
@@ -102,7 +102,7 @@ class LiveSlot:
         return self.row.child_generation == self.slot.generation and not self.inflight.is_empty
 
     def reports_ready(self) -> bool:
-        """Return whether the process of this generation says that it is ready."""
+        """Return whether the process of this generation reports that it is ready."""
         if self.spec.is_ready is not None:
             try:
                 return self.spec.is_ready()
@@ -111,7 +111,7 @@ class LiveSlot:
         return self.row.child_generation == self.slot.generation and self.row.child_state >= ChildState.READY
 
     def mirror(self, *, is_wanted: bool) -> None:
-        """Write on the board what others may know. The state goes last: it is what they look at first."""
+        """Write on the board the state for others. The state field goes last: it is read first."""
         row, slot = self.row, self.slot
         row.generation = slot.generation
         row.pid = self.pid
@@ -128,7 +128,7 @@ class LiveSlot:
         row.state = slot.state
 
     def forget_child(self) -> None:
-        """Zero what the dead generation wrote, so that the next one starts from nothing."""
+        """Zero the entries of the dead generation, so that the next one starts from nothing."""
         self.row.clear_child_words()
         self.row.handled_number = 0
         self.inflight.clear_all()

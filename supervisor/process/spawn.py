@@ -1,6 +1,6 @@
 """Forks the child of a slot.
 
-Through ``multiprocess`` with the fork method, for what its process object does in the
+Through ``multiprocess`` with the fork method, for the work of its process object in the
 child; without its two pipes per child, which siblings and grandchildren inherit, which
 delay the news of a death, and which leak when a fork fails. Nothing else of it is used.
 """

@@ -114,7 +114,7 @@ def _step(place: ExpressionPosition, element: str, match: re.Match[str], values:
 
 
 def _parse_special(place: ExpressionPosition, element: str) -> int | None:
-    """Return the mask of what only the fields of days know; None when ``element`` is nothing of the kind."""
+    """Return the mask of an element that only the fields of days know; None when ``element`` is nothing of the kind."""
     if element == "?":
         return (1 << place.field.top + 1) - (1 << place.field.low)
     if place.field is DAY_OF_WEEK:

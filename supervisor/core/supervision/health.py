@@ -73,7 +73,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """The result of one check. ``reason`` is empty when it passed; ``note``: what is worth knowing all the same."""
+    """The result of one check. ``reason`` is empty when it passed; ``note``: remarks worth knowing all the same."""
 
     name: str
     reason: str = ""

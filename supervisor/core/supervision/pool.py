@@ -153,7 +153,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class PoolChange:
-    """A pool after a change, what to do about its rows, in order, and what to tell."""
+    """A pool after a change, the actions on its rows, in order, and the reports."""
 
     pool: Pool
     orders: tuple[tuple[int, Order], ...] = ()
@@ -215,7 +215,7 @@ def quiet(pool: Pool, row: int) -> PoolChange:
 
 
 def resume(pool: Pool, row: int) -> PoolChange:
-    """Start what was made quiet."""
+    """Start the quiet processes again."""
     place = pool.places[row]
     if place is RowState.MEMBER:
         return PoolChange(pool)
@@ -249,7 +249,7 @@ def stopped(pool: Pool) -> Pool:
 
 
 def settle(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
-    """Bring the pool nearer to what is wanted; nothing to do is the normal case."""
+    """Bring the pool nearer to the wanted state; nothing to do is the normal case."""
     assert len(facts) == pool.capacity
     if pool.is_stopped:
         return PoolChange(pool)

@@ -206,7 +206,7 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """True if the tree stops; then nothing is started any more but what draining workers need."""
+        """True if the tree stops; then nothing is started any more but the needs of draining workers."""
         return self.stage is not ShutdownStage.RUNNING
 
     @property

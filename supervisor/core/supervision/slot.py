@@ -187,7 +187,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SlotTransition:
-    """A slot after an event, and what to do about it, in order."""
+    """A slot after an event, and the actions that follow, in order."""
 
     slot: Slot
     actions: tuple[Action, ...] = ()
@@ -234,7 +234,7 @@ _CAUSES = {SlotEvent.STOP: Cause.STOP, SlotEvent.RESTART: Cause.RESTART, SlotEve
 
 
 def _ask(slot: Slot, event: SlotEvent, after: SlotState, now_ns: int, policy: SlotPolicy) -> SlotTransition:
-    """Tell a process to go by itself. Without one, or with one that is being killed, there is nobody to tell."""
+    """Ask a process to go by itself. Without one, or with one that is being killed, there is nobody to ask."""
     if after is not SlotState.STOPPING:
         return SlotTransition(replace(slot, state=after, deadline_ns=slot.deadline_ns if after.has_process else 0))
     is_told = slot.state is SlotState.STOPPING

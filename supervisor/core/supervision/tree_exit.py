@@ -18,7 +18,7 @@ EARLY_FAILURES_MAX = 3  # before the tree was ever ready: a broken release fails
 
 @dataclass(frozen=True, slots=True)
 class TreeExit:
-    """The tree has to end, and says so by this exit code."""
+    """The tree has to end, with this exit code."""
 
     code: int
     reason: str

@@ -1,4 +1,4 @@
-"""From a confinement as the configuration has it to what forked processes do, with every reason why they could not."""
+"""From a configured confinement to the steps of forked processes, with every reason why they could not."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def confined(launch: Launch, confinement: Confinement) -> Launch:
 
 
 def home_of(confinement: Confinement) -> dict[str, str]:
-    """Return the variables that say who a program's user is; none where it is the tree's."""
+    """Return the variables that identify a program's user; none where it is the tree's."""
     entry = None if confinement.user is None else _user(confinement.user)
     return {} if entry is None else {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
 

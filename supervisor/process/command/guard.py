@@ -6,7 +6,7 @@
 Guarantees
     When the worker is gone, however it went, the guard kills its whole group, itself included:
     one kill(2), which no fork can outrun. When the guard is killed, the command dies with it.
-    When the command ends, the guard reports its status and then kills what it left behind.
+    When the command ends, the guard reports its status and then kills the processes it left behind.
     No set-user-ID program or file capability gives the command a right that the worker lacks.
 
 Does not guarantee
@@ -61,11 +61,11 @@ def run_guard(
     """Become the guard of ``launch``. Called right after the fork, every signal blocked; never returns.
 
     Args:
-        launch: what to run.
+        launch: the program to run.
         worker: the process that forked this one.
-        stdin: what the command reads.
+        stdin: the command's input.
         output: where it writes.
-        status: where this guard tells how it ended.
+        status: where this guard reports how it ended.
         errors: where its standard error goes; default: to ``output``.
     """
     code = os.EX_SOFTWARE
@@ -150,7 +150,7 @@ def _become(identity: Identity) -> None:
 
 
 def _execute(launch: Launch) -> None:
-    """Try every candidate; raise the first error that says more than "not here"."""
+    """Try every candidate; raise the first error with more information than "not here"."""
     telling: OSError | None = None
     for candidate in launch.candidates:
         try:
@@ -170,7 +170,7 @@ def _die_with(parent: int, number: signal.Signals) -> None:
 
 
 def _default_dispositions() -> None:
-    """Undo what the worker set: ignored signals stay ignored through exec, SIGPIPE among them."""
+    """Restore dispositions that the worker set: ignored signals stay ignored through exec, SIGPIPE among them."""
     signal.set_wakeup_fd(-1)
     for number in _CHANGEABLE:
         signal.signal(number, signal.SIG_DFL)
@@ -185,7 +185,7 @@ def _place_descriptors(stdin: int, output: int, errors: int, status: int) -> Non
 
 
 def _report(kind: bytes, where: bytes, value: int) -> None:
-    """Tell the worker; a write of six bytes to a pipe is whole or not at all (pipe(7), PIPE_BUF)."""
+    """Report to the worker; a write of six bytes to a pipe is whole or not at all (pipe(7), PIPE_BUF)."""
     try:
         os.write(_STATUS, RECORD.pack(kind, where, value))
     except OSError:

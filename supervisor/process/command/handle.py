@@ -106,7 +106,7 @@ class CommandGuard:
             self._pid = None
 
     def close(self) -> None:
-        """Kill what is left and close the report. Safe to call twice."""
+        """Kill remaining processes and close the report. Safe to call twice."""
         self.kill()
         if self.status >= 0:
             os.close(self.status)

@@ -57,7 +57,7 @@ def prepare(
     """Return the launch of ``command``: a list is executed as it is, a string is given to ``shell -c``.
 
     Raises:
-        CommandRefusedError: names the argument and what is wrong with it.
+        CommandRefusedError: names the argument and the fault.
     """
     argv = _argv(command, shell)
     for name, value in (("command", argv), ("cwd", [cwd or ""])):

@@ -1,6 +1,6 @@
 """Control group readings of this process: processor pressure, and out-of-memory kills.
 
-Both versions of control groups, and none at all: where a file is missing, the next one that says
+Both versions of control groups, and none at all: where a file is missing, the next one that has
 nearly the same is asked, and in the end nothing is known.
 """
 

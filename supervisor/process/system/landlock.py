@@ -1,11 +1,11 @@
 """Landlock: a process gives up files and signals for itself and all that it starts (landlock(7)).
 
 Guarantees
-    After ``restrict`` nothing but what is listed can be opened, made, renamed or removed, whatever user it is.
+    After ``restrict`` nothing but listed paths can be opened, made, renamed or removed, whatever user it is.
     From Linux 6.12 nobody outside can be signalled, nor reached by an abstract socket.
 
 Does not guarantee
-    Anything about the network, about what was open before, or about sockets that have a path.
+    Anything about the network, about descriptors opened before, or about sockets that have a path.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def adopt_orphans() -> None:
 
 
 def set_name(name: str) -> None:
-    """Set what ``ps -o comm`` shows; the kernel keeps 15 bytes."""
+    """Set the name that ``ps -o comm`` shows; the kernel keeps 15 bytes."""
     _prctl(_PR_SET_NAME, name.encode()[:_NAME_BYTES_MAX])
 
 
@@ -104,7 +104,7 @@ def processor_wait(pid: int) -> Wait:
 
 @contextmanager
 def raised_oom_score(points: int) -> Iterator[None]:
-    """Make the kernel prefer what is forked inside when memory runs out. Raising needs no privilege.
+    """Make the kernel prefer processes forked inside when memory runs out. Raising needs no privilege.
 
     The forking process raises its own score and takes that back. A child that is closed to inspection could write its
     score only by opening its memory for a moment to every process of its user (proc(5)).

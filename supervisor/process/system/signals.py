@@ -1,7 +1,7 @@
 """The signals of the parent: blocked for ever and taken one by one, so that no handler ever runs.
 
 A handler can interrupt anything, a fork and a log write included; a blocked signal waits
-until the loop asks for it, and says who sent it.
+until the loop asks for it, and names the sender.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def take(timeout_ns: int) -> Received | None:
 
 
 def reset_in_child(*, execs: bool = False) -> None:
-    """Give a child default handlers, and let it survive what is sent to everybody; the mask stays as it is.
+    """Give a child default handlers, and let it survive signals sent to everybody; the mask stays as it is.
 
     Args:
         execs: whether the child becomes another program, which is to ignore those signals too. In any other child a

@@ -1,4 +1,4 @@
-"""Tells systemd, or whoever listens on NOTIFY_SOCKET, where the tree stands (sd_notify(3)).
+"""Sends the state of the tree to systemd, or whoever listens on NOTIFY_SOCKET (sd_notify(3)).
 
 Only the parent speaks; children drop the variables (NotifyAccess=main would refuse them).
 Without a socket every call does nothing, and no call ever blocks or raises: a service
@@ -40,35 +40,35 @@ class Notifier:
         return cls(environment.get("NOTIFY_SOCKET"), watchdog_ns=int(usec) * 1000 if is_watched else 0)
 
     def ready(self, status: str) -> None:
-        """Say that the tree is up."""
+        """Report that the tree is up."""
         self._status = status
         self._send(f"READY=1\nSTATUS={_one_line(status)}")
 
     def status(self, status: str) -> None:
-        """Say in one line what the tree does, if that changed."""
+        """Report the tree's activity in one line, if that changed."""
         noted = f"{status}; {self._note}" if self._note else status
         if noted != self._status:
             self._status = noted
             self._send(f"STATUS={_one_line(noted)}")
 
     def reloading(self) -> None:
-        """Say that a reload began, and when: without the moment, systemd waits for another message."""
+        """Report that a reload began, and when: without the moment, systemd waits for another message."""
         self._status = "reloading"
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\nSTATUS={self._status}")
 
     def reloaded(self, note: str) -> None:
-        """Say that a reload ended, and in ``note`` what was wrong with it; the status shows that until the next one."""
+        """Report that a reload ended, with its fault in ``note``; the status shows that until the next one."""
         self._note = note
         self._status = note or "reloaded"
         self._send(f"READY=1\nSTATUS={_one_line(self._status)}")
 
     def stopping(self, status: str) -> None:
-        """Say that the stop began."""
+        """Report that the stop began."""
         self._status = status
         self._send(f"STOPPING=1\nSTATUS={_one_line(status)}")
 
     def tick(self, now_ns: int, *, is_ready: bool, is_stopping: bool) -> None:
-        """Send what is due: the watchdog's ping once ready, and more time while stopping."""
+        """Send due messages: the watchdog's ping once ready, and more time while stopping."""
         if self._address is None:
             return
         if is_ready and self.watchdog_period_ns and now_ns >= self._watchdog_due_ns:
