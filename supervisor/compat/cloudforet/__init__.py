@@ -83,7 +83,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Tell whoever imports a name of Cloudforet's core that there is none of it here, and why.
+    """Raise for an import of a name that Cloudforet's core has and this package lacks, with the reason.
 
     Raises:
         ImportError: it is one of those.

@@ -5,7 +5,7 @@ Guarantees
     A process keeps at most ``max_size`` values of a cache in memory.
 
 Does not guarantee
-    That ``increment`` keeps a time to live: what counts belongs into a key that was set with one.
+    That ``increment`` keeps a time to live: counters belong into a key that was set with one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _open = threading.local()
 
 
 def is_set(alias: str = DEFAULT) -> bool:
-    """Return whether ``CACHES`` says where the cache ``alias`` is."""
+    """Return whether ``CACHES`` configures the cache ``alias``."""
     return bool((config.get_global("CACHES") or {}).get(alias))
 
 
@@ -46,7 +46,7 @@ def increment(key: str, amount: int = 1, *, alias: str = DEFAULT) -> int:
 
 
 def decrement(key: str, amount: int = 1, *, alias: str = DEFAULT) -> int:
-    """Take ``amount`` from the number of ``key`` and return what is left."""
+    """Take ``amount`` from the number of ``key`` and return the rest."""
     return _redis(alias, "decrement").count(key, -amount)
 
 
@@ -68,13 +68,13 @@ def delete_pattern(pattern: str, *, alias: str = DEFAULT) -> int:
 def cacheable(
     key: str, value: str | None = None, expire: int | None = None, action: str = "cache", alias: str = DEFAULT
 ) -> Callable[[F], Any]:
-    """Keep what a function returns under a key made of its arguments, where the cache is configured.
+    """Keep the result of a function under a key made of its arguments, where the cache is configured.
 
     Args:
         key: with ``{names}`` of arguments.
         value: keep only this key or attribute of the result.
         expire: seconds.
-        action: ``cache`` returns what is kept; ``put`` keeps anew at each call; ``delete`` forgets after the call.
+        action: ``cache`` returns the kept value; ``put`` keeps anew at each call; ``delete`` forgets after the call.
         alias: the cache, of ``CACHES``.
     """
 

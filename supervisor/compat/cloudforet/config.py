@@ -24,7 +24,7 @@ def get_package() -> str | None:
 
 
 def get_service() -> str | None:
-    """Return the name of the service: the last part of its package, unless ``SERVICE`` says otherwise."""
+    """Return the name of the service: the last part of its package, unless ``SERVICE`` sets another."""
     package = get_package()
     service: str | None = get_global("SERVICE") or (package.rpartition(".")[2] if package else None)
     return service

@@ -1,6 +1,6 @@
 """The base classes of connectors, for services that move over by changing imports.
 
-``SpaceConnector`` knows what a call to another service consists of; how it travels is the affair of a class derived
+``SpaceConnector`` knows the contents of a call to another service; its transport is the affair of a class derived
 from it, which ``CONNECTORS.SpaceConnector.backend`` names. There is no gRPC client here.
 """
 
@@ -15,7 +15,7 @@ from supervisor.compat.cloudforet.transaction import Transaction
 
 
 class BaseConnector(Located):
-    """Base of connectors: ``self.config`` is what ``CONNECTORS`` says under its name."""
+    """Base of connectors: ``self.config`` is the entry of ``CONNECTORS`` under its name."""
 
     name: str | None = None
     """The key in ``CONNECTORS``; None: the name of the class."""

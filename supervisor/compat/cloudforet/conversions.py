@@ -35,7 +35,7 @@ def dump_json(data: Any, indent: int | None = None, sort_keys: bool = False) -> 
     """Return ``data`` as JSON.
 
     Raises:
-        ValueError: it is none; the values are not told.
+        ValueError: it is none; the values are not shown.
     """
     try:
         return json.dumps(data, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
@@ -47,7 +47,7 @@ def load_json(json_str: str | bytes) -> Any:
     """Parse a JSON text.
 
     Raises:
-        ValueError: it is none; the text, which may hold a secret, is not told.
+        ValueError: it is none; the text, which may hold a secret, is not shown.
     """
     try:
         return json.loads(json_str)
@@ -101,7 +101,7 @@ def _text(file: str) -> str:
 
 
 def get_dict_value(data: Any, dotted_key: str, default_value: Any = None) -> Any:
-    """Return the value at ``a.b.c``; of a list on the way, a list of what each element has there."""
+    """Return the value at ``a.b.c``; of a list on the way, a list of the values of each element there."""
     key, _, rest = dotted_key.partition(".")
     if not isinstance(data, Mapping) or key not in data:
         return default_value

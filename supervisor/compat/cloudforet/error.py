@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 
 class ERROR_BASE(Exception):  # noqa: N801, N818 - the name that services import
-    """An error with a stable code, a status as gRPC names it, and a message that names what it is about."""
+    """An error with a stable code, a status as gRPC names it, and a message that names its subject."""
 
     _message: ClassVar[str] = "{reason}"
     _status_code: ClassVar[str] = "INTERNAL"
@@ -27,7 +27,7 @@ class ERROR_BASE(Exception):  # noqa: N801, N818 - the name that services import
 
 
 def _error(name: str, base: type[ERROR_BASE], message: str, status: str | None = None) -> type[ERROR_BASE]:
-    """Return an error class: what derives from ``base``, says ``message`` and has its status unless told another."""
+    """Return an error class: a subclass of ``base`` with ``message``, and its status unless given another."""
     body: dict[str, Any] = {"_message": message, "__module__": __name__, "__doc__": message}
     return type(name, (base,), body if status is None else {**body, "_status_code": status})
 

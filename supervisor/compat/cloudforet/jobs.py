@@ -1,4 +1,4 @@
-"""The jobs that execute what came from Cloudforet: list ``supervisor.compat.cloudforet.jobs`` under ``jobs``.
+"""The jobs that execute Cloudforet's handlers and tasks: list ``supervisor.compat.cloudforet.jobs`` under ``jobs``.
 
 All are plain functions: the code of services waits, and a worker that hangs in it can be killed.
 """
@@ -71,7 +71,7 @@ def emit(ctx: Context, task: dict[str, Any], queue: str) -> None:
 
 @job("cloudforet.run", timeout="2h")
 def run(ctx: Context, handler: str, options: dict[str, Any] | None = None) -> Any:
-    """Call a handler: a scheduler class or what is marked by ``schedule_handler``; with the context if it takes one.
+    """Call a handler: a scheduler class or one marked by ``schedule_handler``; with the context if it takes one.
 
     Args:
         ctx: the run's context.

@@ -68,7 +68,7 @@ class Locator:
         return found
 
     def get_connector(self, name_or_object: str | type, **kwargs: Any) -> Any:
-        """Return a connector with what ``CONNECTORS`` says of it.
+        """Return a connector with its entry of ``CONNECTORS``.
 
         Raises:
             LocatorError: no configured package has it.
@@ -121,7 +121,7 @@ def _find(part: str, name_or_object: Any) -> Any:
 
 
 def _make(kind: Any, given: dict[str, Any], kwargs: dict[str, Any], transaction: Transaction) -> Any:
-    """Return an instance; of what we would give, only what the constructor takes."""
+    """Return an instance; of the arguments offered, only those that the constructor takes."""
     try:
         parameters = inspect.signature(kind).parameters
     except (TypeError, ValueError):

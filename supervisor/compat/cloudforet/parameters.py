@@ -94,7 +94,7 @@ def change_value_by_rule(rule: str, param_key: str, value: Any = None) -> Decora
 
 
 def convert_model(method: Method) -> Method:
-    """Make ``params`` the pydantic model that the method's annotation names, and what it returns a mapping.
+    """Make ``params`` the pydantic model that the method's annotation names, and its result a mapping.
 
     Raises:
         ERROR_REQUIRED_PARAMETER, ERROR_INVALID_PARAMETER_TYPE, ERROR_INVALID_PARAMETER: the parameters do not fit.

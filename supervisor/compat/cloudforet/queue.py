@@ -58,10 +58,10 @@ def arguments_of(name: str, task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(task: Any) -> Any:
-    """Return ``task`` as its JSON says it, as it was in Cloudforet: dates and the like are a mistake of the producer.
+    """Return ``task`` in its JSON form, as in Cloudforet: dates and the like are a mistake of the producer.
 
     Raises:
-        TypeError: it holds what is no JSON.
+        TypeError: it holds values without a form in JSON.
     """
     return json.loads(json.dumps(task))
 

@@ -26,17 +26,17 @@ def schedule_handler(handler: H) -> H:
 
 
 def is_handler(found: Any) -> bool:
-    """Return whether a configuration may have ``found`` called: a scheduler class, or what is marked as a handler."""
+    """Return whether a configuration may have ``found`` called: a scheduler class, or one marked as a handler."""
     is_scheduler = isinstance(found, type) and issubclass(found, BaseScheduler)
     return callable(found) and (is_scheduler or getattr(found, _MARK, False) is True)
 
 
 class BaseScheduler:
-    """Makes tasks, or is a handler with ``run``; a subclass says when and which.
+    """Makes tasks, or is a handler with ``run``; a subclass defines when and which.
 
     Args:
         queue: where its tasks go; or, of a handler, its interval in seconds, which the schedule keeps.
-        handler: what ``run`` calls, unless a subclass overrides it.
+        handler: the reference that ``run`` calls, unless a subclass overrides it.
     """
 
     kind: ClassVar[str] = ""
@@ -107,7 +107,7 @@ class CronScheduler(BaseScheduler):
 
 
 class BaseWorker:
-    """Stands for Cloudforet's worker process, which is a pool of workers here: nothing of it runs."""
+    """Replaces Cloudforet's worker process, which is a pool of workers here: nothing of it runs."""
 
     def __init__(self, queue: str) -> None:
         self.queue = queue

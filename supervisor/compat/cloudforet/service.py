@@ -1,6 +1,6 @@
 """The base classes of services and managers, for those that move over by changing imports.
 
-What a decorator of Cloudforet's asked of its API server (authentication, authorization, events) is done elsewhere
+Duties of Cloudforet's decorators in its API server (authentication, authorization, events) are done elsewhere
 here or not at all: its name can be imported, and changes nothing.
 """
 

@@ -1,4 +1,4 @@
-"""One stage as a unit that can be taken back: metadata, and what to do when it fails."""
+"""One stage as a unit that can be taken back: metadata, and its rollback on failure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Transaction:
         self._rollbacks.append(partial(function, *args, **kwargs))
 
     def execute_rollback(self) -> None:
-        """Take back what the stage did. What fails is logged by name, and stops none of the others."""
+        """Take back the effects of the stage. A rollback that fails is logged by name, and stops none of the others."""
         while self._rollbacks:
             function = self._rollbacks.pop()
             try:
@@ -66,7 +66,7 @@ def current() -> Transaction:
 
 @contextmanager
 def entered(transaction: Transaction) -> Iterator[Transaction]:
-    """Make ``transaction`` that of the code inside, and take back what it did if that fails."""
+    """Make ``transaction`` that of the code inside, and take back its effects if that fails."""
     before = _stage.set(transaction)
     try:
         yield transaction

@@ -1,9 +1,9 @@
 """Error redaction for code of a service: every error that leaves it is without secrets.
 
 Guarantees
-    No error that leaves what is guarded shows a secret, in its text or in that of an error behind it. Not even one
+    No error that leaves guarded code shows a secret, in its text or in that of an error behind it. Not even one
     that is no ``Exception``: ``sys.exit(text)`` is an error like any other.
-    What a worker says to a job (its soft timeout, that its process must go) passes untouched.
+    Demands of a worker on a job (its soft timeout, that its process must go) pass untouched.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ CONTROL = (SoftTimeout, Interrupted, asyncio.CancelledError, KeyboardInterrupt)
 
 
 class ScrubbedError(TenureError):
-    """Stands for an error that shows a secret."""
+    """Replaces an error that shows a secret."""
 
 
 @contextmanager
 def guarded(context: Context, hidden: Hidden) -> Iterator[None]:
-    """Run what is inside as part of ``context``; its lines of the log and its errors are without secrets."""
+    """Run the code inside as part of ``context``; its lines of the log and its errors are without secrets."""
     with runtime.running(context), masking.hiding(hidden.values):
         try:
             yield
@@ -41,13 +41,13 @@ def guarded(context: Context, hidden: Hidden) -> Iterator[None]:
 
 
 def shows(error: BaseException, hidden: Hidden) -> bool:
-    """Return whether a record of ``error``, and of what led to it, would show a secret."""
+    """Return whether a record of ``error``, and of its causes, would show a secret."""
     text = "".join(traceback.TracebackException.from_exception(error, compact=True).format())
     return hidden.scrub(text) != text
 
 
 def without_secrets(error: BaseException, hidden: Hidden) -> ScrubbedError:
-    """Return ``error`` as it may be told. Its stack is kept, which shows lines of code and no values."""
+    """Return ``error`` in a form without secrets. Its stack is kept, which shows lines of code and no values."""
     name = type(error).__name__
     try:
         text = hidden.scrub(str(error))

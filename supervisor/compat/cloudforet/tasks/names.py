@@ -3,8 +3,8 @@
 Guarantees
     ``module.Class`` and ``module:Class`` mean the same. Names of Cloudforet's own framework are those of this package,
     and nothing called ``spaceone.core`` is ever imported for them.
-    What cannot be imported is an error that names the class and what to do; no attempt is made twice.
-    Only what lies in a configured package is imported.
+    A failed import is an error that names the class and the remedy; no attempt is made twice.
+    Only modules of a configured package are imported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def known(name: str) -> bool:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return module and class that ``name`` means, with what is ours in place of Cloudforet's framework.
+    """Return module and class that ``name`` means, with our replacement of Cloudforet's framework.
 
     Raises:
         NotImportableError: it is neither ``module.Class`` nor ``module:Class``, or of the framework and not here.
@@ -68,7 +68,7 @@ def resolve(name: str) -> Any:
     A run names it, and a queue payload must not choose code: nothing outside of those packages is imported for it.
 
     Raises:
-        NotImportableError: it cannot be imported; says why, and what to do.
+        NotImportableError: it cannot be imported; names the reason and the remedy.
     """
     module, attribute = split(name)
     packages = runtime.settings().packages

@@ -122,7 +122,7 @@ def _sorted(context: Context, queue: str, tasks: Iterable[Any]) -> tuple[list[di
 
 
 def _fitting(queue: str, task: Any) -> dict[str, Any]:
-    """Return ``task`` as its JSON says it, if it is one and can become a run.
+    """Return ``task`` in its JSON form, if it is one and can become a run.
 
     Raises:
         TaskError: it is malformed, or too large.

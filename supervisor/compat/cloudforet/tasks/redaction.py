@@ -1,13 +1,13 @@
 """Redaction of task messages: references in place of the token, and texts without secrets.
 
 Guarantees
-    A task that is made here carries a reference where the configured token would stand; it is resolved on the
+    A task that is made here carries a reference in place of the configured token; it is resolved on the
     worker that executes it, and nowhere else.
     A text that went through ``Hidden`` holds none of the secrets of the task that it was made for: the configured
-    token, what stands under secret names, and the metadata but for the few keys that say who asks.
+    token, values under secret names, and the metadata but for the few keys that identify the requester.
 
 Does not guarantee
-    Anything of a secret of fewer than four characters, or of one that is told in other words.
+    Anything of a secret of fewer than four characters, or of one in another encoding.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Hidden:
         return text
 
     def scrubbed(self, value: Any, depth: int = 0) -> Any:
-        """Return a JSON value whose texts are without them, and without what stands under secret names."""
+        """Return a JSON value whose texts are without them, and without values under secret names."""
         if isinstance(value, str):
             return self.scrub(value)
         if depth >= DEPTH_MAX:
@@ -117,7 +117,7 @@ class Hidden:
 
 
 def _usable(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the longest first, each also as it stands in JSON and in a ``repr``."""
+    """Return the longest first, each also in its JSON and ``repr`` form."""
     found = {value for value in values if len(value) >= SECRET_CHARS_MIN}
     found |= {json.dumps(value)[1:-1] for value in found} | {repr(value)[1:-1] for value in found}
     return tuple(sorted(found, key=lambda value: (-len(value), value))[:SECRETS_MAX])

@@ -53,7 +53,7 @@ def puts() -> int:
 
 @contextmanager
 def running(context: Context) -> Iterator[None]:
-    """Say which run the code inside belongs to."""
+    """Note the run that the code inside belongs to."""
     before = _running.set(context)
     try:
         yield

@@ -1,9 +1,9 @@
-"""The task message of SpaceONE: what one must look like, said place by place.
+"""The task message of SpaceONE: its required form, place by place.
 
 Guarantees
-    What Cloudforet's producer accepts is accepted, and what it rejects is rejected.
-    A problem names the place and what stands there, never a value of ``metadata`` or of ``params``, nor a text where
-    none belongs: one that stands for an object may be all of it, encoded twice.
+    Messages that Cloudforet's producer accepts are accepted, and those it rejects are rejected.
+    A problem names the place and the value there, never a value of ``metadata`` or of ``params``, nor a text where
+    none belongs: one in place of an object may be all of it, encoded twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check(task: Any) -> dict[str, Any]:
     """Return ``task`` if it is a task message.
 
     Raises:
-        TaskError: says every place that is wrong, ten at most.
+        TaskError: names every wrong place, ten at most.
     """
     problems = list(problems_of(task))
     if problems:

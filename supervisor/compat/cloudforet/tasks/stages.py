@@ -5,7 +5,7 @@ Guarantees
     come into being when the run ends well, and then once.
     With ``stop_on_failure`` (the default) the first stage that fails is the last that is tried; without it all are.
     Either way a failed stage makes the run a failed one, whose error names the stage.
-    What a failed stage gave to ``add_rollback`` is done, the last first, before the next stage begins.
+    Callbacks that a failed stage gave to ``add_rollback`` are called, the last first, before the next stage begins.
     No record, error or line of the log shows the metadata or a secret of the task.
 """
 
@@ -98,9 +98,9 @@ def _stage(
 
 
 def _once(step: str, stage: Mapping[str, Any], context: Context, hidden: Hidden) -> Any:
-    """Have a stage called unless an earlier attempt did; return what is kept of its result.
+    """Have a stage called unless an earlier attempt did; return the kept part of its result.
 
-    What a stage puts into queues comes into being when the run ends well, so one that did and whose attempt then
+    Tasks that a stage puts into queues come into being when the run ends well, so one that did and whose attempt then
     failed has put nothing: it is called again.
     """
     is_called = False
@@ -118,7 +118,7 @@ def _once(step: str, stage: Mapping[str, Any], context: Context, hidden: Hidden)
 
 
 def _call(stage: Mapping[str, Any], hidden: Hidden) -> Any:
-    """Call what a stage names and return what may be kept of its result.
+    """Call the method that a stage names and return the part of its result that may be kept.
 
     Raises:
         ScrubbedError: whatever it raised, without the secrets of the task.
@@ -133,7 +133,7 @@ def _call(stage: Mapping[str, Any], hidden: Hidden) -> Any:
 
 
 def _returned(method: Callable[..., Any], params: Mapping[str, Any]) -> Any:
-    """Return the result of ``method``; ``sys.exit(0)`` says that it is done, as in any job."""
+    """Return the result of ``method``; ``sys.exit(0)`` means that it is done, as in any job."""
     try:
         return method(**params)
     except SystemExit as left:
