@@ -1,6 +1,6 @@
 """Event catalogue: the decisions that are published as events, and their names.
 
-A decision is told to the log under a name of its own; here is its reason as an event, what it is about, and how
+A decision is logged under a name of its own; here is its reason as an event, its subject, and how
 bad it is. docs/events.md is this list, kept true by a test.
 """
 
@@ -70,7 +70,7 @@ class _Gaps(dict[str, Any]):
 
 
 def tell(decision: str, fields: Mapping[str, Any], *, level: str = "") -> None:
-    """Record the event that ``decision`` is, if it is one; ``level``: what the log calls it, where that differs."""
+    """Record the event of ``decision``, if it is one; ``level``: that of the log line, where that differs."""
     told = DECISIONS.get(decision)
     if told is None or (decision == "child_exited" and level == "info"):  # one that was to end is no event
         return

@@ -1,12 +1,12 @@
-"""The event recorder: ``record`` anywhere in the tree says that something happened that people wait for.
+"""The event recorder: ``record`` anywhere in the tree records an event of interest to people.
 
 An event goes to the log of the process that records it, and through a pipe that the tree shares to the web
 child, which writes it to the capped stream in Redis and sends it to the webhook (roles/web/events/sink.py).
 
 Guarantees
-    Nothing here waits: not for Redis, not for the web child, not for room in the pipe. What finds no room is
+    Nothing here waits: not for Redis, not for the web child, not for room in the pipe. Events without room are
     dropped and counted (``tenure_events_dropped_total``).
-    Equal events are told once, then together with their count (core/events.py). Memory is bounded.
+    Equal events are sent once, then together with their count (core/events.py). Memory is bounded.
     A message is one ``write`` of at most ``PIPE_BUF`` bytes, so those of several processes never mix; it
     survives the death of its process, and that of the web child.
     Values under secret names are masked as in the log.
@@ -102,7 +102,7 @@ class Recorder:
             self._lock.release()
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Tell what was counted and is due; with ``is_last`` all of it."""
+        """Send counted events that are due; with ``is_last`` all of them."""
         if not (self.dropped or len(self.folding)) or not self._lock.acquire(timeout=LOCK_S):
             return
         try:
@@ -139,7 +139,7 @@ class _Process:
         self.recorder = Recorder()
 
     def after_fork(self) -> None:
-        """In a forked process: a lost thread may hold the lock, and what was counted is the parent's to tell."""
+        """In a forked process: a lost thread may hold the lock, and counted events are the parent's to send."""
         was = self.recorder
         self.recorder = Recorder(clock=was.clock, write_fd=was.write_fd, replica=was.replica, role=was.role)
 
@@ -164,23 +164,23 @@ def run_events() -> str:
 def record(
     reason: str, note: str = "", *, subject: str = "", level: str = "info", is_logged: bool = False, **fields: Any
 ) -> None:
-    """Record that something happened. Costs a microsecond or two, never waits, never raises for what it is told.
+    """Record that something happened. Costs a microsecond or two, never waits, never raises for its arguments.
 
     Args:
-        reason: what happened, as a name like ``fire_rejected``: few of them, written in the code.
-        note: one sentence for people; of equal events the last one's is told.
-        subject: what it happened to: a schedule, a plugin, a slot, a job. Few enough to tell apart; no run ids.
+        reason: the kind of event, as a name like ``fire_rejected``: few of them, written in the code.
+        note: one sentence for people; of equal events the last one's is kept.
+        subject: the object concerned: a schedule, a plugin, a slot, a job. Few enough to distinguish; no run ids.
         level: ``info``, ``warning`` or ``error``.
-        is_logged: a line in the log says the same already.
-        fields: further facts, flat; of equal events the last one's are told.
+        is_logged: a line in the log already reports it.
+        fields: further facts, flat; of equal events the last one's are kept.
 
-    Events of one process with equal reason, level and subject are a series, and told together.
+    Events of one process with equal reason, level and subject are a series, and sent together.
     """
     _process.recorder.record(reason, note, subject=subject, level=level, is_logged=is_logged, **fields)
 
 
 def flush(*, is_last: bool = False) -> None:
-    """Tell what was counted and is due. Every process calls it with its beats; costs next to nothing."""
+    """Send counted events that are due. Every process calls it with its beats; costs next to nothing."""
     _process.recorder.flush(is_last=is_last)
 
 

@@ -1,4 +1,4 @@
-"""Logs: events with fields, one line each, that say which process of which replica speaks.
+"""Logs: events with fields, one line each, that name the process and its replica.
 
 ``structlog.get_logger()`` anywhere; ``configure`` once in each process, again after a fork.
 
@@ -8,7 +8,7 @@ Guarantees
     as ``<name>_``.
     Values under secret names and credentials in URLs are masked (telemetry/masking.py).
     Writing takes no lock and starts no thread, so a fork at any moment is safe.
-    What libraries send to ``logging`` and ``warnings`` comes out in the same form.
+    Lines that libraries send to ``logging`` and ``warnings`` come out in the same form.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _unformatted(message: Any, args: Any) -> str:
 
 
 def _bound_logger(level: int) -> type[Any]:
-    """Return structlog's logger for ``level`` and above; what cannot be put into its message is named instead."""
+    """Return structlog's logger for ``level`` and above; values its message cannot take are named instead."""
     base = structlog.make_filtering_bound_logger(level)
 
     def forgiving(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,11 +183,11 @@ def configure(
         format: ``auto`` is ``console`` on a terminal and ``json`` otherwise.
         cluster: name of the cluster, for every line.
         replica: id of the replica, for every line.
-        role: what this process does, for every line.
+        role: role of this process, for every line.
         stream: where to write; a stream, a descriptor, or None for standard error.
         file: where to write instead.
-        clock: what time it is; None for the machine's.
-        rules: what is left out.
+        clock: source of the time; None for the machine's.
+        rules: which lines are left out.
     """
     sink, is_terminal = (file, False) if file is not None else open_sink(sys.stderr if stream is None else stream)
     _last.replace(sink)
@@ -219,7 +219,7 @@ def configure(
 
 
 def retune(*, level: str, format: str, rules: LogRules = NO_RULES) -> None:  # noqa: A002 - the setting's own name
-    """Write from now on what is of ``level`` or above, in ``format``, by ``rules``, to where this process writes."""
+    """Write from now on lines of ``level`` or above, in ``format``, by ``rules``, to where this process writes."""
     if _last.install is not None:
         _last.install(level, format, rules)
 

@@ -1,9 +1,9 @@
-"""Masking of what is printed: values under secret names, and credentials inside text.
+"""Masking of printed values: those under secret names, and credentials inside text.
 
 Masks by name and by shape, so it is the second line of defence: settings keep their secrets in ``SecretStr``.
 
 Guarantees
-    Time linear in what is shown, not in what was given: a text is cut first, then masked.
+    Time linear in the shown text, not in the given one: a text is cut first, then masked.
     A secret that the cut divides is masked, as far as it is shown.
     A value that cannot be shown, because its ``repr`` raises, is named instead: nobody who logs gets an error.
 
@@ -80,7 +80,7 @@ _hidden: tuple[str, ...] = ()
 
 @contextmanager
 def hiding(values: tuple[str, ...]) -> Iterator[None]:
-    """Mask these texts too, wherever they stand, until the end of what is inside: one run at a time knows secrets.
+    """Mask these texts too, wherever they occur, until the end of the block: one run at a time knows secrets.
 
     For a process that executes one run at a time; the longest text first.
     """
@@ -93,7 +93,7 @@ def hiding(values: tuple[str, ...]) -> Iterator[None]:
 
 
 def mask_text(text: str, chars: int = TEXT_CHARS_MAX) -> str:
-    """Return ``text`` without URL user information, bearer tokens, ``password=…`` values and what is hidden now.
+    """Return ``text`` without URL user information, bearer tokens, ``password=…`` values and texts hidden now.
 
     Args:
         text: of any length.
@@ -143,7 +143,7 @@ def mask(value: Any, *, depth: int = 0, also: frozenset[str] = _NO_NAMES, chars:
 
     Args:
         value: anything.
-        depth: how deep it stands in another value.
+        depth: how deep it lies in another value.
         also: further names of secrets.
         chars: how much of each text may be shown.
     """
@@ -173,7 +173,7 @@ def _mask(value: Any, depth: int, also: frozenset[str], chars: int) -> Any:
 def mask_entry(
     name: str, value: Any, *, depth: int = 0, also: frozenset[str] = _NO_NAMES, chars: int = TEXT_CHARS_MAX
 ) -> Any:
-    """Return ``value``, which stands under ``name``, masked for print; nothing, if that is among ``also``."""
+    """Return ``value``, found under ``name``, masked for print; nothing, if that is among ``also``."""
     if name in also and value is not None:
         return MASK
     if (

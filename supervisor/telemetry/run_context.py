@@ -1,6 +1,6 @@
 """Run context: the run that the current code belongs to, for each log line and for crash blame.
 
-One context variable for all of a run's fields, because a worker sets it for each run: what a
+One context variable for all of a run's fields, because a worker sets it for each run: code that a
 job starts, tasks included, inherits it.
 """
 
@@ -29,14 +29,14 @@ def run_fields(
 
 
 def enter_trace(traceparent: str) -> None:
-    """Say that the run which is executed right now belongs to this trace."""
+    """Note that the run which is executed right now belongs to this trace."""
     fields = _RUN.get()
     if fields is not None:
         _RUN.set({**fields, "trace_id": trace_id_of(traceparent)})
 
 
 def enter_run(fields: Mapping[str, Any] | None) -> None:
-    """Say that the code of this task, from now on, belongs to the run that ``fields`` name; None: to none."""
+    """Note that the code of this task, from now on, belongs to the run that ``fields`` name; None: to none."""
     _RUN.set(fields)
 
 
@@ -47,7 +47,7 @@ def current_run() -> Mapping[str, Any] | None:
 
 @contextmanager
 def bind_run(*, run: str, job: str, schedule: str | None = None, attempt: int = 1) -> Iterator[None]:
-    """Put the run's identity on every line that is logged inside, by this task or what it starts."""
+    """Put the run's identity on every line that is logged inside, by this task or those it starts."""
     token = _RUN.set(run_fields(run=run, job=job, schedule=schedule, attempt=attempt))
     try:
         yield

@@ -5,7 +5,7 @@ Guarantees
     PIPE_BUF bytes, which POSIX makes atomic. Nor do they in one file, whose end is where
     each ``write`` goes, whoever else writes (O_APPEND).
     A reader that hangs cannot hang a process of the tree: one line waits a second for room,
-    then lines are dropped until there is some, and the first that gets through says how many were.
+    then lines are dropped until there is some, and the first that gets through has their number.
     A second is less than the strictest hang limit, which is the scheduler's two.
     A file that was renamed gets every line until the new one is open; none falls between the two.
     A fork can happen at any moment, since nothing is held.
@@ -66,10 +66,10 @@ class LineSink:
         self.dropped = self.dropped + 1 if line else 0
 
     def look(self) -> None:
-        """Do nothing: what it writes to was given to it."""
+        """Do nothing: its descriptor was given to it."""
 
     def close(self) -> None:
-        """Close what it opened for itself; what it was given stays open."""
+        """Close the descriptor it opened for itself; a given one stays open."""
         if self._pid != os.getpid():
             return
         if self._socket is not None:
@@ -89,7 +89,7 @@ class LineSink:
             return 0  # another process took the room that there was
 
     def _forget_own(self) -> None:
-        """Use the descriptor that everybody shares: a child closes what it was not given, and reuses the numbers."""
+        """Use the shared descriptor: a child closes those it was not given, and reuses the numbers."""
         if self._socket is not None:
             self._socket.detach()
         self._pid, self._fd, self._socket = os.getpid(), self._shared_fd, None
@@ -130,7 +130,7 @@ class FileSink:
         Args:
             path: of the file; made if absent.
             number: another number means: open it anew.
-            on_open: told the descriptor each time it was opened.
+            on_open: receives the descriptor each time it was opened.
 
         Raises:
             OSError: it cannot be opened or made.
@@ -171,7 +171,7 @@ class FileSink:
             self.problem = f"{self.path} cannot be opened anew: {error.strerror or error}"
 
     def close(self) -> None:
-        """Close it; what is written from now on is dropped."""
+        """Close it; lines written from now on are dropped."""
         if self._fd >= 0 and self._pid == os.getpid():
             os.close(self._fd)
             self._fd = -1
@@ -206,7 +206,7 @@ def open_log_file(
 
 
 def take_stderr(fd: int) -> None:
-    """Send what this process writes to standard error to ``fd``: stacks, warnings of libraries, output of children."""
+    """Send this process's output to standard error to ``fd``: stacks, warnings of libraries, output of children."""
     os.dup2(fd, _STDERR)
 
 
@@ -227,7 +227,7 @@ class StreamSink:
             self._stream.write(line)
 
     def look(self) -> None:
-        """Do nothing: what it writes to was given to it."""
+        """Do nothing: its descriptor was given to it."""
 
     def close(self) -> None:
         """Do nothing: whoever made the stream closes it."""

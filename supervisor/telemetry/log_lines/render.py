@@ -78,7 +78,7 @@ def _shrink(event: Event) -> bytes:
 
 
 def exception_fields(exc_info: Any) -> Event:
-    """Return an exception as two short fields: what, and where from, innermost frame first."""
+    """Return an exception as two short fields: the error, and where from, innermost frame first."""
     error = _exception_of(exc_info)
     if error is None:
         return {}

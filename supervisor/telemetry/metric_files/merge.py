@@ -2,7 +2,7 @@
 
 prometheus-client's own merge reads and parses every key of every file at each scrape:
 400 ms for 64 slots of 100 jobs. Files only grow, so here each key is parsed once and a
-scrape reads only the numbers, straight from the mapped pages: 55 ms. What comes out is
+scrape reads only the numbers, straight from the mapped pages: 55 ms. The result is
 the same, which a test checks against the client's merge. Gauges, whose merge has many
 modes and whose files are small, are left to the client.
 

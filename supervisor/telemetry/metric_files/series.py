@@ -2,7 +2,7 @@
 
 Guarantees
     A process keeps at most ``label_values_max`` values of a label, and as many series of a metric and as many
-    again that stand for the rest: further values are ``other``, and what a label does not expect is ``unexpected``.
+    again for the rest: further values are ``other``, and values that a label does not expect are ``unexpected``.
     So neither memory nor the slot's file grows with names that somebody invents.
     A metric that is disabled has at most one series, and is not in the exposition.
 
@@ -45,7 +45,7 @@ def limit(
     label_allow: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
     label_values_max: int = SERIES_MAX,
 ) -> None:
-    """Say which metrics and series there are, here and in what is forked from here; without arguments, as at first."""
+    """Set the metrics and series that exist, here and in processes forked from here; without arguments, as at first."""
     _limits.disabled = frozenset(disabled)
     _limits.label_allow = {
         metric: {label: frozenset(values) for label, values in labels.items()}

@@ -1,7 +1,7 @@
 """A file of values whose room on the disk is taken before anything is stored in it.
 
 The client's own leaves holes that the file system fills when a value is stored. On a full disk it cannot,
-and says so by SIGBUS: the process dies in the middle of counting something.
+and answers by SIGBUS: the process dies in the middle of counting something.
 """
 # mypy: disable-error-code="no-untyped-call"
 # The client's file format has no annotations.

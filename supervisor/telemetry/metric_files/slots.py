@@ -52,7 +52,7 @@ class Counter(prometheus_client.Counter):
     """A counter with a limit on its series."""
 
     def labels(self, *labelvalues: object, **labelkwargs: object) -> Counter:
-        """Return the series of these labels, or the one that stands for them (telemetry/metric_files/series.py)."""
+        """Return the series of these labels, or their substitute (telemetry/metric_files/series.py)."""
         return super().labels(*admitted(self, labelvalues, labelkwargs))
 
 
@@ -60,7 +60,7 @@ class Histogram(prometheus_client.Histogram):
     """A histogram with a limit on its series."""
 
     def labels(self, *labelvalues: object, **labelkwargs: object) -> Histogram:
-        """Return the series of these labels, or the one that stands for them (telemetry/metric_files/series.py)."""
+        """Return the series of these labels, or their substitute (telemetry/metric_files/series.py)."""
         return super().labels(*admitted(self, labelvalues, labelkwargs))
 
     @property
@@ -80,7 +80,7 @@ class Gauge(prometheus_client.Gauge):
     """A gauge with a limit on its series."""
 
     def labels(self, *labelvalues: object, **labelkwargs: object) -> Gauge:
-        """Return the series of these labels, or the one that stands for them (telemetry/metric_files/series.py)."""
+        """Return the series of these labels, or their substitute (telemetry/metric_files/series.py)."""
         return super().labels(*admitted(self, labelvalues, labelkwargs))
 
 
@@ -126,7 +126,7 @@ def claim_slot(name: str) -> bool:
     """Keep this process's values under the slot ``name``. First thing after the fork; no-op without ``prepare``.
 
     Return False when the directory cannot be used, or its disk is full: then this process counts
-    in memory what has no place, because metrics are no reason for a role not to start.
+    in memory values without a place, because metrics are no reason for a role not to start.
     """
     if _store.directory is None:
         return True
@@ -165,7 +165,7 @@ def exposition(
     """Return the text format (version 0.0.4) of all slots' values and of ``collectors``.
 
     Args:
-        directory: where ``prepare`` put the files; None: where this tree did, else what this process counted
+        directory: where ``prepare`` put the files; None: where this tree did, else the counts of this process
             in memory.
         collectors: objects with ``collect()``, asked now.
         cluster: the label ``cluster`` of every series; None: without.

@@ -1,13 +1,13 @@
 """The values behind prometheus-client's metrics: in memory, or in files that belong to a slot.
 
 The client's own multi-process values are keyed by process id, and keep descriptors of the
-parent's files open across a fork. A child of this tree closes what it inherited, so
+parent's files open across a fork. A child of this tree closes inherited descriptors, so
 closing such a file later would fail, or hit a descriptor that means something else by then.
 Here the parent opens nothing, and a process opens files only once it has claimed a slot.
 
 Guarantees
     A file has one writer: a process forked from the claiming one counts in memory.
-    Nothing here stops a role: what cannot be written is counted in memory.
+    Nothing here stops a role: values that cannot be written are counted in memory.
 """
 # mypy: disable-error-code="no-untyped-call"
 # The client's file format has no annotations.
@@ -36,7 +36,7 @@ class _Files:
         self._open: dict[str, SlotFile] = {}
 
     def claim(self, directory: Path, slot: str) -> str:
-        """Move every value into the files of ``slot``, and go on from what they hold; return why some cannot."""
+        """Move every value into the files of ``slot``, and go on from their contents; return why some cannot."""
         with self.lock:
             self._close()
             self.problem = ""
@@ -87,7 +87,7 @@ os.register_at_fork(after_in_child=FILES.after_fork)
 
 
 class SlotValue:
-    """One number of one series. The signature is what the client calls it with."""
+    """One number of one series. The signature is that of the client's calls."""
 
     _multiprocess = True
 
@@ -110,7 +110,7 @@ class SlotValue:
             self.bind()
 
     def bind(self) -> None:
-        """Take up what the slot's file holds, if there is one. With the lock held."""
+        """Take up the value in the slot's file, if there is one. With the lock held."""
         self._file = FILES.get(self._prefix)
         if self._file is None:
             return

@@ -1,4 +1,4 @@
-"""Metrics of what came from other schedulers."""
+"""Metrics of the compatibility with Cloudforet."""
 
 from __future__ import annotations
 

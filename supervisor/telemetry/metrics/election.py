@@ -1,4 +1,4 @@
-"""Metrics of the election: terms, renewals, hand-overs, and what went wrong between them."""
+"""Metrics of the election: terms, renewals, hand-overs, and failures between them."""
 
 from __future__ import annotations
 

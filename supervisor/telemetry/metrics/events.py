@@ -1,4 +1,4 @@
-"""Metrics of the web child: events that were told and that found no room, requests that went wrong."""
+"""Metrics of the web child: events sent and dropped, failed requests."""
 
 from __future__ import annotations
 

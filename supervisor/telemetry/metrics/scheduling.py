@@ -1,4 +1,4 @@
-"""Metrics of schedules: what fired, how late, and what did not."""
+"""Metrics of schedules: fires, lateness, and runs that did not fire."""
 
 from __future__ import annotations
 
