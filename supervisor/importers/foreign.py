@@ -1,6 +1,6 @@
-"""Files in another program's format: whether there are any, and what they become before the native layers.
+"""Files in another program's format: their detection, and their conversion into layers below the native ones.
 
-A command says so by ``--compat``, a file by its key ``compat``. One format is known: cloudforet.
+A command names it by ``--compat``, a file by its key ``compat``. One format is known: cloudforet.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Foreign:
 
         Args:
             files: those that were found.
-            roots: what a native reading of them gave; empty when ``compat`` is said.
+            roots: results of a native reading of them; empty when ``compat`` is given.
             problems: takes a ``compat`` that nobody knows.
         """
         said = self.compat
@@ -67,7 +67,7 @@ class Foreign:
         return Problem(node.origin, "", "is a configuration of Cloudforet's, and not of Tenure's", remedy)
 
     def finished(self, root: Node) -> Node:
-        """Return ``root`` with the jobs of the format, and below it what the original's variables say."""
+        """Return ``root`` with the jobs of the format, and below it the settings of the original's variables."""
         from supervisor.importers.cloudforet import conversion  # noqa: PLC0415 - as above
 
         return _with_variables(conversion.with_own_jobs(root), self.environ)
@@ -93,7 +93,7 @@ class Foreign:
 
 
 def _with_variables(root: Node, environ: Mapping[str, str]) -> Node:
-    """Return ``root`` with what the variables of the original say; ours lie over them."""
+    """Return ``root`` with the settings of the original's variables; ours lie over them."""
     entries = dict(root.value)
     for name, (section, key) in _ALIASES.items():
         text = environ.get(name, "")

@@ -41,7 +41,7 @@ class Plugin:
         return {}
 
     def verify(self, options: dict[str, Any], secrets: dict[str, str]) -> None:
-        """Return if it can work with these options and secrets; raise if it cannot, and say why."""
+        """Return if it can work with these options and secrets; raise with the reason if it cannot."""
 
     def tasks(self, options: dict[str, Any], secrets: dict[str, str]) -> Iterable[dict[str, Any]]:  # noqa: ARG002
         """Yield the tasks into which the work is split; each becomes a run. Default: one, without content."""

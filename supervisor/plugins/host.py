@@ -5,7 +5,7 @@ Guarantees
     secrets; they are called again when the version, the options or the secrets differ.
     A changed program is started, asked and verified before it takes the place of the one before, and that one is
     ended only then: a run that is under way has it to its end.
-    A plugin that cannot be used leaves nothing running of what was started for it.
+    A plugin that cannot be used leaves none of its started processes running.
 
 Does not guarantee
     That the program of one worker process is that of another: each has its own.
@@ -41,7 +41,7 @@ log = structlog.get_logger("tenure.plugins")
 
 @dataclass(slots=True)
 class Ready:
-    """A plugin that can be called, with what it is to be called with."""
+    """A plugin that can be called, with its options and secrets."""
 
     registered: Registered
     instance: Instance

@@ -1,7 +1,7 @@
 """One live plugin: an object of this process, or a program. Both are called alike.
 
 Guarantees
-    What is wrong with the plugin itself is a ``PluginUnusableError``; any other error of a call says that this
+    A fault of the plugin itself is a ``PluginUnusableError``; any other error of a call means that this
     call failed. No message holds a secret that was handed to the plugin.
     A program whose call did not come to its end is gone: nobody speaks to one in an unknown state.
 """
@@ -71,7 +71,7 @@ class Instance(Protocol):
         ...
 
     def stop(self, patience_s: float | None = None) -> None:
-        """End it in good order; by default as patiently as its settings say."""
+        """End it in good order; by default as patiently as its settings allow."""
         ...
 
     def kill(self) -> None:
@@ -185,7 +185,7 @@ class Isolated:
         """Start it and hear who it is.
 
         Raises:
-            PluginUnusableError: it does not start, or is not what it should be.
+            PluginUnusableError: it does not start, or is of the wrong form.
         """
         self._name = registered.name
         self._settings = registered.settings
@@ -239,7 +239,7 @@ class Isolated:
         """Yield the results of one call; to be closed, which ends the program if the call is not over.
 
         Raises:
-            PluginError: the program said that the call failed, or died.
+            PluginError: the program reported that the call failed, or died.
             PluginUnusableError: it does not keep to the protocol.
         """
         is_over = False
@@ -262,7 +262,7 @@ class Isolated:
                 self._program.interrupt(patience_s=self._patience_s(killed_ns))
 
     def _patience_s(self, killed_ns: int | None) -> float:
-        """Return how long the program may take to end: half of what is left, so that the run can still say why."""
+        """Return how long the program may take to end: half of the rest, so that the run can still report why."""
         left_ns = FOREVER_NS if killed_ns is None else max(0, killed_ns - self._clock.elapsed_ns())
         return min(self._settings.stop_timeout_s, left_ns / 2e9)
 

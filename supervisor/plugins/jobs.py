@@ -1,6 +1,6 @@
 """The jobs ``plugin.run`` and ``plugin.plan``: one task of a plugin, and a run for each of its tasks.
 
-Secrets are never among the arguments: a run names a plugin, and the worker's configuration holds what that is given.
+Secrets are never among the arguments: a run names a plugin, and the worker's configuration holds its secrets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(
         host: the plugins of this process.
         plugin: which, by its name.
         options: over the configured ones, key by key.
-        task: what to do; one of those that its ``tasks`` gives.
+        task: the task; one of those that its ``tasks`` gives.
         method: ``run``, or another one that the plugin names.
 
     Raises:
@@ -89,7 +89,7 @@ def plan(
         host: the plugins of this process.
         plugin: which, by its name.
         options: over the configured ones, key by key.
-        method: what the runs call.
+        method: the method that the runs call.
 
     Raises:
         PluginError: the call failed.
@@ -113,7 +113,7 @@ def plan(
 
 @contextmanager
 def _called(ctx: Context, host: PluginHost, name: str, options: dict[str, Any], method: str) -> Iterator[Ready]:
-    """Make a plugin ready, and tell the cluster how its call ends."""
+    """Make a plugin ready, and report the end of its call to the cluster."""
     registered = registry.get(name)
     subject = Subject(registered, {**registered.settings.options, **options})
     standing = _standing(ctx)
@@ -147,7 +147,7 @@ def _called(ctx: Context, host: PluginHost, name: str, options: dict[str, Any], 
 
 
 class _CallerError(PluginError):
-    """The run asks for what the plugin does not have: no fault of the plugin."""
+    """The run asks for something the plugin does not have: no fault of the plugin."""
 
 
 class PluginSinkError(TenureError):
@@ -171,7 +171,7 @@ def _check_task(name: str, task: Any, secrets: Iterable[str]) -> None:
 
 
 def _fault(error: BaseException, name: str, *, is_ready: bool) -> Exception | None:
-    """Return what an error says of the plugin; None when a person, or a newer run, asked for the end."""
+    """Return an error's verdict on the plugin; None when a person, or a newer run, asked for the end."""
     if isinstance(error, Exception):
         return error
     if "soft timeout" not in str(error):
@@ -197,5 +197,5 @@ def _sink(ready: Ready, ctx: Context) -> Sink | None:
 
 
 def _standing(ctx: Context) -> Standing | None:
-    """Return how the cluster is told; None in a test of the job, which has no Redis."""
+    """Return the connection for reports to the cluster; None in a test of the job, which has no Redis."""
     return Standing(producer.current(), ctx.clock) if ctx.producer is not None else None

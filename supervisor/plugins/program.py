@@ -8,7 +8,7 @@ Guarantees
     Every wait has a bound, given by ``until_ns``.
 
 Does not guarantee
-    That it read what was sent: that shows when it answers.
+    That it read the sent data: that shows when it answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENDING_S = 1.0  # how long after the end of its output a program may take to be 
 
 
 class ProgramEndedError(TenureError):
-    """It ended, or never started; says how, with its last words."""
+    """It ended, or never started; the message has the way it ended, with its last words."""
 
 
 class ProgramTimeoutError(TenureError):
@@ -81,14 +81,14 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """True if it is there, as far as its guard has told."""
+        """True if it is there, as far as its guard has reported."""
         if self._guard.is_running and self._ending is None and _is_ready(self._guard.status):
             self._ending = self._guard.take_report()
         return self._guard.is_running and self._ending is None
 
     @property
     def last_words(self) -> str:
-        """The last of what it wrote to its standard error, without secrets."""
+        """The end of its standard error, without secrets."""
         self._read_errors()
         text = bytes(self._said).decode(errors="replace")
         text = self._mask(text) if len(self._said) < ERRORS_KEPT else self._mask.end_of(text)
@@ -153,7 +153,7 @@ class Program:
             self.close()
 
     def close(self) -> None:
-        """Kill what is left, reap the guard, close the pipes. Safe to call at any point, and twice."""
+        """Kill remaining processes, reap the guard, close the pipes. Safe to call at any point, and twice."""
         with signals_held():
             self._guard.close()
             for number in (self._input, self._output, self._errors):
@@ -162,9 +162,9 @@ class Program:
             self._input = self._output = self._errors = -1
 
     def _wait(self, descriptor: int, event: int, until_ns: int, what: str) -> None:
-        """Wait until ``descriptor`` is ready; what it writes to standard error is read meanwhile.
+        """Wait until ``descriptor`` is ready; its standard error is read meanwhile.
 
-        Its end ends the wait too, because what left its group may keep the pipes open for ever.
+        Its end ends the wait too, because processes that left its group may keep the pipes open for ever.
         """
         poller = select.poll()
         poller.register(descriptor, event)
@@ -224,7 +224,7 @@ class Program:
         return bool(chunk)
 
     def _gone_within(self, seconds: float) -> bool:
-        """Wait until it is gone; what it still writes is read and dropped, so that it can end."""
+        """Wait until it is gone; its further output is read and dropped, so that it can end."""
         until_ns = self._clock.elapsed_ns() + round(seconds * SECOND_NS)
         poller = select.poll()
         if self._guard.status < 0:

@@ -1,7 +1,7 @@
 """The lines that a host and a program exchange: protocol 1 of docs/plugins.md. Values only, no I/O.
 
 A request is one line of JSON whose first key is ``id`` and whose second is ``method``, without spaces, so that a
-shell script can take it apart. What a program answers may be any JSON object on one line.
+shell script can take it apart. A program's answer may be any JSON object on one line.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def read_line(line: bytes, *, expected: int, mask: Callable[[str], str] = str) -
     """Parse a line about the call ``expected``, the only one that is open.
 
     Args:
-        line: what was written, without its end.
+        line: the line written, without its end.
         expected: the number of the call.
-        mask: takes out what no error may show.
+        mask: takes out texts that no error may show.
 
     Raises:
         ProtocolError: nothing that belongs to it.

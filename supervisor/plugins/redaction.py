@@ -2,10 +2,10 @@
 
 Guarantees
     A secret is found as it is, as JSON writes it once or twice, as Python shows it, and each of its lines alone:
-    programs tell of a request that they cannot read, and keys have several lines.
+    programs quote a request that they cannot read, and keys have several lines.
 
 Does not guarantee
-    Anything of a secret, or a line of one, that is shorter than these limits, or that is told in other words.
+    Anything of a secret, or a line of one, that is shorter than these limits, or that is in another encoding.
 """
 
 from __future__ import annotations

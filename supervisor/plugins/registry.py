@@ -39,7 +39,7 @@ class PluginRegistry:
         self._settings: dict[str, PluginSettings] = {}
 
     def register(self, kind: type[Plugin]) -> type[Plugin]:
-        """Add a class, as an embedding program does; return it, so that it can stand over a class.
+        """Add a class, as an embedding program does; return it, so that it can be a decorator of a class.
 
         Raises:
             PluginDefinitionError: it is no plugin, or another class has its name.

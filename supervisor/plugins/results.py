@@ -84,7 +84,7 @@ class Results:
             self._look()
 
     def flush(self) -> None:
-        """Hand over what is held."""
+        """Hand over the held results."""
         if self._batch and self._sink is not None:
             batch, self._batch = self._batch, []
             self._sink(batch)

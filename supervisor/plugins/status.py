@@ -189,7 +189,7 @@ class Standing:
         return count, until_ms
 
     def release(self, subject: Subject) -> int:
-        """Release what was suspended for it; return how many schedules that were."""
+        """Release the schedules suspended for it; return how many there were."""
         ids = self.schedules_of(subject)
         count = 0
         for start in range(0, len(ids), BATCH_MAX):
@@ -198,7 +198,7 @@ class Standing:
         return count
 
     def schedules_of(self, subject: Subject) -> list[str]:
-        """Return the schedules that run the plugin with these options, as far as their arguments say."""
+        """Return the schedules that run the plugin with these options, as far as their arguments show."""
         wanted = subject.digest
         return [
             record.id
@@ -246,5 +246,5 @@ def _has_placeholder(options: Mapping[str, Any]) -> bool:
 
 
 def _by(name: str) -> str:
-    """Return who suspends, as a schedule's pause says it."""
+    """Return who suspends, in the form of a schedule's pause."""
     return f"plugin {name}"

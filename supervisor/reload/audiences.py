@@ -58,13 +58,13 @@ _SECRET_WHOLE = frozenset({("cloudforet", "config")})
 
 
 def audiences_of(path: Path) -> frozenset[Audience] | None:
-    """Return the roles that are given what stands at ``path``; None where the table names no place around it."""
+    """Return the roles that are given the setting at ``path``; None where the table names no place around it."""
     place = _place(path)
     return None if place is None else SECRET_PLACES[place]
 
 
 def is_withheld(path: Path, value: object, *, is_reference: bool, audience: Audience | None) -> bool:
-    """Return whether one value is a secret that ``audience`` is not given; None stands for the parent, which has none.
+    """Return whether one value is a secret that ``audience`` is not given; None means the parent, which has none.
 
     Args:
         path: of the value, as fields are named.

@@ -1,8 +1,8 @@
 """Judges a changed configuration, in a child that is thrown away: loads, completes, compares, hands over.
 
 Guarantees
-    Everything that a start would refuse is refused, with the same words and places, and what a running
-    tree cannot follow besides. The parent is told by a plan; it parses nothing.
+    Everything that a start would refuse is refused, with the same words and places, as are changes that a running
+    tree cannot follow. The parent receives a plan; it parses nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check(
 
     Args:
         number: of this check; never used before.
-        running: what the tree runs with.
+        running: the tree's current configuration.
         handover: where the result goes.
         load: reads the same files, variables and flags as the start did.
         prepare: imports the jobs and completes the schedules.
@@ -101,7 +101,7 @@ def check(
 
 
 def _stale(modules: Sequence[str], started_s: float) -> tuple[str, ...]:
-    """Return the job modules that were changed since they were imported; what they import is not looked at."""
+    """Return the job modules that were changed since they were imported; their own imports are not looked at."""
     found = []
     for name in modules:
         file = getattr(sys.modules.get(name), "__file__", None)  # absent: it is imported by this reload
@@ -112,7 +112,7 @@ def _stale(modules: Sequence[str], started_s: float) -> tuple[str, ...]:
 
 
 def digest_of(definitions: Sequence[ScheduleDef]) -> str:
-    """Return the identity of a set of schedules as candidates tell it: empty when they bring none."""
+    """Return the identity of a set of schedules in the form that candidates publish: empty when they bring none."""
     return schedules_digest(definitions) if definitions else ""
 
 

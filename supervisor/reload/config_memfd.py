@@ -5,7 +5,7 @@ memory that children can only read, in two buffers that take turns: the one in e
 Each role inherits its own two, and the two that all share, and finds a configuration by its number.
 
 Guarantees
-    What is read is whole, and of the number that was asked for. No process but the parent can change it.
+    Data read are whole, and of the number asked for. No process but the parent can change them.
     A role reads the secrets that it is given (audiences.py) and no others; reading runs nothing (packing.py).
     Nothing of it is on a disk, and it is gone with its last process.
 
@@ -74,7 +74,7 @@ class Handover:
         return ConfigReader(_descriptors(self._shared), own, part)
 
     def open(self, number: int, *, in_effect: int) -> None:
-        """Make room for what the check of ``number`` hands over. Raises OSError when there is none."""
+        """Make room for the result of the check of ``number``. Raises OSError when there is none."""
         for other in [each for each in self._staged if each != in_effect]:
             os.close(self._staged.pop(other))
         self._staged[number] = os.memfd_create("tenure-check", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -82,7 +82,7 @@ class Handover:
     def write(
         self, number: int, *, plan: bytes, settings: Settings, brief: Brief, definitions: tuple[ScheduleDef, ...]
     ) -> None:
-        """Hand over what a check found; it can do so once.
+        """Hand over the result of a check; it can do so once.
 
         Raises:
             HandoverError: it is larger than ``BYTES_MAX``, or than the limit on the size of files allows.
@@ -106,7 +106,7 @@ class Handover:
     def take(self, number: int, *, in_effect: int) -> bytes | None:
         """Let children read ``number``, in the buffers that do not hold ``in_effect``; return its plan.
 
-        None when its check did not come so far. What a check sealed cannot change under our eyes.
+        None when its check did not come so far. A sealed result cannot change under our eyes.
         """
         source = self._staged.get(number)
         try:
@@ -127,7 +127,7 @@ class Handover:
         return read_part(source, number, _PLAN)
 
     def start(self, settings: Settings) -> None:
-        """Let children read what the tree starts with, as number 0; its schedules they have by the fork."""
+        """Let children read the tree's first configuration, as number 0; its schedules they have by the fork."""
         self.open(0, in_effect=0)
         bare = settings.model_copy(update={"schedules": {}})
         self.write(0, plan=b"", settings=bare, brief=Brief("", {}), definitions=())

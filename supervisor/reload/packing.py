@@ -1,7 +1,7 @@
 """Settings as bytes that processes of one tree hand each other: data alone, so that reading them runs nothing.
 
 Guarantees
-    What is unpacked equals what was packed, secrets that the audience is given included, and was validated anew.
+    Unpacked data equal the packed ones, secrets that the audience is given included, and were validated anew.
     Of every other secret there is a mask.
 """
 

@@ -3,7 +3,7 @@
 Guarantees
     The process that made it writes through a mapping that forked children do not get; write(2), a writable mapping,
     and any other size are refused to all others (memfd_create(2), F_SEAL_FUTURE_WRITE, Linux 5.1).
-    What is read is whole, and of the number that was asked for: the header is looked at before and after.
+    Data read are whole, and of the number that was asked for: the header is looked at before and after.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ schedulers that everybody derives from; arguments of ``super().__init__`` that a
 are read too, for classes that fix their own timing.
 
 Does not guarantee
-    An answer. What cannot be told without running code is not guessed: ``kind`` is then empty.
+    An answer. Facts that need running code are not guessed: ``kind`` is then empty.
 """
 
 from __future__ import annotations

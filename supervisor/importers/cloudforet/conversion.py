@@ -1,11 +1,11 @@
 """Configurations in Cloudforet's format, converted to native settings (docs/cloudforet.md).
 
 A pure function of files, variables and sources: nothing is imported, nothing is run, and
-``spaceone`` least of all. What comes out is a layer under the native files, variables and
+``spaceone`` least of all. The result is a layer under the native files, variables and
 flags, which therefore win.
 
 Guarantees
-    What the original refused, ignored or never reached is a problem or a notice with its
+    Entries that the original refused, ignored or never reached are a problem or a notice with their
     place; two readings of one entry are never chosen between in silence.
 """
 

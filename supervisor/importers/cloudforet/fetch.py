@@ -3,7 +3,7 @@
 Guarantees
     A fetch ends: in time, in size, in redirects. With ``sha256`` nothing else than that very text is used.
     Only files and http(s) are read; plain http only with ``sha256``, also where https redirects to it.
-    What comes over the network can name no file and no variable of this machine.
+    Text from the network can name no file and no variable of this machine.
 
 Does not guarantee
     Consul: its values change under the program and it would have to be asked by every replica (docs/adr/0028).
@@ -61,7 +61,7 @@ class Target:
 
     @property
     def is_local(self) -> bool:
-        """True if its text is chosen on this machine: a file, or what the digest in a file demands."""
+        """True if its text is chosen on this machine: a file, or text of a digest in a file."""
         return self.file is not None or bool(self.sha256)
 
     @property
@@ -123,7 +123,7 @@ def _options(entry: Node, path: TreePath, report: Report) -> tuple[bool, str, fl
 
 
 def is_absent(target: Target) -> bool:
-    """Return whether a file is not there; what is behind a URL is known only once it is asked for."""
+    """Return whether a file is not there; a URL is known only once it is fetched."""
     try:
         return target.file is not None and not target.file.exists()
     except OSError:  # a name too long, a directory that nobody may look into: reading it says which
@@ -134,7 +134,7 @@ def fetch(target: Target) -> bytes:
     """Return the content of a URL or file.
 
     Raises:
-        OSError: it cannot be read; the message says why, and holds no credentials.
+        OSError: it cannot be read; the message has the reason, and holds no credentials.
     """
     raw = _read_url(target) if target.url else _read(target)
     if len(raw) > BYTES_MAX:

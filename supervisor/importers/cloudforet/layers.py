@@ -8,8 +8,8 @@ Guarantees
     Order, later wins: GLOBAL, IMPORT in its order, REMOTE_URL in its order; of several files, as they were named.
     Mappings merge, lists and scalars replace; a mapping over something else, or under it, is a problem.
     Cycles, missing files and more than ``IMPORTS_MAX`` imports are problems.
-    What came over the network chooses no code: it holds no ``packages`` and no ``handler``, and imports no file.
-    A text whose digest stands in a file counts as that file.
+    Text from the network chooses no code: it holds no ``packages`` and no ``handler``, and imports no file.
+    A text whose digest is in a file counts as that file.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Layers:
         return node.origin.rpartition(":")[0] in self._remote
 
     def add(self, document: Node, file: Path) -> None:
-        """Lay one document and what it imports over what is there."""
+        """Lay one document and its imports over the layers there."""
         self.files.append(file)
         self._document(document, file.parent, (str(file.resolve()),), is_local=True)
 
@@ -103,7 +103,7 @@ class Layers:
                 self._imported(key, entries, base, chain, is_local=is_local)
 
     def _beside(self, document: Node) -> None:
-        """Name what stands beside GLOBAL, where python-core reads nothing."""
+        """Name the keys beside GLOBAL, where python-core reads nothing."""
         for key, child in document.value.items():
             if key in {"GLOBAL", "compat", *IMPORT_KEYS, *OWN_KEYS} or key.startswith("x-"):
                 continue
@@ -151,7 +151,7 @@ class Layers:
                 self._document(document, base, (*chain, name), is_local=is_local)
 
     def _refuse_code(self, document: Node) -> None:
-        """Refuse what chooses code, in any of the forms of a document."""
+        """Refuse keys that choose code, in any of the forms of a document."""
         for path, node in document.walk():
             is_handler = len(path) >= 3 and path[-3] == "SCHEDULERS" and path[-1] == "handler"
             if (path[-1:] == ("packages",) and path[:-1] in {(), ("GLOBAL",)}) or is_handler:
@@ -193,7 +193,7 @@ class Layers:
         self._report.problem(target.node, target.path, f"{target.name}: {why}", remedy)
 
     def _chart(self, document: Node) -> Node:
-        """Return what the chart would mount of its values file: database, shared, application, then both sections."""
+        """Return the values that the chart would mount: database, shared, application, then both sections."""
         self._report.notice(
             f"{document.origin}: is a chart's values file: application_scheduler and application_worker are taken, "
             f"as the chart would mount them"

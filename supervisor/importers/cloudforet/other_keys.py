@@ -1,4 +1,4 @@
-"""The keys of a Cloudforet configuration beside schedulers, queues and workers: what is used of them, and what is kept.
+"""The keys of a Cloudforet configuration beside schedulers, queues and workers: those used, and those kept.
 
 Guarantees
     No value of these keys is in a message: any of them may be a secret.
@@ -37,7 +37,7 @@ _SET_TOKEN = "set TOKEN: ${file:/run/secrets/token} and reload"  # noqa: S105 - 
 def read_token(root: Node, environ: Mapping[str, str], report: Report) -> tuple[Node | None, str]:
     """Return the token, and why schedules that need one are suspended: empty when they are not.
 
-    Absent, it is not asked for: a service may need none. Empty, or behind what nobody reads, it was meant to be there.
+    Absent, it is not asked for: a service may need none. Empty, or in a place nobody reads, it was intended.
     """
     token, info = root.child("TOKEN"), root.child("TOKEN_INFO")
     if token is not None and isinstance(token.value, str) and token.value:
@@ -61,7 +61,7 @@ def read_token(root: Node, environ: Mapping[str, str], report: Report) -> tuple[
 
 
 def read_timezone(root: Node, environ: Mapping[str, str], report: Report) -> Node:
-    """Return the zone of the schedules: ``timezone:``, else the variable TZ, else UTC; said once."""
+    """Return the zone of the schedules: ``timezone:``, else the variable TZ, else UTC; logged once."""
     node = root.child("timezone")
     text = environ.get("TZ", "").removeprefix(":")
     if (node is None or node.value is None) and text:
@@ -86,7 +86,7 @@ def read_packages(
 ) -> Node | None:
     """Return the packages whose services the tasks name: those that are given, else those of the schedulers.
 
-    What came over the network adds none; a class that it names outside of them is a problem.
+    Packages from the network are not added; a class that it names outside of them is a problem.
     """
     node = root.child("packages")
     if node is not None and node.value is not None:
@@ -144,7 +144,7 @@ def read_log(root: Node, report: Report) -> Node | None:
 
 
 def check_spelling(key: str, node: Node, among: Node, report: Report) -> None:
-    """Tell a section whose name is nearly that of one that is absent: nothing of it would run, and nobody be told."""
+    """Report a section whose name is nearly that of one that is absent: nothing of it would run, without notice."""
     wanted = _MEANT.get(type(node.value), ())
     close = difflib.get_close_matches(key.upper(), wanted, n=1, cutoff=0.8)
     if close and close[0] not in among.value:

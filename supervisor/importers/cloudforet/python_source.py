@@ -20,7 +20,7 @@ NEEDED = frozenset({"GLOBAL", "IMPORT", "REMOTE_URL", "SCHEDULERS", "WORKERS", "
 
 
 class _NotLiteralError(Exception):
-    """An expression whose value only running it would tell."""
+    """An expression whose value needs running it."""
 
     def __init__(self, node: ast.AST) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class _Module:
             self._leave_out(target, target.id, f"is not a literal (line {error.line}), and no code is run to find out")
 
     def _other(self, statement: ast.stmt) -> None:
-        """Look into what may assign: a value that is changed later is not the one that was written first."""
+        """Look into statements that may assign: a value that is changed later is not the one that was written first."""
         for inner in ast.walk(statement):
             targets: list[ast.expr] = []
             if isinstance(inner, ast.Assign):

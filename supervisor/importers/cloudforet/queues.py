@@ -57,7 +57,7 @@ def read_queues(queues: Node, report: Report) -> tuple[Node, dict[str, Node]]:
 
 
 def _numbered(entry: Node, path: Path, report: Report) -> Node:
-    """Return an entry with numbers where text said them: redis-py took either."""
+    """Return an entry with numbers in place of their texts: redis-py took either."""
     kept = dict(entry.value)
     for key in ("port", "db"):
         node = entry.child(key)
@@ -162,7 +162,7 @@ def _settings(name: str, entry: Node, report: Report) -> Node:
 
 
 def _refers(value: object) -> bool:
-    """Return whether a value is known only once its variable or file was read; what it is then is checked as native."""
+    """Return whether a value is known only once its variable or file was read; the value is then checked as native."""
     return isinstance(value, str) and REFERENCE.search(value) is not None
 
 

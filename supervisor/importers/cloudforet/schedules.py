@@ -58,7 +58,7 @@ def read_schedules(schedulers: Node, around: Around, sources: Sources, report: R
 
 
 def entries_of(section: Node, path: Path, report: Report) -> list[tuple[str, Node]]:
-    """Return the entries of a section; what is no mapping is a problem."""
+    """Return the entries of a section; an entry that is no mapping is a problem."""
     if section.value is None:
         return []
     if not isinstance(section.value, dict):

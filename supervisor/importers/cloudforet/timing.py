@@ -1,4 +1,4 @@
-"""From what a Cloudforet schedule says about time to the trigger of a native one.
+"""From the time fields of a Cloudforet schedule to the trigger of a native one.
 
 N hours are anchored: hours 0, N, 2N … of the zone where N divides 24, else every N hours
 from 1970. The original counts from the start of its process, so a restart moves it, and one
@@ -97,7 +97,7 @@ class Reader:
         return self._fitting(asked) if asked is not None else self._guessed()
 
     def _fitting(self, kind: Timing) -> Timing | None:
-        """Return ``kind`` unless the entry says what such a schedule cannot take."""
+        """Return ``kind`` unless the entry has a value that such a schedule cannot take."""
         own = self._found.takes
         taken = _KEYS[kind] if own is None else own  # a class with a constructor of its own dies of what that lacks
         wrong = [key for key in ("interval", "minute", "rule") if self._given(key) and key not in taken]
@@ -208,7 +208,7 @@ class Reader:
         return {**settings, "anchor": Node(anchor, phase.origin)} if is_grid and phase is not None else settings
 
     def _options(self, interval: Interval | None = None) -> dict[str, Any]:
-        """Return the arguments for the constructor of the class, as the entry says them."""
+        """Return the arguments for the constructor of the class, from the entry."""
         found: dict[str, Any] = {}
         if interval is not None and self._given("interval") is not None:
             number = interval.number

@@ -24,7 +24,7 @@ _MINUTE_REMEDY = "write ':15' for 15 past, '15:30' for half a minute later, or a
 
 
 class Interval(NamedTuple):
-    """A number whose unit depends on the class, or a duration that says its own."""
+    """A number whose unit depends on the class, or a duration with its own."""
 
     number: Decimal
     has_unit: bool  # then it is seconds

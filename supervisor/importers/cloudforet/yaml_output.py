@@ -27,7 +27,7 @@ _NO_SECRET = (("redis", "url"), ("cloudforet", "packages"))
 
 
 def to_yaml(conversion: Conversion, files: Sequence[Path]) -> str:
-    """Return the configuration, with what is worth knowing as comments."""
+    """Return the configuration, with remarks as comments."""
     variables: dict[str, str] = {}
     plain = _plain(conversion.root, (), variables)
     lines = [_HEADER.format(names=", ".join(str(file) for file in files))]

@@ -1,4 +1,4 @@
-"""The lines of a crontab: what is a setting, an entry, a comment, and what ``%`` does to a command."""
+"""The lines of a crontab: settings, entries, comments, and the effect of ``%`` on a command."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def timed(line: str) -> Timed | None:
 
 
 def first_word(text: str) -> tuple[str, str]:
-    """Return the first word of ``text``, and what follows it without the blanks between."""
+    """Return the first word of ``text``, and the rest without the blanks between."""
     word, *rest = re.split(r"[ \t]+", text.strip(BLANK), maxsplit=1)
     return word, rest[0] if rest else ""
 

@@ -2,15 +2,15 @@
 
 Guarantees
     Every problem of every file is found, each with its file and line. An entry that is
-    returned means what cron would have done: the variables that the crontab sets, HOME and
+    returned does the same as in cron: the variables that the crontab sets, HOME and
     SHELL, its shell, its directory, its standard input after ``%``, its zone under ``CRON_TZ``.
     No command runs as another user than cron's: Tenure runs every job as its own, so an entry
     of another user is paused, with the reason.
 
 Does not guarantee
-    Cron's PATH and LOGNAME: what the crontab does not set comes from the tree's environment.
+    Cron's PATH and LOGNAME: variables that the crontab does not set come from the tree's environment.
 
-Reads no files and knows no host: text and facts come in as arguments. What is accepted is
+Reads no files and knows no host: text and facts come in as arguments. The accepted form is
 described by crontab(5) of Debian's cron and of cronie (for CRON_TZ).
 """
 
@@ -292,7 +292,7 @@ class _Reader:
 
 
 def _slug(command: str) -> str:
-    """Return the end of ``command`` in letters that an id may hold; the end tells commands apart best."""
+    """Return the end of ``command`` in letters that an id may hold; the end distinguishes commands best."""
     words = [word for word in _SLUG_BREAK.split(_REDIRECTION.sub("", command)) if word]
     slug = words.pop()[-_SLUG_CHARACTERS_MAX:] if words else "command"
     while words and len(slug) + len(words[-1]) < _SLUG_CHARACTERS_MAX:
