@@ -26,7 +26,7 @@ AddressInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, st
 
 
 class DestinationRefusedError(OSError):
-    """A connection would lead to an address that the configuration does not allow. The address is not told."""
+    """A connection would lead to an address that the configuration does not allow. The address is not shown."""
 
     def __init__(self) -> None:
         super().__init__(

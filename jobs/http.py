@@ -3,14 +3,14 @@
 Guarantees
     TLS certificates are always verified. At most ``RESPONSE_BYTES_MAX`` of an answer is read.
     Secrets are named by reference (see jobs/references.py), are sent to the origin that was
-    asked for and to no other a redirect may lead to, and stand in no error: neither do other
+    asked for and to no other a redirect may lead to, and are in no error: neither do other
     headers, nor the query of the URL, nor the body unless that is asked for.
     Each connection, those of redirects too, leads to an address that the configuration allows (see destinations.py).
 
 Does not guarantee
     That the request was made once: a run whose worker died is run again, and a failed one is
     retried. POST and PATCH carry the run's id as ``Idempotency-Key``, by which a server can
-    tell a repetition from a new request.
+    recognise a repetition of a request.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ async def request(
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """Return a context that verifies, against ``ca_file`` or what the system trusts."""
+    """Return a context that verifies, against ``ca_file`` or the system's authorities."""
     try:
         if ca_file is not None:
             os.close(open_regular(ca_file, follows=True))  # of a pipe the library would wait for the other end
@@ -196,7 +196,7 @@ async def _exchange(client: Client, ask: Ask, redirects_left: int) -> HttpResult
 
 
 async def _read(response: aiohttp.ClientResponse, masked: Sequence[bytes]) -> HttpResult:
-    """Keep the end of the body; a server that echoes what it was sent must not write a secret into the record."""
+    """Keep the end of the body; a server that echoes its request must not write a secret into the record."""
     kept = BODY_TAIL_BYTES + max(map(len, masked), default=0)  # so that a secret cut in two is not kept in part
     tail = b""
     count = 0

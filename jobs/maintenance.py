@@ -1,8 +1,8 @@
 """``maintenance.*``: jobs that look after Tenure's own queues.
 
 Guarantees
-    They only drop what has ended: history beyond its cap, and dead runs beyond theirs or older
-    than asked. What is waiting, running or due later is read at most.
+    They only drop ended runs: history beyond its cap, and dead runs beyond theirs or older
+    than asked. Runs that wait, run or are due later are read at most.
     Each call to Redis is bounded, so that none holds the server for longer than milliseconds.
 """
 
@@ -38,7 +38,7 @@ class VerifyResult(TypedDict):
 
 
 class QueueInvariantError(RuntimeError):
-    """A queue contradicts itself. Runs may be stuck; the message says which."""
+    """A queue contradicts itself. Runs may be stuck; the message names them."""
 
 
 @job("maintenance.trim_history")

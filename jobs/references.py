@@ -1,8 +1,8 @@
-"""Secrets by reference: a run's arguments say where a secret is, never what it is.
+"""Secrets by reference: a run's arguments name the place of a secret, never its value.
 
 Arguments travel through the queue and stay in histories and dead runs, so a password must not
 be among them. ``env:NAME`` and ``file:/absolute/path`` are resolved here, on the worker that
-runs the job, and what they hold is never put into an error or a log.
+runs the job, and their values are never put into an error or a log.
 
 Guarantees
     Only variables and files that ``job_references`` of the configuration allows are read, links resolved, whoever
@@ -24,7 +24,7 @@ class UnresolvedReferenceError(ValueError):
 
 
 def is_reference(text: str) -> bool:
-    """Return whether ``text`` says where a value is rather than being one."""
+    """Return whether ``text`` is a reference to a value rather than the value."""
     return text.startswith(("env:", "file:"))
 
 
@@ -53,7 +53,7 @@ def resolve(name: str, reference: str) -> str:
 
 
 def _no_link(path: str, flags: int) -> int:
-    """Open what was judged, not what replaced it by a link; a pipe keeps nobody waiting."""
+    """Open the file that was judged, not a link in its place; a pipe keeps nobody waiting."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 

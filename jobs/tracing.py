@@ -1,6 +1,6 @@
 """A span of OpenTelemetry around each run: list ``jobs.tracing`` first under ``jobs``. Needs ``tenure[otel]``.
 
-Where spans go, and which, is told by OpenTelemetry's own variables: docs/tracing.md.
+Where spans go, and which, is set by OpenTelemetry's own variables: docs/tracing.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Identity upkeep as jobs: tenant domains, their tokens and their endpoints, in SQL.
 
 ``models`` holds the tables, ``database`` opens one, and each job has a module of its own;
-``source`` reads what ``domain_sync`` is fed and ``changes`` decides what it does about it.
+``source`` reads the input of ``domain_sync`` and ``changes`` decides the writes.
 """
 
 from __future__ import annotations

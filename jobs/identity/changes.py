@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(slots=True)
 class Changes:
-    """The writes of one sync, and what it will have done."""
+    """The writes of one sync, and their counts."""
 
     released: list[tuple[str, str]] = field(default_factory=list)  # id, and the name it gives way under
     written: list[Written] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Bound:
         """Refuse changes that disable more than it allows.
 
         Raises:
-            TooManyDisabledError: says how many, and how to let it pass.
+            TooManyDisabledError: names the number, and the way to let it pass.
         """
         enabled = sum(domain.source == source and domain.state == ENABLED for domain in known)
         allowed, gone = self.allowed(enabled), len(changes.vanished)
@@ -107,7 +107,7 @@ def decide(source: str, upstream: Sequence[UpstreamDomain], known: Sequence[Know
     """Return the changes that make the domains of ``source`` those that ``upstream`` lists.
 
     Args:
-        source: the owner of what ``upstream`` lists.
+        source: the owner of the entries that ``upstream`` lists.
         upstream: ids and names each listed once.
         known: every domain of ``source``, and those of others that share an id or name with ``upstream``.
 

@@ -57,7 +57,7 @@ def open_database(database: str) -> Iterator[Engine]:
     """Yield an engine for ``database``: a URL without a password, or ``env:NAME`` or ``file:/path`` of any URL.
 
     Raises:
-        DatabaseRefusedError: says why, and never shows a password.
+        DatabaseRefusedError: names the reason, and never shows a password.
     """
     url = _url(database)
     engine = _engine(url)

@@ -4,7 +4,7 @@ Guarantees
     One transaction, alone among syncs: readers see the list before or after, never a mixture,
     and a run that is cut off anywhere leaves nothing. Running it again changes nothing more.
     Domains that the source no longer lists are disabled, never deleted; those that come back
-    are enabled. What somebody disabled by hand stays disabled. A list that would disable more than
+    are enabled. Domains disabled by hand stay disabled. A list that would disable more than
     a share of them is refused: it is rather half a list than half of the tenants gone.
 
 Does not guarantee
@@ -88,7 +88,7 @@ def domain_sync(
 def sync(
     connection: Connection, source: str, upstream: Sequence[UpstreamDomain], *, now_ms: int, bound: Bound
 ) -> SyncResult:
-    """Do what ``domain_sync`` promises, within the transaction of ``connection``."""
+    """Carry out ``domain_sync``, within the transaction of ``connection``."""
     known = _known(connection, source, upstream)
     changes = decide(source, upstream, known)
     if upstream:  # an empty list came this far only because the caller believes it

@@ -3,11 +3,11 @@
 Guarantees
     At most ``concurrency`` requests at once, and at most one run's share of endpoints: those
     verified longest ago come first, so a run cut short starves none of them. One endpoint never
-    fails the run: what goes wrong with it is its state. SQL never runs on the event loop.
+    fails the run: its failure is its state. SQL never runs on the event loop.
     Nothing of an answer is kept but its status and how long it took to begin.
 
 Does not guarantee
-    That an endpoint is what it says: any status below 400 counts as well. Redirects are not
+    That an endpoint is genuine: any status below 400 counts as well. Redirects are not
     followed, and no credentials are sent.
 """
 

@@ -1,7 +1,7 @@
 """Detection of further pages in a paged HTTP list, and of the next page's address. Pure; fetches nothing.
 
-Upstreams say it in many ways: a ``Link`` header (RFC 8288), an address of the next page, a cursor or token, a flag, a
-count above what is listed. An address is followed; of the others the caller is told, because a list that is known to
+Upstreams mark it in many ways: a ``Link`` header (RFC 8288), an address of the next page, a cursor or token, a flag, a
+count above the listed number. An address is followed; others are reported to the caller: a list that is known to
 be incomplete must not be taken for the whole.
 """
 
@@ -45,7 +45,7 @@ class Paging:
 
 
 class PageError(ValueError):
-    """The next page has an address that is not followed; says why."""
+    """The next page has an address that is not followed; names the reason."""
 
 
 def paging_of(document: Mapping[str, Any], headers: Mapping[str, str]) -> Paging:
@@ -79,7 +79,7 @@ def next_address(current: str, following: str) -> str:
     """Return the absolute address of the next page of ``current``.
 
     Raises:
-        PageError: it lies elsewhere: a list is believed as far as its own server tells it.
+        PageError: it lies elsewhere: a list is believed as far as its own server sends it.
     """
     try:
         address = urljoin(current, following)
@@ -103,7 +103,7 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def _markers(document: Mapping[str, Any], path: str = "", depth: int = 2) -> Iterator[tuple[str, str, Any]]:
-    """Yield path, plain key and value of what may speak of pages."""
+    """Yield path, plain key and value of fields that may concern pages."""
     for name, value in document.items():
         key = re.sub(r"[^a-z]", "", name.lower())
         if isinstance(value, dict) and key in _AROUND and depth:

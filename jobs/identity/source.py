@@ -37,7 +37,7 @@ READ_TIMEOUT_S = 30.0
 
 
 class SourceRefusedError(ValueError):
-    """The source cannot be read, or what it holds cannot be trusted to be a list of domains."""
+    """The source cannot be read, or its content cannot be trusted to be a list of domains."""
 
 
 class UpstreamDomain(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ def load(source: str, *, token: str | None, ca_file: str | None, allow_empty: bo
     """Return the domains that ``source``, an http(s) URL or the path of a file, lists on all of its pages.
 
     Raises:
-        SourceRefusedError: says what is wrong with it.
+        SourceRefusedError: names the fault.
     """
     label = source_label(source)
     if _is_url(source):
@@ -109,7 +109,7 @@ def _all_pages(source: str, label: str, read: Callable[[str], _Answer]) -> list[
 
 
 def _next(answer: _Answer, paging: Paging, label: str, *, listed: int, read: int) -> str | None:
-    """Return the address of the next page; refuse a last one that says there is more."""
+    """Return the address of the next page; refuse a last one that announces more."""
     if answer.url is not None and paging.next is not None:
         try:
             return next_address(answer.url, paging.next)
@@ -145,7 +145,7 @@ def parse(data: bytes, label: str) -> list[UpstreamDomain]:
     """Return the domains of one document: ``{"domains": […]}`` or the bare list.
 
     Raises:
-        SourceRefusedError: says where it is malformed.
+        SourceRefusedError: names the malformed place.
     """
     domains, _ = _page(data, label)
     _refuse_problems(domains, label)
@@ -153,7 +153,7 @@ def parse(data: bytes, label: str) -> list[UpstreamDomain]:
 
 
 def _page(data: bytes, label: str) -> tuple[list[UpstreamDomain], dict[str, Any]]:
-    """Return the domains of one document, and what it says beside them."""
+    """Return the domains of one document, and its fields beside them."""
     is_list = data.lstrip()[:1] == b"["
     try:
         if is_list:

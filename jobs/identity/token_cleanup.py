@@ -1,7 +1,7 @@
 """``identity.token_cleanup``: delete tokens that have expired, a bounded batch at a time.
 
 Guarantees
-    Each batch is a transaction of its own, so that locks are short and what was deleted stays
+    Each batch is a transaction of its own, so that locks are short and deleted rows stay
     deleted when the run is cut off. It reads the index on ``expires_at`` and nothing else, stops
     well before its deadline, and never deletes a token that has not expired or never will.
 """

@@ -1,6 +1,6 @@
 """Commands as jobs, each under a guard that takes its process group along when it goes.
 
-``command`` is the job; ``guard`` forks and ends the processes (what happens in them is in
+``command`` is the job; ``guard`` forks and ends the processes (their own steps are in
 supervisor/process/command/guard.py); ``tail`` keeps the end of the output.
 """
 

@@ -61,11 +61,11 @@ def command(
 
     Args:
         ctx: the run's context.
-        command: what to run.
+        command: the program to run.
         env: variables beside those that ``shell.env`` of the configuration lists; they win.
         cwd: directory to run it in; default: the tree's.
         shell: which shell reads a line.
-        stdin: what it can read; default: nothing.
+        stdin: its input; default: nothing.
         check: whether an exit code other than 0, or a signal, fails the run.
         output_tail: how many bytes of its output (stdout and stderr together) to keep, at most 32768: in the result,
             or in the log when it failed.
@@ -110,7 +110,7 @@ def _run(ctx: Context, launch: Launch, tail: Tail, *, is_told: bool) -> CommandE
 
 
 def _patience_s(remaining_s: float) -> float:
-    """Return how long a command that was asked to end may take: within what the run has left."""
+    """Return how long a command that was asked to end may take: within the rest of the run."""
     return min(PATIENCE_S_MAX, max(PATIENCE_S_MIN, remaining_s - RESERVE_S))
 
 

@@ -79,7 +79,7 @@ class Guard:
                 self._drain(tail)
 
     def close(self) -> None:
-        """Kill what is left, reap the guard, close the pipes. Safe to call at any point, and twice."""
+        """Kill remaining processes, reap the guard, close the pipes. Safe to call at any point, and twice."""
         with signals_held():
             self._guard.close()
             if self._output >= 0:

@@ -14,7 +14,7 @@ JSON_BYTES_MAX = 48 * 1024
 
 
 class Tail:
-    """Keeps the last ``limit`` bytes of what is fed to it."""
+    """Keeps the last ``limit`` bytes of its input."""
 
     def __init__(self, limit: int) -> None:
         assert limit >= 0
