@@ -2,7 +2,7 @@
 
 A stop that arrives while Python still imports would end this process half started, or, as process 1 of a
 container, be dropped by the kernel: there, a signal that is neither handled nor blocked does not exist.
-A blocked one waits. ``tenure run`` lets it through once it can act on it (cli/replica/run.py); what starts this
+A blocked one waits. ``tenure run`` lets it through once it can act on it (cli/replica/run.py); a parent starting this
 program with signals blocked already (``env --block-signal``) closes the gap before these lines as well.
 """
 

@@ -19,7 +19,7 @@ class Clock(Protocol):
         """Time for leases and deadlines. Never goes back, and counts a suspended machine.
 
         CLOCK_BOOTTIME on Linux: CLOCK_MONOTONIC, which ``time.monotonic`` and asyncio
-        use, stands still while a virtual machine is suspended, and the lease does not.
+        use, stops while a virtual machine is suspended, and the lease does not.
         """
         ...
 

@@ -11,7 +11,7 @@
     if __name__ == "__main__":
         main(plugins=[Hello])
 
-``python my_service.py run`` starts a replica, and so does every other word of ``tenure``. What was handed over
+``python my_service.py run`` starts a replica, and so does every other word of ``tenure``. Everything handed over
 lives in the process that starts the tree, so every child has it, those after a reload too; a change of the
 program itself takes a restart.
 """
@@ -42,7 +42,7 @@ def main(
     Args:
         argv: words after the program's name; None: those of this process.
         plugins: classes that schedules may name, beside those of the configuration.
-        jobs: modules to import, or functions that ``@job`` decorated; what the program itself has
+        jobs: modules to import, or functions that ``@job`` decorated; those that the program itself has
             decorated is known without being named here.
         hooks: classes for the fire pipeline by the name under which profiles enable them.
     """
@@ -56,7 +56,7 @@ def main(
 def register(
     plugins: Iterable[type[Plugin]], jobs: Iterable[str | Callable[..., Any]], hooks: Mapping[str, type]
 ) -> None:
-    """Make known what a program brings.
+    """Register a program's plugins and jobs.
 
     Raises:
         TenureError: something cannot be used, or has the name of another; both origins are named.

@@ -26,7 +26,7 @@ _GROUP_WRITES, _OTHERS_WRITE = 0o020, 0o002
 
 
 def distrust(status: os.stat_result) -> str:
-    """Return why nothing should be done by what has this ``status``; empty when it is trusted."""
+    """Return why a file or peer with this ``status`` is not trusted; empty when it is."""
     if status.st_uid not in {os.geteuid(), 0}:
         return f"it belongs to uid {status.st_uid}, and neither to uid {os.geteuid()} nor to root"
     if status.st_mode & _OTHERS_WRITE:

@@ -1,1 +1,1 @@
-"""The composition root. A command imports the part it needs: what starts a tree costs a second of imports."""
+"""The composition root. A command imports the part it needs: starting a tree costs a second of imports."""

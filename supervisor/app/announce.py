@@ -63,7 +63,7 @@ def _warn_of_unserved(loaded: Loaded, definitions: Sequence[ScheduleDef], log: L
 
 
 def warn_of_old_names(loaded: Loaded, log: Log, *, told: Sequence[Notice] = ()) -> None:
-    """Log each use of an old name, except for names that were ``told`` of before."""
+    """Log each use of an old name, except for names in ``told``."""
     known = {notice.name for notice in told}
     for notice in loaded.notices:
         if notice.name not in known:
@@ -71,7 +71,7 @@ def warn_of_old_names(loaded: Loaded, log: Log, *, told: Sequence[Notice] = ()) 
 
 
 def startup_fields(loaded: Loaded, definitions: Sequence[ScheduleDef], slots: Sequence[str]) -> dict[str, Any]:
-    """Return version, interpreter, digest of the configuration, processes by role, and what is not as by default.
+    """Return version, interpreter, digest of the configuration, processes by role, and settings other than the default.
 
     Secrets are masked as everywhere. Schedules count by their number: there may be very many.
     """
@@ -94,7 +94,7 @@ def startup_fields(loaded: Loaded, definitions: Sequence[ScheduleDef], slots: Se
 
 
 def _changed(loaded: Loaded) -> dict[str, Any]:
-    """Return what is not as by default. What has no shape of its own, as a plugin's options, is counted only."""
+    """Return settings other than the default. Those without a shape, as a plugin's options, are counted only."""
     changed: dict[str, Any] = {}
     for path, entry in sources(loaded).items():
         if entry["origin"] == DEFAULT_ORIGIN or path == "schedules":

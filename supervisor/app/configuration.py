@@ -19,7 +19,7 @@ def load(
         files: files, or directories whose ``*.yaml`` are read by name.
         environ: the environment; only ``TENURE_…`` variables are settings, all serve ``${env:…}``.
         flags: values by path, such as ``{"web.port": "8080"}``; texts are read like variables.
-        compat: the format of files that are not native, or None unless a file says so itself.
+        compat: the format of files that are not native, or None unless a file names it.
 
     Raises:
         UnusableError: with every problem found.

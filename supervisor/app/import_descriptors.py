@@ -3,7 +3,7 @@
 Guarantees
     Files opened for appending and devices stay as they are in the workers: appends of several processes do not mix
     within a line, and a device has no place to lose.
-    Anything else is /dev/null there, and is told once at start by module and path: a connection, a position in a file
+    Anything else is /dev/null there, and is logged once at start by module and path: a connection, a position in a file
     or a lock of SQLite cannot be shared by processes.
 """
 
@@ -30,7 +30,7 @@ class OpenedByImports:
         """Descriptors that workers keep."""
 
     def note(self, module: str) -> None:
-        """Look for what ``module``, which was imported just now, has opened."""
+        """Look for descriptors that ``module``, which was imported just now, has opened."""
         for descriptor, target in sorted(open_descriptors().items()):
             if descriptor in self._known:
                 continue

@@ -59,7 +59,7 @@ PREFLIGHT_TIMEOUT_S = 15.0
 
 
 def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
-    """Run this replica until it is told to stop, and return the exit code.
+    """Run this replica until it is asked to stop, and return the exit code.
 
     Args:
         loaded: the configuration.

@@ -1,4 +1,4 @@
-"""The tree that a replica runs: its slots, and what every child of it is given."""
+"""The tree that a replica runs: its slots, and the inheritance of every child."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ class Tree:
         return replace(self, settings=settings, definitions=definitions, config_epoch=number)
 
     def prepare_worker(self) -> None:
-        """Import what a reload added, and give plugins their secrets.
+        """Import modules that a reload added, and give plugins their secrets.
 
         Raises:
-            ConfigError: the check could import it; what was there for it is gone.
+            ConfigError: the check could import it; a file it needs is gone since.
         """
         if self.config_epoch and (problems := import_jobs(self.settings.jobs)):
             raise ConfigError(problems)
@@ -200,19 +200,19 @@ def _worker_rows(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def inflight_entries(settings: Settings) -> int:
-    """Return how many runs a worker can note: as many as its pool may ever be told to run at once, by a reload."""
+    """Return how many runs a worker can note: as many as its pool may ever run at once, after a reload."""
     kinds = {pool.kind for pool in settings.workers.values()}
     return (CONCURRENCY_MAX if WorkerKind.ASYNC in kinds else PREFETCH_MAX) + 1
 
 
 def _take_stderr(descriptor: int) -> None:
-    """Send stacks, and what libraries and jobs write to standard error, to the log file too."""
+    """Send stacks, and output of libraries and jobs to standard error, to the log file too."""
     take_stderr(descriptor)
     watch_faults()
 
 
 def configure_logs(settings: Settings, replica: str, *, role: str, file: FileSink | None) -> None:
-    """Set up logging for this process, as the settings say."""
+    """Set up logging for this process from the settings."""
     log = settings.log
     rules = LogRules.of(mask=log.mask, exclude=log.exclude)
     logs.configure(

@@ -7,7 +7,7 @@ Guarantees
     The server ends with its parent, however that dies, unless it was stopped by SIGSTOP, and does not see its terminal.
     Only processes of this user reach it: a unix socket in a private directory, no port. Who else prepared the
     directory, or serves on the socket, is refused before the first command.
-    A flood of runs fills its own bound and not the machine: the server refuses what would need more memory and
+    A flood of runs fills its own bound and not the machine: the server refuses writes that need more memory and
     drops nothing.
 
 Does not guarantee
@@ -213,7 +213,7 @@ class EmbeddedServer:
         os.execv(argv[0], argv)  # noqa: S606 - no shell wanted
 
     def _clear_remains(self) -> None:
-        """Remove what a killed server left. Only under the lock: nobody serves here now."""
+        """Remove the files of a killed server. Only under the lock: nobody serves here now."""
         self.socket_path.unlink(missing_ok=True)
         log = self.data_dir / LOG_NAME
         if log.exists():

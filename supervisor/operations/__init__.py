@@ -31,7 +31,7 @@ class InvalidRequestError(TenureError):
 
 
 def checked_reason(reason: str, longest: int) -> str:
-    """Return ``reason`` if it can be kept whole: a part of it may say the opposite.
+    """Return ``reason`` if it can be kept whole: a part of it may mean the opposite.
 
     Raises:
         InvalidRequestError: it has more than ``longest`` characters.

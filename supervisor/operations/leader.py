@@ -18,7 +18,7 @@ _LEASE_MIN_MS = 1000  # where the record holds none
 
 
 class CannotHandOverError(TenureError):
-    """Asked to hand over, and the answer is no; the message says why and what to do."""
+    """Asked to hand over, and the answer is no; the message has the reason and the remedy."""
 
     exit_code = EXIT_NO
     http_status = 409

@@ -78,7 +78,7 @@ def cancel(
 
     Raises:
         InvalidRunError: no run can have the id, or no queue the name. None is ended.
-        UnknownRunError: with ``permit`` only: what nobody knows cannot be permitted.
+        UnknownRunError: with ``permit`` only: an unknown run cannot be permitted.
     """
     results: list[tuple[Run, Cancelled]] = []
     for batch in slices(checked_runs(runs), PAGE):

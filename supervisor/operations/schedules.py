@@ -2,7 +2,7 @@
 
 Guarantees
     A trigger makes its run from the definition whose revision it names to Redis, and ``permit`` and ``check`` have seen
-    that very definition: who may trigger, and with which arguments, is decided about what is enqueued.
+    very definition: permission and arguments are judged by the definition of the enqueued run.
 
     A pause has its reason whole, or is refused.
 

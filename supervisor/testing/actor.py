@@ -57,7 +57,7 @@ class Actor:
 
     @property
     def is_paused(self) -> bool:
-        """True if it stands still."""
+        """True if it is paused."""
         return self._paused_until_ns > self._world.now_ns
 
     def start(self, steps: Steps[None]) -> None:
@@ -75,21 +75,21 @@ class Actor:
             self._steps = self._step = None
 
     def pause(self, for_ns: int) -> None:
-        """Stop it for ``for_ns``: what arrives meanwhile waits."""
+        """Stop it for ``for_ns``: arrivals meanwhile wait."""
         self._paused_until_ns = max(self._paused_until_ns, self._world.now_ns + for_ns)
 
     def unpause(self) -> None:
-        """End a pause now, and with it a stall: what waits happens at once, not when the pause would have ended."""
+        """End a pause now, and with it a stall: waiting events happen at once, not when the pause would have ended."""
         self._paused_until_ns = 0
         self._world.after(0, self._go_on)
 
     def wake(self) -> None:
-        """Tell a sleeping actor that something changed."""
+        """Notify a sleeping actor of a change."""
         if isinstance(self._step, Sleep | Watch):
             self._deliver(self._number, [], None)
 
     def hear(self) -> None:
-        """Tell a listening actor that the stream may have grown."""
+        """Notify a listening actor that the stream may have grown."""
         step = self._step
         if isinstance(step, Listen | Watch) and self._world.is_server_up and not self._link.is_cut:
             server = self._world.server
@@ -115,7 +115,7 @@ class Actor:
             self._world.after(wait_ns, self._go_on)
 
     def _go_on(self) -> None:
-        """Let happen what waits; where the pause has grown meanwhile, it waits on."""
+        """Let waiting events happen; where the pause has grown meanwhile, they wait on."""
         held, self._held = self._held, None
         if held is not None:
             self._once_running(*held)

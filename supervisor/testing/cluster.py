@@ -3,7 +3,7 @@
 Guarantees
     The replicas run the election, the scheduler and the scripts that production runs; only
     the server (fakeredis), the clock, the network and the processes are simulated.
-    Nothing waits: ``advance("1h")`` takes as long as computing what happens in that hour, a second or two.
+    Nothing waits: ``advance("1h")`` takes as long as computing the events of that hour, a second or two.
 
 Does not guarantee
     Anything about worker processes: ``run_pending`` runs jobs inline, where the test can
@@ -250,8 +250,8 @@ class Cluster:
     def assert_no_gap(self, schedule: str, *, missed: int = 0) -> None:
         """Fail unless every due time of ``schedule`` until now was decided.
 
-        Decided is what fired, and what the overlap policy skipped or made to wait. What came due while nobody could
-        lead is made up for, or counted as missed, as the schedule's ``missed`` policy says.
+        Decided are fires, and due times that the overlap policy skipped or made wait. Due times while nobody could
+        lead are made up for, or counted as missed, by the schedule's ``missed`` policy.
 
         Args:
             schedule: its id.
@@ -274,7 +274,7 @@ class Cluster:
         return self._producer.enqueue(job, args, **options)
 
     def run_pending(self, limit: int = 1000) -> list[Finished]:
-        """Run what is ready now, inline, and return how each run ended.
+        """Run all ready runs, inline, and return how each ended.
 
         A failed run is due again after its delay: ``advance``, then call this again.
         """
@@ -327,7 +327,7 @@ def _timing(lease_s: float) -> Timing:
 
 
 def _profiles(profiles: Mapping[str, Mapping[str, Any]]) -> Mapping[str, ProfileSettings]:
-    """Read profiles as people write them; what a named one leaves out comes from ``default``."""
+    """Read profiles as people write them; omissions of a named one come from ``default``."""
     root = expanded(wrap({"profiles": profiles}, "profiles of the test"), settings_shape())
     return Settings.model_validate_json(msgspec.json.encode(root.plain())).profiles
 

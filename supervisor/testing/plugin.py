@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tenure_cluster() -> Iterator[ClusterFactory]:
-    """Return a function that starts a cluster of replicas on fakeredis; see ``Cluster`` for what it can do."""
+    """Return a function that starts a cluster of replicas on fakeredis; see ``Cluster`` for its methods."""
     from supervisor.testing.cluster import ClusterFactory  # noqa: PLC0415 - most tests never ask for it
 
     with ClusterFactory() as factory:

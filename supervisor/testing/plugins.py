@@ -101,8 +101,8 @@ def plugin_conformance(
         options: with which it works.
         secrets: with which it works.
         bad_secrets: with which ``verify`` must fail; None: it works with any.
-        task: what ``run`` is given; default: the first one that ``tasks`` gives.
-        methods: what is called; default: all that the plugin names.
+        task: the argument of ``run``; default: the first one that ``tasks`` gives.
+        methods: the methods to call; default: all that the plugin names.
         **settings: further settings of the plugin, such as ``cwd`` or ``env``.
 
     Raises:
@@ -148,7 +148,7 @@ def _init_gives_a_mapping(case: Case) -> None:
 
 
 def _init_is_repeatable(case: Case) -> None:
-    """Each process calls it, and again after a restart: it must say the same."""
+    """Each process calls it, and again after a restart: it must return the same."""
     with case.host() as host:
         ready = host.ready(case.name, {})
         again = ready.instance.init(dict(ready.options))

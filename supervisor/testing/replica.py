@@ -152,7 +152,7 @@ class Replica:
         self.elector.start(self._classes[0](standing).run())
 
     def bring(self) -> None:
-        """Follow a reload: say from now on that it brings ``definitions``."""
+        """Follow a reload: announce from now on that it brings ``definitions``."""
         self._standing.me = structs.replace(self._standing.me, schedules_digest=schedules_digest(self.definitions))
 
     def start_scheduler(self) -> None:
@@ -201,7 +201,7 @@ class Replica:
         self._later_start_scheduler()
 
     def hang_scheduler(self, for_ns: int) -> None:
-        """Let the scheduler stand still; the parent kills it after its limit, unless the tree is stopped too."""
+        """Block the scheduler; the parent kills it after its limit, unless the tree is stopped too."""
         self._tell("scheduler_hangs", seconds=for_ns / SECOND_NS)
         self.scheduler.pause(for_ns)
         incarnation, generation = self.id, self.board.rows[SCHEDULER_SLOT].generation

@@ -2,7 +2,7 @@
 
 Guarantees
     The keys, their types and every command that is not in ``quick.QUICK`` are fakeredis'
-    own. What is listed gives the same answers: a test runs the same worlds both ways and
+    own. Listed commands give the same answers: a test runs the same worlds both ways and
     compares their histories line by line.
     Each script is compiled once for the process. Its first run goes the whole way, with
     fakeredis' check that no global was assigned.
@@ -81,7 +81,7 @@ class QuickStore(Store):
         return deepcopy(self._socket._db._dict)
 
     def paste(self, data: Values) -> None:
-        """Replace all data by what ``copy`` returned; it may be pasted again."""
+        """Replace all data by the result of ``copy``; it may be pasted again."""
         values: Values = self._socket._db._dict
         values.clear()
         values.update(deepcopy(data))

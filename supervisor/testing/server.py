@@ -2,7 +2,7 @@
 
 Guarantees
     Scripts see the driven time: TIME, stream ids and expiry all follow it.
-    What the scheduler decided is kept here too, so that it survives the emptying of the server.
+    The scheduler's decisions are kept here too, so that they survive the emptying of the server.
 
 Does not guarantee
     Anything about a real server's speed, persistence or memory.
@@ -35,7 +35,7 @@ DEFINITION_FIELDS = 10  # of lib/define.lua
 
 
 class _DrivenTime:
-    """Stands for the module ``time`` inside fakeredis."""
+    """Replaces the module ``time`` inside fakeredis."""
 
     def __init__(self, read_s: Callable[[], float]) -> None:
         self.time = read_s
@@ -77,7 +77,7 @@ class Server:
         self._events: list[tuple[str, dict[str, str]]] = []  # as in the stream, at hand for every listener
 
     def execute(self, call: Call[Any]) -> Any:
-        """Run one call and return its reply, or raise what the server refuses with."""
+        """Run one call and return its reply, or raise the server's refusal."""
         self.calls += 1
         self.counts[call.script] += 1
         reply = self.store.run(call)
@@ -120,7 +120,7 @@ class Server:
         return self.store.copy(), dict(self.created_ms)
 
     def restore(self, snapshot: Any) -> None:
-        """Go back to ``snapshot``: what was written since is lost, as by an asynchronous fail-over."""
+        """Go back to ``snapshot``: writes since are lost, as by an asynchronous fail-over."""
         data, self.created_ms = snapshot[0], dict(snapshot[1])
         self.store.paste(data)
         self._events.clear()

@@ -137,7 +137,7 @@ def start_server(
         config: settings as in a file; the port is free, the data lie in a directory of the test's own.
         program: the command; of a program that embeds it: ``[sys.executable, "my_service.py"]``.
         arguments: more words after ``run``.
-        redis_url: where Redis is; None: the embedded server, or what ``config`` says.
+        redis_url: where Redis is; None: the embedded server, or that of ``config``.
         environ: variables over those of this process.
         ready_s: how long it may take until it is ready.
 

@@ -2,7 +2,7 @@
 
 Guarantees
     The same seed gives the same history. Time passes only between happenings.
-    Actors run the production generators; the world does what their steps ask, with the
+    Actors run the production generators; the world carries out their steps, with the
     delays, losses and repetitions that its network draws.
 
 Does not guarantee
@@ -35,7 +35,7 @@ class Told:
     fields: dict[str, Any]
 
     def __str__(self) -> str:
-        """Render for people: seconds since the start, who, what."""
+        """Render for people: seconds since the start, actor, event."""
         detail = " ".join(f"{name}={value}" for name, value in self.fields.items())
         return f"{self.at_ns / SECOND_NS:10.4f}  {self.who:<18} {self.event} {detail}".rstrip()
 
@@ -76,7 +76,7 @@ class _Happening:
 
 
 class World:
-    """True time, the server, the network, and what will happen."""
+    """True time, the server, the network, and future events."""
 
     def __init__(self, server: Server, *, seed: int, start_ms: int = EPOCH_MS, network: Network | None = None) -> None:
         self.server = server
@@ -118,7 +118,7 @@ class World:
         self.history.append(Told(self.now_ns, who, event, fields))
 
     def executed(self) -> None:
-        """Tell everybody who listens that the server did something."""
+        """Notify all listeners that the server did something."""
         for hook in list(self.on_executed):
             hook()
 
