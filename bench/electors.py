@@ -14,7 +14,7 @@ from typing import Any
 from bench.table import Samples, Tick
 from supervisor.clock import SystemClock
 from supervisor.core.supervision.scoreboard import Board, board_words
-from supervisor.roles.agent.election.context import Standing, Timing
+from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming
 from supervisor.roles.agent.election.elector_thread import ElectorThread
 from supervisor.roles.agent.main import new_nonce
 from supervisor.settings.sections.models import ElectionSettings, RedisSettings
@@ -86,12 +86,12 @@ class Candidate:
         self.board = Board(words, slots=1, inflight=1)
         settings = ElectionSettings()
         keys = Keys("bench")
-        standing = Standing(
+        standing = ElectionContext(
             leases=Leases(keys),
             board=self.board,
             clock=CLOCK,
             me=CandidateInfo(replica=name, started_ms=CLOCK.wall_ms()),
-            timing=Timing.of(settings),
+            timing=ElectionTiming.of(settings),
             around=self.around,
             report=self.report,
             rng=Random(name),

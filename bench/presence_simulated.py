@@ -14,7 +14,7 @@ import fakeredis
 
 from bench.table import Samples, Tick
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.election.context import Standing, Timing
+from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.election.presence import RETRY_S, SLICE_S
 from supervisor.settings.sections.models import ElectionSettings
@@ -123,7 +123,7 @@ class Place(Replica):
     def start_elector(self) -> None:
         """Start the elector with a subscription beside it."""
         self.subscription = Subscription(self)
-        standing = Standing(
+        standing = ElectionContext(
             leases=Leases(self._keys, has_presence=True),
             board=self.board,
             clock=self.clock,
@@ -197,7 +197,7 @@ def wrong_takeovers(seconds: int, seed: int, kinds: Sequence[str], tick: Tick) -
     """Return one sample for each hundred simulated seconds: how many terms were taken from a holder that lived."""
     keys = Keys("presence")
     world = World(Server(keys), seed=seed, network=UnevenNetwork(Random(seed)))
-    timing = Timing.of(ElectionSettings(presence=True))
+    timing = ElectionTiming.of(ElectionSettings(presence=True))
     found: list[float] = []
     with driven_time(world.server_time_s):
         places = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -73,6 +73,16 @@ def test_folders_of_the_product_fit_in_the_head() -> None:
 
 def _is_product(path: Path) -> bool:
     return path.relative_to(ROOT).parts[0] in {"supervisor", "jobs"}
+
+
+def test_class_names_are_unique() -> None:
+    """A name that stands for two classes sends every search to the wrong one."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in filter(_is_product, SOURCES):
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].add(relative(path))
+    assert {name: sorted(paths) for name, paths in found.items() if len(paths) > 1} == {}
 
 
 def test_files_are_named_by_what_they_do() -> None:

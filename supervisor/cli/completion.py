@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 
 SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_TENURE_COMPLETE"
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(*, shell: str) -> None:
     """Print the completion script of a shell; its Tab then asks the command itself, so it is never out of date.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.core.errors import EXIT_NO, TenureError
@@ -52,7 +52,7 @@ class Finding:
         return "FAIL" if not self.is_ok else "warn" if self.remedy else "ok"
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @config_options
 @output_option
 def doctor(*, output: str, load_settings: LoadSettings) -> int:

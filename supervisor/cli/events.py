@@ -10,7 +10,7 @@ import click
 
 from supervisor.cli.cluster import moment_of_patience, run
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import moment, output_option, print_record, print_rows
 from supervisor.clock import SystemClock
@@ -22,7 +22,7 @@ LISTEN_S = 1.0
 COLUMNS = ("time", "level", "reason", "subject", "count", "note", "replica", "role")
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
 @click.option("--since", "since_s", type=DURATION, help="Only of so long ago, like 1h.  [default: all that is kept]")
 @click.option(
@@ -65,7 +65,7 @@ def events(
       tenure events --since 1h --level warning
       tenure events --follow --reason became_leader --reason stopped_leading -o json
     """
-    wanted = _Wanted(reasons, level)
+    wanted = _EventFilter(reasons, level)
     with connected(load_settings().settings) as connection:
         since_ms = 0 if since_s is None else max(0, SystemClock().wall_ms() - int(since_s * 1000))
         call = EventLog(connection.keys).read(after=after, since_ms=since_ms, count=count)
@@ -80,7 +80,7 @@ def events(
     return EXIT_OK
 
 
-class _Wanted:
+class _EventFilter:
     """Event filter of the command line."""
 
     def __init__(self, reasons: tuple[str, ...], level: str) -> None:
@@ -98,7 +98,7 @@ def _follow(
     connection: Connection,
     rows: list[dict[str, object]],
     last_id: str,
-    wanted: _Wanted,
+    wanted: _EventFilter,
     *,
     limit: int | None,
     output: str,

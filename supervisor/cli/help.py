@@ -56,7 +56,7 @@ CONTEXT: dict[str, Any] = {
 """For the outermost group; its commands inherit it."""
 
 
-class Command(click.Command):
+class SectionedCommand(click.Command):
     """A command whose options stand in sections."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -81,10 +81,10 @@ class Command(click.Command):
         _write_sections(self, ctx, formatter)
 
 
-class Group(click.Group):
+class SectionedGroup(click.Group):
     """A group whose commands are such commands."""
 
-    command_class = Command
+    command_class = SectionedCommand
     group_class = type
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from supervisor.cli import scaffold
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.core.errors import CannotCreateError
 
 _SHOWN_MAX = 5
@@ -18,7 +18,7 @@ _NEXT = {
 }
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("name")
 @click.option(
     "--template",

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 
 import click
 
-from supervisor.cli.help import CONTEXT, Group
+from supervisor.cli.help import CONTEXT, SectionedGroup
 from supervisor.cli.options import print_problems
 from supervisor.cli.output import say
 from supervisor.core.errors import EXIT_FAILED, ConfigError, TenureError
@@ -22,7 +22,7 @@ from supervisor.version import __version__
 _OUTPUT_IS_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
-class LazyGroup(Group):
+class LazyGroup(SectionedGroup):
     """A group whose commands are imported when they are used, so that ``--help`` and ``version`` stay fast."""
 
     sources: ClassVar[dict[str, tuple[str, str]]] = {

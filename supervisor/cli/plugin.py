@@ -11,7 +11,7 @@ import click
 
 from supervisor.cli.cluster import run, who
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Group
+from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import (
     list_options,
@@ -26,7 +26,7 @@ from supervisor.core.errors import EXIT_OK, TenureError
 from supervisor.core.json_values import read_json
 
 if TYPE_CHECKING:
-    from supervisor.plugins.host import Ready
+    from supervisor.plugins.host import ReadyPlugin
     from supervisor.plugins.registered import Registered
     from supervisor.plugins.status import Standing, Subject
     from supervisor.settings.loader import Loaded
@@ -37,7 +37,7 @@ COLUMNS = ("plugin", "state", "version", "kind", "origin", "suspended", "until",
 STANDING = ("options", "state", "version", "failures", "suspended", "until", "since", "by", "reason")
 
 
-@click.group(cls=Group)
+@click.group(cls=SectionedGroup)
 def plugin() -> None:
     """List, check and try plugins."""
 
@@ -197,7 +197,7 @@ def _registered(name: str) -> Registered:
 
 
 @contextmanager
-def _ready(name: str, given: dict[str, Any]) -> Iterator[Ready]:
+def _ready(name: str, given: dict[str, Any]) -> Iterator[ReadyPlugin]:
     """Return a plugin that can be called, in this process; nothing of it is left afterwards."""
     from pydantic import SecretStr
 
@@ -263,7 +263,7 @@ def _standing(connection: Connection) -> Standing:
     return Standing(_Runner(connection), SystemClock(), by=who())
 
 
-def _tell(connection: Connection, ready: Ready) -> int:
+def _tell(connection: Connection, ready: ReadyPlugin) -> int:
     """Tell the cluster that a plugin can be used; return how many schedules go on."""
     from supervisor.plugins.status import Subject
 

@@ -29,7 +29,7 @@ _TAKEN = frozenset({"config", "jobs", "supervisor", "systemd", "tenure", "test",
 
 
 @dataclass(slots=True)
-class Written:
+class ScaffoldedFiles:
     """Files of a new project by their path within it: written ones, and existing ones that were kept."""
 
     new: list[str] = field(default_factory=list)
@@ -66,13 +66,13 @@ def rendered(template: str, name: str) -> dict[str, str]:
     }
 
 
-def write(directory: Path, contents: Mapping[str, str]) -> Written:
+def write(directory: Path, contents: Mapping[str, str]) -> ScaffoldedFiles:
     """Write the files that do not exist yet.
 
     Raises:
         CannotCreateError: with the path and the reason; nothing of this call is left.
     """
-    written = Written()
+    written = ScaffoldedFiles()
     made: list[Path] = []
     try:
         for path, content in contents.items():

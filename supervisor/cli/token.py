@@ -6,7 +6,7 @@ import re
 
 import click
 
-from supervisor.cli.help import Group
+from supervisor.cli.help import SectionedGroup
 from supervisor.clock import SystemClock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import ConfigError
@@ -18,7 +18,7 @@ _PATTERN = re.compile(r"[A-Za-z0-9._:/*?\[\]!-]{1,200}", re.ASCII)
 _YEAR_9999_MS = 253_370_764_800_000  # the last one that a line can hold
 
 
-@click.group("token", cls=Group)
+@click.group("token", cls=SectionedGroup)
 def token_group() -> None:
     """Make tokens of the HTTP API."""
 

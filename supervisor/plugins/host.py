@@ -40,7 +40,7 @@ log = structlog.get_logger("tenure.plugins")
 
 
 @dataclass(slots=True)
-class Ready:
+class ReadyPlugin:
     """A plugin that can be called, with its options and secrets."""
 
     registered: Registered
@@ -118,7 +118,7 @@ class PluginHost(Resource):
         """
         return {**self._registry.get(name).settings.options, **options}
 
-    def ready(self, name: str, options: Mapping[str, Any]) -> Ready:
+    def ready(self, name: str, options: Mapping[str, Any]) -> ReadyPlugin:
         """Return the plugin ``name``, ready to be called with ``options`` over the configured ones.
 
         Raises:
@@ -141,7 +141,7 @@ class PluginHost(Resource):
         live.used_ns = self._clock.elapsed_ns()
         return ready
 
-    def discard(self, ready: Ready) -> None:
+    def discard(self, ready: ReadyPlugin) -> None:
         """Forget a plugin whose call broke off, if it is a program: the next run starts another one."""
         live = self._live.get(ready.registered.name)
         if live is not None and live.instance is ready.instance and not live.instance.is_alive:
@@ -160,7 +160,9 @@ class PluginHost(Resource):
         instance: Instance = Isolated(registered, mask, self._clock) if is_isolated else InProcess(registered, mask)
         return _Live(registered, instance, fingerprint, self._clock.elapsed_ns()), True
 
-    def _verified(self, live: _Live, registered: Registered, options: dict[str, Any], secrets: dict[str, str]) -> Ready:
+    def _verified(
+        self, live: _Live, registered: Registered, options: dict[str, Any], secrets: dict[str, str]
+    ) -> ReadyPlugin:
         digest = digest_of(options)
         key = f"{digest} {digest_of(secrets)}"
         metadata = live.ready.get(key)
@@ -172,7 +174,7 @@ class PluginHost(Resource):
             while len(live.ready) > READY_MAX:
                 live.ready.popitem(last=False)
         live.ready.move_to_end(key)
-        return Ready(registered, live.instance, options, secrets, digest, metadata, is_fresh)
+        return ReadyPlugin(registered, live.instance, options, secrets, digest, metadata, is_fresh)
 
     def _switch(self, name: str, live: _Live) -> None:
         before = self._live.get(name)

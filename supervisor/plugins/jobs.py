@@ -14,7 +14,7 @@ import msgspec
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs.registry import job
 from supervisor.plugins.contract import PluginError, PluginUnusableError
-from supervisor.plugins.host import PluginHost, Ready
+from supervisor.plugins.host import PluginHost, ReadyPlugin
 from supervisor.plugins.redaction import Masker
 from supervisor.plugins.registry import load_callable, registry
 from supervisor.plugins.results import Results, Sink, Summary
@@ -24,7 +24,7 @@ from supervisor.store.producer import producer
 from supervisor.telemetry import metrics
 
 
-class Plan(TypedDict):
+class PluginPlan(TypedDict):
     """Result of a plan, as its run records it."""
 
     tasks: int
@@ -81,7 +81,7 @@ def plan(
     plugin: str,
     options: dict[str, Any] | None = None,
     method: str = "run",
-) -> Plan:
+) -> PluginPlan:
     """Ask a plugin for its tasks, and spawn a run of ``plugin.run`` for each; all of them, or none.
 
     Args:
@@ -108,11 +108,11 @@ def plan(
                 args |= {"method": method} if method != "run" else {}
                 ctx.spawn("plugin.run", args, key=count, queue=queue)
                 count += 1
-    return Plan(tasks=count)
+    return PluginPlan(tasks=count)
 
 
 @contextmanager
-def _called(ctx: Context, host: PluginHost, name: str, options: dict[str, Any], method: str) -> Iterator[Ready]:
+def _called(ctx: Context, host: PluginHost, name: str, options: dict[str, Any], method: str) -> Iterator[ReadyPlugin]:
     """Make a plugin ready, and report the end of its call to the cluster."""
     registered = registry.get(name)
     subject = Subject(registered, {**registered.settings.options, **options})
@@ -181,7 +181,7 @@ def _fault(error: BaseException, name: str, *, is_ready: bool) -> Exception | No
     return PluginUnusableError(f"plugin {name} had not passed init and verify at the soft timeout", phase="init")
 
 
-def _sink(ready: Ready, ctx: Context) -> Sink | None:
+def _sink(ready: ReadyPlugin, ctx: Context) -> Sink | None:
     reference = ready.registered.settings.sink
     if reference is None:
         return None

@@ -14,7 +14,7 @@ from supervisor.telemetry import events
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DecisionEvent:
     """A decision as an event."""
 
     reason: str
@@ -23,42 +23,50 @@ class Told:
     note: str = ""  # a format over the fields
 
 
-DECISIONS: Mapping[str, Told] = {
-    "leader_acquired": Told("became_leader", "info", note="epoch {epoch}, {reason}"),
-    "leader_promoted": Told("scheduler_promoted", "warning", note="epoch {epoch}: the scheduler had died"),
-    "leader_lapsed": Told("stopped_leading", "warning", note="epoch {epoch}: its trust ended before a renewal came"),
-    "leader_lost": Told("stopped_leading", "warning", note="epoch {epoch}, {reason}: {holder} leads"),
-    "leader_released": Told("stopped_leading", "info", note="epoch {epoch} was given back: {reason}"),
-    "resign_refused": Told("resign_refused", "warning", note="{by} asked for a hand-over: {reason}"),
-    "resign_requested": Told("resign_requested", "info", note="{by} asks the leader of epoch {epoch} to hand over"),
-    "clock_skew_resigned": Told("resigned_for_clock", "warning", note="the clock is {skew_s} s off; {to} follows"),
-    "refusals_resigned": Told("resigned_for_refusals", "warning", note="Redis refused its scheduler's calls"),
-    "ineligible": Told("became_ineligible", "error", note="{reason}; for {seconds} s"),
-    "redis_lost_data": Told("redis_lost_data", "error", note="{kind}, at epoch {epoch}"),
-    "fires_held": Told("fires_held", "error", note="{reason}"),
-    "duty_refused": Told("duty_refused", "error", "duty", "{error}"),
-    "queue_refused": Told("queue_refused", "error", "queue", "{error}"),
-    "session_reclaimed": Told("session_reclaimed", "warning", note="runs of session {session} were given back"),
-    "schedules_declared": Told(
+DECISIONS: Mapping[str, DecisionEvent] = {
+    "leader_acquired": DecisionEvent("became_leader", "info", note="epoch {epoch}, {reason}"),
+    "leader_promoted": DecisionEvent("scheduler_promoted", "warning", note="epoch {epoch}: the scheduler had died"),
+    "leader_lapsed": DecisionEvent(
+        "stopped_leading", "warning", note="epoch {epoch}: its trust ended before a renewal came"
+    ),
+    "leader_lost": DecisionEvent("stopped_leading", "warning", note="epoch {epoch}, {reason}: {holder} leads"),
+    "leader_released": DecisionEvent("stopped_leading", "info", note="epoch {epoch} was given back: {reason}"),
+    "resign_refused": DecisionEvent("resign_refused", "warning", note="{by} asked for a hand-over: {reason}"),
+    "resign_requested": DecisionEvent(
+        "resign_requested", "info", note="{by} asks the leader of epoch {epoch} to hand over"
+    ),
+    "clock_skew_resigned": DecisionEvent(
+        "resigned_for_clock", "warning", note="the clock is {skew_s} s off; {to} follows"
+    ),
+    "refusals_resigned": DecisionEvent("resigned_for_refusals", "warning", note="Redis refused its scheduler's calls"),
+    "ineligible": DecisionEvent("became_ineligible", "error", note="{reason}; for {seconds} s"),
+    "redis_lost_data": DecisionEvent("redis_lost_data", "error", note="{kind}, at epoch {epoch}"),
+    "fires_held": DecisionEvent("fires_held", "error", note="{reason}"),
+    "duty_refused": DecisionEvent("duty_refused", "error", "duty", "{error}"),
+    "queue_refused": DecisionEvent("queue_refused", "error", "queue", "{error}"),
+    "session_reclaimed": DecisionEvent(
+        "session_reclaimed", "warning", note="runs of session {session} were given back"
+    ),
+    "schedules_declared": DecisionEvent(
         "schedules_registered", "info", note="{added_count} added, {changed_count} changed, {removed_count} gone"
     ),
-    "schedules_refused": Told("schedules_refused", "error", note="{count} clash with dynamic ones"),
-    "schedule_invalid": Told("schedule_invalid", "error", "schedule", "{reason}"),
-    "schedules_put_off": Told("schedules_put_off", "error", note="Redis refuses {count}: {reason}"),
-    "schedule_paused": Told("schedule_suspended", "warning", "schedule", "{reason}"),
-    "schedule_pause": Told("schedule_paused", "info", "schedule", "somebody asked for it"),
-    "schedule_resume": Told("schedule_resumed", "info", "schedule", "somebody asked for it"),
-    "schedule_dropped": Told("fire_dropped", "warning", "schedule", "its buffer is full"),
-    "schedule_skewed": Told("fire_refused", "warning", "schedule", "this machine's clock is ahead of Redis'"),
-    "schedule_missed": Told("fires_missed", "warning", "schedule", "{missed} due times passed: {reason}"),
-    "fire_rejected": Told("fire_rejected", "warning", "of", "{point} {hook}: {reason}"),
-    "run_deferred": Told("run_deferred", "info", "of", "{point} {hook}: {reason}; again in {again_s} s"),
-    "child_exited": Told("child_died", "warning", "slot", "pid {child_pid}"),
-    "slot_given_up": Told("slot_given_up", "error", "slot", "{last}; {next}"),
-    "reload_done": Told("reloaded", "info", note="reload {number}: {outcome}"),
-    "reload_refused": Told("reload_refused", "error", note="reload {number}: {outcome}, {problems} problems"),
-    "tree_ready": Told("replica_started", "info", note="ready after {took_s} s"),
-    "tree_stopping": Told("replica_stopping", "info", note="{reason}"),
+    "schedules_refused": DecisionEvent("schedules_refused", "error", note="{count} clash with dynamic ones"),
+    "schedule_invalid": DecisionEvent("schedule_invalid", "error", "schedule", "{reason}"),
+    "schedules_put_off": DecisionEvent("schedules_put_off", "error", note="Redis refuses {count}: {reason}"),
+    "schedule_paused": DecisionEvent("schedule_suspended", "warning", "schedule", "{reason}"),
+    "schedule_pause": DecisionEvent("schedule_paused", "info", "schedule", "somebody asked for it"),
+    "schedule_resume": DecisionEvent("schedule_resumed", "info", "schedule", "somebody asked for it"),
+    "schedule_dropped": DecisionEvent("fire_dropped", "warning", "schedule", "its buffer is full"),
+    "schedule_skewed": DecisionEvent("fire_refused", "warning", "schedule", "this machine's clock is ahead of Redis'"),
+    "schedule_missed": DecisionEvent("fires_missed", "warning", "schedule", "{missed} due times passed: {reason}"),
+    "fire_rejected": DecisionEvent("fire_rejected", "warning", "of", "{point} {hook}: {reason}"),
+    "run_deferred": DecisionEvent("run_deferred", "info", "of", "{point} {hook}: {reason}; again in {again_s} s"),
+    "child_exited": DecisionEvent("child_died", "warning", "slot", "pid {child_pid}"),
+    "slot_given_up": DecisionEvent("slot_given_up", "error", "slot", "{last}; {next}"),
+    "reload_done": DecisionEvent("reloaded", "info", note="reload {number}: {outcome}"),
+    "reload_refused": DecisionEvent("reload_refused", "error", note="reload {number}: {outcome}, {problems} problems"),
+    "tree_ready": DecisionEvent("replica_started", "info", note="ready after {took_s} s"),
+    "tree_stopping": DecisionEvent("replica_stopping", "info", note="{reason}"),
 }
 
 

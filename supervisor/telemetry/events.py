@@ -132,7 +132,7 @@ class Recorder:
             self.dropped += 1
 
 
-class _Process:
+class _ProcessRecorder:
     """The recorder of this process."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class _Process:
         self.recorder = Recorder(clock=was.clock, write_fd=was.write_fd, replica=was.replica, role=was.role)
 
 
-_process = _Process()
+_process = _ProcessRecorder()
 os.register_at_fork(after_in_child=_process.after_fork)
 
 

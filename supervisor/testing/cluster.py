@@ -24,7 +24,7 @@ from supervisor.core.jobs.profile_policies import profile_field
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.agent.election.context import Timing
+from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.settings.document import format_path, wrap
 from supervisor.settings.schedules.definitions import definition_of
@@ -317,9 +317,9 @@ class ClusterFactory:
             self._cluster.close()
 
 
-def _timing(lease_s: float) -> Timing:
+def _timing(lease_s: float) -> ElectionTiming:
     """Return the durations of the election in the proportions of the defaults."""
-    return Timing.of(
+    return ElectionTiming.of(
         ElectionSettings(
             lease_duration_s=lease_s, renew_period_s=lease_s / 5, renew_timeout_s=min(30.0, 0.15 * lease_s)
         )

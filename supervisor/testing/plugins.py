@@ -22,7 +22,7 @@ import pytest
 from pydantic import SecretStr
 
 from supervisor.plugins.contract import Plugin, PluginUnusableError, check_class
-from supervisor.plugins.host import PluginHost, Ready
+from supervisor.plugins.host import PluginHost, ReadyPlugin
 from supervisor.plugins.instances import Results
 from supervisor.plugins.registry import PluginRegistry
 from supervisor.settings.sections.plugins import PluginSettings
@@ -66,17 +66,17 @@ class Case:
         finally:
             host.close()
 
-    def tasks(self, ready: Ready) -> list[Any]:
+    def tasks(self, ready: ReadyPlugin) -> list[Any]:
         """Return the first tasks of the plugin."""
         with closing(ready.instance.call("tasks", _params(ready))) as found:
             return list(islice(found, self.results_max))
 
-    def results(self, ready: Ready, method: str) -> list[Any]:
+    def results(self, ready: ReadyPlugin, method: str) -> list[Any]:
         """Return the first results of one call, for the given task or for the plugin's own first one."""
         with closing(self.call(ready, method)) as found:
             return list(islice(found, self.results_max))
 
-    def call(self, ready: Ready, method: str) -> Results:
+    def call(self, ready: ReadyPlugin, method: str) -> Results:
         """Return the results as they come."""
         task = self.task if self.task is not None else next(iter(self.tasks(ready)), {})
         return ready.instance.call(method, {**_params(ready), "task": task})
@@ -252,7 +252,7 @@ CHECKS: tuple[Callable[[Case], None], ...] = (
 )
 
 
-def _params(ready: Ready) -> dict[str, Any]:
+def _params(ready: ReadyPlugin) -> dict[str, Any]:
     return {"options": dict(ready.options), "secrets": dict(ready.secrets)}
 
 

@@ -13,7 +13,7 @@ from supervisor.core.election.term import Term
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.agent.election.context import Standing, Timing
+from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.tree_view import TreeView
 from supervisor.roles.scheduler.backfill import Backfills
@@ -76,7 +76,7 @@ class Replica:
         keys: Keys,
         name: str,
         *,
-        timing: Timing,
+        timing: ElectionTiming,
         definitions: Sequence[ScheduleDef],
         clock: ReplicaClock,
         elector_class: type[Elector] = Elector,
@@ -131,7 +131,7 @@ class Replica:
         """Start an agent's elector on the board as it is."""
         tree = _SimulatedTree(self.board, self.clock, lambda: self.scheduler.wake())  # noqa: PLW0108 - may be replaced
         tree.progress_limit_ns = max(tree.progress_limit_ns, 2 * self._classes[1].slice_ns)
-        self._standing = standing = Standing(
+        self._standing = standing = ElectionContext(
             leases=Leases(self._keys),
             board=self.board,
             clock=self.clock,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from supervisor.core.election.lease import LeaseEvent
+from supervisor.core.election.lease import ElectorEvent
 from tests.model.record import (
     DURATION,
     NOBODY,
@@ -175,7 +175,7 @@ class Protocol:
         nonce, nonces = (me.next_nonce, me.nonces) if me.next_nonce else (self.new_nonce(index, me), me.nonces + 1)
         seen = me.seen or (0, 0, 0)
         request = Campaign(index + 1, world.now, nonce, self.floor(me), mode, seen[0], seen[1])
-        state = moved(me.state, LeaseEvent.CAMPAIGN)
+        state = moved(me.state, ElectorEvent.CAMPAIGN)
         yield from self._ask(put(world, index, state=state, next_nonce=nonce, nonces=nonces), index, request)
 
     def new_nonce(self, index: int, me: Replica) -> int:
@@ -189,7 +189,7 @@ class Protocol:
     def _holder(self, world: ModelState, index: int, me: Replica) -> Iterator[tuple[str, ModelState]]:
         name = f"r{index + 1}"
         if me.state == LEADER and world.now >= me.term.until:
-            yield f"{name} lapses", put(world, index, state=moved(me.state, LeaseEvent.TRUST_EXPIRED))
+            yield f"{name} lapses", put(world, index, state=moved(me.state, ElectorEvent.TRUST_EXPIRED))
         if me.renewed_at < world.now:
             if me.is_outlived or me.next_nonce:
                 yield from self._promote(world, index, me)
@@ -201,7 +201,7 @@ class Protocol:
 
     def _resign(self, world: ModelState, index: int, me: Replica) -> Iterator[tuple[str, ModelState]]:
         """Drop the term from the board, then tell Redis; an unanswered release is given up to expiry."""
-        assert moved(moved(me.state, LeaseEvent.RESIGN), LeaseEvent.RELEASED) == FOLLOWER
+        assert moved(moved(me.state, ElectorEvent.RESIGN), ElectorEvent.RELEASED) == FOLLOWER
         world = put(forget(world, index), index, state=FOLLOWER, term=Term(), is_outlived=False)
         for name, after, _ in self._send(f"r{index + 1} resigns:", world, Release(index + 1, world.now, *me.held)):
             yield name, after
@@ -210,7 +210,7 @@ class Protocol:
         """Ask for a later epoch of its own term, which is not trusted meanwhile: either may stand."""
         nonce, nonces = (me.next_nonce, me.nonces) if me.next_nonce else (self.new_nonce(index, me), me.nonces + 1)
         request = Promote(index + 1, world.now, *me.held, nonce)
-        state, term = moved(me.state, LeaseEvent.PROMOTE), Term(*me.held)
+        state, term = moved(me.state, ElectorEvent.PROMOTE), Term(*me.held)
         world = put(world, index, state=state, term=term, next_nonce=nonce, nonces=nonces, renewed_at=world.now)
         yield from self._ask(world, index, request)
 
@@ -221,16 +221,16 @@ class Protocol:
             return self._confirm(world, index, me, request, answer)
         if code == "SAME" or (code == "VIEW" and me.next_nonce and answer.nonce == me.next_nonce):
             term = Term(answer.epoch, answer.nonce, 0)
-            return put(world, index, state=moved(me.state, LeaseEvent.ADOPTED), term=term, next_nonce=0)
+            return put(world, index, state=moved(me.state, ElectorEvent.ADOPTED), term=term, next_nonce=0)
         if me.state in HOLDING:
             world = put(world, index, term=Term(), is_outlived=False, next_nonce=0)
         if me.state != FOLLOWER:
-            world = put(world, index, state=moved(me.state, LeaseEvent.REFUSED))
+            world = put(world, index, state=moved(me.state, ElectorEvent.REFUSED))
         return observe(world, index, answer)
 
     def _confirm(self, world: ModelState, index: int, me: Replica, request: Request, answer: Answer) -> ModelState:
         until = self.trusted_until(answer.epoch, request.asked_at, world.now)
-        state = moved(me.state, LeaseEvent.GRANTED)
+        state = moved(me.state, ElectorEvent.GRANTED)
         term = Term(answer.epoch, answer.nonce, until if until > world.now else 0)
         is_outlived = me.is_outlived and me.term.epoch == term.epoch
         world = put(world, index, state=state, term=term, is_outlived=is_outlived, renewed_at=world.now)
@@ -283,5 +283,5 @@ class Protocol:
         if not me.term.epoch:
             return world
         next_nonce = 0 if me.next_nonce == me.term.nonce else me.next_nonce  # answered, and the answer published
-        state = moved(FOLLOWER, LeaseEvent.RESUMED)
+        state = moved(FOLLOWER, ElectorEvent.RESUMED)
         return put(world, index, state=state, is_new=False, renewed_at=-1, next_nonce=next_nonce)

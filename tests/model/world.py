@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from supervisor.core.election.lease import SLACK_NS, LeaseEvent, Observation, State, granted, step
+from supervisor.core.election.lease import SLACK_NS, ElectorEvent, Observation, State, granted, step
 from supervisor.core.units import MILLISECOND_NS
 from tests.model.record import DURATION, NOBODY, Answer, Campaign, Record, Request
 
@@ -87,7 +87,7 @@ class ModelState(NamedTuple):
 
 
 @cache
-def moved(state: str, event: LeaseEvent) -> str:
+def moved(state: str, event: ElectorEvent) -> str:
     """Return the state after an event, by the program's own table."""
     return step(State(state), event).value
 

@@ -8,7 +8,7 @@ from random import Random
 from supervisor.core.errors import TenureError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.election.context import Timing
+from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.store.keys import Keys
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
@@ -66,7 +66,7 @@ def run(seed: int, *, focus: frozenset[str] = frozenset()) -> Outcome:
     rng = Random(seed)
     profile = Profile.draw(rng, focus, seed=seed)
     duration_ns = rng.choice([2, 3, 5]) * S
-    timing = Timing(
+    timing = ElectionTiming(
         duration_ns=duration_ns,
         period_ns=duration_ns // 5,
         timeout_ns=duration_ns // 7,

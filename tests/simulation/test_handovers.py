@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.election.context import Timing
+from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
@@ -32,7 +32,7 @@ class Fleet:
                 world,
                 world.server.keys,
                 f"r{index}",
-                timing=Timing.of(ElectionSettings()),
+                timing=ElectionTiming.of(ElectionSettings()),
                 definitions=(TICK,),
                 clock=ReplicaClock(world),
             )

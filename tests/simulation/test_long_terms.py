@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.supervision.health import HealthEndpoint, checks, facts
-from supervisor.roles.agent.election.context import Timing
+from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import CandidateInfo, Leases
@@ -26,7 +26,7 @@ HOUR_S = 3600
 @contextmanager
 def cluster(count: int, **election: float) -> Iterator[tuple[World, list[Replica]]]:
     world = World(Server(Keys("long")), seed=1)
-    timing = Timing.of(ElectionSettings(**election))
+    timing = ElectionTiming.of(ElectionSettings(**election))
     replicas = [
         Replica(world, world.server.keys, f"r{n}", timing=timing, definitions=(OLD,), clock=ReplicaClock(world))
         for n in range(count)

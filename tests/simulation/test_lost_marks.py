@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.agent.election.context import Timing
+from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
@@ -36,7 +36,7 @@ class Cluster:
                 self.world,
                 self.server.keys,
                 f"r{number}",
-                timing=Timing.of(ElectionSettings()),
+                timing=ElectionTiming.of(ElectionSettings()),
                 definitions=(EACH, LATEST, RARE, *more),
                 clock=ReplicaClock(self.world),
             )

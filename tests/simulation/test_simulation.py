@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.agent.election.context import Timing
+from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.keys import Keys
 from supervisor.testing.replica import Replica
@@ -42,7 +42,7 @@ def test_the_simulation_catches(mutant: str) -> None:
 
 
 def _replica(world: World, name: str) -> Replica:
-    timing = Timing.of(ElectionSettings())
+    timing = ElectionTiming.of(ElectionSettings())
     clock = ReplicaClock(world)
     return Replica(world, world.server.keys, name, timing=timing, definitions=(TICK,), clock=clock)
 

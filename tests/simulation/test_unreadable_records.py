@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.agent.election.context import Timing
+from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
@@ -37,7 +37,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.world = World(Server(Keys("rubbish")), seed=1)
-        timing = Timing.of(ElectionSettings())
+        timing = ElectionTiming.of(ElectionSettings())
         self.replicas = [
             Replica(
                 self.world,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from supervisor.cli.config.compat_options import compat_options, search
-from supervisor.cli.help import Group
+from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options, fail, print_problems
 from supervisor.cli.output import list_options, print_rows
 from supervisor.core.errors import EXIT_CONFIG, CannotCreateError, ConfigError
@@ -26,7 +26,7 @@ STANDARD_OUTPUT = "-"
 NOTES_MAX = 20
 
 
-@click.group("config", cls=Group)
+@click.group("config", cls=SectionedGroup)
 def config_group() -> None:
     """Validate, show or describe the configuration."""
 

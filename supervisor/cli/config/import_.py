@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.cli.help import Group
+from supervisor.cli.help import SectionedGroup
 from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, Problem
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ STANDARD_INPUT = "-"
 ETC = Path("/etc")
 
 
-@click.group("import", cls=Group)
+@click.group("import", cls=SectionedGroup)
 def import_group() -> None:
     """Turn the configuration of another scheduler into Tenure's."""
 

@@ -8,7 +8,7 @@ import click
 
 from supervisor.cli.cluster import ask, confirm, who
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Group
+from supervisor.cli.help import SectionedGroup
 from supervisor.cli.leader.format import (
     CANDIDATE_COLUMNS,
     change_line,
@@ -42,7 +42,7 @@ AWAY_S = 0.5  # between two questions while Redis does not answer
 CHANGE_COLUMNS = ("time", "change", "epoch", "who", "reason")
 
 
-@click.group(cls=Group)
+@click.group(cls=SectionedGroup)
 def leader() -> None:
     """Show the election, follow it, ask for a hand-over."""
 
@@ -84,7 +84,7 @@ def leader_watch(*, count: int | None, timeout_s: float | None, output: str, loa
       tenure leader watch --count 1 --timeout 1m -o json
     """
     with connected(load_settings().settings) as connection:
-        watch = Watch(connection, until_s=None if timeout_s is None else _elapsed_s() + timeout_s)
+        watch = ElectionWatch(connection, until_s=None if timeout_s is None else _elapsed_s() + timeout_s)
         try:
             lease = watch.begin()
             print_record(lease_row(lease), line=leader_line(lease), output=output)
@@ -197,7 +197,7 @@ def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> L
     )
 
 
-class Watch:
+class ElectionWatch:
     """Follows the events of the election, also across an outage of Redis and the loss of its data."""
 
     def __init__(self, connection: Connection, *, until_s: float | None) -> None:

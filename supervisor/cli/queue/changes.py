@@ -9,7 +9,7 @@ import click
 
 from supervisor.cli.cluster import confirm, run, who
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.cli.progress import progress
@@ -20,7 +20,7 @@ from supervisor.store.queues.control import PAGE, REASON_MAX
 from supervisor.store.queues.reads import QueueCounts
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @reason_option
 @config_options
@@ -42,7 +42,7 @@ def pause(*, names: tuple[str, ...], reason: str, output: str, load_settings: Lo
     print_rows(rows, columns=("queue", "result"), output=output, empty="")
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @config_options
 @output_option
@@ -61,7 +61,7 @@ def resume(*, names: tuple[str, ...], output: str, load_settings: LoadSettings) 
     print_rows(rows, columns=("queue", "result"), output=output, empty="")
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("name", metavar="QUEUE")
 @click.option("--job", default="", help="Only runs of this job.")
 @reason_option
@@ -104,7 +104,7 @@ def _purge(connection: Connection, counts: QueueCounts, *, job: str, reason: str
     return ended
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @yes_option

@@ -8,7 +8,7 @@ import click
 
 from supervisor.cli.cluster import run
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Group
+from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import (
     distance,
@@ -60,7 +60,7 @@ def _rate(connection: Connection, counts: QueueCounts) -> float:
     return round(len(recent) / span_s, 3)
 
 
-@click.group(cls=Group)
+@click.group(cls=SectionedGroup)
 def queue() -> None:
     """List and control queues, and check what they hold."""
 

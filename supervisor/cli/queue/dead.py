@@ -10,7 +10,7 @@ import click
 
 from supervisor.cli.cluster import INSTANT, confirm, run, who
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Group
+from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import list_options, output_option, print_rows, print_value
 from supervisor.cli.progress import progress
@@ -95,7 +95,7 @@ _ids_argument = click.argument("run_ids", metavar="[RUN]...", nargs=-1)
 _all_option = click.option("--all", "everything", is_flag=True, help="Every dead run, or with --queue all of it.")
 
 
-@click.group(cls=Group)
+@click.group(cls=SectionedGroup)
 def dead() -> None:
     """List, requeue and drop runs that were given up."""
 

@@ -8,7 +8,7 @@ import click
 
 from supervisor.cli.cluster import run
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.cli.progress import progress
@@ -17,7 +17,7 @@ from supervisor.core.errors import EXIT_NO, EXIT_OK
 from supervisor.store.queues.fsck import Fsck, FsckFinding
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("names", metavar="[QUEUE]...", nargs=-1)
 @click.option("--fix", "is_mending", is_flag=True, help="Mend what is wrong. No run is lost by it.")
 @config_options

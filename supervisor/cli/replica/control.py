@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from supervisor.cli.help import Command as CliCommand
+from supervisor.cli.help import SectionedCommand as CliCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import output_option, print_value, say
 from supervisor.clock import SystemClock

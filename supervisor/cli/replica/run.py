@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from supervisor.cli.config.feature_flags import features_option, gate_flags
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.version import __version__
@@ -22,7 +22,7 @@ from supervisor.version import __version__
 _STDERR = 2
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @config_options
 @click.option("--host", help="Address of the HTTP endpoint (web.host).")
 @click.option(
@@ -139,7 +139,7 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.option(
     "-o",
     "--output",

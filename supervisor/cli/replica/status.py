@@ -8,7 +8,7 @@ import click
 
 from supervisor.cli.cluster import browse, server_now_ms
 from supervisor.cli.connection import connected
-from supervisor.cli.help import Command, Group
+from supervisor.cli.help import SectionedCommand, SectionedGroup
 from supervisor.cli.leader.format import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, output_option, print_rows, print_section, print_value, say
@@ -16,7 +16,7 @@ from supervisor.cli.schedule.format import record_row
 from supervisor.core.errors import EXIT_NO
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @config_options
 @output_option
 def status(*, output: str, load_settings: LoadSettings) -> int:
@@ -59,7 +59,7 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
     return 0 if lease.holder else EXIT_NO
 
 
-@click.group(cls=Group)
+@click.group(cls=SectionedGroup)
 def job() -> None:
     """List and show the jobs that the configuration imports."""
 

@@ -10,8 +10,8 @@ import click
 
 from supervisor.cli.cluster import confirm, run, who
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Command as CliCommand
-from supervisor.cli.help import Group
+from supervisor.cli.help import SectionedCommand as CliCommand
+from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, output_option, print_rows, span
 from supervisor.cli.replica.replica_commands import chosen_replica, replicas, report_of, send
@@ -23,7 +23,7 @@ RUNS_SHOWN = 3
 COLUMNS = ("replica", "slot", "pid", "state", "busy", "done", "memory", "age", "version", "runs")
 
 
-@click.group(cls=Group)
+@click.group(cls=SectionedGroup)
 def worker() -> None:
     """List worker processes and control them, on any replica."""
 

@@ -9,7 +9,7 @@ import click
 
 from supervisor.cli.cluster import ask, confirm, run, who
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows, span
 from supervisor.cli.queue.params import PRIORITY_NAMES, control, groups, known_queue, reason_option, yes_option
@@ -29,7 +29,7 @@ _WHERE = {
 }
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @_runs_argument
 @_queue_option
 @click.option(
@@ -108,7 +108,7 @@ def _cancel_row(connection: Connection, run_id: str, found: Cancelled, kill_ms: 
     return {"run": run_id, "queue": queue, "result": result, "code": code}
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @_runs_argument
 @_queue_option
 @config_options
@@ -143,7 +143,7 @@ def _hastened(found: Placed) -> str:
     return "ready now" if found.place == "later" else _WHERE[found.place]
 
 
-@click.command("set-priority", cls=Command)
+@click.command("set-priority", cls=SectionedCommand)
 @click.argument("priority", metavar="PRIORITY", type=click.Choice(list(PRIORITIES)))
 @_runs_argument
 @_queue_option

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Command, Group
+from supervisor.cli.help import SectionedCommand, SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, moment, output_option, print_rows, print_value, span
 from supervisor.cli.queue.params import queue_names
@@ -52,7 +52,7 @@ def _history_row(queue: str, entry: HistoryEntry) -> dict[str, Any]:
     }
 
 
-@click.group(cls=Group)
+@click.group(cls=SectionedGroup)
 def runs() -> None:
     """List and show runs, cancel them, change their turn."""
 
@@ -188,7 +188,7 @@ for each in (cancel, requeue, set_priority):
     runs.add_command(each)
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("job_name", metavar="JOB")
 @click.argument("arguments", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--queue", "queue_name", help="Queue; default: the job's.")

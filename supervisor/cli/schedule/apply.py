@@ -10,7 +10,7 @@ import click
 
 from supervisor.cli.cluster import LABEL, batches, confirm, known_jobs, moment_of_patience, run
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options, fail
 from supervisor.cli.output import output_option, print_rows, print_value, say
 from supervisor.cli.progress import progress
@@ -29,7 +29,7 @@ _SUFFIXES = (".yaml", ".yml", ".json", ".ndjson", ".jsonl")
 _COLUMNS = ("schedule", "difference", "fields")
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.option(
     "-f",
     "--file",

@@ -18,7 +18,7 @@ from supervisor.cli.cluster import (
     who,
 )
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import moment, output_option, print_rows, print_value, say
 from supervisor.cli.progress import progress
@@ -43,7 +43,7 @@ _NOT_PLANNED = "what is due after the end of a run has no due times in the past,
 _LIST_COLUMNS = ("backfill", "schedule", "state", "from", "to", "enqueued", "of", "skipped", "updated", "note")
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("schedule_id", metavar="[SCHEDULE]", required=False)
 @click.option("--from", "from_ms", type=INSTANT, help="First instant, included: 2026-11-01, 2026-11-01T06:00Z, -2d.")
 @click.option(

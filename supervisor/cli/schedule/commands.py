@@ -6,7 +6,7 @@ import click
 
 from supervisor.cli.cluster import LABEL, browse, find, run, server_now_ms
 from supervisor.cli.connection import connected
-from supervisor.cli.help import Group
+from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, output_option, print_rows, print_value
 from supervisor.cli.schedule.apply import apply
@@ -21,7 +21,7 @@ from supervisor.store.schedules.backfills import BackfillCalls
 _NEXT_SHOWN = 5
 
 
-@click.group(cls=Group)
+@click.group(cls=SectionedGroup)
 def schedule() -> None:
     """List, explain and control schedules.
 

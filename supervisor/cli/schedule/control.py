@@ -23,7 +23,7 @@ from supervisor.cli.cluster import (
     who,
 )
 from supervisor.cli.connection import Connection, connected
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import moment, output_option, print_rows, print_value
 from supervisor.clock import SystemClock
@@ -38,7 +38,7 @@ _all_option = click.option("--all", "everything", is_flag=True, help="Every sche
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("schedule_id", metavar="SCHEDULE")
 @click.argument("arguments", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--key", help="The same key within 24 h is the same run.  [default: a fresh one]")
@@ -108,7 +108,7 @@ def trigger(
     return EXIT_OK
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("ids", metavar="[SCHEDULE]...", nargs=-1)
 @_label_option
 @_all_option
@@ -166,7 +166,7 @@ def pause(
     return _code(rows)
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("ids", metavar="[SCHEDULE]...", nargs=-1)
 @_label_option
 @_all_option
@@ -198,7 +198,7 @@ def resume(
     return _code(rows)
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("ids", metavar="SCHEDULE...", nargs=-1, required=True)
 @click.option("--revision", type=click.IntRange(1), help="Only if it is at this revision.")
 @_yes_option

@@ -11,7 +11,7 @@ import click
 
 from supervisor.cli.cluster import INSTANT, find, run
 from supervisor.cli.connection import connected
-from supervisor.cli.help import Command
+from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options, fail
 from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, say, span
 from supervisor.cli.schedule.hooks import kept_back, profile_sentences
@@ -35,7 +35,7 @@ _count_option = click.option(
 _from_option = click.option("--from", "from_ms", type=INSTANT, help="Count from this instant.  [default: now]")
 
 
-@click.command("next", cls=Command)
+@click.command("next", cls=SectionedCommand)
 @click.argument("schedule_id", metavar="SCHEDULE")
 @_count_option
 @_from_option
@@ -70,7 +70,7 @@ def next_command(
     print_rows(rows, columns=_COLUMNS, output=output, empty=f"{schedule_id} {empty}")
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("schedule_id", metavar="[SCHEDULE]", required=False)
 @click.option("--cron", help="An expression, instead of a schedule that exists.")
 @click.option("--every", help="An interval, instead of a schedule that exists.")
@@ -124,7 +124,7 @@ def preview(
     print_rows(rows, columns=columns, output=output, empty="never due")
 
 
-@click.command(cls=Command)
+@click.command(cls=SectionedCommand)
 @click.argument("subject", metavar="SCHEDULE|EXPRESSION")
 @click.option("--timezone", default=None, help="IANA zone of an expression.  [default: UTC]")
 @config_options

@@ -53,7 +53,7 @@ class State(Enum):
     STOPPED = "stopped"
 
 
-class LeaseEvent(Enum):
+class ElectorEvent(Enum):
     """Events that change the state of a replica in the election."""
 
     RESUMED = "resumed"  # the board holds a term of an agent that died
@@ -69,71 +69,78 @@ class LeaseEvent(Enum):
 
 
 # Every pair of state and event is in one of the two tables. A test walks the full product.
-TRANSITIONS: dict[tuple[State, LeaseEvent], State] = {
-    (State.FOLLOWER, LeaseEvent.RESUMED): State.LAPSED,
-    (State.FOLLOWER, LeaseEvent.CAMPAIGN): State.CAMPAIGNING,
-    (State.FOLLOWER, LeaseEvent.STOP): State.STOPPED,
-    (State.CAMPAIGNING, LeaseEvent.CAMPAIGN): State.CAMPAIGNING,  # unanswered: the same nonce asks again
-    (State.CAMPAIGNING, LeaseEvent.ADOPTED): State.LAPSED,
-    (State.CAMPAIGNING, LeaseEvent.GRANTED): State.LEADER,
-    (State.CAMPAIGNING, LeaseEvent.REFUSED): State.FOLLOWER,
-    (State.CAMPAIGNING, LeaseEvent.RESIGN): State.RESIGNING,  # stopped before the answer was known
-    (State.LEADER, LeaseEvent.GRANTED): State.LEADER,
-    (State.LEADER, LeaseEvent.REFUSED): State.FOLLOWER,
-    (State.LEADER, LeaseEvent.TRUST_EXPIRED): State.LAPSED,
-    (State.LEADER, LeaseEvent.PROMOTE): State.PROMOTING,
-    (State.LEADER, LeaseEvent.RESIGN): State.RESIGNING,
-    (State.PROMOTING, LeaseEvent.PROMOTE): State.PROMOTING,  # unanswered: the same nonce asks again
-    (State.PROMOTING, LeaseEvent.GRANTED): State.LEADER,
-    (State.PROMOTING, LeaseEvent.REFUSED): State.FOLLOWER,
-    (State.PROMOTING, LeaseEvent.RESIGN): State.RESIGNING,
-    (State.LAPSED, LeaseEvent.GRANTED): State.LEADER,
-    (State.LAPSED, LeaseEvent.REFUSED): State.FOLLOWER,
-    (State.LAPSED, LeaseEvent.PROMOTE): State.PROMOTING,
-    (State.LAPSED, LeaseEvent.RESIGN): State.RESIGNING,
-    (State.RESIGNING, LeaseEvent.RELEASED): State.FOLLOWER,
+TRANSITIONS: dict[tuple[State, ElectorEvent], State] = {
+    (State.FOLLOWER, ElectorEvent.RESUMED): State.LAPSED,
+    (State.FOLLOWER, ElectorEvent.CAMPAIGN): State.CAMPAIGNING,
+    (State.FOLLOWER, ElectorEvent.STOP): State.STOPPED,
+    (State.CAMPAIGNING, ElectorEvent.CAMPAIGN): State.CAMPAIGNING,  # unanswered: the same nonce asks again
+    (State.CAMPAIGNING, ElectorEvent.ADOPTED): State.LAPSED,
+    (State.CAMPAIGNING, ElectorEvent.GRANTED): State.LEADER,
+    (State.CAMPAIGNING, ElectorEvent.REFUSED): State.FOLLOWER,
+    (State.CAMPAIGNING, ElectorEvent.RESIGN): State.RESIGNING,  # stopped before the answer was known
+    (State.LEADER, ElectorEvent.GRANTED): State.LEADER,
+    (State.LEADER, ElectorEvent.REFUSED): State.FOLLOWER,
+    (State.LEADER, ElectorEvent.TRUST_EXPIRED): State.LAPSED,
+    (State.LEADER, ElectorEvent.PROMOTE): State.PROMOTING,
+    (State.LEADER, ElectorEvent.RESIGN): State.RESIGNING,
+    (State.PROMOTING, ElectorEvent.PROMOTE): State.PROMOTING,  # unanswered: the same nonce asks again
+    (State.PROMOTING, ElectorEvent.GRANTED): State.LEADER,
+    (State.PROMOTING, ElectorEvent.REFUSED): State.FOLLOWER,
+    (State.PROMOTING, ElectorEvent.RESIGN): State.RESIGNING,
+    (State.LAPSED, ElectorEvent.GRANTED): State.LEADER,
+    (State.LAPSED, ElectorEvent.REFUSED): State.FOLLOWER,
+    (State.LAPSED, ElectorEvent.PROMOTE): State.PROMOTING,
+    (State.LAPSED, ElectorEvent.RESIGN): State.RESIGNING,
+    (State.RESIGNING, ElectorEvent.RELEASED): State.FOLLOWER,
 }
 
 # What cannot happen, and therefore raises: a program that gets here believes something false about its lease.
-_ANSWERS = frozenset({LeaseEvent.ADOPTED, LeaseEvent.GRANTED, LeaseEvent.REFUSED})
-IMPOSSIBLE: dict[State, frozenset[LeaseEvent]] = {
+_ANSWERS = frozenset({ElectorEvent.ADOPTED, ElectorEvent.GRANTED, ElectorEvent.REFUSED})
+IMPOSSIBLE: dict[State, frozenset[ElectorEvent]] = {
     # It asked nothing and holds nothing.
-    State.FOLLOWER: _ANSWERS | {LeaseEvent.TRUST_EXPIRED, LeaseEvent.PROMOTE, LeaseEvent.RESIGN, LeaseEvent.RELEASED},
+    State.FOLLOWER: _ANSWERS
+    | {ElectorEvent.TRUST_EXPIRED, ElectorEvent.PROMOTE, ElectorEvent.RESIGN, ElectorEvent.RELEASED},
     # It holds nothing that it knows of; and it stops by way of RESIGN, since it may hold something all the same.
     State.CAMPAIGNING: frozenset(
-        {LeaseEvent.RESUMED, LeaseEvent.TRUST_EXPIRED, LeaseEvent.PROMOTE, LeaseEvent.RELEASED, LeaseEvent.STOP},
+        {
+            ElectorEvent.RESUMED,
+            ElectorEvent.TRUST_EXPIRED,
+            ElectorEvent.PROMOTE,
+            ElectorEvent.RELEASED,
+            ElectorEvent.STOP,
+        },
     ),
     # It holds a term: it neither finds nor asks for another, and gives this one back before it stops.
     State.LEADER: frozenset(
-        {LeaseEvent.RESUMED, LeaseEvent.CAMPAIGN, LeaseEvent.ADOPTED, LeaseEvent.RELEASED, LeaseEvent.STOP}
+        {ElectorEvent.RESUMED, ElectorEvent.CAMPAIGN, ElectorEvent.ADOPTED, ElectorEvent.RELEASED, ElectorEvent.STOP}
     ),
     State.PROMOTING: frozenset(
         {
-            LeaseEvent.RESUMED,
-            LeaseEvent.CAMPAIGN,
-            LeaseEvent.ADOPTED,
-            LeaseEvent.TRUST_EXPIRED,
-            LeaseEvent.RELEASED,
-            LeaseEvent.STOP,
+            ElectorEvent.RESUMED,
+            ElectorEvent.CAMPAIGN,
+            ElectorEvent.ADOPTED,
+            ElectorEvent.TRUST_EXPIRED,
+            ElectorEvent.RELEASED,
+            ElectorEvent.STOP,
         },
     ),
     State.LAPSED: frozenset(
         {
-            LeaseEvent.RESUMED,
-            LeaseEvent.CAMPAIGN,
-            LeaseEvent.ADOPTED,
-            LeaseEvent.TRUST_EXPIRED,
-            LeaseEvent.RELEASED,
-            LeaseEvent.STOP,
+            ElectorEvent.RESUMED,
+            ElectorEvent.CAMPAIGN,
+            ElectorEvent.ADOPTED,
+            ElectorEvent.TRUST_EXPIRED,
+            ElectorEvent.RELEASED,
+            ElectorEvent.STOP,
         },
     ),
     # It waits for one answer only.
-    State.RESIGNING: frozenset(LeaseEvent) - {LeaseEvent.RELEASED},
-    State.STOPPED: frozenset(LeaseEvent),
+    State.RESIGNING: frozenset(ElectorEvent) - {ElectorEvent.RELEASED},
+    State.STOPPED: frozenset(ElectorEvent),
 }
 
 
-def step(state: State, event: LeaseEvent) -> State:
+def step(state: State, event: ElectorEvent) -> State:
     """Return the state after ``event``.
 
     Raises:

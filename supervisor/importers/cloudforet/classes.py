@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:[.:][A-Za-z_]\w*)\Z", re.
 _CORE = ("spaceone.core.", "supervisor.compat.cloudforet")
 
 
-class Timing(StrEnum):
+class TimingKind(StrEnum):
     """Kind of a scheduler's timing."""
 
     INTERVAL = "interval"  # seconds
@@ -34,22 +34,22 @@ class Timing(StrEnum):
 
 
 _WELL_KNOWN = {
-    "IntervalScheduler": Timing.INTERVAL,
-    "HourlyScheduler": Timing.HOURLY,
-    "CronScheduler": Timing.CRON,
+    "IntervalScheduler": TimingKind.INTERVAL,
+    "HourlyScheduler": TimingKind.HOURLY,
+    "CronScheduler": TimingKind.CRON,
 }
 _ARGUMENTS = {
-    Timing.INTERVAL: ("interval",),
-    Timing.HOURLY: ("interval", "minute"),
-    Timing.CRON: ("rule",),
+    TimingKind.INTERVAL: ("interval",),
+    TimingKind.HOURLY: ("interval", "minute"),
+    TimingKind.CRON: ("rule",),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceClass:
     """Facts about a class, read from its source."""
 
-    kind: Timing | None
+    kind: TimingKind | None
     """None: no source, or no base that tells."""
 
     where: str = ""
@@ -80,29 +80,29 @@ class Sources:
         self._directories = tuple(dict.fromkeys(directories))
         self._modules: dict[str, tuple[Path, ast.Module] | None] = {}
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> SourceClass:
         """Return the facts about the class ``name`` from its source."""
         split = split_name(name)
-        return Found(None) if split is None else self._class(*split, 0)
+        return SourceClass(None) if split is None else self._class(*split, 0)
 
-    def _class(self, module: str, attribute: str, depth: int) -> Found:
+    def _class(self, module: str, attribute: str, depth: int) -> SourceClass:
         if f"{module}.".startswith(_CORE) or module == _CORE[1]:
             kind = _WELL_KNOWN.get(attribute)
             takes = frozenset(_ARGUMENTS[kind]) if kind else None
-            return Found(kind, takes=takes, is_known=kind is not None)
+            return SourceClass(kind, takes=takes, is_known=kind is not None)
         source = self._source(module)
         if source is None or depth > DEPTH_MAX:
-            return Found(None)
+            return SourceClass(None)
         path, tree = source
         for statement in reversed(tree.body):
             if isinstance(statement, ast.ClassDef) and statement.name == attribute:
                 return self._described(statement, module, path, tree, depth)
             if isinstance(statement, ast.ImportFrom) and (origin := _imported(statement, attribute, module, path)):
                 return self._class(*origin, depth + 1)
-        return Found(None)
+        return SourceClass(None)
 
-    def _described(self, found: ast.ClassDef, module: str, path: Path, tree: ast.Module, depth: int) -> Found:
-        inherited = Found(None)
+    def _described(self, found: ast.ClassDef, module: str, path: Path, tree: ast.Module, depth: int) -> SourceClass:
+        inherited = SourceClass(None)
         for base in found.bases:
             inherited = self._base(base, module, path, tree, depth)
             if inherited.kind is not None:
@@ -112,16 +112,16 @@ class Sources:
             (each for each in found.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None
         )
         if constructor is None:
-            return Found(inherited.kind, where, inherited.fixed, inherited.takes, is_known=True)
+            return SourceClass(inherited.kind, where, inherited.fixed, inherited.takes, is_known=True)
         fixed = inherited.fixed
         if inherited.kind is not None:
             fixed = {**fixed, **_fixed(constructor, _ARGUMENTS[inherited.kind])}
-        return Found(inherited.kind, where, fixed, _takes(constructor), is_known=True)
+        return SourceClass(inherited.kind, where, fixed, _takes(constructor), is_known=True)
 
-    def _base(self, base: ast.expr, module: str, path: Path, tree: ast.Module, depth: int) -> Found:
+    def _base(self, base: ast.expr, module: str, path: Path, tree: ast.Module, depth: int) -> SourceClass:
         dotted = _dotted(base)
         if not dotted or depth > DEPTH_MAX:
-            return Found(None)
+            return SourceClass(None)
         first, _, rest = dotted.partition(".")
         if not rest and any(isinstance(each, ast.ClassDef) and each.name == first for each in tree.body):
             return self._class(module, first, depth + 1)
@@ -137,15 +137,15 @@ class Sources:
                 if origin is not None:
                     outer, _, name = ".".join(filter(None, (*origin, rest))).rpartition(".")
                     return self._class(outer, name, depth + 1)
-        return self._starred(first, module, path, tree, depth) if not rest else Found(None)
+        return self._starred(first, module, path, tree, depth) if not rest else SourceClass(None)
 
-    def _starred(self, name: str, module: str, path: Path, tree: ast.Module, depth: int) -> Found:
+    def _starred(self, name: str, module: str, path: Path, tree: ast.Module, depth: int) -> SourceClass:
         for statement in tree.body:
             if isinstance(statement, ast.ImportFrom) and any(alias.name == "*" for alias in statement.names):
                 found = self._class(_absolute(statement, module, path), name, depth + 1)
                 if found.is_known:
                     return found
-        return Found(None)
+        return SourceClass(None)
 
     def _source(self, module: str) -> tuple[Path, ast.Module] | None:
         if module not in self._modules:

@@ -26,7 +26,7 @@ from supervisor.importers.cloudforet.other_keys import (
     read_token,
 )
 from supervisor.importers.cloudforet.queues import read_queues, read_redis, read_workers
-from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.importers.cloudforet.schedules import Around, read_schedules
 from supervisor.settings.document import Node
 from supervisor.settings.importing import Converted
@@ -57,7 +57,7 @@ def convert(
         directories: where the sources of schedulers may lie.
         has_redis: whether ``redis.url`` is set elsewhere; then QUEUES does not decide where Redis is.
     """
-    report = Report()
+    report = ImportReport()
     layers = Layers(report)
     native: list[Node] = []
     for file in files:
@@ -81,7 +81,7 @@ def convert(
     )
 
 
-def _check_format(document: Node, report: Report) -> None:
+def _check_format(document: Node, report: ImportReport) -> None:
     said = document.child(KEY)
     if said is not None and said.value not in FORMATS:
         report.problem(said, (KEY,), f"is not a known format, got {shown(said)}", f"write {', '.join(FORMATS)}")
@@ -107,7 +107,7 @@ def _has_work(root: Node) -> bool:
 
 
 def _native(
-    layers: Layers, environ: Mapping[str, str], directories: Sequence[Path], report: Report, *, has_redis: bool
+    layers: Layers, environ: Mapping[str, str], directories: Sequence[Path], report: ImportReport, *, has_redis: bool
 ) -> Node:
     root = layers.root
     queues, entries = read_queues(root.child("QUEUES") or _EMPTY, report)
@@ -142,7 +142,7 @@ def _native(
     return Node({key: node for key, node in found.items() if node is not None}, root.origin)
 
 
-def _redis(entries: Mapping[str, Node], report: Report, *, has_redis: bool) -> Node | None:
+def _redis(entries: Mapping[str, Node], report: ImportReport, *, has_redis: bool) -> Node | None:
     if has_redis:
         if entries:
             report.notice("redis.url is set, so the host, port and credentials in QUEUES are not used")

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from supervisor.clock import SystemClock
 from supervisor.core.units import SECOND_NS
-from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
 from supervisor.settings.masking import mask_url
@@ -48,7 +48,7 @@ class ChangedError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FetchTarget:
     """Target of an entry: a URL or a file."""
 
     node: Node
@@ -70,7 +70,7 @@ class Target:
         return mask_url(self.url) if self.url else str(self.file)
 
 
-def target_of(node: Node, path: TreePath, base: Path, report: Report) -> Target | None:
+def target_of(node: Node, path: TreePath, base: Path, report: ImportReport) -> FetchTarget | None:
     """Parse an entry: a text, or a mapping with url and perhaps optional, sha256, timeout."""
     entry = node if isinstance(node.value, dict) else Node({"url": node}, node.origin)
     unknown = [key for key in entry.value if key not in _KEYS]
@@ -89,9 +89,9 @@ def target_of(node: Node, path: TreePath, base: Path, report: Report) -> Target 
         report.problem(url, path, "is plain http: anybody on the way can change it, and it decides what runs", _PINNED)
         return None
     if name in {"http", "https"}:
-        return Target(node, path, url.value, None, *options)
+        return FetchTarget(node, path, url.value, None, *options)
     if name in {"", "file"}:
-        return Target(node, path, "", base / _file(url.value), *options)
+        return FetchTarget(node, path, "", base / _file(url.value), *options)
     if name == "consul":
         report.problem(url, path, *_CONSUL)
     else:
@@ -104,7 +104,7 @@ def _file(text: str) -> str:
     return text if parts is None else unquote(f"{parts.netloc}{parts.path}")
 
 
-def _options(entry: Node, path: TreePath, report: Report) -> tuple[bool, str, float]:
+def _options(entry: Node, path: TreePath, report: ImportReport) -> tuple[bool, str, float]:
     optional, sha256, timeout = (entry.child(key) for key in _KEYS[1:])
     if optional is not None and not isinstance(optional.value, bool):
         report.problem(optional, (*path, "optional"), f"must be true or false, got {shown(optional)}", "correct it")
@@ -122,7 +122,7 @@ def _options(entry: Node, path: TreePath, report: Report) -> tuple[bool, str, fl
     return bool(optional and optional.value is True), str(sha256.value).lower() if sha256 else "", seconds
 
 
-def is_absent(target: Target) -> bool:
+def is_absent(target: FetchTarget) -> bool:
     """Return whether a file is not there; a URL is known only once it is fetched."""
     try:
         return target.file is not None and not target.file.exists()
@@ -130,7 +130,7 @@ def is_absent(target: Target) -> bool:
         return False
 
 
-def fetch(target: Target) -> bytes:
+def fetch(target: FetchTarget) -> bytes:
     """Return the content of a URL or file.
 
     Raises:
@@ -144,7 +144,7 @@ def fetch(target: Target) -> bytes:
     return raw
 
 
-def _read(target: Target) -> bytes:
+def _read(target: FetchTarget) -> bytes:
     assert target.file is not None
     with target.file.open("rb") as file:
         return file.read(BYTES_MAX + 1)
@@ -168,7 +168,7 @@ def _opener(*, is_pinned: bool) -> OpenerDirector:
     return opener
 
 
-def _read_url(target: Target) -> bytes:
+def _read_url(target: FetchTarget) -> bytes:
     import http.client  # noqa: PLC0415 - only for whoever imports over the network: they take longer than all of this
     import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415

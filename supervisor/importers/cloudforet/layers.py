@@ -18,10 +18,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from supervisor.importers.cloudforet.fetch import ChangedError, Target, fetch, is_absent, target_of
+from supervisor.importers.cloudforet.fetch import ChangedError, FetchTarget, fetch, is_absent, target_of
 from supervisor.importers.cloudforet.other_keys import check_spelling
 from supervisor.importers.cloudforet.python_source import read_module
-from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
 from supervisor.settings.interpolate import escape
@@ -46,14 +46,14 @@ def tolerates(path: TreePath) -> bool:
     )
 
 
-def read_document(file: Path, report: Report) -> Node | None:
+def read_document(file: Path, report: ImportReport) -> Node | None:
     """Return one file as it is; None when it cannot be read, which is then a problem."""
     if file.suffix == ".py":
         return read_module(file, report)
     return _root(read_file(file, tolerates), report)
 
 
-def _root(parsed: Parsed, report: Report) -> Node | None:
+def _root(parsed: Parsed, report: ImportReport) -> Node | None:
     report.problems += parsed.problems
     if parsed.root is not None and not isinstance(parsed.root.value, dict):
         return None
@@ -63,7 +63,7 @@ def _root(parsed: Parsed, report: Report) -> Node | None:
 class Layers:
     """Documents laid over one another."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ImportReport) -> None:
         self._report = report
         self._imports = 0
         self.root = Node({}, "default")
@@ -127,7 +127,7 @@ class Layers:
             if target is not None:
                 self._import(target, chain, is_local=is_local)
 
-    def _import(self, target: Target, chain: tuple[str, ...], *, is_local: bool) -> None:
+    def _import(self, target: FetchTarget, chain: tuple[str, ...], *, is_local: bool) -> None:
         name = target.url or str(target.file.resolve() if target.file else "")
         problem = self._report.problem
         self._imports += 1
@@ -158,7 +158,7 @@ class Layers:
                 message = "came over the network, which may choose no code"
                 self._report.problem(node, path, message, "write it into a local file, or pin the import with sha256")
 
-    def _read(self, target: Target) -> Node | None:
+    def _read(self, target: FetchTarget) -> Node | None:
         if is_absent(target):
             self._missing(target, "there is no such file")
             return None
@@ -175,7 +175,7 @@ class Layers:
             self._missing(target, "must be a mapping", is_certain=True)
         return root if root is None or not target.url else _literal(root)
 
-    def _text(self, target: Target) -> str | None:
+    def _text(self, target: FetchTarget) -> str | None:
         try:
             return fetch(target).decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -185,7 +185,7 @@ class Layers:
             self._missing(target, error.strerror or str(error), is_certain=is_certain)
         return None
 
-    def _missing(self, target: Target, why: str, *, is_certain: bool = False) -> None:
+    def _missing(self, target: FetchTarget, why: str, *, is_certain: bool = False) -> None:
         if target.is_optional and not is_certain:
             self._report.notice(f"{target.node.origin}: {target.name}: {why}; it is optional")
             return

@@ -13,7 +13,7 @@ from typing import Any
 
 from supervisor.core.cron.zones import UnknownZoneError, zone
 from supervisor.importers.cloudforet.classes import split_name
-from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.settings.base import MODULE, NAME
 from supervisor.settings.document import Node
 from supervisor.settings.interpolate import interpolate
@@ -34,7 +34,7 @@ _PARTS = re.compile(r"\.(?:interface|scheduler|service|manager|task)\.")
 _SET_TOKEN = "set TOKEN: ${file:/run/secrets/token} and reload"  # noqa: S105 - no password
 
 
-def read_token(root: Node, environ: Mapping[str, str], report: Report) -> tuple[Node | None, str]:
+def read_token(root: Node, environ: Mapping[str, str], report: ImportReport) -> tuple[Node | None, str]:
     """Return the token, and why schedules that need one are suspended: empty when they are not.
 
     Absent, it is not asked for: a service may need none. Empty, or in a place nobody reads, it was intended.
@@ -60,7 +60,7 @@ def read_token(root: Node, environ: Mapping[str, str], report: Report) -> tuple[
     return None, ""
 
 
-def read_timezone(root: Node, environ: Mapping[str, str], report: Report) -> Node:
+def read_timezone(root: Node, environ: Mapping[str, str], report: ImportReport) -> Node:
     """Return the zone of the schedules: ``timezone:``, else the variable TZ, else UTC; logged once."""
     node = root.child("timezone")
     text = environ.get("TZ", "").removeprefix(":")
@@ -82,7 +82,7 @@ def read_timezone(root: Node, environ: Mapping[str, str], report: Report) -> Nod
 
 
 def read_packages(
-    root: Node, classes: Sequence[Node], is_remote: Callable[[Node], bool], report: Report
+    root: Node, classes: Sequence[Node], is_remote: Callable[[Node], bool], report: ImportReport
 ) -> Node | None:
     """Return the packages whose services the tasks name: those that are given, else those of the schedulers.
 
@@ -127,7 +127,7 @@ def read_replica(root: Node) -> Node | None:
     return None
 
 
-def read_log(root: Node, report: Report) -> Node | None:
+def read_log(root: Node, report: ImportReport) -> Node | None:
     """Return the native ``log``: the level of the first logger that has one."""
     log = root.child("LOG")
     if log is None or not isinstance(log.value, dict):
@@ -143,7 +143,7 @@ def read_log(root: Node, report: Report) -> Node | None:
     return None
 
 
-def check_spelling(key: str, node: Node, among: Node, report: Report) -> None:
+def check_spelling(key: str, node: Node, among: Node, report: ImportReport) -> None:
     """Report a section whose name is nearly that of one that is absent: nothing of it would run, without notice."""
     wanted = _MEANT.get(type(node.value), ())
     close = difflib.get_close_matches(key.upper(), wanted, n=1, cutoff=0.8)
@@ -151,7 +151,7 @@ def check_spelling(key: str, node: Node, among: Node, report: Report) -> None:
         report.problem(node, (key,), "is not a section that is read", f"did you mean {close[0]}? else rename it")
 
 
-def read_config(root: Node, report: Report) -> Node:
+def read_config(root: Node, report: ImportReport) -> Node:
     """Return the keys that the supervisor has no use for, for the service's own code; they are listed once."""
     if LEGACY in root.value:
         where = root.value[LEGACY].origin

@@ -11,7 +11,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from supervisor.importers.cloudforet.report import Report
+from supervisor.importers.cloudforet.report import ImportReport
 from supervisor.settings.document import Node
 
 BYTES_MAX = 1024 * 1024
@@ -27,7 +27,7 @@ class _NotLiteralError(Exception):
         self.line = getattr(node, "lineno", 1)
 
 
-def read_module(path: Path, report: Report) -> Node | None:
+def read_module(path: Path, report: ImportReport) -> Node | None:
     """Return the module's names and values; None when it cannot be read at all."""
     name = str(path)
     whole = Node({}, f"{name}:1")
@@ -52,7 +52,7 @@ def read_module(path: Path, report: Report) -> Node | None:
 class _Module:
     """The assignments of one module."""
 
-    def __init__(self, name: str, report: Report) -> None:
+    def __init__(self, name: str, report: ImportReport) -> None:
         self._name = name
         self._report = report
         self._known: dict[str, Node] = {}

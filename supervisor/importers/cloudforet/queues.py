@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from supervisor.importers.cloudforet.classes import split_name
-from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.importers.cloudforet.schedules import DEFAULT_QUEUE, PLANNERS, check_queue, entries_of
 from supervisor.settings.base import NAME, Path
 from supervisor.settings.document import Node, wrap
@@ -33,7 +33,7 @@ _DIGITS = re.compile(r"[0-9]{1,5}\Z", re.ASCII)
 _PORT_MAX = 65_535
 
 
-def read_queues(queues: Node, report: Report) -> tuple[Node, dict[str, Node]]:
+def read_queues(queues: Node, report: ImportReport) -> tuple[Node, dict[str, Node]]:
     """Return the native ``cloudforet.queues``, and the entries by name."""
     found: dict[str, Node] = {}
     listed: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def read_queues(queues: Node, report: Report) -> tuple[Node, dict[str, Node]]:
     return Node(listed, queues.origin), found
 
 
-def _numbered(entry: Node, path: Path, report: Report) -> Node:
+def _numbered(entry: Node, path: Path, report: ImportReport) -> Node:
     """Return an entry with numbers in place of their texts: redis-py took either."""
     kept = dict(entry.value)
     for key in ("port", "db"):
@@ -69,7 +69,7 @@ def _numbered(entry: Node, path: Path, report: Report) -> Node:
     return Node(kept, entry.origin)
 
 
-def _channel(entry: Node, path: Path, report: Report) -> Node | None:
+def _channel(entry: Node, path: Path, report: ImportReport) -> Node | None:
     channel = entry.child("channel")
     if channel is not None and (not isinstance(channel.value, str) or not channel.value):
         report.problem(
@@ -79,7 +79,7 @@ def _channel(entry: Node, path: Path, report: Report) -> Node | None:
     return channel
 
 
-def _check_backend(entry: Node, path: Path, known: str, kind: str, report: Report) -> None:
+def _check_backend(entry: Node, path: Path, known: str, kind: str, report: ImportReport) -> None:
     backend = entry.child("backend")
     if backend is None or backend.value is None:
         report.problem(entry, (*path, "backend"), "is missing", f"add backend: {known}")
@@ -95,7 +95,7 @@ def _check_backend(entry: Node, path: Path, known: str, kind: str, report: Repor
         )
 
 
-def read_redis(entries: dict[str, Node], report: Report) -> Node | None:
+def read_redis(entries: dict[str, Node], report: ImportReport) -> Node | None:
     """Return the native ``redis`` that all queues agree on; None without a host."""
     described = [(name, entry) for name, entry in entries.items() if _place(entry)]
     if not described:
@@ -119,7 +119,7 @@ def _place(entry: Node) -> dict[str, Any]:
     return found
 
 
-def _compare(first_name: str, first: Node, name: str, entry: Node, report: Report) -> None:
+def _compare(first_name: str, first: Node, name: str, entry: Node, report: ImportReport) -> None:
     ours, theirs = _place(first), _place(entry)
     for key in _PLACE:
         if ours.get(key) != theirs.get(key):
@@ -131,14 +131,14 @@ def _compare(first_name: str, first: Node, name: str, entry: Node, report: Repor
             report.problem(node, path, message, remedy)
 
 
-def _unused(name: str, entry: Node, report: Report) -> None:
+def _unused(name: str, entry: Node, report: ImportReport) -> None:
     known = {*_OURS, *_PLACE, *_TLS, *_TIMEOUTS}
     others = sorted(key for key in entry.value if key not in known and not key.startswith("x-"))
     if others:
         report.notice(f"{entry.origin}: QUEUES.{name}: not used: {', '.join(others)}")
 
 
-def _settings(name: str, entry: Node, report: Report) -> Node:
+def _settings(name: str, entry: Node, report: ImportReport) -> Node:
     place = _place(entry)
     path: Path = ("QUEUES", name)
     _check_place(entry, path, place, report)
@@ -166,7 +166,7 @@ def _refers(value: object) -> bool:
     return isinstance(value, str) and REFERENCE.search(value) is not None
 
 
-def _check_place(entry: Node, path: Path, place: dict[str, Any], report: Report) -> None:
+def _check_place(entry: Node, path: Path, place: dict[str, Any], report: ImportReport) -> None:
     def check(key: str, is_good: bool, wanted: str) -> None:  # noqa: FBT001 - reads as the rule
         if not is_good and not _refers(place.get(key)):
             node = entry.child(key) or entry
@@ -181,7 +181,7 @@ def _check_place(entry: Node, path: Path, place: dict[str, Any], report: Report)
         check(key, isinstance(place.get(key, ""), str), "text; quote it")
 
 
-def read_workers(workers: Node, queues: Collection[str], report: Report, *, planners: int) -> Node:
+def read_workers(workers: Node, queues: Collection[str], report: ImportReport, *, planners: int) -> Node:
     """Return the native ``workers``: a pool for each entry, and one of so many processes for the jobs that plan."""
     pools: dict[str, Node] = {}
     for name, entry in entries_of(workers, ("WORKERS",), report):
@@ -208,7 +208,7 @@ def read_workers(workers: Node, queues: Collection[str], report: Report, *, plan
     return Node(pools, workers.origin)
 
 
-def _pool(entry: Node, path: Path, report: Report) -> int:
+def _pool(entry: Node, path: Path, report: ImportReport) -> int:
     node = entry.child("pool")
     if node is None or node.value is None:
         return POOL_DEFAULT

@@ -15,7 +15,7 @@ _ECHO_MAX = 60
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """Collects problems and notices."""
 
     problems: list[Problem] = field(default_factory=list)

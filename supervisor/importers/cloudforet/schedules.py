@@ -12,9 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from supervisor.importers.cloudforet.classes import Found, Sources, Timing, split_name
-from supervisor.importers.cloudforet.report import Report, shown
-from supervisor.importers.cloudforet.timing import Reader
+from supervisor.importers.cloudforet.classes import SourceClass, Sources, TimingKind, split_name
+from supervisor.importers.cloudforet.report import ImportReport, shown
+from supervisor.importers.cloudforet.timing import TimingReader
 from supervisor.settings.base import SCHEDULE_ID, Path
 from supervisor.settings.document import Node, wrap
 from supervisor.settings.interpolate import escape
@@ -47,7 +47,7 @@ class Around:
     """Why schedules with a class are suspended: their token is missing. Empty: they are not."""
 
 
-def read_schedules(schedulers: Node, around: Around, sources: Sources, report: Report) -> Node:
+def read_schedules(schedulers: Node, around: Around, sources: Sources, report: ImportReport) -> Node:
     """Return the native ``schedules`` of ``SCHEDULERS``."""
     found = {}
     for name, entry in entries_of(schedulers, ("SCHEDULERS",), report):
@@ -57,7 +57,7 @@ def read_schedules(schedulers: Node, around: Around, sources: Sources, report: R
     return Node(found, schedulers.origin)
 
 
-def entries_of(section: Node, path: Path, report: Report) -> list[tuple[str, Node]]:
+def entries_of(section: Node, path: Path, report: ImportReport) -> list[tuple[str, Node]]:
     """Return the entries of a section; an entry that is no mapping is a problem."""
     if section.value is None:
         return []
@@ -74,7 +74,7 @@ def entries_of(section: Node, path: Path, report: Report) -> list[tuple[str, Nod
 
 
 class _Entry:
-    def __init__(self, name: str, entry: Node, around: Around, sources: Sources, report: Report) -> None:
+    def __init__(self, name: str, entry: Node, around: Around, sources: Sources, report: ImportReport) -> None:
         self._name = name
         self._entry = entry
         self._around = around
@@ -83,7 +83,7 @@ class _Entry:
         self._backend = self._text("handler") or self._text("backend")
         self._is_handler = entry.child("handler") is not None
         self._class = str(self._backend.value) if self._backend is not None else ""
-        self._found = Found(Timing.INTERVAL) if self._is_handler else sources.find(self._class)
+        self._found = SourceClass(TimingKind.INTERVAL) if self._is_handler else sources.find(self._class)
 
     def schedule(self) -> Node | None:
         if self._report.is_about(self._path):
@@ -98,7 +98,7 @@ class _Entry:
         entry = self._entry
         if self._around.phase is not None and entry.child("phase") is None:
             entry = Node({**entry.value, "phase": self._around.phase}, entry.origin)
-        trigger = Reader(entry, self._path, self._found, self._class, self._report).trigger()
+        trigger = TimingReader(entry, self._path, self._found, self._class, self._report).trigger()
         rest = self._policies()
         if len(self._report.problems) > before or trigger is None or queue is None:
             return None
@@ -198,7 +198,7 @@ class _Entry:
         return found
 
 
-def check_queue(node: Node, path: Path, queues: Collection[str], report: Report) -> str | None:
+def check_queue(node: Node, path: Path, queues: Collection[str], report: ImportReport) -> str | None:
     """Return the name of a queue that ``QUEUES`` defines; another one is a problem."""
     if isinstance(node.value, str) and node.value in queues:
         return node.value

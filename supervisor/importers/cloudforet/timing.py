@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from supervisor.importers.cloudforet.classes import Found, Timing
-from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.importers.cloudforet.classes import SourceClass, TimingKind
+from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.importers.cloudforet.values import (
     HOURS_WITHOUT_UNIT_MAX,
     INTERVAL_S_MIN,
@@ -25,37 +25,41 @@ from supervisor.settings.base import Path
 from supervisor.settings.document import Node
 from supervisor.settings.sections.durations import format_duration
 
-UNITS = {"seconds": Timing.INTERVAL, "hours": Timing.HOURLY}
+UNITS = {"seconds": TimingKind.INTERVAL, "hours": TimingKind.HOURLY}
 _ONE = Interval(Decimal(1), has_unit=False)
 _DAY_HOURS = 24
 _FIELDS_WITH_SECONDS = 6
 _KEYS = {
-    Timing.INTERVAL: frozenset({"interval"}),
-    Timing.HOURLY: frozenset({"interval", "minute"}),
-    Timing.CRON: frozenset({"rule"}),
+    TimingKind.INTERVAL: frozenset({"interval"}),
+    TimingKind.HOURLY: frozenset({"interval", "minute"}),
+    TimingKind.CRON: frozenset({"rule"}),
 }
-_NAMES = {Timing.INTERVAL: "an interval schedule", Timing.HOURLY: "an hourly schedule", Timing.CRON: "a cron schedule"}
+_NAMES = {
+    TimingKind.INTERVAL: "an interval schedule",
+    TimingKind.HOURLY: "an hourly schedule",
+    TimingKind.CRON: "a cron schedule",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class ImportedTrigger:
     """Timing of a schedule as native settings, and the options for its class."""
 
     settings: dict[str, Any]
     options: dict[str, Any]
 
 
-class Reader:
+class TimingReader:
     """Reads the timing of one entry."""
 
-    def __init__(self, entry: Node, path: Path, found: Found, name: str, report: Report) -> None:
+    def __init__(self, entry: Node, path: Path, found: SourceClass, name: str, report: ImportReport) -> None:
         self._entry = entry
         self._path = path
         self._found = found
         self._class = name
         self._report = report
 
-    def trigger(self) -> Trigger | None:
+    def trigger(self) -> ImportedTrigger | None:
         """Return when it is due; None when that is a problem."""
         before = len(self._report.problems)
         kind = self._kind()
@@ -66,9 +70,9 @@ class Reader:
         at = read_minute(minute, (*self._path, "minute"), self._report) if minute is not None else Minute(0)
         if len(self._report.problems) > before or at is None:
             return None
-        if kind is Timing.CRON:
+        if kind is TimingKind.CRON:
             return self._cron()
-        if kind is Timing.INTERVAL:
+        if kind is TimingKind.INTERVAL:
             return self._every(interval)
         return self._hourly(interval or _ONE, at, minute)
 
@@ -83,7 +87,7 @@ class Reader:
         node = self._entry.child(key)
         return node if node is not None and node.value is not None else None
 
-    def _kind(self) -> Timing | None:
+    def _kind(self) -> TimingKind | None:
         unit = self._given("unit")
         if unit is not None and unit.value not in tuple(UNITS):
             self._complain(unit, "unit", f"must be seconds or hours, got {shown(unit)}", "correct it")
@@ -96,25 +100,25 @@ class Reader:
             return self._fitting(self._found.kind)
         return self._fitting(asked) if asked is not None else self._guessed()
 
-    def _fitting(self, kind: Timing) -> Timing | None:
+    def _fitting(self, kind: TimingKind) -> TimingKind | None:
         """Return ``kind`` unless the entry has a value that such a schedule cannot take."""
         own = self._found.takes
         taken = _KEYS[kind] if own is None else own  # a class with a constructor of its own dies of what that lacks
         wrong = [key for key in ("interval", "minute", "rule") if self._given(key) and key not in taken]
         for key in wrong:
             interval = self._given("interval") if key != "interval" else None
-            seen = f" (interval is {interval.value} seconds)" if kind is Timing.INTERVAL and interval else ""
+            seen = f" (interval is {interval.value} seconds)" if kind is TimingKind.INTERVAL and interval else ""
             message = f"not accepted by {_NAMES[kind]}"
             if key in _KEYS[kind]:
                 message = f"the constructor of the class does not take it ({self._found.where})"
             self._complain(self._given(key), key, message, f"remove it{seen}")
         return None if wrong else kind
 
-    def _guessed(self) -> Timing | None:
+    def _guessed(self) -> TimingKind | None:
         """Return the kind that the keys leave no doubt about."""
         rule, minute, interval = (self._given(key) for key in ("rule", "minute", "interval"))
         if rule is not None:
-            return self._fitting(Timing.CRON)
+            return self._fitting(TimingKind.CRON)
         if minute is not None:
             return self._hours_believed(interval, minute)
         if interval is None:
@@ -134,9 +138,9 @@ class Reader:
                 "add unit: hours or unit: seconds",
             )
             return None
-        return Timing.INTERVAL
+        return TimingKind.INTERVAL
 
-    def _hours_believed(self, interval: Node | None, minute: Node) -> Timing | None:
+    def _hours_believed(self, interval: Node | None, minute: Node) -> TimingKind | None:
         value = interval.value if interval is not None else 1
         number = float(value) if isinstance(value, str) and value.isdecimal() else value
         if isinstance(number, int | float) and number > HOURS_WITHOUT_UNIT_MAX and interval is not None:
@@ -148,13 +152,13 @@ class Reader:
                 f"but its source is not on the path",
             )
             return None
-        return Timing.HOURLY
+        return TimingKind.HOURLY
 
     def _interval(self) -> Interval | None:
         node = self._value("interval")
         return read_interval(node, (*self._path, "interval"), self._report) if node is not None else None
 
-    def _cron(self) -> Trigger | None:
+    def _cron(self) -> ImportedTrigger | None:
         rule = self._value("rule")
         if rule is None:
             self._complain(self._entry, "rule", "is missing: the class takes it", "add rule: '*/5 * * * *'")
@@ -171,9 +175,9 @@ class Reader:
         if len(fields) == _FIELDS_WITH_SECONDS:
             self._report.notice(f"{rule.origin}: {'.'.join(map(str, self._path))}.rule: its last field is seconds")
         cron = " ".join((fields[-1], *fields[:-1])) if len(fields) == _FIELDS_WITH_SECONDS else rule.value
-        return Trigger({"cron": Node(cron, rule.origin)}, self._options())
+        return ImportedTrigger({"cron": Node(cron, rule.origin)}, self._options())
 
-    def _every(self, interval: Interval | None) -> Trigger | None:
+    def _every(self, interval: Interval | None) -> ImportedTrigger | None:
         if interval is None:
             self._complain(self._entry, "interval", "is missing: the class takes it", "add interval: 60 (seconds)")
             return None
@@ -184,9 +188,9 @@ class Reader:
             return None
         every = format_duration(float(interval.number))
         settings = {"every": Node(every, place.origin)}
-        return Trigger(self._phased(settings, "first_seen"), self._options(interval))
+        return ImportedTrigger(self._phased(settings, "first_seen"), self._options(interval))
 
-    def _hourly(self, interval: Interval, at: Minute, minute: Node | None) -> Trigger | None:
+    def _hourly(self, interval: Interval, at: Minute, minute: Node | None) -> ImportedTrigger | None:
         place = self._value("interval") or self._entry
         hours = interval.number / 3600 if interval.has_unit else interval.number
         if hours != int(hours):
@@ -198,7 +202,9 @@ class Reader:
         phase = self._given("phase")
         if phase is not None and phase.value == "start" and hours > 1:  # every hour is the same either way
             settings = _grid(int(hours), at, place.origin)
-        return Trigger(self._phased(settings, "first_seen_hour"), self._options(Interval(hours, has_unit=False)))
+        return ImportedTrigger(
+            self._phased(settings, "first_seen_hour"), self._options(Interval(hours, has_unit=False))
+        )
 
     def _phased(self, settings: dict[str, Any], anchor: str) -> dict[str, Any]:
         phase = self._given("phase")

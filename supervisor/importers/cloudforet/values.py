@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import NamedTuple
 
-from supervisor.importers.cloudforet.report import Report, shown
+from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.settings.base import Path
 from supervisor.settings.document import Node
 from supervisor.settings.sections.durations import parse_duration
@@ -42,7 +42,7 @@ class Minute(NamedTuple):
     second: int = 0
 
 
-def read_interval(node: Node, path: Path, report: Report) -> Interval | None:
+def read_interval(node: Node, path: Path, report: ImportReport) -> Interval | None:
     """Return an ``interval``; None when it is a problem."""
     value = node.value
     if isinstance(value, str) and _NUMBER.match(value):
@@ -68,7 +68,7 @@ def read_interval(node: Node, path: Path, report: Report) -> Interval | None:
     return found
 
 
-def read_minute(node: Node, path: Path, report: Report) -> Minute | None:
+def read_minute(node: Node, path: Path, report: ImportReport) -> Minute | None:
     """Return a ``minute``; None when it is a problem."""
     value = node.value
     if isinstance(value, int) and not isinstance(value, bool):

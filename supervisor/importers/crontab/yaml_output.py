@@ -35,7 +35,7 @@ class _Quoted(str):
     __slots__ = ()
 
 
-class _Dumper(yaml.SafeDumper):
+class _CrontabDumper(yaml.SafeDumper):
     """Block style; double quotes where asked for; several lines as a block."""
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
@@ -51,8 +51,8 @@ def _style(text: str) -> str | None:
     return None if text.isprintable() and resolve(text) == text else '"'
 
 
-_Dumper.add_representer(str, _Dumper.represent_text)
-_Dumper.add_representer(_Quoted, _Dumper.represent_text)
+_CrontabDumper.add_representer(str, _CrontabDumper.represent_text)
+_CrontabDumper.add_representer(_Quoted, _CrontabDumper.represent_text)
 
 
 def to_yaml(entries: Sequence[Entry], names: Sequence[str]) -> str:
@@ -78,7 +78,12 @@ def _schedule(entry: Entry) -> str:
         body["description"] = escape(entry.description)
     body["args"] = _arguments(entry)
     text = yaml.dump(
-        {entry.id: body}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1 << 30
+        {entry.id: body},
+        Dumper=_CrontabDumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=False,
+        width=1 << 30,
     )
     return textwrap.indent(comments + text, "  ")
 

@@ -26,7 +26,7 @@ from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.reload.config_memfd import HandoverError
 from supervisor.roles.agent.commands import CommandDuty
-from supervisor.roles.agent.election.context import NoPresence, Standing, Timing
+from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, NoPresence
 from supervisor.roles.agent.election.elector_thread import ElectorThread, elector_rng
 from supervisor.roles.agent.election.presence import PresenceThread
 from supervisor.roles.agent.election.watchdog import Watchdog
@@ -266,10 +266,10 @@ class Agent:
         age_ns = self._clock.elapsed_ns() - started_ns if started_ns else 0
         return self._clock.wall_ms() - age_ns // MILLISECOND_NS
 
-    def _standing(self, keys: Keys, presence: PresenceThread | None) -> Standing:
+    def _standing(self, keys: Keys, presence: PresenceThread | None) -> ElectionContext:
         seat = self._seat
         election = seat.settings.election
-        return Standing(
+        return ElectionContext(
             leases=Leases(keys, has_presence=seat.settings.has_presence),
             presence=presence or NoPresence(),
             on_data_loss=election.on_data_loss,
@@ -285,7 +285,7 @@ class Agent:
                 participates=election.participate,
                 schedules_digest=self._digest,
             ),
-            timing=Timing.of(election),
+            timing=ElectionTiming.of(election),
             around=self._tree,
             report=self._report,
             rng=elector_rng(),

@@ -60,7 +60,7 @@ class Overview:
     unserved: tuple[tuple[str, Kind, int], ...] = ()  # queues whose runs no live worker takes: kind, how many wait
 
 
-class Reader(Protocol):
+class SnapshotReader(Protocol):
     """Takes one look."""
 
     async def read(self) -> Overview:
@@ -75,7 +75,7 @@ class Reader(Protocol):
 class Overviews:
     """The newest look, shared by all who ask."""
 
-    def __init__(self, reader: Reader, clock: Clock) -> None:
+    def __init__(self, reader: SnapshotReader, clock: Clock) -> None:
         self._reader = reader
         self._clock = clock
         self._newest: Overview | None = None

@@ -24,7 +24,7 @@ from aiohttp import web
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.health import HealthEndpoint
-from supervisor.roles.web.connection_table import REQUEST_S, Place, Places, address_of
+from supervisor.roles.web.connection_table import REQUEST_S, ConnectionEntry, Places, address_of
 from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
 from supervisor.roles.web.responses import HEADERS, unavailable
 
@@ -60,7 +60,7 @@ class Held(Protocol):
 
 
 @dataclass(slots=True)
-class _Connection:
+class _ActiveConnection:
     """The parts of a connection that has sent something."""
 
     protocol: Held
@@ -80,7 +80,7 @@ class _Connection:
             self.protocol.transport.abort()
 
 
-class Gate:
+class ConnectionGate:
     """Lets clients in, and ends connections that take too long."""
 
     def __init__(
@@ -107,9 +107,9 @@ class Gate:
         self._tls = tls
         self._refusal = refusal
         self._places = Places()
-        self._silent: dict[Place, socket.socket] = {}
-        self._connections: dict[Place, _Connection] = {}
-        self._by_protocol: dict[Held, Place] = {}
+        self._silent: dict[ConnectionEntry, socket.socket] = {}
+        self._connections: dict[ConnectionEntry, _ActiveConnection] = {}
+        self._by_protocol: dict[Held, ConnectionEntry] = {}
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
 
@@ -189,7 +189,7 @@ class Gate:
             if not self._listen_to(surplus):
                 self._end(surplus)
 
-    def _listen_to(self, place: Place) -> bool:
+    def _listen_to(self, place: ConnectionEntry) -> bool:
         """Open the connection of ``place`` if its first byte has come; return whether it is silent no more."""
         plain = self._silent[place]
         try:
@@ -213,16 +213,16 @@ class Gate:
             self._refuse(plain)
         return True
 
-    def _open(self, place: Place, plain: socket.socket) -> None:
+    def _open(self, place: ConnectionEntry, plain: socket.socket) -> None:
         protocol = self._make()
         tls = None if self._tls is None else self._tls()
         budget = {} if tls is None else {"ssl_handshake_timeout": REQUEST_S, "ssl_shutdown_timeout": REQUEST_S}
         opening = self._loop.create_task(self._loop.connect_accepted_socket(lambda: protocol, plain, ssl=tls, **budget))
         opening.add_done_callback(partial(self._opened, place, plain))
-        self._connections[place] = _Connection(protocol, opening)
+        self._connections[place] = _ActiveConnection(protocol, opening)
         self._by_protocol[protocol] = place
 
-    def _opened(self, place: Place, plain: socket.socket, opening: asyncio.Task[Any]) -> None:
+    def _opened(self, place: ConnectionEntry, plain: socket.socket, opening: asyncio.Task[Any]) -> None:
         """Give the place back where the connection did not come about: cancelled, or no handshake."""
         if opening.cancelled() or opening.exception() is not None:
             plain.close()
@@ -251,7 +251,7 @@ class Gate:
             else:
                 place.is_answered = connection.is_answered
 
-    def _end(self, place: Place) -> None:
+    def _end(self, place: ConnectionEntry) -> None:
         connection, plain = self._connections.get(place), self._silent.pop(place, None)
         self._forget(place)
         if connection is not None:
@@ -260,7 +260,7 @@ class Gate:
             self._loop.remove_reader(plain)
             plain.close()
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: ConnectionEntry) -> None:
         self._places.leave(place)
         connection = self._connections.pop(place, None)
         if connection is not None:

@@ -40,7 +40,7 @@ STREAM_LIFE_S = 3660.0
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class ConnectionEntry:
     """One connection."""
 
     address: str
@@ -68,31 +68,31 @@ class Places:
     """All connections of one listener, in the order of their accept."""
 
     def __init__(self) -> None:
-        self._silent: dict[str, dict[Place, None]] = {}  # by address
+        self._silent: dict[str, dict[ConnectionEntry, None]] = {}  # by address
         self._silent_count = 0
-        self._speaking: dict[Place, None] = {}
+        self._speaking: dict[ConnectionEntry, None] = {}
 
     def __len__(self) -> int:
         return self._silent_count + len(self._speaking)
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[ConnectionEntry]:
         return iter((*chain.from_iterable(self._silent.values()), *self._speaking))
 
-    def take(self, address: str, now_ns: int) -> Place:
+    def take(self, address: str, now_ns: int) -> ConnectionEntry:
         """Return the place of a newcomer, silent so far. Let go of ``surplus`` before the next one."""
-        place = Place(address, now_ns)
+        place = ConnectionEntry(address, now_ns)
         self._silent.setdefault(address, {})[place] = None
         self._silent_count += 1
         return place
 
-    def surplus(self) -> Place | None:
+    def surplus(self) -> ConnectionEntry | None:
         """Return the silent place that has to be left, if there are too many."""
         if self._silent_count <= SILENT_MAX:
             return None
         most = max(self._silent, key=lambda address: len(self._silent[address]))
         return next(iter(self._silent[most]))
 
-    def speak(self, place: Place, now_ns: int) -> tuple[bool, Place | None]:
+    def speak(self, place: ConnectionEntry, now_ns: int) -> tuple[bool, ConnectionEntry | None]:
         """Note the first byte of ``place``; return whether there is room for it, and which one gave way, if any."""
         self._break_silence(place)
         leaver = None
@@ -105,7 +105,7 @@ class Places:
         self._speaking[place] = None
         return True, leaver
 
-    def ask(self, place: Place, *, is_probe: bool) -> bool:
+    def ask(self, place: ConnectionEntry, *, is_probe: bool) -> bool:
         """Note that a request has come; return whether it may be dealt with."""
         place.has_asked = True
         if is_probe:
@@ -115,7 +115,7 @@ class Places:
         place.is_busy = len(busy) < BUSY_MAX and near < PER_ADDRESS_MAX
         return place.is_busy
 
-    def crowding(self, newcomer: Place) -> Place | None:
+    def crowding(self, newcomer: ConnectionEntry) -> ConnectionEntry | None:
         """Return the busy place that is to be left for ``newcomer``, if all are taken.
 
         It is the oldest of the address that holds the most, where that keeps as many as the newcomer's then has.
@@ -127,12 +127,12 @@ class Places:
         held = Counter(each.address for each in busy)
         return leaver if held[leaver.address] > held[newcomer.address] + 1 else None
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ConnectionEntry) -> None:
         """Give a place back; twice is no mistake."""
         self._break_silence(place)
         self._speaking.pop(place, None)
 
-    def _break_silence(self, place: Place) -> None:
+    def _break_silence(self, place: ConnectionEntry) -> None:
         near = self._silent.get(place.address, {})
         if place in near:
             del near[place]
@@ -140,12 +140,12 @@ class Places:
             if not near:
                 del self._silent[place.address]
 
-    def overdue(self, now_ns: int) -> list[Place]:
+    def overdue(self, now_ns: int) -> list[ConnectionEntry]:
         """Return the places that were held for too long."""
         return [place for place in self if now_ns - place.since_ns > place.life_s * SECOND_NS]
 
 
-def _oldest_of_most(places: Sequence[Place]) -> Place | None:
+def _oldest_of_most(places: Sequence[ConnectionEntry]) -> ConnectionEntry | None:
     """Return the first of ``places`` among those of the address that holds most of them."""
     held = Counter(place.address for place in places)
     most = max(held.values(), default=0)

@@ -19,7 +19,7 @@ from supervisor.core.supervision import health
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import Seat
 from supervisor.roles.web import dashboard
-from supervisor.roles.web.access.auth import Guard, needs, public, scope_of
+from supervisor.roles.web.access.auth import RequestGuard, needs, public, scope_of
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.configz import Configuration, flags, masked_settings, with_sources
 from supervisor.roles.web.metrics import Scrape
@@ -68,11 +68,11 @@ Admit = Callable[[web.Request], None]
 class Pages:
     """The handlers, and their data."""
 
-    def __init__(self, seat: Seat, overviews: Overviews, guard: Guard | None = None) -> None:
+    def __init__(self, seat: Seat, overviews: Overviews, guard: RequestGuard | None = None) -> None:
         self._seat = seat
         self._overviews = overviews
         self._configuration = Configuration(seat.settings)
-        self.guard = guard or Guard(seat.settings.web, seat.clock)
+        self.guard = guard or RequestGuard(seat.settings.web, seat.clock)
         self._turn = asyncio.Lock()
 
     async def turn(self) -> None:
@@ -236,7 +236,7 @@ def _shield(pages: Pages, admit: Admit) -> Any:
     return shield
 
 
-def _admit(guard: Guard, request: web.Request) -> None:
+def _admit(guard: RequestGuard, request: web.Request) -> None:
     """Let ``request`` in, with its token for the handler, or raise the refusal."""
     scope = _scope(request)
     token = guard.check(request, scope)

@@ -48,12 +48,12 @@ class HttpProtocol(web.RequestHandler):
         if request.writer.output_size:
             raise ConnectionResetError  # half an answer was sent: nothing can be said any more
         reason = (message or "").partition("\n")[0].rstrip(": ")
-        answer = _Answer(status=status, text=f"{reason or 'the request cannot be answered'}\n")
+        answer = _PlainResponse(status=status, text=f"{reason or 'the request cannot be answered'}\n")
         answer.force_close()
         return answer
 
 
-class _Answer(web.Response):
+class _PlainResponse(web.Response):
     """An answer outside the application, whose hook finishes the headers of the others."""
 
     async def _prepare_headers(self) -> None:

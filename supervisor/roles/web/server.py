@@ -32,7 +32,7 @@ from supervisor.roles.web.access.auth import warn_of_exposure
 from supervisor.roles.web.access.certificate import Certificate
 from supervisor.roles.web.api import routes as api
 from supervisor.roles.web.cluster_snapshot import Overviews
-from supervisor.roles.web.connection_limit import REFUSAL, Gate
+from supervisor.roles.web.connection_limit import REFUSAL, ConnectionGate
 from supervisor.roles.web.events.service import EventOffice
 from supervisor.roles.web.grpc.health import GrpcHealth
 from supervisor.roles.web.handlers import Admit, Pages, application, health_application
@@ -112,7 +112,7 @@ async def _serve(seat: Seat) -> int:
 class _Port:
     """A listener of HTTP, and its application."""
 
-    gate: Gate
+    gate: ConnectionGate
     server: web.Server
 
     @classmethod
@@ -126,7 +126,7 @@ class _Port:
     ) -> Self:
         """Serve the application that ``build`` returns, from now on."""
         loop = asyncio.get_running_loop()
-        gate = Gate(lambda: HttpProtocol(server, loop), seat.clock, listener, tls=tls, refusal=REFUSAL)
+        gate = ConnectionGate(lambda: HttpProtocol(server, loop), seat.clock, listener, tls=tls, refusal=REFUSAL)
         runner = web.AppRunner(build(gate.admit), access_log=None, handle_signals=False, handler_cancellation=True)
         await runner.setup()
         assert runner.server is not None

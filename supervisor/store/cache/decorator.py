@@ -62,7 +62,7 @@ class _Flight:
         self.error: Exception | None = None
 
 
-class _Plain:
+class _PlainFunction:
     """A cached plain function."""
 
     def __init__(self, kept: Kept) -> None:
@@ -258,7 +258,7 @@ def cached(
 
 
 def _plain(kept: Kept) -> Any:
-    caller = _Plain(kept)
+    caller = _PlainFunction(kept)
 
     @wraps(kept.function)
     def through_cache(*args: Any, **kwargs: Any) -> Any:
@@ -277,7 +277,7 @@ def _coroutine(kept: Kept) -> Any:
     return _with_methods(through_cache, caller)
 
 
-def _with_methods(function: Any, caller: _Plain | _Async) -> Any:
+def _with_methods(function: Any, caller: _PlainFunction | _Async) -> Any:
     function.delete = caller.delete
     function.delete_pattern = caller.delete_pattern
     return function

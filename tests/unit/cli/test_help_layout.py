@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from supervisor.cli.help import CONTEXT, SECTIONS, Command, Group, fitted
+from supervisor.cli.help import CONTEXT, SECTIONS, SectionedCommand, SectionedGroup, fitted
 from supervisor.cli.main import LazyGroup, cli
 
 GOLDEN = Path(__file__).resolve().parents[2] / "data" / "help"
@@ -89,7 +89,9 @@ def test_help_of_run_is_what_it_was(width: int, monkeypatch: pytest.MonkeyPatch)
 
 def test_every_command_is_laid_out_by_the_same_code() -> None:
     """A command without cls=Command has no sections, and its examples run over the edge."""
-    others = [context.command_path for command, context in ALL if not isinstance(command, Command | Group)]
+    others = [
+        context.command_path for command, context in ALL if not isinstance(command, SectionedCommand | SectionedGroup)
+    ]
     assert others == [], "use @click.command(cls=Command) of supervisor/cli/help.py"
 
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from supervisor.cli.help import CONTEXT, Command
+from supervisor.cli.help import CONTEXT, SectionedCommand
 from supervisor.cli.output import list_options, print_rows
 
 ROWS = [
@@ -18,7 +18,7 @@ ROWS = [
 ]
 
 
-@click.command("list", cls=Command, context_settings=CONTEXT)
+@click.command("list", cls=SectionedCommand, context_settings=CONTEXT)
 @list_options
 def listing(*, output: str) -> None:
     """List them."""

@@ -16,8 +16,8 @@ from supervisor.core.election.lease import (
     SLACK_NS,
     STAGGER_NS,
     TRANSITIONS,
+    ElectorEvent,
     ImpossibleTransitionError,
-    LeaseEvent,
     Loss,
     Memory,
     Observation,
@@ -81,8 +81,8 @@ def test_a_clock_that_stepped_makes_a_follower_wait_a_whole_duration(remaining_m
     assert seen.dead_at_ns == 15 * S + SLACK_NS
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(State, LeaseEvent)))
-def test_every_pair_of_state_and_event_is_decided(state: State, event: LeaseEvent) -> None:
+@pytest.mark.parametrize(("state", "event"), list(product(State, ElectorEvent)))
+def test_every_pair_of_state_and_event_is_decided(state: State, event: ElectorEvent) -> None:
     """A pair is in exactly one of the two tables: nothing falls through, and nothing is forbidden by omission."""
     is_possible = (state, event) in TRANSITIONS
     assert is_possible != (event in IMPOSSIBLE[state])
@@ -101,7 +101,7 @@ def test_nothing_leaves_the_stopped_state() -> None:
 def test_every_state_that_may_hold_a_term_can_give_it_back() -> None:
     """A stop must find a way out of each of them that tells Redis."""
     for state in (State.CAMPAIGNING, State.LEADER, State.PROMOTING, State.LAPSED):
-        assert step(state, LeaseEvent.RESIGN) is State.RESIGNING
+        assert step(state, ElectorEvent.RESIGN) is State.RESIGNING
 
 
 def rank(replica: str, **fields: Any) -> Rank:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.importers.cloudforet.classes import Sources, Timing, split_name
+from supervisor.importers.cloudforet.classes import Sources, TimingKind, split_name
 
 
 def sources(directory: Path, **files: str) -> Sources:
@@ -28,7 +28,7 @@ def test_the_bases_are_followed_through_imports_to_a_known_scheduler(tmp_path: P
         pkg__plain="class Plain:\n    pass\n",
     )
     for name in ("pkg.one.One", "pkg.one:Two", "pkg.star.Star", "pkg.dotted.Dotted"):
-        assert found.find(name).kind is Timing.HOURLY, name
+        assert found.find(name).kind is TimingKind.HOURLY, name
     assert found.find("pkg.plain.Plain").kind is None
     assert found.find("pkg.plain.Plain").is_known
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from supervisor.app.configuration import load
 from supervisor.core.errors import ConfigError
 from supervisor.importers.cloudforet.python_source import read_module
-from supervisor.importers.cloudforet.report import Report
+from supervisor.importers.cloudforet.report import ImportReport
 
 KEYS = st.sampled_from(
     [
@@ -94,6 +94,6 @@ def test_any_module_gives_names_or_problems(tmp_path: Path, text: str) -> None:
     """Syntax errors, expressions, statements that change a value later: nothing runs, nothing escapes."""
     file = tmp_path / "conf.py"
     file.write_text(text)
-    report = Report()
+    report = ImportReport()
     found = read_module(file, report)
     assert found is not None or report.problems

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from supervisor.importers.cloudforet import fetch
-from supervisor.importers.cloudforet.fetch import Target
+from supervisor.importers.cloudforet.fetch import FetchTarget
 from supervisor.settings.document import Node
 from tests.unit.settings.cloudforet_desk import QUEUES, CloudforetDesk
 
@@ -22,7 +22,7 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Texts by their address, in place of the network."""
     texts: dict[str, str] = {}
 
-    def read(target: Target) -> bytes:
+    def read(target: FetchTarget) -> bytes:
         return texts[target.url].encode()
 
     monkeypatch.setattr(fetch, "_read_url", read)
@@ -42,7 +42,7 @@ def test_plain_http_without_a_digest_is_refused(cloudforet: CloudforetDesk, remo
 def test_https_does_not_lead_to_plain_http() -> None:
     """What is not pinned is fetched by an opener that has no plain HTTP, wherever a redirect points."""
     with pytest.raises(OSError, match="unknown url type: http; plain http needs sha256"):
-        fetch.fetch(Target(Node("", "a:1"), (), "http://127.0.0.1:1/x", None))
+        fetch.fetch(FetchTarget(Node("", "a:1"), (), "http://127.0.0.1:1/x", None))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dataclasses import replace
 from supervisor.core.election.clock_skew import SKEW_MS_MAX
 from supervisor.core.election.lease import PREFER_NS, Rank, State, is_named, stagger_ns
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.election.context import UNANSWERED, Standing
+from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.effects import RunScript, Steps
 from supervisor.store.election.leases import CandidateInfo
 
@@ -33,7 +33,7 @@ FRESH_LEASES = 3  # candidates that campaigned within so many lease durations ar
 class Roster:
     """The candidates beside this replica."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: ElectionContext) -> None:
         self._at = standing
         self._others: list[CandidateInfo] = []
         self._number = -1  # of the list that was read

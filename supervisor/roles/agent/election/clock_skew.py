@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from supervisor.core.election.lease import Rank
 from supervisor.roles.agent.election.candidates import Roster, rank
-from supervisor.roles.agent.election.context import Standing
+from supervisor.roles.agent.election.context import ElectionContext
 from supervisor.roles.effects import Steps
 from supervisor.store.election.leases import CandidateInfo
 
@@ -24,7 +24,7 @@ RENEWALS_MIN = 3  # with a clock that is off, in a row, before the lease is give
 class WallClock:
     """Response of a leader to skew of its own clock."""
 
-    def __init__(self, standing: Standing, roster: Roster) -> None:
+    def __init__(self, standing: ElectionContext, roster: Roster) -> None:
         self._at = standing
         self._roster = roster
         self._epoch = 0

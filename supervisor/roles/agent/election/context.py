@@ -11,7 +11,7 @@ from msgspec import structs
 
 from supervisor.clock import Clock
 from supervisor.core.election.clock_skew import Skew
-from supervisor.core.election.lease import LeaseEvent, Loss, Memory, Sight, State, retry_delay_ns, step
+from supervisor.core.election.lease import ElectorEvent, Loss, Memory, Sight, State, retry_delay_ns, step
 from supervisor.core.election.term import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.signing import Signer
@@ -58,7 +58,7 @@ class Surroundings(Protocol):
         ...
 
 
-class Presence(Protocol):
+class PresenceConnection(Protocol):
     """Shows others that this process lives, by a connection that ends with it."""
 
     def show(self, epoch: int) -> None:
@@ -89,7 +89,7 @@ class NoPresence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class ElectionTiming:
     """The durations of the election, in nanoseconds."""
 
     duration_ns: int
@@ -99,7 +99,7 @@ class Timing:
     presence_poll_ns: int = 0  # 0: presence is not looked at
 
     @classmethod
-    def of(cls, settings: ElectionSettings) -> Timing:
+    def of(cls, settings: ElectionSettings) -> ElectionTiming:
         """Convert from configured values."""
         return cls(
             duration_ns=int(settings.lease_duration_s * 1000) * MILLISECOND_NS,
@@ -121,19 +121,19 @@ class Timing:
 
 
 @dataclass(kw_only=True)
-class Standing:
+class ElectionContext:
     """State of one replica in the election, with its collaborators."""
 
     leases: Leases
     board: Board
     clock: Clock
     me: CandidateInfo
-    timing: Timing
+    timing: ElectionTiming
     around: Surroundings
     report: Reporter
     rng: Random
     new_nonce: Callable[[], str]
-    presence: Presence = field(default_factory=NoPresence)
+    presence: PresenceConnection = field(default_factory=NoPresence)
     on_data_loss: DataLoss = DataLoss.RESUME
     signer: Signer | None = None  # verifies who asks for a hand-over; None: anybody may
     state: State = State.FOLLOWER
@@ -159,7 +159,7 @@ class Standing:
         """Return the public description of this replica now."""
         return structs.replace(self.me, wall_ms=self.clock.wall_ms())
 
-    def move(self, event: LeaseEvent) -> None:
+    def move(self, event: ElectorEvent) -> None:
         """Let ``event`` happen to the state."""
         self.state = step(self.state, event)
 

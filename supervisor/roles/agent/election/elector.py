@@ -17,13 +17,13 @@ A generator of steps (supervisor.roles.effects): no thread, socket or clock of i
 
 from __future__ import annotations
 
-from supervisor.core.election.lease import LeaseEvent, Memory, State, granted, is_named
+from supervisor.core.election.lease import ElectorEvent, Memory, State, granted, is_named
 from supervisor.core.election.term import Term
 from supervisor.core.signing import without_mark
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.candidates import Roster
 from supervisor.roles.agent.election.clock_skew import WallClock
-from supervisor.roles.agent.election.context import UNANSWERED, Standing
+from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.follower import Candidacy, Won
 from supervisor.roles.agent.election.held_term import Tenancy
 from supervisor.roles.agent.election.resignation import Resignation
@@ -42,7 +42,7 @@ CRASHES_MAX = 3  # of the scheduler within a minute: then another replica leads
 class Elector:
     """One replica's part in the election."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: ElectionContext) -> None:
         self._at = standing
         self._roster = Roster(standing)
         self._candidacy = Candidacy(standing, self._roster)
@@ -70,7 +70,7 @@ class Elector:
         if at.state is not State.FOLLOWER:
             yield from self._resignation.resign("shutdown")
         yield from self._withdraw()
-        at.move(LeaseEvent.STOP)
+        at.move(ElectorEvent.STOP)
 
     def _resume(self) -> None:
         """Take over the term of an agent that died: it is renewed, or its promotion repeated, before anything else."""
@@ -80,7 +80,7 @@ class Elector:
             self._tenancy.resume(term)
             at.memory = Memory(floor=term.epoch, epoch=term.epoch)
             self._candidacy.forget()
-            at.move(LeaseEvent.RESUMED)
+            at.move(ElectorEvent.RESUMED)
             at.report("leader_resumed", epoch=term.epoch)
 
     # As a follower.
@@ -139,7 +139,7 @@ class Elector:
         """Hold a term of unknown age: renew before trusting it."""
         self._tenancy.adopt(Term(won.view.epoch, won.view.nonce, 0))
         self._renew_at_ns = self._at.now()
-        self._at.move(LeaseEvent.ADOPTED)
+        self._at.move(ElectorEvent.ADOPTED)
 
     # As a holder.
 
@@ -286,7 +286,7 @@ class Elector:
         at.board.next_nonce = None  # a promotion that was refused
         self._incarnation = at.around.incarnation()
         self._tenancy.drop()
-        at.move(LeaseEvent.REFUSED)
+        at.move(ElectorEvent.REFUSED)
         self._candidacy.observe(view)
 
     def _obey(self, heir: str) -> Steps[None]:

@@ -21,7 +21,7 @@ from msgspec import structs
 
 from supervisor.core.effects import drive
 from supervisor.core.election.lease import State
-from supervisor.roles.agent.election.context import Standing
+from supervisor.roles.agent.election.context import ElectionContext
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.election.presence import PresenceThread
 from supervisor.roles.agent.election.watchdog import MARGIN_NS
@@ -33,7 +33,9 @@ from supervisor.store.keys import Keys
 class ElectorThread:
     """The elector, its thread and its connection."""
 
-    def __init__(self, standing: Standing, *, store: Store, keys: Keys, presence: PresenceThread | None = None) -> None:
+    def __init__(
+        self, standing: ElectionContext, *, store: Store, keys: Keys, presence: PresenceThread | None = None
+    ) -> None:
         self._standing = standing
         self._presence = presence
         self._store = store

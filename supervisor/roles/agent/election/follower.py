@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from supervisor.core.election.lease import LeaseEvent, Observation, State, is_named
+from supervisor.core.election.lease import ElectorEvent, Observation, State, is_named
 from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sighting
 from supervisor.core.election.term import Term
 from supervisor.roles.agent.election.candidates import Roster
-from supervisor.roles.agent.election.context import UNANSWERED, Standing
+from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.effects import Listen, RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView, Mode
 from supervisor.store.scripts import Call
@@ -41,7 +41,7 @@ class Won:
 class Candidacy:
     """Follower: observes the lease and campaigns for it."""
 
-    def __init__(self, standing: Standing, roster: Roster) -> None:
+    def __init__(self, standing: ElectionContext, roster: Roster) -> None:
         self._at = standing
         self._roster = roster
         self._observation: Observation | None = None
@@ -230,7 +230,7 @@ class Candidacy:
             return None
         nonce = at.board.next_nonce or at.new_nonce()
         at.board.next_nonce = nonce
-        at.move(LeaseEvent.CAMPAIGN)
+        at.move(ElectorEvent.CAMPAIGN)
         asked_at_ns = at.now()
         try:
             view = yield RunScript(self._call(mode, nonce), at.timing.timeout_ns)
@@ -242,7 +242,7 @@ class Candidacy:
             return Won(view, asked_at_ns, mode)
         if view.code is LeaseCode.SAME and view.epoch >= at.memory.floor:
             return Won(view, None)
-        at.move(LeaseEvent.REFUSED)
+        at.move(ElectorEvent.REFUSED)
         self.observe(view)
         return None
 
@@ -270,7 +270,7 @@ class Candidacy:
         if at.state is State.CAMPAIGNING:
             if self._is_ours(view) and view.epoch >= at.memory.floor:
                 return Won(view, None)
-            at.move(LeaseEvent.REFUSED)
+            at.move(ElectorEvent.REFUSED)
         self.observe(view)
         return None
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from supervisor.core.election.lease import LeaseEvent, Loss, State
+from supervisor.core.election.lease import ElectorEvent, Loss, State
 from supervisor.core.election.term import NO_TERM, Term
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.agent.election.context import Standing
+from supervisor.roles.agent.election.context import ElectionContext
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.scripts import Call
 
@@ -22,7 +22,7 @@ from supervisor.store.scripts import Call
 class Tenancy:
     """Term that this replica holds, and its publication on the board."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: ElectionContext) -> None:
         self._at = standing
         self._issued_epoch = 0  # the term that the words beside it on the board belong to
         self.term = NO_TERM
@@ -63,7 +63,7 @@ class Tenancy:
         is_trusted = not header.is_held and at.now() >= at.disputed_until_ns
         at.publish(term if is_trusted else replace(term, trusted_until_ns=0))
         at.board.next_nonce = None
-        at.move(LeaseEvent.GRANTED)
+        at.move(ElectorEvent.GRANTED)
         if header.is_held and not was_held:
             at.report("fires_held", epoch=term.epoch, reason=view.hold or at.hold)
         if is_promotion:
@@ -96,7 +96,7 @@ class Tenancy:
         The nonce is on the board before it is sent: an agent that dies now is followed by one that asks the same.
         """
         at = self._at
-        at.move(LeaseEvent.PROMOTE)
+        at.move(ElectorEvent.PROMOTE)
         nonce = at.board.next_nonce or at.new_nonce()
         at.board.next_nonce = nonce
         self.term = replace(self.term, trusted_until_ns=0)
@@ -108,7 +108,7 @@ class Tenancy:
     def lapse(self) -> None:
         """Trust ended. The term stays on the board, untrusted: if nobody replaced it, a renewal reclaims it."""
         at = self._at
-        at.move(LeaseEvent.TRUST_EXPIRED)
+        at.move(ElectorEvent.TRUST_EXPIRED)
         at.board.header.is_leading = 0
         at.report("leader_lapsed", epoch=self.term.epoch)
 

@@ -11,10 +11,10 @@ Does not guarantee
 
 from __future__ import annotations
 
-from supervisor.core.election.lease import LeaseEvent, State
+from supervisor.core.election.lease import ElectorEvent, State
 from supervisor.core.election.term import Term
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.election.context import UNANSWERED, Standing
+from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.follower import Candidacy
 from supervisor.roles.agent.election.held_term import Tenancy
 from supervisor.roles.effects import RunScript, Sleep, Steps
@@ -31,7 +31,7 @@ WHILE_SCHEDULING = {"requested", "clock_skew"}  # the scheduler works; it just g
 class Resignation:
     """The way out of every state that may hold a term."""
 
-    def __init__(self, standing: Standing, tenancy: Tenancy, candidacy: Candidacy) -> None:
+    def __init__(self, standing: ElectionContext, tenancy: Tenancy, candidacy: Candidacy) -> None:
         self._at = standing
         self._tenancy = tenancy
         self._candidacy = candidacy
@@ -40,7 +40,7 @@ class Resignation:
         """Give the term back; ``prefer`` should lead next, empty: any."""
         at, term = self._at, self._tenancy.term
         is_known = at.state not in {State.CAMPAIGNING, State.PROMOTING}
-        at.move(LeaseEvent.RESIGN)
+        at.move(ElectorEvent.RESIGN)
         if is_known and reason == "shutdown":
             yield from self._await_exit()
         self._tenancy.drop()
@@ -51,7 +51,7 @@ class Resignation:
         if term.epoch > 0:
             yield from self._release(term, reason, prefer)
         self._candidacy.forget()
-        at.move(LeaseEvent.RELEASED)
+        at.move(ElectorEvent.RELEASED)
 
     def _await_exit(self) -> Steps[None]:
         at = self._at

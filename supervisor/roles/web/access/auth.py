@@ -21,7 +21,7 @@ from aiohttp import web
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.roles.web.access.hosts import Hosts
-from supervisor.roles.web.access.token_refusals import REFILL_S, Refusals
+from supervisor.roles.web.access.token_refusals import REFILL_S, TokenRefusals
 from supervisor.roles.web.connection_table import address_of
 from supervisor.settings.sections.web import Reads, WebSettings
 from supervisor.settings.web.tokens import Scope, Token, TokenFileError, find_token, read_tokens
@@ -75,12 +75,12 @@ class WatchedFile:
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
 
-class Guard:
+class RequestGuard:
     """Decides over each request."""
 
     def __init__(self, settings: WebSettings, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._refusals = Refusals(self._clock)
+        self._refusals = TokenRefusals(self._clock)
         self._file = WatchedFile(settings.tokens_file) if settings.tokens_file is not None else None
         self._tokens: tuple[Token, ...] = ()
         self.fault = ""

@@ -35,7 +35,7 @@ class _Address:
     known: set[bytes] = field(default_factory=set)
 
 
-class Refusals:
+class TokenRefusals:
     """The record of one web process."""
 
     def __init__(self, clock: Clock) -> None:

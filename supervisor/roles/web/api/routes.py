@@ -33,7 +33,7 @@ _PAGE = {"limit": "at most so many", "cursor": "of the page before"}
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ApiRoute:
     """One thing that can be asked."""
 
     method: str
@@ -54,23 +54,23 @@ _EVENT_QUERY = {
     "reason": "only this reason; may be given again",
 }
 ROUTES = (
-    Route("GET", "/leader", "leader", Scope.READ, "Who leads", (200,)),
-    Route("GET", "/events", "events", Scope.READ, "What happened, also as a stream", (200, 400), _EVENT_QUERY),
-    Route("GET", "/schedules", "schedules", Scope.READ, "A page of the schedules", (200, 400), _PAGE),
-    Route("GET", "/schedules/{schedule}", "schedule", Scope.READ, "One schedule", (200, 404)),
-    Route("GET", "/queues", "queues", Scope.READ, "How queues stand", (200,)),
-    Route("GET", "/jobs", "jobs", Scope.READ, "A page of the jobs that replicas run", (200, 400), _PAGE),
-    Route("GET", "/runs/{run}", "run", Scope.READ, "One run", (200, 404)),
-    Route("POST", "/jobs/{job}/runs", "enqueue", Scope.OPERATE, "Enqueue a run", (200, 201, 400, 404, 409, 413), None,
-          changes.EnqueueBody),
-    Route("POST", "/schedules/{schedule}/pause", "pause", Scope.OPERATE, "Pause a schedule", (200, 400, 404), None,
-          changes.PauseBody),
-    Route("POST", "/schedules/{schedule}/resume", "resume", Scope.OPERATE, "End its pause", (200, 400, 404), None,
-          changes.EmptyBody),
-    Route("POST", "/schedules/{schedule}/trigger", "trigger", Scope.OPERATE, "Run it now", (200, 201, 400, 404, 409),
-          None, changes.TriggerBody),
-    Route("POST", "/runs/{run}/cancel", "cancel", Scope.OPERATE, "Cancel a run", (200, 400, 404, 409), None,
-          changes.CancelBody),
+    ApiRoute("GET", "/leader", "leader", Scope.READ, "Who leads", (200,)),
+    ApiRoute("GET", "/events", "events", Scope.READ, "What happened, also as a stream", (200, 400), _EVENT_QUERY),
+    ApiRoute("GET", "/schedules", "schedules", Scope.READ, "A page of the schedules", (200, 400), _PAGE),
+    ApiRoute("GET", "/schedules/{schedule}", "schedule", Scope.READ, "One schedule", (200, 404)),
+    ApiRoute("GET", "/queues", "queues", Scope.READ, "How queues stand", (200,)),
+    ApiRoute("GET", "/jobs", "jobs", Scope.READ, "A page of the jobs that replicas run", (200, 400), _PAGE),
+    ApiRoute("GET", "/runs/{run}", "run", Scope.READ, "One run", (200, 404)),
+    ApiRoute("POST", "/jobs/{job}/runs", "enqueue", Scope.OPERATE, "Enqueue a run", (200, 201, 400, 404, 409, 413),
+             None, changes.EnqueueBody),
+    ApiRoute("POST", "/schedules/{schedule}/pause", "pause", Scope.OPERATE, "Pause a schedule", (200, 400, 404), None,
+             changes.PauseBody),
+    ApiRoute("POST", "/schedules/{schedule}/resume", "resume", Scope.OPERATE, "End its pause", (200, 400, 404), None,
+             changes.EmptyBody),
+    ApiRoute("POST", "/schedules/{schedule}/trigger", "trigger", Scope.OPERATE, "Run it now", (200, 201, 400, 404, 409),
+             None, changes.TriggerBody),
+    ApiRoute("POST", "/runs/{run}/cancel", "cancel", Scope.OPERATE, "Cancel a run", (200, 400, 404, 409), None,
+             changes.CancelBody),
 )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: ApiRoute) -> dict[str, Any]:
     named = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named]
     for name, text in (route.query or {}).items():

@@ -7,7 +7,7 @@ from supervisor.roles.child import Seat
 from supervisor.roles.web.events.followers import Followers
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.events.sink import Eventing
-from supervisor.roles.web.events.webhook import Webhook
+from supervisor.roles.web.events.webhook import EventWebhook
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.event_log import EventLog
 from supervisor.store.keys import Keys
@@ -39,7 +39,7 @@ def _eventing(seat: Seat, store: AsyncStore, events: EventLog, read_fd: int) -> 
     writer = f"{seat.replica}/{seat.name}/{seat.generation}"
     webhook = None
     if settings.webhook_url is not None:
-        webhook = Webhook(
+        webhook = EventWebhook(
             settings.webhook_url.get_secret_value(),
             token=None if settings.webhook_token is None else settings.webhook_token.get_secret_value(),
             secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),

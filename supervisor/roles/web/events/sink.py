@@ -67,7 +67,7 @@ class Queue:
         return batch
 
 
-class Runner(Protocol):
+class EventRunner(Protocol):
     """Subset of a Redis client that is used here."""
 
     async def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
@@ -82,7 +82,7 @@ class Eventing:
         self,
         read_fd: int,
         *,
-        store: Runner,
+        store: EventRunner,
         events: EventLog,
         writer: str,
         kept: int,

@@ -31,7 +31,7 @@ PAUSE_S = 1.0
 log = structlog.get_logger()
 
 
-class Webhook:
+class EventWebhook:
     """One address."""
 
     def __init__(

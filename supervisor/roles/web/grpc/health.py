@@ -25,7 +25,7 @@ import structlog
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.health import HealthCheck, HealthEndpoint
-from supervisor.roles.web.connection_limit import Gate
+from supervisor.roles.web.connection_limit import ConnectionGate
 from supervisor.roles.web.grpc.relay import Relay
 
 STOP_S = 0.1
@@ -49,7 +49,7 @@ class GrpcHealth:
         self._descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         self._path = f"/proc/self/fd/{self._descriptor}/{self._file}"  # short, however long that of the directory is
         self._server: Any = None
-        self.gate = Gate(lambda: Relay(self._path, self.gate.ask_long), clock, listener)
+        self.gate = ConnectionGate(lambda: Relay(self._path, self.gate.ask_long), clock, listener)
 
     async def start(self) -> None:
         """Serve, and accept connections from now on."""

@@ -35,7 +35,7 @@ from supervisor.roles.worker.attempt.hook_chain import Passage
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
 from supervisor.roles.worker.attempt.planning import is_planner, spawn_all, spawn_all_async
-from supervisor.roles.worker.attempt.progress import Progress, Runner
+from supervisor.roles.worker.attempt.progress import Progress, ProgressRunner
 from supervisor.roles.worker.process.resources import Resources
 
 GRACE_S = 0.1  # for a middleware that takes all of its time to close
@@ -63,7 +63,7 @@ class Calling:
         *,
         kind: Kind,
         clock: Clock | None = None,
-        producer: Runner | None = None,
+        producer: ProgressRunner | None = None,
         on_ill: Callable[[int], None] | None = None,
         pipeline: Pipeline | None = None,
     ) -> None:

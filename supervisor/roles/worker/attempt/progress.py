@@ -37,7 +37,7 @@ LAST_S = 0.5  # how long the last values may take when the process leaves
 log = structlog.get_logger("tenure.worker")
 
 
-class Runner(Protocol):
+class ProgressRunner(Protocol):
     """Subset of a producer that is used here."""
 
     def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
@@ -61,7 +61,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 class Progress:
     """Progress that the runs of this process reported and Redis does not have yet."""
 
-    def __init__(self, clock: Clock, runner: Runner | None) -> None:
+    def __init__(self, clock: Clock, runner: ProgressRunner | None) -> None:
         self._clock = clock
         self._runner = runner
         self._calls = None if runner is None else Progresses(runner.keys)

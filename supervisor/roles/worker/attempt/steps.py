@@ -37,7 +37,7 @@ class StepError(TenureError):
     """A step that cannot be: its name is unusable or taken, there are too many, or the run is another worker's."""
 
 
-class Runner(Protocol):
+class StepRunner(Protocol):
     """Subset of a producer that is used here."""
 
     def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
@@ -51,7 +51,7 @@ class Steps:
     """The steps of one attempt. Without a worker they are called and kept here, for tests of the job."""
 
     def __init__(
-        self, *, attempt: int, clock: Clock, calls: StepCalls | None = None, runner: Runner | None = None
+        self, *, attempt: int, clock: Clock, calls: StepCalls | None = None, runner: StepRunner | None = None
     ) -> None:
         self._attempt = attempt
         self._clock = clock

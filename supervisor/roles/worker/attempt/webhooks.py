@@ -45,7 +45,7 @@ class WebhookError(Exception):
     """No answer, or none that can be used."""
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _WebhookAnswer(msgspec.Struct, frozen=True):
     """Response of a webhook about a run."""
 
     admit: bool
@@ -84,7 +84,7 @@ class Webhook:
         if not body:
             return None
         try:
-            answer = read_json(body, _Answer)
+            answer = read_json(body, _WebhookAnswer)
         except msgspec.DecodeError as error:
             raise WebhookError(f"answered no object with admit: {error}") from None
         if answer.admit:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.model import Kind, Outcome, ScheduleDef, Template
-from supervisor.roles.agent.election.context import Timing
+from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Ack, Queues
@@ -45,7 +45,7 @@ class Planned:
         self.queues, self.sessions = Queues(self.keys), Sessions(self.keys)
         self.control, self.schedules = Control(self.keys), Schedules(self.keys)
         self.clock = ReplicaClock(self.world)
-        timing = Timing.of(
+        timing = ElectionTiming.of(
             ElectionSettings(lease_duration_s=lease_s, renew_period_s=lease_s / 5, renew_timeout_s=0.15 * lease_s)
         )
         self.leader = Replica(

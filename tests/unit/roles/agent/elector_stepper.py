@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.election.context import Standing, Timing
+from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.effects import RunScript, Step
 from supervisor.settings.sections.models import ElectionSettings
@@ -100,12 +100,12 @@ class Scripted:
         settings = ElectionSettings(**election)
         self.told: list[tuple[str, dict[str, Any]]] = []
         nonces = iter(NONCES)
-        self.standing = Standing(
+        self.standing = ElectionContext(
             leases=Leases(Keys("test"), has_presence=settings.presence),
             board=self.board,
             clock=self.clock,
             me=me,
-            timing=Timing.of(settings),
+            timing=ElectionTiming.of(settings),
             presence=self.shown,
             on_data_loss=settings.on_data_loss,
             around=self.around,

@@ -15,7 +15,7 @@ from supervisor.roles.web.connection_table import (
     REQUEST_S,
     SILENT_MAX,
     STREAM_LIFE_S,
-    Place,
+    ConnectionEntry,
     Places,
     address_of,
 )
@@ -24,7 +24,7 @@ S = 1_000_000_000
 NOW = 1000 * S
 
 
-def enter(places: Places, address: str, now_ns: int = NOW) -> Place:
+def enter(places: Places, address: str, now_ns: int = NOW) -> ConnectionEntry:
     """Take a place that there must be, and send a byte."""
     place = places.take(address, now_ns)
     has_room, _ = places.speak(place, now_ns)
@@ -32,7 +32,7 @@ def enter(places: Places, address: str, now_ns: int = NOW) -> Place:
     return place
 
 
-def connect(places: Places, address: str) -> Place | None:
+def connect(places: Places, address: str) -> ConnectionEntry | None:
     """Take a place in silence, and return the one that has to be left for it, which is left."""
     places.take(address, NOW)
     surplus = places.surplus()
@@ -41,7 +41,7 @@ def connect(places: Places, address: str) -> Place | None:
     return surplus
 
 
-def push(places: Places, address: str, now_ns: int = NOW) -> tuple[bool, Place | None]:
+def push(places: Places, address: str, now_ns: int = NOW) -> tuple[bool, ConnectionEntry | None]:
     """Take a place and send a byte; return whether there is room, and the one that gave way."""
     return places.speak(places.take(address, now_ns), now_ns)
 
@@ -62,7 +62,7 @@ def test_the_address_that_holds_the_most_gives_way(*, is_silent: bool) -> None:
     """A stranger who connects and connects does not push out others, whether it sends something or not."""
     places = Places()
 
-    def come(address: str) -> Place | None:
+    def come(address: str) -> ConnectionEntry | None:
         return connect(places, address) if is_silent else push(places, address)[1]
 
     others = [come("10.0.0.1") for _ in range(3)]
@@ -144,7 +144,7 @@ def test_each_part_of_a_connection_has_its_time() -> None:
     places.ask(stream, is_probe=False)
     stream.is_stream = True
 
-    def overdue(after_s: float) -> list[Place]:
+    def overdue(after_s: float) -> list[ConnectionEntry]:
         return places.overdue(NOW + int(after_s * S))
 
     assert overdue(REQUEST_S - 0.1) == []

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from supervisor.roles.web import debug
-from supervisor.roles.web.access.auth import Guard, needs, scope_of
+from supervisor.roles.web.access.auth import RequestGuard, needs, scope_of
 from supervisor.roles.web.api import routes as api
 from supervisor.roles.web.events.service import EventOffice
 from supervisor.roles.web.handlers import Pages, application, health_application
@@ -66,7 +66,7 @@ def asked(*, token: str | None, host: str = "localhost", target: str = "/") -> w
     return make_mocked_request("GET", target, headers=headers)
 
 
-def code_of(guard: Guard, request: web.Request, scope: Scope | None) -> int:
+def code_of(guard: RequestGuard, request: web.Request, scope: Scope | None) -> int:
     """Return the status that the guard answers with; 200 when it lets the request in."""
     try:
         guard.check(request, scope)
@@ -116,7 +116,7 @@ def test_every_scope_of_a_route_by_binding_and_setting(
         {"host": host, "reads": reads, "tokens_file": str(path) if has_file else None}
     )
     clock: Any = FakeClock(elapsed_ns=0, wall_ms=0)
-    guard = Guard(settings, clock)
+    guard = RequestGuard(settings, clock)
     by_name = {scope.word: scope for scope in Scope}
     guard.use([Token.of(name, name.upper(), scope) for name, scope in by_name.items()] if has_file else [])
     is_open = reads == "open" or (reads == "auto" and is_loopback and not has_file)
@@ -142,7 +142,7 @@ def test_every_scope_of_a_route_by_binding_and_setting(
 )  # fmt: skip
 def test_requests_to_other_names_are_answered_with_health_alone(*, field: str, is_answered: bool) -> None:
     """A page of another site has its own name resolve to this address, and its requests carry that name."""
-    guard = Guard(WebSettings(host="10.1.2.3", reads=cast("Any", "open"), allowed_hosts=["jobs.example"]))
+    guard = RequestGuard(WebSettings(host="10.1.2.3", reads=cast("Any", "open"), allowed_hosts=["jobs.example"]))
 
     assert code_of(guard, asked(token=None, host=field), Scope.READ) == (200 if is_answered else 421)
     assert code_of(guard, asked(token=None, host=field), None) == 200
@@ -157,7 +157,7 @@ def test_requests_to_other_names_are_answered_with_health_alone(*, field: str, i
 )  # fmt: skip
 def test_a_target_in_absolute_form_is_judged_by_its_host_too(*, target: str, is_answered: bool) -> None:
     """RFC 9112 has it count more than Host, so it must not name another host than the one that is checked."""
-    guard = Guard(WebSettings(reads=cast("Any", "open"), allowed_hosts=["jobs.example"]))
+    guard = RequestGuard(WebSettings(reads=cast("Any", "open"), allowed_hosts=["jobs.example"]))
     request = asked(token=None, target=target)
 
     assert code_of(guard, request, Scope.READ) == (200 if is_answered else 421)
@@ -167,7 +167,7 @@ def test_a_target_in_absolute_form_is_judged_by_its_host_too(*, target: str, is_
 
 def test_any_name_is_answered_where_that_is_written() -> None:
     """For those who check names before it."""
-    guard = Guard(WebSettings(allowed_hosts=["*"]))
+    guard = RequestGuard(WebSettings(allowed_hosts=["*"]))
 
     assert code_of(guard, asked(token=None, host="attacker.example"), Scope.READ) == 200
 

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from supervisor.roles.web.access.auth import Guard
-from supervisor.roles.web.access.token_refusals import ADDRESSES_MAX, BURST, FOLD_S, REFILL_S, Refusals
+from supervisor.roles.web.access.auth import RequestGuard
+from supervisor.roles.web.access.token_refusals import ADDRESSES_MAX, BURST, FOLD_S, REFILL_S, TokenRefusals
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.tokens import POWERFUL_JOBS, Scope, Token, is_powerful
 from tests.kit.clock import FakeClock
@@ -44,7 +44,7 @@ def desk(tmp_path: Path) -> Any:
 
     made = TokenFile()
     made.file.write_text(line("ops"))
-    made.guard = Guard(WebSettings(tokens_file=str(made.file)), made.clock)  # type: ignore[attr-defined]
+    made.guard = RequestGuard(WebSettings(tokens_file=str(made.file)), made.clock)  # type: ignore[attr-defined]
     return made
 
 
@@ -123,7 +123,7 @@ def test_the_reason_of_a_failed_check_is_no_way_around(desk: Any) -> None:
 def test_refused_tokens_are_logged_in_folds() -> None:
     """The first at once, then a line a minute with their number; never a token, never without a bound."""
     clock: Any = FakeClock(elapsed_ns=0, wall_ms=0)
-    refusals = Refusals(clock)
+    refusals = TokenRefusals(clock)
     with capture_logs() as logs:
         for _ in range(300):
             refusals.refuse("192.0.2.1", "/configz" + "x" * 5000)
@@ -141,7 +141,7 @@ def test_refused_tokens_are_logged_in_folds() -> None:
 def test_so_many_addresses_are_remembered() -> None:
     """Whoever has a whole network fills no memory."""
     clock: Any = FakeClock(elapsed_ns=0, wall_ms=0)
-    refusals = Refusals(clock)
+    refusals = TokenRefusals(clock)
     for number in range(ADDRESSES_MAX + 50):
         refusals.refuse(f"2001:db8::{number:x}", "/")
 
