@@ -6,7 +6,7 @@ once; further ones are counted, and reported together, with the count so far, on
 Guarantees
     At most ``SERIES_MAX`` series are known and ``FRESH_PER_S`` new ones begin in a second, whatever comes:
     events beyond that are refused, and counted by the caller.
-    An event that was admitted is reported at once or counted in a later report of its series.
+    An admitted event is reported at once or counted in a later report of its series.
 
 Time enters as an argument. Nothing here logs.
 """

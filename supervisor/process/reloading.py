@@ -1,7 +1,7 @@
 """Makes a running tree follow its changed configuration: checked aside first, then step by step, or not at all.
 
 Guarantees
-    A configuration that cannot be used changes nothing. Nor does one whose new workers do not come up: what
+    A configuration that cannot be used changes nothing. Nor does one whose new workers do not come up: the
     running processes run on, and a child started later is one of before.
     Workers that must change are replaced first, each once its successor runs; only then does everybody else
     follow, so that nothing is scheduled which no worker could run yet.

@@ -2,7 +2,7 @@
 
 Guarantees
     A look costs about a microsecond when nothing changed. The log file is opened anew when that was
-    asked for, the log is written as the configuration in effect says, and counted events are reported.
+    asked for, the log follows the configuration in effect, and counted events are reported.
 
 Does not guarantee
     That other settings follow: for those the parent replaces processes. The scheduler and the agent take

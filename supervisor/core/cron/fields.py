@@ -1,6 +1,6 @@
 """A whole cron expression: text in, the masks of its fields out, or an error that helps.
 
-Accepted is what Debian's cron accepts; a field of seconds in front; ``L L-n LW nW`` and ``?``
+Accepted are Debian's forms; a field of seconds in front; ``L L-n LW nW`` and ``?``
 for dates, ``dow#n dowL ?`` for weekdays; ``H`` (hashing.py). Refused are forms that Debian's cron
 accepts without meaning anything: a step larger than its range, a step without a range.
 """

@@ -90,8 +90,8 @@ def describe_death(
 def assign(held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: Death, now_ns: int) -> list[Release]:
     """Return the release of each held run, in their order.
 
-    held: all runs that the session holds according to Redis.
-        held: all that Redis says the session holds.
+    Args:
+        held: all runs that the session holds according to Redis.
         table: the in-flight table the worker left; None when it is not known.
         death: why the process is gone.
         now_ns: with an overrun, the runs whose deadline is before this are the ones that overran.

@@ -127,7 +127,7 @@ class Duties:
             self._publishing.due_ns = 0
 
     def perform(self) -> bool:
-        """Reclaim what died here, then perform the duties that are due; return whether Redis answered everything."""
+        """Reclaim runs of dead workers here, then perform due duties; return whether Redis answered everything."""
         if self._reclaiming.due_ns == NEVER_NS and self._workers.dead():
             self._reclaiming.due_ns = 0
         now_ns = self._clock.elapsed_ns()

@@ -74,7 +74,7 @@ class Driver:
         )
 
     def run(self) -> int:
-        """Serve terms until told to stop."""
+        """Serve terms until asked to stop."""
         try:
             self._say(ChildState.READY)
             drive(self._scheduler.run(), self._execute)

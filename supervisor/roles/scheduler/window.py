@@ -1,7 +1,7 @@
 """The window: runs due within the next seconds, read ahead, so that at its instant only ``fire`` is sent.
 
 Guarantees
-    Each schedule is in it once, or behind: late, in the order they were due, paced, after what is on time.
+    Each schedule is in it once, or behind: late, in the order they were due, paced, after on-time ones.
     It is bounded; the excess stays in Redis.
 
 Does not guarantee

@@ -271,7 +271,7 @@ class Context:
             **options: as of ``spawn``; ``delay`` counts from that step.
 
         Raises:
-            SpawnError: over ten, a key that another has, or the run has ended; and what ``spawn`` raises.
+            SpawnError: over ten, a key that another has, or the run has ended; and the errors of ``spawn``.
         """
         return self._children().then(job, args, when=when, **self._traced(options))
 

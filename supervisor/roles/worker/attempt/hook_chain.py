@@ -188,7 +188,7 @@ class Passage:
     # What both share -----------------------------------------------------------------------------
 
     def _undone(self, asked: BoundHook, error: BaseException, *, is_last: bool) -> None:
-        """Tell of an ``unreserve`` that failed. What asks for the end of an attempt that has yet to begin ends it."""
+        """Report an ``unreserve`` that failed. A request to end an attempt that has yet to begin ends it."""
         _report(asked, UNRESERVE, error)
         if not is_last and not isinstance(error, Exception):
             self._reserved.append(asked)  # undone with the others, on the way out
@@ -200,7 +200,7 @@ class Passage:
         return self._clock.elapsed_ns()
 
     def _answered(self, asked: BoundHook, point: Point, veto: Veto | None) -> None:
-        """Go on, or raise what the hook has against it."""
+        """Go on, or raise the hook's refusal."""
         if veto is None:
             HOOK_ANSWERS.labels(asked.name, point.value, "admit").inc()
             return
@@ -224,7 +224,7 @@ class Passage:
 
 
 def _report(asked: BoundHook, point: str, error: BaseException) -> None:
-    """Tell of a hook that failed: folded, since it may fail for every run."""
+    """Report a hook that failed: folded, since it may fail for every run."""
     HOOK_ANSWERS.labels(asked.name, point, "error").inc()
     events.record("hook_failed", f"{point} {describe(error)}", subject=asked.name, level="warning", point=point)
 

@@ -58,8 +58,8 @@ class SyncPool:
     def __init__(self, workplace: Workplace, store: Store, *, call_s: float | None = None) -> None:
         """Build it.
 
-        workplace: runtime of the worker process.
-            workplace: what it works with.
+        Args:
+            workplace: runtime of the worker process.
             store: its connection.
             call_s: bound of each call, so that the loop beats within its hang limit; None: the store's own.
         """
