@@ -14,7 +14,7 @@ LIBRARIES = ("click", "pydantic", "redis", "hiredis", "aiohttp", "uvloop", "msgs
 
 
 def build_info() -> dict[str, str | Mapping[str, str]]:
-    """Return version, interpreter, platform and the versions of what Tenure stands on; ``-`` where one is absent."""
+    """Return version, interpreter, platform and the versions of Tenure's dependencies; ``-`` where one is absent."""
     return {
         "version": __version__,
         "python": platform.python_version(),

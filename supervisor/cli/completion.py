@@ -1,4 +1,4 @@
-"""``tenure completion``: what a shell has to read so that Tab knows the commands."""
+"""``tenure completion``: the script by which a shell completes the commands with Tab."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def connected(settings: Settings) -> Iterator[Connection]:
     """Connect to the cluster of ``settings``.
 
     Raises:
-        StoreUnavailableError: nobody answers; for the embedded server the message says that no tree runs here.
+        StoreUnavailableError: nobody answers; for the embedded server the message is that no tree runs here.
     """
     from supervisor.app.endpoint import embedded_server, resolve_redis_url
 

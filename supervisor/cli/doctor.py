@@ -150,7 +150,7 @@ def _jobs(modules: tuple[str, ...]) -> Finding:
 
 
 def _classes(settings: Settings) -> Iterator[Finding]:
-    """Import what came from Cloudforet, so that what is missing is known before the first schedule is due."""
+    """Import classes from Cloudforet, so that missing ones are known before the first schedule is due."""
     if not settings.cloudforet.packages:
         return
     from supervisor.compat.cloudforet.tasks.check import examine as examined

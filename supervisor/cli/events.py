@@ -1,4 +1,4 @@
-"""``tenure events``: what happened, and what happens."""
+"""``tenure events``: past and current events."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def events(
     output: str,
     load_settings: LoadSettings,
 ) -> int:
-    """Show what happened: who leads, what failed, what was refused; oldest first.
+    """Show events: leader changes, failures, refusals; oldest first.
 
-    Equal events stand on one line with their count. Redis keeps the newest 10,000 or so (events.kept).
+    Equal events are shown once, with their count. Redis keeps the newest 10,000 or so (events.kept).
 
     \b
     Examples:

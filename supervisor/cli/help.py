@@ -2,7 +2,7 @@
 
 Guarantees
     ``--lease_duration`` is ``--lease-duration``, in every option of every command; help shows hyphens.
-    Options stand in named sections, and no line is wider than the terminal where its words allow it:
+    Options are in named sections, and no line is wider than the terminal where its words allow it:
     examples are continued with a backslash, so that they can still be copied.
     A command that takes ``--set`` also takes each setting as a flag of its own, ``--election-lease-duration 5s``.
 
@@ -44,7 +44,7 @@ _CONTINUED = "    "
 
 
 def hyphenated(name: str) -> str:
-    """Return the one spelling of an option's name: hyphens, which underscores stand for."""
+    """Return the one spelling of an option's name: hyphens in place of underscores."""
     return name.replace("_", "-")
 
 
@@ -73,7 +73,7 @@ class SectionedCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what the command does, and its examples as wide as there is room."""
+        """Write the description of the command, and its examples as wide as there is room."""
         _write_text(self, ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -88,7 +88,7 @@ class SectionedGroup(click.Group):
     group_class = type
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what the group is for, and its examples as wide as there is room."""
+        """Write the description of the group, and its examples as wide as there is room."""
         _write_text(self, ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -58,7 +58,7 @@ class LazyGroup(SectionedGroup):
     """Commands by the section of the help that they stand in; a test finds one that is missing."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Let ``--version`` stand without a value, and take none from the next word."""
+        """Let ``--version`` be given without a value, and take none from the next word."""
         return super().parse_args(ctx, [f"{args[0]}=true", *args[1:]] if args[:1] == ["--version"] else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -106,14 +106,14 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
 def cli() -> None:
     """Periodic and background jobs for replicated Python services.
 
-    Start the same command on every machine: one scheduler is active, the others stand by, workers everywhere
+    Start the same command on every machine: one scheduler is active, the others are on standby, workers everywhere
     run the jobs.
 
     \b
     Examples:
       tenure run                        everything on this machine, embedded server
       tenure run --config /etc/tenure   settings from a file or a directory
-      tenure status                     who leads, what ran, what is next
+      tenure status                     leader, past runs, next runs
     """
 
 
@@ -123,7 +123,7 @@ def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Ca
     Args:
         argv: words after the program's name; None: those of this process.
         prog_name: how messages call the program.
-        before: what a program that embeds the command has to do first.
+        before: preparation of a program that embeds the command.
     """
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no … gets a ? instead of nothing at all

@@ -119,7 +119,7 @@ def load_settings(
         config_files: as given; none: the first default file that exists, or no file.
         sets: ``section.key=value`` texts.
         flags: values of options by path; a ``settings.overrides.Flag`` names its option in problems.
-        with_jobs: when there are problems, import the job modules too and list what they add.
+        with_jobs: when there are problems, import the job modules too and list their problems.
         compat: the format of files that are not native.
     """
     try:

@@ -26,7 +26,7 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def list_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``-o``, ``--columns`` and ``-p`` to a command that lists; ``print_rows`` does what they say."""
+    """Add ``-o``, ``--columns`` and ``-p`` to a command that lists; ``print_rows`` follows them."""
     columns = click.option(
         "--columns",
         "_columns",
@@ -66,7 +66,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], out
         rows: one mapping per line.
         columns: the keys that a table shows, in order.
         output: table, json or yaml.
-        empty: what a table says when there are no rows.
+        empty: the text of a table without rows.
     """
     context = click.get_current_context(silent=True)
     asked = context.meta if context is not None else {}
@@ -100,7 +100,7 @@ def _chosen(
 
 
 def _is(value: Any, wanted: str) -> bool:
-    """Return whether a value is what a person wrote; of a list, whether it is in it."""
+    """Return whether a value equals a person's text; of a list, whether it is in it."""
     if isinstance(value, list | tuple):
         return any(_is(each, wanted) for each in value)
     return _cell(value) == wanted or (isinstance(value, bool) and str(value).lower() == wanted)

@@ -46,10 +46,10 @@ def plugin() -> None:
 @config_options
 @list_options
 def plugin_list(*, output: str, load_settings: LoadSettings) -> int:
-    """List the plugins that there are, and how they stand.
+    """List the plugins and their state.
 
-    They come from the configuration, from installed distributions and from this program. Their state is what the
-    workers of the cluster found; when nobody answers, it is shown as unknown.
+    They come from the configuration, from installed distributions and from this program. Their state was found by the
+    workers of the cluster; when nobody answers, it is shown as unknown.
 
     \b
     Examples:
@@ -217,7 +217,7 @@ def _ready(name: str, given: dict[str, Any]) -> Iterator[ReadyPlugin]:
 
 @contextmanager
 def _cluster(loaded: Loaded) -> Iterator[Connection | None]:
-    """Connect, if somebody answers; say so when nobody does."""
+    """Connect, if somebody answers; print a warning when nobody does."""
     with ExitStack() as stack:
         connection = None
         try:
@@ -244,7 +244,7 @@ def _of_cluster(connection: Connection) -> dict[str, list[PluginRecord]]:
 
 
 class _Runner:
-    """The connection as what tells the cluster how plugins stand."""
+    """The connection as the reporter of plugin states to the cluster."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

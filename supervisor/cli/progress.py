@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show how far ``what`` is; yield the function that is told how many of ``total`` are done."""
+    """Show progress of ``what``; yield the function that takes how many of ``total`` are done."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _done: None
         return

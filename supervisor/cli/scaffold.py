@@ -1,8 +1,8 @@
 """Projects to start from: template files that the package brings, with their names filled in.
 
 Guarantees
-    A file that exists is never written to. When anything fails, what was made is removed
-    again, so that a second try meets what the first one did.
+    A file that exists is never written to. When anything fails, created files are removed
+    again, so that a second try meets the same state as the first one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def package_of(name: str) -> str:
     """Return the name of the package that a project of this name imports.
 
     Raises:
-        ValueError: the name cannot be used; the message says why.
+        ValueError: the name cannot be used; the message has the reason.
     """
     if len(name) > NAME_MAX or not _NAME.fullmatch(name):
         raise ValueError(
@@ -112,7 +112,7 @@ def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversa
 
 
 def _make_directories(folder: Path, *, within: Path, made: list[Path]) -> None:
-    """Make ``folder`` and what is missing above it; a link that leads out of ``within`` is an error."""
+    """Make ``folder`` and its missing parents; a link that leads out of ``within`` is an error."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir()

@@ -1,8 +1,8 @@
-"""Old names that still work: of settings, and of flags. What is new is on the right.
+"""Old names that still work: of settings, and of flags. New names are on the right.
 
 Guarantees
     An old name has the effect of the new one, in files, variables and flags alike, and every use of one
-    is in the notices of what was loaded, with the version that will refuse it.
+    is in the notices of the load, with the version that will refuse it.
     Both names at once in one file are a problem, because one of the two would be ignored.
 """
 
@@ -95,13 +95,13 @@ def renamed(root: Node, shape: Shape, notices: list[Notice], problems: list[Prob
 
 
 def variable_path(name: str) -> tuple[str, ...] | None:
-    """Return the path that an old variable's name stands for."""
+    """Return the path of an old variable's name."""
     old = OLD_VARIABLES.get(name.upper())
     return parse_path(old.new) if old is not None else None
 
 
 def flag_path(key: str) -> tuple[str, ...] | None:
-    """Return the path that an old setting's name stands for."""
+    """Return the path of an old setting's name."""
     old = OLD_SETTINGS.get(key)
     return parse_path(old.new) if old is not None else None
 

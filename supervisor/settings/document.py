@@ -2,7 +2,7 @@
 
 Layers are such trees; merging them keeps, for each value, the place that decided it.
 So a problem found at the very end can still name the file and line, the variable or the
-flag. Nothing here reads files or knows what the settings mean beyond their ``Shape``.
+flag. Nothing here reads files or knows the meaning of settings beyond their ``Shape``.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def at(path: Path, node: Node) -> Node:
 
 
 def without(node: Node, path: Path) -> Node:
-    """Return the tree without what lies under ``path``; an element of a list takes the list with it."""
+    """Return the tree without the values under ``path``; an element of a list takes the list with it."""
     step, rest = path[0], path[1:]
     child = node.child(step)
     assert child is not None
@@ -101,7 +101,7 @@ def merge(base: Node | None, over: Node, shape: Shape) -> Node | None:
     """Return ``base`` with ``over`` laid on top, or None when ``over`` asks for the default.
 
     Mappings merge deeply, tables per id; lists and scalars replace. null goes back to the
-    default, and an empty table or free mapping empties it: that is how a replica says
+    default, and an empty table or free mapping empties it: a replica uses it for
     ``workers: {}``.
     """
     if over.value is None:
@@ -120,7 +120,7 @@ def merge(base: Node | None, over: Node, shape: Shape) -> Node | None:
 
 
 def _merge_free(base: Node | None, over: Node) -> Node:
-    """Merge what has no shape, such as a job's arguments: there null is a value like any other."""
+    """Merge values without a shape, such as a job's arguments: there null is a value like any other."""
     if base is None or not isinstance(base.value, dict) or not isinstance(over.value, dict) or not over.value:
         return over
     merged = dict(base.value)

@@ -24,7 +24,7 @@ class FollowedSecret(SecretStr):
 
     @property
     def named(self) -> tuple[str, FilePath]:
-        """The text and the directory. A part that came from a variable stands there by its value: it is secret."""
+        """The text and the directory. A part that came from a variable is in there by its value: it is secret."""
         return self._named
 
     def current(self) -> str:
@@ -42,7 +42,7 @@ class FollowedSecret(SecretStr):
 
 
 def follow_files(settings: Settings, root: Node, environ: Mapping[str, str]) -> Settings:
-    """Return ``settings`` with secrets of Redis that follow their files; ``root`` is what they were read from.
+    """Return ``settings`` with secrets of Redis that follow their files; ``root`` is their source.
 
     Variables are read now: a tree empties its environment of secrets.
     """

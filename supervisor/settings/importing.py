@@ -1,6 +1,6 @@
 """Interface of importers: readers of other programs' files, handed to the loader by whoever composes the program.
 
-Importers are below native files, variables and flags: what they give is a layer like any other, with its origins.
+Importers are below native files, variables and flags: their result is a layer like any other, with its origins.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``${file:/path}`` and ``${env:NAME}`` in values; ``$${`` stands for ``${``.
+"""``${file:/path}`` and ``${env:NAME}`` in values; ``$${`` means ``${``.
 
-What such a reference brings in is a secret from then on: the node keeps the text as it was
+The value of such a reference is a secret from then on: the node keeps the text as it was
 written, and everything that shows settings shows that text. Other uses of ``${…}``, such as
 a shell command's own variables, are left alone.
 
@@ -31,7 +31,7 @@ _AMBIGUOUS = re.compile(r"(?<=\$)\$\{|\$\{(?=env:|file:)")
 
 
 class UnusableReferenceError(Exception):
-    """A reference that cannot be resolved; the message never holds what it resolves to."""
+    """A reference that cannot be resolved; the message never holds its value."""
 
 
 def escape(text: str) -> str:
@@ -40,7 +40,7 @@ def escape(text: str) -> str:
 
 
 def interpolate(root: Node, shape: Shape, environ: Mapping[str, str]) -> tuple[Node, list[Problem]]:
-    """Return the tree with every reference resolved, and what could not be."""
+    """Return the tree with every reference resolved, and the unresolvable ones."""
     problems: list[Problem] = []
     return _walk(root, shape, (), environ, problems), problems
 

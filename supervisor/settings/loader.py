@@ -77,7 +77,7 @@ class Loaded:
 
 
 class UnusableError(ConfigError):
-    """A configuration with problems, and what of it can be used: its jobs and other schedules can still be checked."""
+    """A configuration with problems, and its usable part: its jobs and other schedules can still be checked."""
 
     def __init__(self, problems: Sequence[Problem], partial: Loaded | None) -> None:
         super().__init__(problems)
@@ -98,7 +98,7 @@ def load(
         files: YAML files, or directories whose ``*.yaml`` are read by name.
         environ: the environment; only ``TENURE_…`` variables are settings, all serve ``${env:…}``.
         flags: values by path, such as ``{"web.port": "8080"}``; texts are read like variables.
-        compat: the format of files that are not native, or None unless a file says so itself.
+        compat: the format of files that are not native, or None unless a file names it.
         make_importer: the reader of other formats; None: only native files can be read.
 
     Raises:
@@ -204,7 +204,7 @@ def _read_files(
 
 
 def in_reading_order(problems: Sequence[Problem], files: Sequence[Path]) -> list[Problem]:
-    """Return ``problems`` sorted by file and line; what comes from variables and flags follows, as it was found."""
+    """Return ``problems`` sorted by file and line; those of variables and flags follow, in the order found."""
     order = {str(file): index for index, file in enumerate(files)}
 
     def place(problem: Problem) -> tuple[int, int]:

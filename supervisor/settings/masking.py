@@ -2,7 +2,7 @@
 
 Two kinds of secret: a setting that always is one (a password, the URL of Redis), and any
 value that was read through ``${file:…}`` or ``${env:…}``. The first is masked; for the
-second the reference is shown as it was written, which tells more and gives away nothing.
+second the reference is shown as it was written, which is more useful and gives away nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def mask_url(text: str) -> str:
 
 
 def mask_redis_url(text: str) -> str:
-    """Return where Redis is without the password; nothing of what is not clearly a URL."""
+    """Return where Redis is without the password; nothing of a text that is not clearly a URL."""
     return mask_url(text) if text == EMBEDDED or _SCHEME.match(text) else MASK
 
 

@@ -11,7 +11,7 @@ ORIGINS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """All are equal: where a setting was written is no part of what it is."""
+    """All are equal: the origin of a setting is no part of its value."""
 
     by_path: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Path of a setting to file:line, variable or flag; what is absent has its default, or was left out."""

@@ -2,7 +2,7 @@
 
 A setting that is text takes the variable as it is, so that a password needs no quoting; any
 other is read as YAML, so lists are ``[a, b]``. Ids that people chose are found without
-regard to case, and ``_`` stands for any of ``- . : /``, because variables cannot hold those.
+regard to case, and ``_`` matches any of ``- . : /``, because variables cannot hold those.
 
 An empty variable counts as not set (``TENURE_X=${X}`` in a compose file); an empty flag
 goes back to the default.
@@ -110,7 +110,7 @@ def apply_flags(base: Node, shape: Shape, flags: Mapping[str, object]) -> tuple[
 
 
 def secret_variables(settings: Settings, environ: Mapping[str, str]) -> set[str]:
-    """Return the variables that a tree needs no more once it has read them: its settings, and what they name.
+    """Return the variables that a tree needs no more once it has read them: its settings, and those they name.
 
     Those that arguments of jobs may refer to stay.
     """
@@ -120,7 +120,7 @@ def secret_variables(settings: Settings, environ: Mapping[str, str]) -> set[str]
 
 
 def shown_secrets(flags: Mapping[str, object]) -> list[Problem]:
-    """Return what must not be flags, because every user of the machine reads command lines: values of secrets.
+    """Return the flags not allowed, because every user of the machine reads command lines: values of secrets.
 
     References to secrets may be, and URLs without a password.
     """

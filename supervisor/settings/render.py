@@ -3,8 +3,8 @@
 Guarantees
     No secret is in any of it: a password is a mask, a value from ``${file:…}`` or
     ``${env:…}`` is the reference as it was written.
-    What ``to_yaml`` returns loads to equal settings, unless it holds a masked password;
-    then loading it fails and says so.
+    The text of ``to_yaml`` loads to equal settings, unless it holds a masked password;
+    then loading it fails with that reason.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def to_yaml(settings: Settings) -> str:
 
 
 def to_json(settings: Settings) -> str:
-    """Return the complete settings as JSON, for programs; a configuration file is what ``to_yaml`` returns."""
+    """Return the complete settings as JSON, for programs; a configuration file is the text of ``to_yaml``."""
     return json.dumps(public_view(settings), indent=2, ensure_ascii=False)
 
 

@@ -1,9 +1,9 @@
 """From a merged tree to settings, or to every problem in it, each with the place it was written.
 
 The tree is validated as JSON in strict mode, where ``true`` is no number and ``"8080"`` no
-port: YAML already told texts from numbers, and a second guess would hide a mistake. When
+port: YAML already distinguished texts from numbers, and a second guess would hide a mistake. When
 something is wrong, the wrong values are taken out and the rest is validated again, so that
-one bad key does not hide what is wrong elsewhere.
+one bad key does not hide faults elsewhere.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EXPECTED = {
 
 
 def conform(root: Node, shape: Shape) -> tuple[Node, list[Problem]]:
-    """Return the layer without ``x-…`` keys and without what cannot be merged, and the problems of the latter."""
+    """Return the layer without ``x-…`` keys and without unmergeable values, and the problems of the latter."""
     problems: list[Problem] = []
     kept = _conform(root, shape, (), problems)
     return kept or Node({}, root.origin), problems
@@ -101,9 +101,9 @@ def _unknown_key(origin: str, path: Path, shape: Shape) -> Problem:
 
 
 def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Settings | None, list[Problem]]:
-    """Return the settings without what is wrong, and everything that is; None when nothing is left.
+    """Return the settings without the wrong values, and all problems; None when nothing is left.
 
-    What a broken rule between settings names is still in them.
+    Settings named by a broken rule between settings are still in them.
 
     Args:
         root: the merged tree, references resolved.
@@ -149,7 +149,7 @@ def _touches(path: str, wrong: set[str]) -> bool:
 
 
 def _prune(root: Node, path: Path) -> Node:
-    """Take out what an error names; when that is a missing key, take out what misses it."""
+    """Take out the value that an error names; when that is a missing key, take out the mapping that misses it."""
     reached, _ = root.nearest(path)
     return (
         without(root, path[: len(reached) + 1] if len(reached) < len(path) else reached)

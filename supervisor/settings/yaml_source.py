@@ -85,7 +85,7 @@ def parse_text(
         text: the whole of it.
         origin: names the place of a line, counted from 1.
         under: the path of the setting that the text is the value of; problems name it.
-        tolerates: where an ambiguous scalar means what YAML 1.1 says, for files that were written for a reader of that.
+        tolerates: where an ambiguous scalar has its meaning of YAML 1.1, for files written for a reader of that.
     """
     builder = _Builder(text, origin, under, tolerates)
     try:

@@ -1,4 +1,4 @@
-"""``tenure config``: validate it, show what is in effect, describe what can be set."""
+"""``tenure config``: validate it, show the settings in effect, describe all settings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def validate(*, files: tuple[Path, ...], no_jobs: bool, load_settings: LoadSetti
 
 
 def _print_notices(loaded: Loaded) -> None:
-    """Say on standard error what works today and will not for ever, and what a conversion made of foreign files."""
+    """Print to standard error uses that work today and will not for ever, and the conversions of foreign files."""
     from supervisor.core import features
 
     print_conversion(loaded)
@@ -70,7 +70,7 @@ def _print_notices(loaded: Loaded) -> None:
 
 
 def print_conversion(loaded: Loaded) -> None:
-    """Say on standard error what is worth knowing of files in another program's format."""
+    """Print remarks on files in another program's format to standard error."""
     for notice in loaded.conversion.notices if loaded.conversion is not None else ():
         click.echo(f"note: {notice}", err=True)
 
@@ -100,7 +100,7 @@ def _check_jobs(loaded: Loaded) -> None:
 
 
 def _print_notes(definitions: Iterable[ScheduleDef]) -> None:
-    """Say on standard error what is allowed and may surprise."""
+    """Print settings that are allowed and may surprise to standard error."""
     from supervisor.clock import SystemClock
     from supervisor.core.schedules.lints import lints
 
@@ -187,7 +187,7 @@ def flags(*, section: str | None, output: str) -> None:
 def convert(*, files: tuple[Path, ...], output: str, compat: str | None, module_paths: tuple[Path, ...]) -> None:
     """Turn Cloudforet's configuration into a native one that gives the same schedules.
 
-    FILEs are one configuration, later ones win: what `run --compat cloudforet -c FILE` takes. Notices, such as
+    FILEs are one configuration, later ones win: the files of `run --compat cloudforet -c FILE`. Notices, such as
     keys that are not used, become comments. Secrets become variables, which the head of the file lists.
 
     \b
@@ -223,7 +223,7 @@ def schema() -> None:
 
 @config_group.command("default")
 def default() -> None:
-    """Print a file with every setting, its default and what it means."""
+    """Print a file with every setting, its default and its meaning."""
     from supervisor.settings.reference import default_file
 
     click.echo(default_file(), nl=False)
@@ -232,7 +232,7 @@ def default() -> None:
 def write_config(settings: Settings, target: str) -> None:
     """Write the complete configuration to a file, replacing it in one step, or to standard output for ``-``.
 
-    What is no plain file, as ``/dev/stdout``, is written to, and stays what it is.
+    A file that is not plain, as ``/dev/stdout``, is written to, and stays the same file.
 
     Raises:
         CannotCreateError: the file cannot be written.

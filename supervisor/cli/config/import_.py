@@ -64,8 +64,8 @@ def crontab(
       crontab -l | tenure import crontab - --timezone Europe/Berlin
 
     Every problem is listed with its file and line; then nothing is written and the exit
-    code is 78, unless --skip-invalid is given. @reboot cannot be converted. What cron ran as
-    another user than the tree's is converted, but paused.
+    code is 78, unless --skip-invalid is given. @reboot cannot be converted. Lines that cron ran as
+    another user than the tree's are converted, but paused.
     """
     from supervisor.importers.crontab.reader import read_crontabs
     from supervisor.importers.crontab.yaml_output import to_yaml
@@ -127,7 +127,7 @@ def _sources(paths: tuple[str, ...], user_field: str, problems: list[Problem]) -
 
 
 def _files(path: str, problems: list[Problem]) -> list[str]:
-    """Return the files that ``path`` stands for, in the order in which cron reads them."""
+    """Return the files of ``path``, in the order in which cron reads them."""
     if path == STANDARD_INPUT or not Path(path).is_dir():
         return [path]
     try:

@@ -117,7 +117,7 @@ def _leaves() -> Iterator[tuple[tuple[str, ...], Shape]]:
 
 
 def flag_rows() -> list[dict[str, str]]:
-    """Return every such flag with its default and what it means, for people to look through."""
+    """Return every such flag with its default and its meaning, for people to look through."""
     from supervisor.settings.deprecations import OLD_FLAGS
     from supervisor.settings.overrides import flag_of
     from supervisor.settings.render import inline_yaml, public_view

@@ -1,4 +1,4 @@
-"""``tenure leader``: who leads, follow the changes, what happened before, and asking a leader to hand over."""
+"""``tenure leader``: the current leader, its changes, its history, and handing over."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def leader_watch(*, count: int | None, timeout_s: float | None, output: str, loa
 @config_options
 @list_options
 def leader_history(*, count: int, output: str, load_settings: LoadSettings) -> None:
-    """Show what happened to the lease, newest first; Redis remembers about the last thousand changes.
+    """Show the history of the lease, newest first; Redis remembers about the last thousand changes.
 
     \b
     Example:
@@ -153,7 +153,7 @@ def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings:
 def leader_clear_hold(*, yes: bool, load_settings: LoadSettings) -> int:
     """Let the leader fire again after Redis lost data (election.on_data_loss: hold).
 
-    Look first at what was lost: runs that were waiting are gone, and schedules go on from what Redis still knows.
+    Look first at the loss: runs that were waiting are gone, and schedules go on from Redis' remaining data.
 
     \b
     Example:
@@ -174,7 +174,7 @@ def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> L
     """Return the first term after ``before``.
 
     Raises:
-        CannotHandOverError: there was none in time; the message says what was seen last.
+        CannotHandOverError: there was none in time; the message has the last observation.
     """
     until_s = _elapsed_s() + timeout_s
     last = before

@@ -13,7 +13,7 @@ CANDIDATE_COLUMNS = ("replica", "role", "host", "pid", "version", "seen")
 
 
 def leader_line(lease: LeaseView) -> str:
-    """Say who leads, for people."""
+    """Describe the leader, for people."""
     if not lease.holder:
         return f"Nobody leads (last epoch {lease.epoch})."
     held = span(max(0, lease.now_ms - lease.acquired_ms) / 1000)
@@ -42,7 +42,7 @@ def lease_row(lease: LeaseView) -> dict[str, Any]:
 
 
 def change_line(change: LeaseEvent) -> str:
-    """Say one change, for people."""
+    """Describe one change, for people."""
     reason = f" ({change.reason})" if change.reason else ""
     return f"{moment(change.at_ms)}  {change.kind:<16} epoch {change.epoch}  {change.who}{reason}"
 

@@ -26,7 +26,7 @@ from supervisor.store.queues.reads import QueueCounts
 @config_options
 @output_option
 def pause(*, names: tuple[str, ...], reason: str, output: str, load_settings: LoadSettings) -> None:
-    """Let nothing be fetched. What runs goes on, and runs may still be put into the queue.
+    """Let nothing be fetched. Started runs go on, and runs may still be put into the queue.
 
     \b
     Example:
@@ -69,9 +69,9 @@ def resume(*, names: tuple[str, ...], output: str, load_settings: LoadSettings) 
 @config_options
 @output_option
 def purge(*, name: str, job: str, reason: str, yes: bool, output: str, load_settings: LoadSettings) -> None:
-    """End what waits in a queue: ready, delayed, blocked and suspect runs. What runs goes on; dead runs stay.
+    """End the waiting runs of a queue: ready, delayed, blocked and suspect ones. Running ones go on; dead runs stay.
 
-    Each run leaves a line in the history. What is put into the queue meanwhile may stay.
+    Each run leaves a line in the history. Runs put into the queue meanwhile may stay.
 
     \b
     Examples:
@@ -111,7 +111,7 @@ def _purge(connection: Connection, counts: QueueCounts, *, job: str, reason: str
 @config_options
 @output_option
 def move(*, source: str, target: str, yes: bool, output: str, load_settings: LoadSettings) -> int:
-    """Move what waits in a queue to another, in its order. What runs or is dead stays.
+    """Move the waiting runs of a queue to another, in their order. Running and dead ones stay.
 
     Limits, priorities and charges go with each run. One whose id the target has stays; then it exits with 3.
 

@@ -1,4 +1,4 @@
-"""``tenure queue``: what waits in queues."""
+"""``tenure queue``: contents and control of queues."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _rate(connection: Connection, counts: QueueCounts) -> float:
 
 @click.group(cls=SectionedGroup)
 def queue() -> None:
-    """List and control queues, and check what they hold."""
+    """List and control queues, and check their content."""
 
 
 @queue.command("list")
@@ -85,7 +85,7 @@ def queue_list(*, output: str, load_settings: LoadSettings) -> None:
 @config_options
 @output_option
 def queue_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
-    """Show one queue: what is ready by kind and priority, how long the oldest waits, totals and pace.
+    """Show one queue: ready runs by kind and priority, the age of the oldest, totals and pace.
 
     \b
     Example:

@@ -38,7 +38,7 @@ class Filter:
 
     @property
     def is_given(self) -> bool:
-        """True if it says which; a queue alone does not."""
+        """True if it selects runs; a queue alone does not."""
         return bool(self.ids or self.job or self.reason or self.error or self.before_ms or self.everything)
 
     def takes(self, dead: DeadRun) -> bool:
@@ -55,7 +55,7 @@ class Filter:
 
 
 def filtered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which dead runs; the command is passed ``which``."""
+    """Add the options that select dead runs; the command is passed ``which``."""
     from functools import wraps
 
     @click.option("--queue", help="Only of this queue.")
@@ -215,7 +215,7 @@ def _change(
     output: str,
     load_settings: LoadSettings,
 ) -> int:
-    """Do ``change`` to what ``which`` names, in batches, and print what became of each."""
+    """Apply ``change`` to the runs of ``which``, in batches, and print the result of each."""
     if not which.is_given:
         raise click.UsageError("which? give ids, --job, --reason, --error, --before, or --all")
     rows: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""``tenure queue fsck``: whether queues hold what they must."""
+"""``tenure queue fsck``: consistency of queues."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def reload_(
     output: str,
     load_settings: LoadSettings,
 ) -> int:
-    """Make a running tree follow its changed configuration, and say what became of that.
+    """Make a running tree follow its changed configuration, and report the result.
 
     The tree reads the files that it was started with. Exits with 1 when it refuses them: then nothing has changed.
 
@@ -81,7 +81,7 @@ def stop(
     output: str,
     load_settings: LoadSettings,
 ) -> int:
-    """Stop a tree as SIGTERM does: what runs is finished within the grace. Waits until it is gone.
+    """Stop a tree as SIGTERM does: running jobs are finished within the grace. Waits until it is gone.
 
     Exits with 1 when not everything drained, or it is not gone in time.
 

@@ -1,4 +1,4 @@
-"""Sending commands to replicas through Redis, and waiting for what becomes of them."""
+"""Sending commands to replicas through Redis, and waiting for their results."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ def chosen_replica(names: Sequence[str], name: str | None) -> str:
 
 
 def report_of(connection: Connection, names: Sequence[str]) -> dict[str, Answer | None]:
-    """Ask replicas what their workers do."""
+    """Ask replicas for the state of their workers."""
     return send(connection, {name: Command(word=Word.REPORT) for name in names}, wait_s=REPORT_WAIT_S)

@@ -108,8 +108,8 @@ def _register(plugins: Iterable[str]) -> None:
 def _end_by_signal_until_the_tree_starts() -> None:
     """Let TERM, INT and QUIT end the start; the parent blocks them before its first fork, and takes them from then on.
 
-    The kernel drops a signal without a handler when it is meant for process 1, and that is what this
-    process is in most containers: a stop during the start would be lost. One that came before waits, blocked
+    The kernel drops a signal without a handler when it is meant for process 1, as is this
+    process in most containers: a stop during the start would be lost. One that came before waits, blocked
     (``supervisor.__main__``), and is let through here. SIGHUP waits on, for the parent.
     """
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -119,7 +119,7 @@ def _end_by_signal_until_the_tree_starts() -> None:
 
 
 def _fill_standard_descriptors() -> None:
-    """Open what was closed of 0 to 2: else a socket of ours gets a number to which stacks and warnings are written."""
+    """Open closed descriptors of 0 to 2: else a socket of ours gets a number that stacks and warnings go to."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
     os.close(descriptor)

@@ -33,9 +33,9 @@ def worker() -> None:
 @config_options
 @list_options
 def worker_list(*, replica: str | None, output: str, load_settings: LoadSettings) -> int:
-    """List the worker processes of all replicas, and what each of them runs.
+    """List the worker processes of all replicas, and the runs of each.
 
-    Each replica is asked, and answers within about a second. One that does not is shown by what Redis knows of it,
+    Each replica is asked, and answers within about a second. One that does not is shown by its data in Redis,
     in state "no answer". Exits with 3 when there is no worker.
 
     \b

@@ -1,4 +1,4 @@
-"""``tenure runs`` and ``enqueue``: what runs and ended."""
+"""``tenure runs`` and ``enqueue``: running and ended runs."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
     """Show one run: where it is and why, its progress, how its attempts ended, its result, its error.
 
     Of its arguments it shows the names only: any of them may be a secret. "forgotten" is a run whose line newer ones
-    have pushed out of the history, while what is known of the runs below it and of its steps is still kept.
+    have pushed out of the history, while data on the runs below it and on its steps are still kept.
 
     \b
     Example:
@@ -127,7 +127,7 @@ def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
 
 
 def _look(connection: Connection, run_id: str) -> RunView | None:
-    """Return what is known of a run: of one that ended a while ago too, one queue at a time to hold nobody up."""
+    """Return the data of a run: of one that ended a while ago too, one queue at a time to hold nobody up."""
     names = queue_names(connection)
     view: RunView | None = connection.store.run(connection.queues.show(run_id, names))
     if view is None or (view.state == "finished" and not view.history):
@@ -166,7 +166,7 @@ def _record(view: RunView) -> dict[str, Any]:
 
 
 def _stored(body: bytes | None) -> Any:
-    """Return what a run left as JSON; of what only a foreign hand can have written, a sentence about it."""
+    """Return the data a run left as JSON; a sentence in place of data that only a foreign hand can have written."""
     if not body:
         return None
     if is_deeper(body, JSON_DEPTH_MAX):
@@ -221,7 +221,7 @@ def enqueue(
 def put_run(
     load_settings: LoadSettings, job_name: str, arguments: Sequence[str], **options: Unpack[EnqueueOptions]
 ) -> None:
-    """Put one run of a job into its queue, as the configuration says, and print its id."""
+    """Put one run of a job into its queue, by the configuration, and print its id."""
     from supervisor.app.jobs import prepare_jobs
     from supervisor.store.producer.producer import Producer
 

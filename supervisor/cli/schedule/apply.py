@@ -66,7 +66,7 @@ def apply(
     """Create and change dynamic schedules from a file of schedules, written as in the configuration.
 
     Everything is checked first; when anything is wrong, every mistake is listed with its place, and nothing is applied.
-    What is equal is left alone, so applying again, also after an interruption, does only what is left.
+    Equal ones are left alone, so applying again, also after an interruption, does only the rest.
 
     \b
     Examples:
@@ -158,7 +158,7 @@ def _validated(
 
 
 def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
-    """Say which of them will never be due."""
+    """Warn of those that will never be due."""
     from supervisor.core.schedules.lints import never_due
 
     now_ms = SystemClock().wall_ms()
@@ -226,7 +226,7 @@ def _apply(applying: Applying, found: list[Compared], surplus: list[Record], out
 
 
 def _change_words(change: FieldChange) -> str:
-    """Return what changes; of an argument that it does, since any value may be a secret."""
+    """Return the changes; of an argument only that it changes, since any value may be a secret."""
     if f"{change.field}.".startswith("template.args."):
         verb = "added" if change.before is None else "removed" if change.after is None else "changed"
         return f"{change.field}: {verb}"

@@ -1,4 +1,4 @@
-"""``tenure schedule backfill``: run what lies in a schedule's past."""
+"""``tenure schedule backfill``: run due times of a schedule's past."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def schedule_list(
 @config_options
 @output_option
 def schedule_show(*, schedule_id: str, output: str, load_settings: LoadSettings) -> None:
-    """Show one schedule: definition, next fires, what was decided and why, pause, unfinished and waiting runs.
+    """Show one schedule: definition, next fires, decisions with reasons, pause, unfinished and waiting runs.
 
     \b
     Example:

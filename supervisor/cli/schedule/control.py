@@ -132,7 +132,7 @@ def pause(
 ) -> int:
     """Stop scheduled starts, static or dynamic. Running jobs, triggers and backfills go on.
 
-    The pause survives reloads and deploys. What is due meanwhile is not made up for, unless the schedule says
+    The pause survives reloads and deploys. Runs due meanwhile are not made up for, unless the schedule has
     `on_resume: catchup`.
 
     \b
@@ -205,7 +205,7 @@ def resume(
 @config_options
 @output_option
 def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, output: str, load_settings: LoadSettings) -> int:
-    """Delete dynamic schedules: no more fires, what waits in their buffer is dropped, running jobs end normally.
+    """Delete dynamic schedules: no more fires, runs in their buffer are dropped, running jobs end normally.
 
     For 24 hours, adding one again restores its counters and its pause. A static schedule goes when its configuration
     no longer names it.

@@ -1,4 +1,4 @@
-"""Schedules as rows, and what is known about one in words."""
+"""Schedules as rows, and the facts about one in words."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
 
 
 def _waits_for_its_run(record: Record, definition: ScheduleDef) -> bool:
-    """Return whether only the end of an unfinished run makes it due: what is planned then is when to look again."""
+    """Return whether only the end of an unfinished run makes it due: the plan then has the time of the next look."""
     if not record.is_live or after_completion_ms(definition) is None:
         return False
     try:
@@ -95,7 +95,7 @@ def pause_row(pause: Pause | None) -> dict[str, Any] | None:
 
 
 def inspection_value(found: Inspection, backfills: Iterable[Backfill], next_ms: Iterable[int]) -> dict[str, Any]:
-    """Return everything about one schedule, without what is empty."""
+    """Return everything about one schedule, without empty fields."""
     assert found.record is not None
     record, state = found.record, ScheduleState.parse(found.state)
     row = record_row(record, found.now_ms)

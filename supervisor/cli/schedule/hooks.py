@@ -14,7 +14,7 @@ NAMED_MAX = 3
 
 
 def profile_sentences(definition: ScheduleDef, settings: Settings) -> list[str]:
-    """Return in words what is asked: checks as Redis keeps them with ``definition``, hooks by this configuration."""
+    """Return hooks and checks in words: checks as Redis keeps them with ``definition``, hooks by this configuration."""
     from supervisor.core.schedules import checks as fire_checks
     from supervisor.settings.schedules.hook_sources import UnusableHookError, find_hook, known_hooks, points_of
 

@@ -130,7 +130,7 @@ def preview(
 @config_options
 @output_option
 def explain(*, subject: str, timezone: str | None, output: str, load_settings: LoadSettings) -> None:
-    """Say in words when a schedule or a cron expression is due, and what to watch out for.
+    """Describe in words when a schedule or a cron expression is due, and its pitfalls.
 
     \b
     Examples:

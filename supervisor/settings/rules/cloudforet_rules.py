@@ -14,7 +14,7 @@ _NO_SERVICE = sys.stdlib_module_names | {"supervisor", "jobs", "pip", "setuptool
 
 
 def package_violations(settings: Settings) -> Iterator[Violation]:
-    """Yield packages that are no service's: what Python or its tools brought along is not there to be called."""
+    """Yield packages that are no service's: those of Python or its tools are not there to be called."""
     for index, package in enumerate(settings.cloudforet.packages):
         if package.partition(".")[0] in _NO_SERVICE:
             yield Violation(

@@ -1,7 +1,7 @@
 """Rules between settings, beyond the range of each.
 
 Every rule is a function from settings to the ways they break it; a violation names the
-settings that take part, so that the loader can say where each was written.
+settings that take part, so that the loader can name the place of each.
 """
 
 from __future__ import annotations

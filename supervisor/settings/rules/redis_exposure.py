@@ -21,7 +21,7 @@ class Exposure(NamedTuple):
 
 
 def exposures(redis: RedisSettings) -> Iterator[Exposure]:
-    """Yield what whoever is on the way, or has the password of all programs, can make of a valid configuration.
+    """Yield exposures of a valid configuration to eavesdroppers, or to holders of the programs' shared password.
 
     A socket and loopback addresses are on this machine, where the bundled server and its neighbours are.
     """

@@ -24,7 +24,7 @@ def is_credential(header: str) -> bool:
 
 
 def is_readable_on_the_way(url: str) -> bool:
-    """Return whether what is sent to ``url`` leaves this machine without TLS."""
+    """Return whether data sent to ``url`` leave this machine without TLS."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     try:

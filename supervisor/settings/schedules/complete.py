@@ -4,7 +4,7 @@ Guarantees
     Every schedule that comes out names a registered job, carries arguments that fit its
     signature, and goes to a queue that a pool of this replica can run it from. The same
     holds for the queue of every job that could be enqueued by hand.
-    What comes out is immutable and needs no job module any more.
+    The result is immutable and needs no job module any more.
 
 Does not guarantee
     Anything about other replicas. One without pools (``workers: {}``) is exempt from the
@@ -50,12 +50,12 @@ def import_jobs(
     *,
     on_import: Callable[[str], None] = ignore_import,
 ) -> list[Problem]:
-    """Import the modules listed under ``jobs``, and return what keeps any of them from being used.
+    """Import the modules listed under ``jobs``, and return the problems that keep any of them from being used.
 
     Args:
         modules: their names.
         origins: where each setting was written, as in ``Loaded.origins``.
-        on_import: told the name of each module that was imported.
+        on_import: receives the name of each module that was imported.
     """
     search_here()
     problems: list[Problem] = []
@@ -156,7 +156,7 @@ def unserved(loaded: Loaded, definitions: Iterable[ScheduleDef], known: Registry
 
 
 def with_late_problems(error: UnusableError, known: Registry = registry) -> ConfigError:
-    """Return ``error`` with what completing would say about the schedules that have no problem yet.
+    """Return ``error`` with the problems that completing would find in the schedules that have no problem yet.
 
     So that somebody with fifty mistakes of different kinds sees all fifty, and not first one kind and then the other.
     """

@@ -1,8 +1,8 @@
-"""Schedules from what people write to what Redis keeps: one way, for files, for the command line and for the API.
+"""Schedules from the written form to Redis' form: one way, for files, for the command line and for the API.
 
 Guarantees
     ``validate_schedules`` returns a definition for each entry, or every problem of every entry,
-    each with its path, the value and a remedy. What it returns can be fired.
+    each with its path, the value and a remedy. The returned definitions can be fired.
 
 Does not guarantee
     That a pool somewhere runs the queue of a schedule: complete.py asks that of a configuration,
@@ -96,8 +96,8 @@ def definition_of(
     Args:
         name: id of the schedule.
         schedule: as people wrote it.
-        template: what its runs need; it names the profile.
-        profiles: whose policies hold where the schedule says nothing, and whose checks are asked.
+        template: the needs of its runs; it names the profile.
+        profiles: whose policies hold where the schedule sets none, and whose checks are asked.
     """
     timezone = zone_of(schedule)
     profile = profile_of(profiles, template.profile)
@@ -228,7 +228,7 @@ def _problem(fault: ScheduleFault, name: str, node: Node) -> Problem:
 
 
 def _renames(entries: Mapping[str, Any], definitions: list[ScheduleDef], where: str) -> Iterator[Problem]:
-    """Yield what ``faults_of_set`` cannot see, because the other schedule lies in another chunk."""
+    """Yield faults that ``faults_of_set`` cannot see, because the other schedule lies in another chunk."""
     chunk_of = {name: index // CHUNK for index, name in enumerate(entries)}
     for definition in definitions:
         old = definition.renamed_from

@@ -5,7 +5,7 @@ Guarantees
     Lines are decoded when they are asked for, so that a file of 100,000 costs its own size and little more.
 
 Does not guarantee
-    Anything about what an entry says: ``settings.schedules.validate_schedules`` does.
+    Anything about the content of an entry: ``settings.schedules.validate_schedules`` does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sources of hooks: in-tree checks, webhooks, entry points, modules; and the problems of each.
 
 Guarantees
-    ``problems_of`` finds every name that stands for no hook or for two, every hook that cannot be what it is enabled
+    ``problems_of`` finds every name of no hook or of two, every hook that cannot be enabled
     as, arguments that it does not take, and a second dispatcher. It imports the modules of enabled hooks, and builds
-    no hook: what is built belongs to a worker.
+    no hook: building belongs to a worker.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _problems_of_profile(
 
 
 def _second_dispatcher(hooks: Iterable[Hook], loaded: Loaded) -> list[Problem]:
-    """Return that two hooks do what runs are for: nobody could tell by whom a run was executed."""
+    """Return the fault that two hooks execute runs: the executor of a run would be unknown."""
     names = sorted(
         {
             hook.name

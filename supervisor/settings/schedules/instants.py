@@ -1,4 +1,4 @@
-"""Instants and days as people write them: ISO 8601, in the zone of the schedule unless an offset says otherwise."""
+"""Instants and days as people write them: ISO 8601, in the zone of the schedule unless there is an offset."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def is_date(text: str) -> bool:
 
 
 def parse_instant(text: str, timezone: str) -> int:
-    """Return the instant that ``text`` stands for, in milliseconds since 1970.
+    """Return the instant written as ``text``, in milliseconds since 1970.
 
     Args:
         text: date and time, with an offset or without.
         timezone: an IANA name, known to exist, for a text without an offset.
 
     Raises:
-        ValueError: it is none, does not exist in the zone or exists twice. What and remedy are
+        ValueError: it is none, does not exist in the zone or exists twice. Fault and remedy are
             separated by a semicolon.
     """
     match = _INSTANT.fullmatch(text.strip())

@@ -1,11 +1,11 @@
-"""Profiles put together: what a named one leaves out comes from ``default``; what that leaves out is built in.
+"""Profiles put together: omissions of a named one come from ``default``; omissions of that are built in.
 
-Precedence, for each policy by itself: what a schedule says, what ``@job`` says, what the profile says that the schedule
+Precedence, for each policy by itself: the schedule's value, that of ``@job``, then that of the profile the schedule
 picks (else the one that the job picks, else ``default``). Hooks come from that profile alone.
 
 Guarantees
     Profiles that were put together once come out the same when they are put together again, so the configuration
-    that ``--write-config-to`` writes means what it was written from.
+    that ``--write-config-to`` writes has the same meaning as its source.
     A value keeps the place where it was written, also where it was inherited.
 """
 

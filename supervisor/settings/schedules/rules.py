@@ -245,7 +245,7 @@ def _edge(path: Path, text: str, timezone: str, faults: _Faults, *, is_day: bool
 
 
 def edge_of(text: str, timezone: str) -> tuple[int, int]:
-    """Return where what ``text`` names begins, and the first millisecond behind it: of a day, or of an instant.
+    """Return the begin of the time named by ``text``, and the first millisecond behind it: of a day, or of an instant.
 
     Raises:
         ValueError: as for ``parse_instant``.

@@ -1,4 +1,4 @@
-"""One schedule as people write it. What must hold between its fields is in rules.py."""
+"""One schedule as people write it. Rules between its fields are in rules.py."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ class ExcludeSettings(Section):
 
 
 class ScheduleSettings(Section):
-    """One schedule: a job, when it is due, and what happens when that does not go smoothly.
+    """One schedule: a job, when it is due, and the handling of irregularities.
 
-    At least one of every, cron, at, after_completion and when; with several it is due whenever one of them says so.
+    At least one of every, cron, at, after_completion and when; with several it is due whenever one of them is.
     """
 
     job: str

@@ -88,7 +88,7 @@ def _placeholder_faults(schedule: ScheduleSettings, *, has_secrets: bool) -> lis
 def _profile_faults(
     schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]
 ) -> list[ScheduleFault]:
-    """Return what does not fit the profile: that there is none of its name, and what it makes of other settings."""
+    """Return the faults of the profile: that there is none of its name, and its conflicts with other settings."""
     name = schedule.profile or spec.base.profile or DEFAULT_PROFILE
     if name != DEFAULT_PROFILE and name not in profiles:
         if schedule.profile is None:
@@ -132,7 +132,7 @@ def _filled(name: str, schedule: ScheduleSettings, args: Mapping[str, Any]) -> M
 
 
 def _picked(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]) -> dict[str, Any]:
-    """Return what the profile that the schedule picks says, where the job says nothing. A job follows its own."""
+    """Return the values of the profile that the schedule picks, where the job has none. A job follows its own."""
     if schedule.profile is None:
         return {}
     return said(template_fields(profile_of(profiles, schedule.profile)), spec.base, spec.given)

@@ -15,7 +15,7 @@ from supervisor.settings.masking import MASK
 
 
 class Bridge(StrEnum):
-    """Which side of a queue existing SpaceONE processes still stand on."""
+    """Side of a queue that existing SpaceONE processes are still on."""
 
     NONE = "none"  # neither: both sides are here, and nothing lies in their list
     INGEST = "ingest"  # they push to their list, workers here execute

@@ -13,7 +13,7 @@ from supervisor.settings.sections.violation import Violation
 
 
 class CommandSettings(Section):
-    """What agents obey: `tenure stop`, `reload`, `worker …`, `leader resign`. See docs/redis-acl.md."""
+    """Agent commands: `tenure stop`, `reload`, `worker …`, `leader resign`. See docs/redis-acl.md."""
 
     key: SecretStr | None = Field(default=None)
     """Key of operators, 32 characters at least: commands are signed with it, and agents refuse others. Use

@@ -1,4 +1,4 @@
-"""The settings of events: which are told, how many are kept, and where else they go."""
+"""The settings of events: which are published, how many are kept, and where else they go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EventLevel(StrEnum):
 
 
 class EventSettings(Section):
-    """What happened that people wait to be told: who leads, what failed. See docs/events.md."""
+    """Events: leader changes, failures, refusals and stops. See docs/events.md."""
 
     runs: RunEvents = RunEvents.FAILURES
     """``failures``: attempts that failed and runs that were given up; ``all``: starts and successes too; ``none``."""

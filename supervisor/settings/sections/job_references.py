@@ -1,4 +1,4 @@
-"""The settings of what arguments of jobs may lead to: variables, files and addresses that a worker reaches."""
+"""The settings of targets that arguments of jobs may lead to: variables, files and addresses that a worker reaches."""
 
 from __future__ import annotations
 

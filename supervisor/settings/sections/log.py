@@ -14,7 +14,7 @@ EventName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 class LogSettings(Section):
-    """What the log looks like."""
+    """Level, format, file and masking of the log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is written."""

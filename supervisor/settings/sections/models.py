@@ -47,7 +47,7 @@ class Fsync(StrEnum):
 
 
 class Durability(StrEnum):
-    """What the lease, a fire or an enqueue waits for before it counts."""
+    """Acknowledgement required before the lease, a fire or an enqueue counts."""
 
     NONE = "none"
     REPLICA = "replica"
@@ -114,7 +114,7 @@ class RedisSettings(Section):
 
 
 class DataLoss(StrEnum):
-    """What a leader does after Redis lost data."""
+    """Response of a leader to a loss of data in Redis."""
 
     RESUME = "resume"
     HOLD = "hold"

@@ -36,7 +36,7 @@ class RetrySettings(Section):
 
 
 class HooksSettings(Section):
-    """Which hooks are asked about runs of this profile, in which order. What is left out comes from ``default``."""
+    """Which hooks are asked about runs of this profile, in which order. Omitted ones come from ``default``."""
 
     enabled: tuple[HookEntry, ...] = Field(default=(), max_length=HOOKS_MAX)
     """Names of hooks in the order in which they are asked, behind those of ``default``: in-tree checks, webhooks, entry
@@ -56,7 +56,7 @@ class HooksSettings(Section):
 
 
 class ProfileSettings(Section):
-    """Policies and hooks under one name. What a named profile leaves out comes from ``default``."""
+    """Policies and hooks under one name. Omissions of a named profile come from ``default``."""
 
     missed: Literal["latest", "earliest", "all", "skip"] = "latest"
     """Which of several due times that passed while nobody led are run."""

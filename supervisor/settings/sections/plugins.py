@@ -1,4 +1,4 @@
-"""The settings of plugins: where the code is, what it is given, what it may use.
+"""The settings of plugins: the place of the code, its input, its permissions.
 
 A plugin is a class in this program (``module``), a program of any language (``command``), or, with neither,
 a class that an installed distribution or the embedding program registered under its name.

@@ -1,4 +1,4 @@
-"""``queues:`` what queues keep, and how worker sessions are judged."""
+"""``queues:`` retention of queues and leases of worker sessions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from supervisor.settings.sections.durations import Seconds
 
 
 class QueueSettings(Section):
-    """What queues keep, and how worker sessions are judged. Must be equal on all replicas."""
+    """Retention of queues and leases of worker sessions. Must be equal on all replicas."""
 
     session_lease_s: Seconds = Field(default=15.0, ge=1, le=600)
     """How long a worker process of a vanished replica keeps its runs."""

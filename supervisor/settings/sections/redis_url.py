@@ -5,8 +5,8 @@ Three topologies: one server (``redis://``, ``rediss://``, ``unix://``), Sentine
 (``redis+cluster://host:6379,host:6379``). Pure: nothing is looked up.
 
 Guarantees
-    What is wrong is told without quoting the URL: half of a password often ends up where
-    the port should be.
+    Faults are reported without quoting the URL: half of a password often ends up in place
+    of the port.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The settings of programs that a tree starts: what they are given of it, and what they are kept from."""
+"""The settings of programs that a tree starts: the parts of it that they are given, and their confinement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ListedPath = Annotated[str, Field(pattern="^/", max_length=1000)]
 
 
 class ConfinedSettings(Section):
-    """As whom programs run, and what they reach. See docs/jobs.md."""
+    """User and confinement of programs. See docs/jobs.md."""
 
     user: str | None = Field(default=None, min_length=1, max_length=200)
     """User by name or number. A tree that runs as root alone can change it. Unset: the tree's."""
@@ -46,7 +46,7 @@ class ConfinedSettings(Section):
 
 
 class ShellSettings(ConfinedSettings):
-    """What commands of ``shell.command`` are started with."""
+    """User, confinement and environment of commands of ``shell.command``."""
 
     env: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(
         default=[*INHERITED], max_length=VARIABLES_MAX

@@ -1,4 +1,4 @@
-"""The settings of the HTTP endpoint, and of what the web child serves beside it."""
+"""The settings of the HTTP endpoint, and of the other services of the web child."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HostName = Annotated[str, Field(pattern=r"^(\*|\[?[0-9A-Fa-f:.]+\]?|[A-Za-z0-9._
 
 
 class Reads(StrEnum):
-    """Who may read what is not health."""
+    """Who may read pages other than health."""
 
     AUTO = "auto"
     OPEN = "open"

@@ -16,7 +16,7 @@ from supervisor.version import install_extra
 
 
 def web_problems(loaded: Loaded) -> Iterator[Problem]:
-    """Yield the problems of the web settings. Reads the named files; no secret of them stands in a problem."""
+    """Yield the problems of the web settings. Reads the named files; no secret of them is in a problem."""
     web = loaded.settings.web
     if web.tokens_file is not None:
         try:
@@ -72,7 +72,7 @@ def tls_context(cert_file: str, key_file: str, client_ca_file: str | None = None
     With authorities for clients a certificate of a client is checked if there is one; probes have none.
 
     Raises:
-        OSError: a file cannot be read, or is not what it should be (SSLError).
+        OSError: a file cannot be read, or is of the wrong form (SSLError).
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

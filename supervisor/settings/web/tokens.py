@@ -5,7 +5,7 @@
     grafana   sha256:60303a…        read
 
 Guarantees
-    Nothing of the file but names and line numbers stands in an error.
+    Nothing of the file but names and line numbers is in an error.
     A token is looked up in a time that does not depend on how much of it is right, or of which line.
 """
 
@@ -93,7 +93,7 @@ class Token:
 
     @property
     def line(self) -> str:
-        """As it stands in the file."""
+        """The line in the form of the file."""
         limits = {
             "until": "" if self.until_ms is None else datetime.fromtimestamp(self.until_ms / 1000, UTC).isoformat(),
             "jobs": ",".join(self.jobs),
@@ -147,7 +147,7 @@ def read_tokens(path: str) -> tuple[Token, ...]:
 
 
 def parse_tokens(path: str, found: bytes) -> tuple[Token, ...]:
-    """Return the tokens in what was read from ``path``.
+    """Return the tokens in ``path``'s content.
 
     Raises:
         TokenFileError: lines of it cannot be used, or there are too many.
