@@ -57,7 +57,7 @@ CONTEXT: dict[str, Any] = {
 
 
 class SectionedCommand(click.Command):
-    """A command whose options stand in sections."""
+    """A command with its options in sections."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the flags that are settings out of the line, then read the rest."""

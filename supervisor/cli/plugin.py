@@ -264,7 +264,7 @@ def _standing(connection: Connection) -> Standing:
 
 
 def _tell(connection: Connection, ready: ReadyPlugin) -> int:
-    """Tell the cluster that a plugin can be used; return how many schedules go on."""
+    """Publish to the cluster that a plugin can be used; return how many schedules go on."""
     from supervisor.plugins.status import Subject
 
     subject: Subject = Subject(ready.registered, ready.options)

@@ -5,7 +5,7 @@ Guarantees
     ``is_outdated`` names schedules that this set is about to change or remove, from the first question of a term on:
     edited while nobody led, they do not fire once more as they were.
     Nothing is changed before every stored schedule was compared, so that a clash with a dynamic
-    one refuses the whole set. Only what differs is written. A part that Redis refuses, such as for a key of
+    one refuses the whole set. Only differences are written. A part that Redis refuses, such as for a key of
     another type, is written and removed apart until that is isolated; it is tried again each minute, and the
     former definition stays. The set counts as applied when its
     last page is in: a crash in between leaves the rest to the next term, which compares anew.

@@ -39,7 +39,7 @@ class Middleware:
         return await call()
 
     def close(self, within_s: float) -> None:
-        """Flush at the end: called when the worker leaves, after its last job. In a thread of its own or not.
+        """Flush the remaining output: called when the worker leaves, after its last job. In a thread of its own or not.
 
         To return after about ``within_s`` seconds at the latest: the process ends then.
         """
