@@ -79,7 +79,8 @@ def _was_told(world: World, who: str, decision: LogEntry, from_ns: int, until_ns
 def _begun(world: World, who: str, from_ns: int, until_ns: int) -> bool:
     """Whether a process of ``who`` began in between, and remembers nothing, or was told to forget the schedule."""
     return any(
-        told.event in {"booted", "revived", "killed", "pause", "redefines", "schedule_pause", "schedule_resume"}
+        told.event
+        in {"booted", "revived", "killed", "scheduler_hung", "pause", "redefines", "schedule_pause", "schedule_resume"}
         and told.who.partition("/")[0] in {who, "person"}
         for told in world.history
         if from_ns <= told.at_ns <= until_ns

@@ -91,6 +91,7 @@ class Scheduler:
         self._rezoning = Rezoning(schedules, self._asking, zones_version)
         self._firing = Firing(schedules, self._asking, self._reading, moment=self._moment)
         self._refused: Term | None = None
+        self._refused_until_ns = 0  # no renewal before the refusal is trusted for as long
         self._allow_empty = allow_empty
         self.redeclare(definitions)
         self._late_at_ns = 0  # when the next late batch may be fired
@@ -121,13 +122,22 @@ class Scheduler:
             except TermOverError:
                 pass
             except FencedError as error:
-                # Another term stands in Redis. This one never comes back, so wait for another.
+                # Another term stands in Redis. This one comes back only if Redis goes back to before it.
+                asked_since_ns = self._clock.elapsed_ns() + self._lease_ms * MILLISECOND_NS
                 self._refused = term
+                self._refused_until_ns = max(self._asking.board.term().trusted_until_ns, asked_since_ns)
                 self._report("fenced", epoch=term.epoch, current_epoch=error.current_epoch)
             self._report("term_left", epoch=term.epoch)
 
     def _is_refused(self, term: Term) -> bool:
-        return self._refused is not None and same(term, self._refused)
+        """Return whether Redis refused ``term``, and has not renewed it since."""
+        if self._refused is None or not same(term, self._refused):
+            return False
+        if term.trusted_until_ns <= self._refused_until_ns:
+            return True
+        self._reading.marks.doubt()  # what the term fired that Redis forgot may be due once more
+        self._refused = None
+        return False
 
     def _serve(self, term: Term) -> Steps[None]:
         self._report("term_begun", acquired_ns=self._asking.board.header.acquired_ns)

@@ -63,7 +63,7 @@ class Watermarks:
         """Keep the watermark of ``schedule`` as it is now. None goes back unless Redis did."""
         known_ms = self._marks.get(schedule) or self._former.get(schedule, 0)
         if mark_ms < known_ms:
-            self._doubt(known_ms)
+            self.doubt(known_ms)
         self._marks[schedule] = mark_ms
         if len(self._marks) > MARKS_MAX:
             del self._marks[next(iter(self._marks))]
@@ -81,7 +81,7 @@ class Watermarks:
             if known is None or not known.definition.run_on_create or each.counters.initial:
                 self.remember(each.schedule, each.mark_ms)
             elif each.schedule in self._marks or each.schedule in self._former:
-                self._doubt(each.mark_ms)  # it had begun
+                self.doubt(each.mark_ms)  # it had begun
         return moment._replace(doubtful_until_ms=max(moment.doubtful_until_ms, self.doubtful_until_ms))
 
     def forget(self, schedule: str) -> None:
@@ -89,7 +89,7 @@ class Watermarks:
         self._marks.pop(schedule, None)
         self._former.pop(schedule, None)
 
-    def _doubt(self, mark_ms: int) -> None:
+    def doubt(self, mark_ms: int = 0) -> None:
         """Note that Redis went back. The clock of this machine may be behind the one that decided up to ``mark_ms``."""
         self.doubtful_until_ms = max(self.doubtful_until_ms, mark_ms, self._asking.clock.wall_ms())
 

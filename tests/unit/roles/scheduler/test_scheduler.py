@@ -169,7 +169,7 @@ def test_a_paused_schedule_leaves_the_window() -> None:
     assert isinstance(bench.step, Watch)
 
 
-def test_a_refused_term_is_never_used_again() -> None:
+def test_a_refused_term_is_not_used_again() -> None:
     """FENCED: it idles until the board has another term."""
     bench = serving((TICK, START_MS - 10_000))
     bench.raise_(FencedError(operation="fire", epoch=8, current_epoch=9))
@@ -182,6 +182,23 @@ def test_a_refused_term_is_never_used_again() -> None:
     assert bench.script == "schedule_due"
     assert "fenced" in bench.events()
     assert "term_left" in bench.events()
+
+
+def test_a_refused_term_that_was_renewed_since_is_served_again() -> None:
+    """Redis went back to before the term that it was refused for: nobody else would serve this one, ever."""
+    bench = serving((TICK, START_MS - 10_000))
+    bench.raise_(FencedError(operation="fire", epoch=8, current_epoch=9))
+    bench.board.publish_term(Term(8, "a" * 32, TERM.trusted_until_ns))
+    bench.pass_ms(500)
+    assert isinstance(bench.step, Sleep)
+    bench.board.publish_term(Term(8, "a" * 32, TERM.trusted_until_ns + 1))
+    bench.pass_ms(500)
+    assert bench.script == "schedule_due"
+    bench.found((TICK, START_MS - 10_000))
+    bench.defined((TICK, START_MS - 10_000))
+
+    assert isinstance(bench.step, RunScript)
+    assert b'"maybe_duplicate":true' in bench.step.call.args[-1], "the forgotten term may have fired it"
 
 
 def test_a_refusal_makes_it_read_the_term_again_before_it_idles() -> None:
