@@ -13,6 +13,7 @@ there (ADR 0034).
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import socket
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import structlog
 
@@ -49,7 +51,13 @@ class GrpcHealth:
         self._descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         self._path = f"/proc/self/fd/{self._descriptor}/{self._file}"  # short, however long that of the directory is
         self._server: Any = None
-        self.gate = ConnectionGate(lambda: Relay(self._path, self.gate.ask_long), clock, listener)
+        self._relays: WeakSet[Relay] = WeakSet()
+        self.gate = ConnectionGate(self._relay, clock, listener)
+
+    def _relay(self) -> Relay:
+        relay = Relay(self._path, self.gate.ask_long)
+        self._relays.add(relay)
+        return relay
 
     async def start(self) -> None:
         """Serve, and accept connections from now on."""
@@ -65,6 +73,9 @@ class GrpcHealth:
         """End, and every call with it."""
         self.gate.close()
         await self._server.stop(STOP_S)
+        for relay in list(self._relays):
+            relay.abort()
+        await asyncio.sleep(0)  # the loop cannot end with a transport that is still open
         with suppress(FileNotFoundError):
             os.unlink(self._file, dir_fd=self._descriptor)
         os.close(self._descriptor)

@@ -66,6 +66,14 @@ class Relay(asyncio.Protocol):
         if self.transport is not None:
             self.transport.close()
 
+    def abort(self) -> None:
+        """Drop both sides at once, and a connection that is under way."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        for transport in (self.transport, self.far):
+            if transport is not None:
+                transport.abort()
+
     def pause_writing(self) -> None:
         """The client reads slowly: so is the server read."""
         if self.far is not None:
