@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from supervisor.core.url_credentials import MARK, userinfo_of
+from supervisor.core.network.url_credentials import MARK, userinfo_of
 
 EMBEDDED = "embedded"
 MASK = "**********"

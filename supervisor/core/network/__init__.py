@@ -1,0 +1,1 @@
+"""Credentials inside URLs, and names of hosts in one spelling."""
