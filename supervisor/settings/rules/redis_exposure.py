@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from supervisor.core.network.host_names import is_loopback
 from supervisor.settings.masking import EMBEDDED
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.redis_url import Topology, parse_redis_url
@@ -37,7 +37,7 @@ def exposures(redis: RedisSettings) -> Iterator[Exposure]:
             parts.username,
             parts.password,
         )
-    remote = next((host for host in hosts if not _is_loopback(host)), None)
+    remote = next((host for host in hosts if not is_loopback(host)), None)
     if remote is None:
         return
     has_password = any((password, redis.password, redis.sentinel_password))
@@ -47,12 +47,3 @@ def exposures(redis: RedisSettings) -> Iterator[Exposure]:
     if (redis.username or username or "default") == "default":
         seen = "the user is `default`, which may do anything to everybody's data"
         yield Exposure("redis_user_default", seen, "make one by docs/redis-acl.md, and name it by redis.username")
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from supervisor.core.network.host_names import is_loopback
 from supervisor.core.webhook_signature import SECRET_CHARS_MIN
 from supervisor.settings.masking import MASK
 
@@ -26,12 +26,7 @@ def is_credential(header: str) -> bool:
 def is_readable_on_the_way(url: str) -> bool:
     """Return whether data sent to ``url`` leave this machine without TLS."""
     parts = urlsplit(url)
-    host = (parts.hostname or "").rstrip(".")
-    try:
-        is_here = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_here = host == "localhost"
-    return parts.scheme == "http" and not is_here
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
 def secret_fault(secret: SecretStr | None) -> tuple[str, str] | None:

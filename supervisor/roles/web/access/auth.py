@@ -11,7 +11,6 @@ Guarantees
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ import structlog
 from aiohttp import web
 
 from supervisor.clock import Clock, SystemClock
+from supervisor.core.network.host_names import is_loopback
 from supervisor.roles.web.access.hosts import Hosts
 from supervisor.roles.web.access.token_refusals import REFILL_S, TokenRefusals
 from supervisor.roles.web.connection_table import address_of
@@ -209,13 +209,3 @@ def warn_of_exposure(settings: WebSettings) -> None:
         log.warning("reads_closed", host=settings.host, remedy="set web.tokens_file, or web.reads to open")
     if settings.tokens_file is not None and settings.tls_cert_file is None:
         log.warning("tokens_without_tls", host=settings.host, remedy="set web.tls_cert_file, or end TLS before it")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

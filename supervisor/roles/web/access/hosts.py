@@ -8,11 +8,12 @@ Guarantees
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Sequence
 
 from aiohttp import web
+
+from supervisor.core.network.host_names import canonical_host
 
 ANY = "*"
 _ALWAYS = ("localhost", "127.0.0.1", "::1")
@@ -44,16 +45,6 @@ class Hosts:
             return False
         asked = canonical_host(found["v6"] or found["name"])
         return asked in self._names or asked == _own_address(request)
-
-
-def canonical_host(host: str) -> str:
-    """Return the one spelling of a name or an address, without a port."""
-    try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return host.lower().removesuffix(".")
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
 
 
 def _own_address(request: web.Request) -> str | None:
