@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from supervisor.core.errors import ArgumentsError, TenureError, UnknownJobError
+from supervisor.core.jobs.job_cards import JobCard, instantiated
 from supervisor.core.jobs.options import Options, placeholders
 from supervisor.core.jobs.profile_policies import Given, Policies, given_of, profile_field, under
 from supervisor.core.jobs.resource import Resource
@@ -128,7 +129,7 @@ class JobSpec:
         """
         self.read(args)
         check_untyped(self.name, self.arguments, args)
-        return _instantiate(self.base, args, overrides)
+        return instantiated(self.base, args, overrides)
 
     def card(self) -> JobCard:
         """Return the card by which a producer without this function routes and checks a run of it."""
@@ -140,43 +141,6 @@ class JobSpec:
             optional=[item.name for item in fields if not item.required],
             given=sorted(self.given),
         )
-
-
-def _instantiate(base: Template, args: Mapping[str, Any], overrides: Mapping[str, Any]) -> Template:
-    given = {name: value for name, value in overrides.items() if value is not None}
-    return msgspec.structs.replace(base, args={**base.args, **args}, **given)
-
-
-class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job as agents publish it in Redis: routing and argument names, never code."""
-
-    v: int = 1
-    template: Template
-    signature: str = ""
-    required: list[str] = []
-    optional: list[str] = []
-    given: list[str] = []
-
-    def instantiate(self, args: Mapping[str, Any], **overrides: Any) -> Template:
-        """Return the template of a run with ``args``, whose names are checked here and whose types by the worker.
-
-        Raises:
-            ArgumentsError: a name is unknown or missing.
-        """
-        self.check(args)
-        return _instantiate(self.template, args, overrides)
-
-    def check(self, args: Mapping[str, Any]) -> None:
-        """Return if ``args`` has the names that the job takes.
-
-        Raises:
-            ArgumentsError: a name is unknown or missing.
-        """
-        unknown = sorted(set(args) - {*self.required, *self.optional}, key=str)
-        missing = sorted(set(self.required) - set(args))
-        if unknown or missing:
-            wrong = [f"takes no argument {item!r}" for item in unknown] + [f"needs {item!r}" for item in missing]
-            raise ArgumentsError(f"job {self.template.job} {', '.join(wrong)}; its signature is {self.signature}")
 
 
 class Registry:

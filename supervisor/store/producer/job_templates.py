@@ -10,7 +10,8 @@ import msgspec
 
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.jobs import registry as jobs
-from supervisor.core.jobs.registry import JobCard, JobSpec
+from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import read_json
 from supervisor.core.model import PRIORITIES, Template
 from supervisor.core.untyped import check_untyped

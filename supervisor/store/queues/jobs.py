@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.jobs.registry import JobCard, JobSpec, Registry
+from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.registry import JobSpec, Registry
 from supervisor.core.json_values import read_json
 from supervisor.core.model import Kind, Template
 

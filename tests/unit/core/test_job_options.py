@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from supervisor.core.errors import ArgumentsError
+from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.jobs.limits import limits_of
-from supervisor.core.jobs.registry import JobCard, JobSpec, Registry, job
+from supervisor.core.jobs.registry import JobSpec, Registry, job
 from supervisor.core.model import Template
 
 

@@ -10,7 +10,8 @@ import pytest
 
 import supervisor
 from supervisor.core.errors import ArgumentsError, UnknownJobError
-from supervisor.core.jobs.registry import DuplicateJobError, JobCard, JobSpec, Registry, job, registry
+from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.registry import DuplicateJobError, JobSpec, Registry, job, registry
 from supervisor.core.model import Kind
 from supervisor.core.retry import Retry
 from supervisor.roles.worker.attempt.context import Context

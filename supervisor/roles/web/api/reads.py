@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from supervisor.core.jobs.registry import JobCard
+from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.json_values import read_json
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.responses import bad_request, json_response, limit_of, not_found
