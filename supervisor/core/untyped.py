@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -15,6 +17,7 @@ from msgspec import inspect
 
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.json_values import Place, path_of
+from supervisor.core.model_types import is_model
 
 _REMEDIES: tuple[tuple[tuple[type, ...], str], ...] = (
     ((bytes, bytearray, memoryview), "a text, such as base64,"),
@@ -22,8 +25,9 @@ _REMEDIES: tuple[tuple[tuple[type, ...], str], ...] = (
     ((date, time), "isoformat()"),
     ((timedelta,), "total_seconds()"),
     ((Decimal, UUID), "str() of it"),
+    ((Enum,), "its value"),
+    ((msgspec.Struct,), "msgspec.to_builtins() of it"),
 )
-_FOREIGN = tuple(kind for kinds, _ in _REMEDIES for kind in kinds)
 
 
 def check_untyped(job: str, arguments: type[msgspec.Struct], args: Mapping[str, Any]) -> None:
@@ -35,7 +39,8 @@ def check_untyped(job: str, arguments: type[msgspec.Struct], args: Mapping[str, 
         args: by name.
 
     Raises:
-        ArgumentsError: one holds bytes, a set, a date, a time, a timedelta, a Decimal or a UUID; names the place.
+        ArgumentsError: one holds bytes, a set, a date, a time, a timedelta, a Decimal, a UUID, an enum, a dataclass,
+            a struct of msgspec or a model of pydantic; names the place.
     """
     for name in _untyped(arguments):
         value = args.get(name)
@@ -72,13 +77,22 @@ def _is_plain(value: object) -> bool:
     return True
 
 
+def _instead_of(value: object) -> str:
+    """Return what to send in place of a value that has no form in JSON; empty for every other value."""
+    for kinds, text in _REMEDIES:
+        if isinstance(value, kinds):
+            return text
+    if is_model(type(value)):
+        return 'model_dump(mode="json")'
+    return "dataclasses.asdict() of it" if is_dataclass(value) else ""
+
+
 def _first_foreign(name: str, value: object) -> str:
     waiting: list[tuple[object, Place]] = [(value, (None, name))]
     met: set[int] = set()
     while waiting:
         item, place = waiting.pop()
-        if isinstance(item, _FOREIGN):
-            instead = next(text for kinds, text in _REMEDIES if isinstance(item, kinds))
+        if instead := _instead_of(item):
             return (
                 f"{path_of(place)} is of type {type(item).__name__}, for which JSON has no form; "
                 f"send {instead} in its place, or annotate the parameter with its type"

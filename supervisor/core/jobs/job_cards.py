@@ -33,11 +33,10 @@ class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Raises:
             ArgumentsError: a name is unknown or missing.
         """
-        self.check(args)
-        return instantiated(self.template, args, overrides)
+        return instantiated(self.template, self.admit(args), overrides)
 
-    def check(self, args: Mapping[str, Any]) -> None:
-        """Return if ``args`` has the names that the job takes.
+    def admit(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return ``args`` if they have the names that the job takes.
 
         Raises:
             ArgumentsError: a name is unknown or missing.
@@ -47,3 +46,4 @@ class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if unknown or missing:
             wrong = [f"takes no argument {item!r}" for item in unknown] + [f"needs {item!r}" for item in missing]
             raise ArgumentsError(f"job {self.template.job} {', '.join(wrong)}; its signature is {self.signature}")
+        return args

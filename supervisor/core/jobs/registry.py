@@ -21,6 +21,7 @@ from supervisor.core.jobs.profile_policies import Given, Policies, given_of, pro
 from supervisor.core.jobs.resource import Resource
 from supervisor.core.jobs.signatures import Signature, in_words, kind_of, signature_of
 from supervisor.core.model import Kind, Template
+from supervisor.core.model_types import plain_model, read_model
 from supervisor.core.retry import Retry
 from supervisor.core.untyped import check_untyped
 
@@ -52,6 +53,9 @@ class JobSpec:
     """Classes of middleware that do not stand around it."""
 
     signature: str = ""
+    has_models: bool = False
+    """Whether an argument is, or holds, a pydantic model."""
+
     given: Given = frozenset()
     """Options that its ``@job`` said, and no profile replaces."""
 
@@ -117,9 +121,23 @@ class JobSpec:
                 f"job {self.name} takes no argument {', '.join(map(repr, unknown))}; it takes {self.signature}"
             )
         try:
-            return msgspec.convert(args if type(args) is dict else dict(args), self.arguments, strict=False)
+            given = args if type(args) is dict else dict(args)
+            return msgspec.convert(given, self.arguments, strict=False, dec_hook=read_model)
         except (msgspec.ValidationError, RecursionError) as error:
             raise ArgumentsError(f"job {self.name}{self.signature}: {in_words(self.arguments, str(error))}") from None
+
+    def admit(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return ``args`` as they travel: pydantic models as JSON values, everything else as it is.
+
+        Raises:
+            ArgumentsError: they do not fit the signature, or one for a parameter without a type has no form in JSON.
+        """
+        self.read(args)
+        check_untyped(self.name, self.arguments, args)
+        if not self.has_models:
+            return args
+        plain: dict[str, Any] = msgspec.to_builtins(args, enc_hook=plain_model)
+        return plain
 
     def template(self, args: Mapping[str, Any], **overrides: Any) -> Template:
         """Return the template of a run with ``args``; ``overrides`` replace fields of it by name.
@@ -127,9 +145,7 @@ class JobSpec:
         Raises:
             ArgumentsError: the arguments do not fit the signature.
         """
-        self.read(args)
-        check_untyped(self.name, self.arguments, args)
-        return instantiated(self.base, args, overrides)
+        return instantiated(self.base, self.admit(args), overrides)
 
     def card(self) -> JobCard:
         """Return the card by which a producer without this function routes and checks a run of it."""
@@ -303,6 +319,7 @@ def _spec(name: str | None, function: Callable[..., Any], fields: dict[str, Any]
         resources=signature.resources,
         without=_checked_without(job_name, without),
         signature=signature_of(function, signature.injected),
+        has_models=signature.has_models,
     )
 
 

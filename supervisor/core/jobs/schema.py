@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.jobs.registry import JobSpec
+from supervisor.core.model_types import model_schema
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -14,7 +15,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def arguments_schema(spec: JobSpec) -> dict[str, Any]:
     """Return the schema of the arguments that ``spec`` takes by name; others are refused."""
     try:
-        (found,), definitions = msgspec.json.schema_components([spec.arguments], ref_template="#/$defs/{name}")
+        (found,), definitions = msgspec.json.schema_components(
+            [spec.arguments], schema_hook=model_schema, ref_template="#/$defs/{name}"
+        )
     except TypeError:  # a type of the job's own: its names are known, and what they hold is checked by the worker
         fields = msgspec.structs.fields(spec.arguments)
         required = [field.name for field in fields if field.required]

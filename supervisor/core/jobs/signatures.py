@@ -17,8 +17,9 @@ import msgspec
 
 from supervisor.core.jobs.resource import Resource, check_resource
 from supervisor.core.model import Kind
+from supervisor.core.model_types import has_model, model_schema, plain_model, read_model
 
-_UNSUPPORTED = re.compile(r"type (?:<class ')?([^'>]+)(?:'>)? is not supported")
+_UNSUPPORTED = re.compile(r"type (?:<class ')?([^'> ]+)(?:'>)? is not supported")
 
 
 def kind_of(job_name: str, function: Callable[..., Any]) -> Kind:
@@ -37,6 +38,8 @@ class Signature:
     context_parameter: str | None
     resources: tuple[tuple[str, type[Resource]], ...]
     defaults: Mapping[str, Any]  # of arguments that have one
+    has_models: bool = False
+    """Whether an argument is, or holds, a pydantic model."""
 
     @classmethod
     def of(cls, job_name: str, function: Callable[..., Any]) -> Self:
@@ -61,7 +64,8 @@ class Signature:
                 fields.append((name, hint))
             else:
                 # The default itself is never copied or converted: the function applies it.
-                fields.append((name, hint | msgspec.UnsetType if hint is not Any else Any, msgspec.UNSET))
+                is_fixed = hint is Any or has_model(hint)  # msgspec takes no further type beside a model
+                fields.append((name, hint if is_fixed else hint | msgspec.UnsetType, msgspec.UNSET))
         if len(contexts) > 1:
             raise ValueError(f"job {job_name}: {contexts[0]!r} and {contexts[1]!r} both take the Context")
         arguments = _arguments(f"job {job_name}{inspect.signature(function)}", fields)
@@ -72,6 +76,7 @@ class Signature:
             contexts[0] if contexts else None,
             tuple(resources),
             {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty},
+            any(has_model(field[1]) for field in fields),
         )
 
     @property
@@ -99,13 +104,14 @@ class Signature:
                 continue
             try:
                 # As a run of it will be read: the default travels, like an argument that was given.
-                msgspec.json.decode(msgspec.json.encode(self.defaults[name]), type=types[name], strict=False)
+                plain = msgspec.json.decode(msgspec.json.encode(self.defaults[name], enc_hook=plain_model))
+                msgspec.convert(plain, types[name], strict=False, dec_hook=read_model)
             except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
                 raise ValueError(
                     f"job {job_name}: {option} names {{{name}}}, whose default {self.defaults[name]!r} "
                     f"cannot travel with a run: {error}; give it another default, or none"
                 ) from None
-            found[name] = self.defaults[name]
+            found[name] = plain if has_model(types[name]) else self.defaults[name]
         return found
 
 
@@ -113,7 +119,7 @@ def _arguments(what: str, fields: list[Any]) -> type[msgspec.Struct]:
     arguments = msgspec.defstruct("Arguments", fields, kw_only=True)
     try:
         msgspec.json.Decoder(arguments)  # finds at import what would otherwise fail at the first run
-        msgspec.json.schema(arguments)  # refuses types that no JSON value converts to
+        msgspec.json.schema(arguments, schema_hook=model_schema)  # refuses types that no JSON value converts to
     except TypeError as error:
         unsupported = _UNSUPPORTED.search(str(error))
         if unsupported is None:

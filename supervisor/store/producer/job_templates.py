@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 
 import msgspec
 
@@ -14,7 +13,6 @@ from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import read_json
 from supervisor.core.model import PRIORITIES, Template
-from supervisor.core.untyped import check_untyped
 from supervisor.store.producer.options import Args, JobRef
 from supervisor.store.wire.envelope import ArgumentsTemplate
 
@@ -25,17 +23,17 @@ TEMPLATES_MAX = 1000
 class JobTemplate:
     """Packs runs of one job, for one queue and priority."""
 
-    def __init__(self, source: object, base: Template, check: Callable[[Args], object]) -> None:
+    def __init__(self, source: object, base: Template, admit: Callable[[Args], Args]) -> None:
         """Build it.
 
         Args:
             source: the object it was made from; a caller that keeps it compares.
             base: the part common to every run; its arguments are defaults.
-            check: raises ArgumentsError for arguments that the job does not take.
+            admit: returns arguments as they travel; raises ArgumentsError for those that the job does not take.
         """
         self.source = source
         self.template = base
-        self._check = check
+        self._admit = admit
         self._defaults = base.args
         runs = ArgumentsTemplate(base)
         self._pack = runs.pack
@@ -58,13 +56,8 @@ class JobTemplate:
             raise ArgumentsError(
                 f"job {self.template.job}: its arguments are a mapping of names to values, got {type(args).__name__}"
             )
-        self._check(args)
+        args = self._admit(args)
         return self._pack(run_id, {**self._defaults, **args} if self._defaults else args, tail)
-
-
-def _admit(spec: JobSpec, args: Args) -> None:
-    spec.read(args)
-    check_untyped(spec.name, spec.arguments, args)
 
 
 class JobTemplates:
@@ -104,10 +97,9 @@ class JobTemplates:
         if priority is not None and priority not in PRIORITIES:
             raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
         base = source.base if isinstance(source, JobSpec) else source.template
-        check = partial(_admit, source) if isinstance(source, JobSpec) else source.check
         route = {"queue": queue, "priority": PRIORITIES[priority] if priority else None}
         given = {name: value for name, value in route.items() if value is not None}
-        template = JobTemplate(source, msgspec.structs.replace(base, **given), check)
+        template = JobTemplate(source, msgspec.structs.replace(base, **given), source.admit)
         if len(self._known) >= TEMPLATES_MAX:
             self._known.clear()
         self._known[job, queue, priority] = template

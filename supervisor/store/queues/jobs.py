@@ -39,8 +39,7 @@ class PublishedJob(JobSpec):
         Raises:
             ArgumentsError: a name is unknown or missing.
         """
-        self.card_of.check(args)
-        return dict(args)
+        return dict(self.card_of.admit(args))
 
     def read(self, args: Mapping[str, Any]) -> msgspec.Struct:
         """Return an empty struct: jobs are read elsewhere. Names are checked.
@@ -48,7 +47,7 @@ class PublishedJob(JobSpec):
         Raises:
             ArgumentsError: a name is unknown or missing.
         """
-        self.card_of.check(args)
+        self.card_of.admit(args)
         return msgspec.Struct()
 
     def template(self, args: Mapping[str, Any], **overrides: Any) -> Template:
@@ -85,8 +84,9 @@ def _job(card: JobCard) -> PublishedJob:
 
 
 class _AnyCard(JobCard, frozen=True, kw_only=True):
-    def check(self, args: Mapping[str, Any]) -> None:
-        """Return, whatever the arguments are."""
+    def admit(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return ``args``, whatever they are."""
+        return args
 
 
 class AnyJob(Registry):

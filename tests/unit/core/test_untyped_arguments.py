@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
+from pydantic import BaseModel
 
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs import registry as jobs
@@ -16,6 +20,25 @@ from supervisor.core.jobs.registry import Registry, job
 from supervisor.store.producer.job_templates import JobTemplates
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Size(Enum):
+    LARGE = "large"
+
+
+@dataclass
+class Line:
+    article: str
+    at: datetime
+
+
+class Parcel(msgspec.Struct):
+    grams: int
+
+
+class Order(BaseModel):
+    number: int
+    lines: list[Line]
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +83,10 @@ def instantiate(name: str, args: dict[str, Any]) -> object:
         (timedelta(1), "timedelta", "total_seconds()"),
         (Decimal("1.1"), "Decimal", "str()"),
         (UUID(int=1), "UUID", "str()"),
+        (Size.LARGE, "Size", "its value"),
+        (Line("pen", NOON), "Line", "asdict()"),
+        (Parcel(3), "Parcel", "to_builtins()"),
+        (Order(number=1, lines=[]), "Order", "model_dump"),
     ],
 )
 def test_what_json_has_no_form_for_is_refused_with_place_type_and_remedy(

@@ -22,7 +22,7 @@ JSON = st.recursive(
 
 def job_template(base: Template) -> JobTemplate:
     """Return one that takes any arguments."""
-    return JobTemplate(None, base, lambda _args: None)
+    return JobTemplate(None, base, lambda args: args)
 
 
 @given(

@@ -94,7 +94,7 @@ def test_a_run_of_a_producer_has_the_bytes_of_its_packed_envelope(
 ) -> None:
     """Bulk and single enqueues encode once what runs have in common."""
     traceparent = TRACEPARENT if is_traced else ""
-    job = JobTemplate(None, msgspec.structs.replace(template, args={}), lambda _args: None)
+    job = JobTemplate(None, msgspec.structs.replace(template, args={}), lambda args: args)
 
     data = job.pack(run_id, template.args, job.tail(NOW_MS, 200, traceparent))
 
@@ -120,7 +120,7 @@ def test_a_run_of_a_bulk_enqueue_has_the_bytes_of_its_packed_envelope(*, templat
     """A batch is packed with the end that all of its runs share."""
     traceparent = TRACEPARENT if is_traced else ""
     stream = BatchStream(
-        JobTemplate(None, msgspec.structs.replace(template, args={"n": 0}), lambda _args: None),
+        JobTemplate(None, msgspec.structs.replace(template, args={"n": 0}), lambda args: args),
         iter([template.args, template.args]),
         queues=Queues(Keys("t")),
         run_id=lambda args: f"r{args['n']}",

@@ -1,0 +1,141 @@
+"""Arguments of the types that parameters are annotated with: what is enqueued is what the worker calls the job with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from supervisor.core.errors import ArgumentsError
+from supervisor.core.jobs import registry as jobs
+from supervisor.core.jobs.registry import JobSpec, Registry, job
+from supervisor.core.jobs.schema import arguments_schema
+from supervisor.store.producer.job_templates import JobTemplates
+from supervisor.store.wire.envelope import unpack
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Address:
+    street: str
+    since: date
+
+
+class Weight(msgspec.Struct):
+    grams: int
+
+
+class Item(BaseModel):
+    price: Decimal
+    at: datetime
+
+
+class Basket(BaseModel):
+    items: list[Item]
+    note: str = ""
+
+
+class Login(BaseModel):
+    pin: int
+    password: SecretStr
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "registry", Registry())
+
+
+def registered(hint: Any, default: Any = None) -> JobSpec:
+    """Return a job whose one parameter, ``value``, has that annotation."""
+
+    def typed(value: Any = default) -> None: ...
+
+    typed.__annotations__["value"] = hint
+    job("typed", unique="{value}" if isinstance(default, str) else False)(typed)
+    return jobs.registry.get("typed")
+
+
+def journey(spec: JobSpec, args: Mapping[str, Any]) -> Any:
+    """Enqueue by a producer and by a schedule, both as far as Redis; return the worker's value of both."""
+    template = JobTemplates().of("typed", queue=None, priority=None)
+    enqueued = unpack(template.pack("r1", args, template.tail(0, 0))).template.args
+    scheduled = msgspec.json.decode(msgspec.json.encode(spec.template(args).args))
+    assert enqueued == scheduled
+    return spec.check(enqueued)["value"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (datetime, NOON),
+        (date, NOON.date()),
+        (timedelta, timedelta(days=1, microseconds=5)),
+        (UUID, UUID(int=7)),
+        (Decimal, Decimal("1.10")),
+        (bytes, b"\x00\xff"),
+        (Colour, Colour.RED),
+        (Address, Address("Unter den Linden", date(2020, 2, 29))),
+        (Weight, Weight(5)),
+        (set[int], {1, 2}),
+        (tuple[int, Colour], (1, Colour.RED)),
+        (dict[str, Weight | None], {"a": Weight(1), "b": None}),
+        (Item, Item(price=Decimal("9.99"), at=NOON)),
+        (Basket | None, Basket(items=[Item(price=Decimal(1), at=NOON)])),
+        (list[Item], [Item(price=Decimal("0.1"), at=NOON)] * 2),
+        (dict[str, Item], {"a": Item(price=Decimal(2), at=NOON)}),
+    ],
+)
+def test_a_value_of_the_annotated_type_arrives_as_itself(hint: Any, value: Any) -> None:
+    """A producer hands over what it has; nobody converts by hand on either side."""
+    assert journey(registered(hint), {"value": value}) == value
+
+
+def test_a_model_may_be_given_as_json_values() -> None:
+    """As a schedule in a file does, and a producer that does not have the class."""
+    given = {"items": [{"price": "9.99", "at": "2026-01-01T12:00:00Z"}]}
+
+    assert journey(registered(Basket), {"value": given}) == Basket(items=[Item(price=Decimal("9.99"), at=NOON)])
+
+
+def test_a_model_that_refuses_a_value_names_the_field_and_repeats_no_value() -> None:
+    """The value may be a secret, and pydantic's own message holds it."""
+    with pytest.raises(ArgumentsError) as caught:
+        journey(registered(Login), {"value": {"pin": "hunter2", "password": "s3cret"}})
+
+    assert "pin: Input should be a valid integer" in str(caught.value)
+    assert "$.value" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_model_may_be_the_default_of_a_parameter() -> None:
+    """What a caller leaves out stays out, and the function's default applies."""
+    spec = registered(Item | None, Item(price=Decimal(1), at=NOON))
+
+    assert spec.check({}) == {}
+    assert spec.template({}).args == {}
+
+
+def test_the_schema_of_a_model_is_in_the_schema_of_the_job() -> None:
+    """Forms and other languages read it; of a model with models in it they learn that it is an object."""
+    assert arguments_schema(registered(Item))["properties"]["value"]["required"] == ["price", "at"]
+    assert arguments_schema(registered(Basket))["properties"]["value"] == {"title": "Basket", "type": "object"}
+
+
+def test_a_model_beside_another_type_is_refused_at_import() -> None:
+    """No reader could tell which of the two a JSON value is."""
+    with pytest.raises(ValueError, match=r"custom type may not contain any additional types"):
+        registered(Item | int)
