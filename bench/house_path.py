@@ -67,10 +67,10 @@ def modules_of_a_run() -> set[str]:
     (directory / "tenure.yaml").write_text(CONFIG)
     tree = Tree(directory, "path", "--config", "tenure.yaml")
     try:
-        wait_until(lambda: len(tree.events("run_finished")) >= 2)
+        wait_until(lambda: len(tree.events("run_succeeded")) >= 2)
         (directory / "on").touch()
-        known = len(tree.events("run_finished"))
-        wait_until(lambda: len(tree.events("run_finished")) >= known + RUNS)
+        known = len(tree.events("run_succeeded"))
+        wait_until(lambda: len(tree.events("run_succeeded")) >= known + RUNS)
         (directory / "over").touch()
         roles: dict[str, set[str]] = {}
 

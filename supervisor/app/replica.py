@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import structlog
-
 from supervisor.app.announce import announce, limit_metrics, warn_of_old_names
 from supervisor.app.endpoint import embedded_server, resolve_redis_url
 from supervisor.app.import_descriptors import OpenedByImports
@@ -203,5 +201,4 @@ def _preflight(loaded: Loaded) -> None:
 
 
 def _log(event: str, /, *, level: str = "info", **fields: object) -> None:
-    getattr(structlog.get_logger(), level)(event, **fields)
-    event_catalogue.tell(event, fields, level=level)
+    event_catalogue.log(event, fields, level=level)

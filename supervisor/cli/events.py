@@ -63,7 +63,7 @@ def events(
     \b
     Examples:
       tenure events --since 1h --level warning
-      tenure events --follow --reason became_leader --reason stopped_leading -o json
+      tenure events --follow --reason leader_acquired --reason leader_lost -o json
     """
     wanted = _EventFilter(reasons, level)
     with connected(load_settings().settings) as connection:

@@ -1,7 +1,7 @@
-"""Event catalogue: the decisions that are published as events, and their names.
+"""Event catalogue: the decisions that are published as events, under the name that the log gives them.
 
-A decision is logged under a name of its own; here is its reason as an event, its subject, and how
-bad it is. docs/events.md is this list, kept true by a test.
+One decision has one name: of its line in the log, of its event, and, where it is counted, in the metric that counts
+it. docs/events.md is this list, kept true by a test.
 """
 
 from __future__ import annotations
@@ -10,63 +10,66 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from supervisor.telemetry import events
+
+_FIRES = "tenure_fires_total"
+_TERMS = "tenure_election_terms_total"
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionEvent:
     """A decision as an event."""
 
-    reason: str
     level: str
-    subject: str = ""  # the field that names what it is about; empty: the replica
+    subject: str = ""  # the field that names the object; empty: the replica
     note: str = ""  # a format over the fields
+    metric: str = ""  # the counter of this decision, if it has one
 
 
 DECISIONS: Mapping[str, DecisionEvent] = {
-    "leader_acquired": DecisionEvent("became_leader", "info", note="epoch {epoch}, {reason}"),
-    "leader_promoted": DecisionEvent("scheduler_promoted", "warning", note="epoch {epoch}: the scheduler had died"),
+    "leader_acquired": DecisionEvent("info", note="epoch {epoch}, {reason}", metric=_TERMS),
+    "leader_promoted": DecisionEvent(
+        "warning", note="epoch {epoch}: the scheduler had died", metric="tenure_election_promotions_total"
+    ),
     "leader_lapsed": DecisionEvent(
-        "stopped_leading", "warning", note="epoch {epoch}: its trust ended before a renewal came"
+        "warning", note="epoch {epoch}: its trust ended before a renewal came", metric="tenure_election_lapses_total"
     ),
-    "leader_lost": DecisionEvent("stopped_leading", "warning", note="epoch {epoch}, {reason}: {holder} leads"),
-    "leader_released": DecisionEvent("stopped_leading", "info", note="epoch {epoch} was given back: {reason}"),
-    "resign_refused": DecisionEvent("resign_refused", "warning", note="{by} asked for a hand-over: {reason}"),
-    "resign_requested": DecisionEvent(
-        "resign_requested", "info", note="{by} asks the leader of epoch {epoch} to hand over"
-    ),
-    "clock_skew_resigned": DecisionEvent(
-        "resigned_for_clock", "warning", note="the clock is {skew_s} s off; {to} follows"
-    ),
-    "refusals_resigned": DecisionEvent("resigned_for_refusals", "warning", note="Redis refused its scheduler's calls"),
-    "ineligible": DecisionEvent("became_ineligible", "error", note="{reason}; for {seconds} s"),
-    "redis_lost_data": DecisionEvent("redis_lost_data", "error", note="{kind}, at epoch {epoch}"),
-    "fires_held": DecisionEvent("fires_held", "error", note="{reason}"),
-    "duty_refused": DecisionEvent("duty_refused", "error", "duty", "{error}"),
-    "queue_refused": DecisionEvent("queue_refused", "error", "queue", "{error}"),
-    "session_reclaimed": DecisionEvent(
-        "session_reclaimed", "warning", note="runs of session {session} were given back"
-    ),
+    "leader_lost": DecisionEvent("warning", note="epoch {epoch}, {reason}: {holder} leads", metric=_TERMS),
+    "leader_released": DecisionEvent("info", note="epoch {epoch} was given back: {reason}", metric=_TERMS),
+    "resign_refused": DecisionEvent("warning", note="{by} asked for a hand-over: {reason}"),
+    "resign_requested": DecisionEvent("info", note="{by} asks the leader of epoch {epoch} to hand over"),
+    "clock_skew_resigned": DecisionEvent("warning", note="the clock is {skew_s} s off; {to} follows"),
+    "refusals_resigned": DecisionEvent("warning", note="Redis refused its scheduler's calls"),
+    "ineligible": DecisionEvent("error", note="{reason}; for {seconds} s"),
+    "redis_lost_data": DecisionEvent("error", note="{kind}, at epoch {epoch}", metric="tenure_redis_lost_data_total"),
+    "fires_held": DecisionEvent("error", note="{reason}"),
+    "duty_refused": DecisionEvent("error", "duty", "{error}"),
+    "queue_refused": DecisionEvent("error", "queue", "{error}"),
+    "session_reclaimed": DecisionEvent("warning", note="runs of session {session} were given back"),
     "schedules_declared": DecisionEvent(
-        "schedules_registered", "info", note="{added_count} added, {changed_count} changed, {removed_count} gone"
+        "info", note="{added_count} added, {changed_count} changed, {removed_count} gone"
     ),
-    "schedules_refused": DecisionEvent("schedules_refused", "error", note="{count} clash with dynamic ones"),
-    "schedule_invalid": DecisionEvent("schedule_invalid", "error", "schedule", "{reason}"),
-    "schedules_put_off": DecisionEvent("schedules_put_off", "error", note="Redis refuses {count}: {reason}"),
-    "schedule_paused": DecisionEvent("schedule_suspended", "warning", "schedule", "{reason}"),
-    "schedule_pause": DecisionEvent("schedule_paused", "info", "schedule", "somebody asked for it"),
-    "schedule_resume": DecisionEvent("schedule_resumed", "info", "schedule", "somebody asked for it"),
-    "schedule_dropped": DecisionEvent("fire_dropped", "warning", "schedule", "its buffer is full"),
-    "schedule_skewed": DecisionEvent("fire_refused", "warning", "schedule", "this machine's clock is ahead of Redis'"),
-    "schedule_missed": DecisionEvent("fires_missed", "warning", "schedule", "{missed} due times passed: {reason}"),
-    "fire_rejected": DecisionEvent("fire_rejected", "warning", "of", "{point} {hook}: {reason}"),
-    "run_deferred": DecisionEvent("run_deferred", "info", "of", "{point} {hook}: {reason}; again in {again_s} s"),
-    "child_exited": DecisionEvent("child_died", "warning", "slot", "pid {child_pid}"),
-    "slot_given_up": DecisionEvent("slot_given_up", "error", "slot", "{last}; {next}"),
-    "reload_done": DecisionEvent("reloaded", "info", note="reload {number}: {outcome}"),
-    "reload_refused": DecisionEvent("reload_refused", "error", note="reload {number}: {outcome}, {problems} problems"),
-    "tree_ready": DecisionEvent("replica_started", "info", note="ready after {took_s} s"),
-    "tree_stopping": DecisionEvent("replica_stopping", "info", note="{reason}"),
+    "schedules_refused": DecisionEvent("error", note="{count} clash with dynamic ones"),
+    "schedule_invalid": DecisionEvent("error", "schedule", "{reason}"),
+    "schedules_put_off": DecisionEvent("error", note="Redis refuses {count}: {reason}"),
+    "schedule_auto_paused": DecisionEvent("warning", "schedule", "{reason}"),
+    "schedule_paused": DecisionEvent("info", "schedule", "requested"),
+    "schedule_resumed": DecisionEvent("info", "schedule", "requested"),
+    "schedule_dropped": DecisionEvent("warning", "schedule", "its buffer is full", _FIRES),
+    "schedule_skewed": DecisionEvent("warning", "schedule", "this machine's clock is ahead of Redis'", _FIRES),
+    "schedule_missed": DecisionEvent(
+        "warning", "schedule", "{missed} due times passed: {reason}", "tenure_schedule_missed_total"
+    ),
+    "fire_rejected": DecisionEvent("warning", "of", "{point} {hook}: {reason}"),
+    "run_deferred": DecisionEvent("info", "of", "{point} {hook}: {reason}; again in {again_s} s"),
+    "child_exited": DecisionEvent("warning", "slot", "pid {child_pid}"),
+    "slot_given_up": DecisionEvent("error", "slot", "{last}; {next}"),
+    "reload_done": DecisionEvent("info", note="reload {number}: {outcome}"),
+    "reload_refused": DecisionEvent("error", note="reload {number}: {outcome}, {problems} problems"),
+    "tree_ready": DecisionEvent("info", note="ready after {took_s} s"),
+    "tree_stopping": DecisionEvent("info", note="{reason}"),
 }
 
 
@@ -77,21 +80,25 @@ class _Gaps(dict[str, Any]):
         return "?"
 
 
-def tell(decision: str, fields: Mapping[str, Any], *, level: str = "") -> None:
+def log(decision: str, fields: Mapping[str, Any], *, level: str = "info") -> None:
+    """Write the line of ``decision`` to the log, and record its event, if it is one."""
+    getattr(structlog.get_logger(), level)(decision, **fields)
+    record(decision, fields, level=level)
+
+
+def record(decision: str, fields: Mapping[str, Any], *, level: str = "") -> None:
     """Record the event of ``decision``, if it is one; ``level``: that of the log line, where that differs."""
-    told = DECISIONS.get(decision)
-    if told is None or (decision == "child_exited" and level == "info"):  # one that was to end is no event
+    event = DECISIONS.get(decision)
+    if event is None or (decision == "child_exited" and level == "info"):  # one that was to end is no event
         return
-    known = _Gaps(fields)
-    subject = str(fields.get(told.subject, "")) if told.subject else ""
-    taken = {"reason", "note", "subject", "level", "is_logged", told.subject}
-    plain = {name: value for name, value in fields.items() if name not in taken}
-    is_worse = level in {"warning", "error"} and told.level == "info"
+    subject = str(fields.get(event.subject, "")) if event.subject else ""
+    taken = {"reason", "note", "subject", "level", "is_logged", event.subject}
+    is_worse = level in {"warning", "error"} and event.level == "info"
     events.record(
-        told.reason,
-        told.note.format_map(known),
+        decision,
+        event.note.format_map(_Gaps(fields)),
         subject=subject,
-        level=level if is_worse else told.level,
+        level=level if is_worse else event.level,
         is_logged=True,
-        **plain,
+        **{name: value for name, value in fields.items() if name not in taken},
     )

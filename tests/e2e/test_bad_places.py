@@ -137,7 +137,7 @@ def test_a_disk_without_room_costs_metrics_when_the_data_is_elsewhere(short_dire
             short_directory, "enqueue", "shell.command", 'command=["true"]', "--config", "tenure.yaml", environ=environ
         )
         assert done.returncode == 0, done.stderr
-        tree.wait_for("run_finished")
+        tree.wait_for("run_succeeded")
         assert tree.get("/metrics")[0] == 200
         assert {each["generation"] for each in tree.events("child_started")} == {1}
         tree.terminate()

@@ -72,7 +72,7 @@ def test_a_published_file_runs_unchanged_in_a_directory_with_nothing_else(
     assert zone.startswith("schedules are in UTC")
     first = next(iter(registered))
     assert tenure(short_directory, "schedule", "trigger", first, *options, environ=EMBEDDED).returncode == 0
-    failed = tree.wait_for("run_failed", schedule=first, outcome="dead")
+    failed = tree.wait_for("run_dead", schedule=first)
     assert "cannot be imported: there is no module spaceone" in failed["error"]
     assert tree.get("/readyz")[0] == 200
     tree.terminate()

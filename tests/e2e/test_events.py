@@ -101,10 +101,19 @@ def test_a_hand_over_and_a_death_are_followed_from_anywhere(
     second = start("two", "--config", "tenure.yaml")
     second.wait_for("tree_ready")
     second.kill("worker-io-0")
-    wait_for(store, "child_died")
+    wait_for(store, "child_exited")
 
     command = [*COMMAND, "events", "--follow", "--config", "tenure.yaml", "-o", "json"]
-    chosen = ["--reason", "stopped_leading", "--reason", "became_leader", "--limit", "2", "--after", "99999999999999-0"]
+    chosen = [
+        "--reason",
+        "leader_released",
+        "--reason",
+        "leader_acquired",
+        "--limit",
+        "2",
+        "--after",
+        "99999999999999-0",
+    ]
     environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{short_directory}"}
     latest = told(short_directory)[-1]["id"]
     chosen[-1] = latest
@@ -115,7 +124,7 @@ def test_a_hand_over_and_a_death_are_followed_from_anywhere(
         shown, _ = follower.communicate(timeout=WAIT_S_MAX)
     stopped, began = map(json.loads, shown.splitlines())
     assert follower.returncode == 0
-    assert {stopped["reason"], began["reason"]} == {"stopped_leading", "became_leader"}
+    assert {stopped["reason"], began["reason"]} == {"leader_released", "leader_acquired"}
     assert stopped["replica"] != began["replica"]
 
 
@@ -135,9 +144,9 @@ def test_a_reload_and_its_refusal_are_told(
     os.kill(tree.pid, signal.SIGHUP)
     tree.wait_for("reload_done")
 
-    wait_for(store, "reloaded")
-    assert [each for each in reasons(short_directory) if each.startswith("reload")] == ["reload_refused", "reloaded"]
-    assert {"replica_started", "became_leader"} <= set(reasons(short_directory, "--since", "1h"))
+    wait_for(store, "reload_done")
+    assert [each for each in reasons(short_directory) if each.startswith("reload")] == ["reload_refused", "reload_done"]
+    assert {"tree_ready", "leader_acquired"} <= set(reasons(short_directory, "--since", "1h"))
 
 
 def codes(tree: Tree) -> tuple[int, int, str]:

@@ -33,7 +33,7 @@ def test_a_new_project_runs_its_jobs(tree: Tree) -> None:
     tree.wait_for("schedule_planned", schedule="sync-tenants")
     assert tenure(tree.log_path.parent, "schedule", "trigger", "sync-tenants", environ=tree.environ).returncode == 0
     for job in ("demo.remind", "demo.sync_all", "demo.sync"):
-        tree.wait_for("run_finished", job=job)
+        tree.wait_for("run_succeeded", job=job)
     tree.terminate()
 
     assert tree.wait() == 0

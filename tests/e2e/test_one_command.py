@@ -33,7 +33,7 @@ def test_the_demo_runs_identity_jobs_and_says_what_happens(start: Callable[..., 
     """Embedded server, jobs on a SQLite file, status, metrics, a clean stop."""
     tree = demo(start, short_directory)
     for job in ("identity.domain_sync", "identity.token_cleanup", "identity.endpoint_verification"):
-        tree.wait_for("run_finished", job=job, bound_s=90)
+        tree.wait_for("run_succeeded", job=job, bound_s=90)
 
     status = tenure(short_directory, "status", "--config", "config/demo", "-o", "json")
     seen = json.loads(status.stdout)
@@ -112,7 +112,7 @@ def test_a_crontab_is_imported_and_runs(start: Callable[..., Tree], short_direct
         (schedule,) = yaml.safe_load((short_directory / "imported.yaml").read_text())["schedules"]
         asked = tenure(short_directory, "schedule", "trigger", schedule, "--config", "imported.yaml")
         assert asked.returncode == 0, asked.stderr
-    tree.wait_for("run_finished", job="shell.command", bound_s=120)
+    tree.wait_for("run_succeeded", job="shell.command", bound_s=120)
 
     said = next(path for path in (short_directory / "said.txt", Path.home() / "said.txt") if path.exists())
     assert said.read_text().startswith("hello from cron")

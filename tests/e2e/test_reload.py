@@ -85,7 +85,7 @@ class ReloadedTree:
 
     def ended(self, run: str) -> list[dict[str, Any]]:
         """Return the ends of one run, as the log tells them."""
-        return [each for each in self.tree.events("run_finished") if each["run"] == run]
+        return [each for each in self.tree.events("run_succeeded") if each["run"] == run]
 
 
 @pytest.fixture

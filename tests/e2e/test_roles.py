@@ -57,7 +57,7 @@ def test_a_replica_does_everything_by_default(replica: Callable[..., Tree]) -> N
     tree = replica("all", {})
 
     assert {"agent", "scheduler", "web", "worker"} <= children(tree)
-    tree.wait_for("run_finished", job="roles.tick")
+    tree.wait_for("run_succeeded", job="roles.tick")
 
 
 def test_roles_apart_start_only_their_children_and_work_together(replica: Callable[..., Tree]) -> None:
@@ -66,9 +66,9 @@ def test_roles_apart_start_only_their_children_and_work_together(replica: Callab
     worker = replica("worker", NO_TERM)
     api = replica("api", {**NO_WORKERS, **NO_TERM})
 
-    worker.wait_for("run_finished", job="roles.tick")
+    worker.wait_for("run_succeeded", job="roles.tick")
     scheduler.wait_for("leader_acquired")
     assert "worker" not in children(scheduler) | children(api)
     assert not worker.events("leader_acquired") + api.events("leader_acquired")
-    assert not scheduler.events("run_finished")
+    assert not scheduler.events("run_succeeded")
     assert api.get("/livez")[0] == 200

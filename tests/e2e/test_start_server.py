@@ -138,5 +138,5 @@ def shown(server: RunningServer) -> list[dict[str, Any]]:
 def later(server: RunningServer, job: str) -> bool:
     """Return whether a run of ``job`` ended after the reload."""
     reloaded = server.log("reload_done")
-    ended = [entry["ts"] for entry in server.log("run_finished") if entry["job"] == job]
+    ended = [entry["ts"] for entry in server.log("run_succeeded") if entry["job"] == job]
     return bool(reloaded and ended and max(ended) > reloaded[-1]["ts"])

@@ -74,4 +74,4 @@ def _running(project: Path, environ: dict[str, str], *command: str) -> Iterator[
 def _finished(log: Path) -> set[str]:
     """Return the jobs of which a run has finished."""
     lines = (json.loads(line) for line in log.read_text().splitlines() if line.startswith("{") and line.endswith("}"))
-    return {str(line["job"]) for line in lines if line["event"] == "run_finished"}
+    return {str(line["job"]) for line in lines if line["event"] == "run_succeeded"}

@@ -19,9 +19,11 @@ from supervisor.telemetry.metrics import (
     ELECTION_RENEW_SECONDS,
     ELECTION_RENEWALS,
     ELECTION_SUSPICIONS,
+    ELECTION_TERMS,
     ELECTION_TRANSITIONS,
     ELECTION_TWINS,
     REDIS_ERRORS,
+    REDIS_LOST_DATA,
     RUNS_RECLAIMED,
 )
 
@@ -73,9 +75,7 @@ class AgentReport:
             ELECTION_TWINS.set(fields["count"])
         else:
             self._count(event, fields)
-            level = _LEVELS.get(event, "info")
-            getattr(self._log, level)(event, **fields)
-            event_catalogue.tell(event, fields, level=level)
+            event_catalogue.log(event, fields, level=_LEVELS.get(event, "info"))
 
     def _answer(self, *, operation: str, result: str, seconds: float, mode: str) -> None:
         if self._is_away:
@@ -100,12 +100,12 @@ class AgentReport:
     def _refused(self, event: str, *, is_new: bool, **fields: Any) -> None:
         REDIS_ERRORS.labels(op=fields.get("duty", "reclaim")).inc()
         if is_new:
-            self._log.error(event, **fields)
-            event_catalogue.tell(event, fields, level="error")
+            event_catalogue.log(event, fields, level="error")
 
     def _count(self, event: str, fields: dict[str, Any]) -> None:
         if event == "leader_acquired":
             if fields["reason"] != "reclaimed":  # the same term goes on
+                ELECTION_TERMS.labels(event=event, reason=fields["reason"]).inc()
                 ELECTION_TRANSITIONS.labels(reason=fields["reason"]).inc()
             _count_gap(**fields)
         elif event == "leader_promoted":
@@ -115,8 +115,10 @@ class AgentReport:
         elif event == "leader_suspected":
             ELECTION_SUSPICIONS.labels(confirmed="yes" if fields["confirmed"] else "no").inc()
         elif event == "redis_lost_data":
+            REDIS_LOST_DATA.labels(kind=fields["kind"]).inc()
             ELECTION_REGRESSIONS.labels(kind=fields["kind"]).inc()
         elif event in {"leader_lost", "leader_released"}:
+            ELECTION_TERMS.labels(event=event, reason=fields["reason"]).inc()
             ELECTION_TRANSITIONS.labels(reason=f"lost_{fields['reason']}").inc()
         elif event == "session_reclaimed":
             for reason, count in fields["reasons"].items():

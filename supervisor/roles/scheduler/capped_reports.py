@@ -46,7 +46,7 @@ class Telling:
     def planned(self, plan: PlanItem, ready: DueSchedule | None) -> None:
         """Report that a schedule has a place in the plan."""
         if plan.set_pause and plan.set_pause != "-":
-            self._report("schedule_paused", schedule=plan.seen.schedule, reason="its runs keep failing")
+            self._report("schedule_auto_paused", schedule=plan.seen.schedule, reason="its runs keep failing")
         if ready is None or self._announced >= ANNOUNCED_MAX:
             return
         self._announced += 1

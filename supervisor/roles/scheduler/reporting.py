@@ -51,7 +51,7 @@ _LEVELS = {
     "schedule_invalid": "error",
     "clock_ahead_of_redis": "warning",
     "schedule_overdue": "warning",
-    "schedule_paused": "warning",
+    "schedule_auto_paused": "warning",
     "watermarks_seeded": "warning",
     "due_times_lost": "error",
     "fires_doubtful": "warning",
@@ -92,8 +92,8 @@ class SchedulerReport:
             SCHEDULES_INVALID.set(fields["invalid"])
             SCHEDULES_REFUSED.set(fields["refused"])
             return
-        if event == "schedule_heard":
-            event_catalogue.tell(f"schedule_{fields['kind']}", fields)
+        if event in {"schedule_paused", "schedule_resumed"} and not self._room(1):  # many by one request
+            event_catalogue.record(event, fields)
             return
         if event == "backfilled":
             ENQUEUED.labels(queue=fields["queue"], job=fields["job"]).inc(fields["count"])
@@ -116,9 +116,7 @@ class SchedulerReport:
         elif event == "schedule_planned":
             next_ms = fields.pop("next_ms")
             fields["next"] = None if next_ms is None else datetime.fromtimestamp(next_ms / 1000, UTC).isoformat()
-        level = _LEVELS.get(event, "info")
-        getattr(self._log, level)(event, **fields)
-        event_catalogue.tell(event, fields, level=level)
+        event_catalogue.log(event, fields, level=_LEVELS.get(event, "info"))
 
     def _fires(self, decided: Sequence[Decided]) -> None:
         codes: Counter[str] = Counter()
@@ -131,7 +129,7 @@ class SchedulerReport:
             if item.missed and code not in _UNDECIDED:
                 self._missed(item)
             if code in _EVENTS:
-                event_catalogue.tell(f"schedule_{code.value.lower()}", {"schedule": item.schedule}, level="warning")
+                event_catalogue.record(_name(code), {"schedule": item.schedule}, level="warning")
         if enqueued and self._acquired_ns:
             seconds = (self._clock.elapsed_ns() - self._acquired_ns) / SECOND_NS
             ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS.observe(seconds)
@@ -151,15 +149,14 @@ class SchedulerReport:
         if refusal is not None:
             HOOK_ANSWERS.labels(refusal.hook, refusal.point.value, "reject").inc()
             MISSED.labels(reason=refusal.hook).inc()
-            event_catalogue.tell("fire_rejected", {"of": schedule, **_rejection(refusal)})
+            event_catalogue.record("fire_rejected", {"of": schedule, **_rejection(refusal)})
             missed, why = missed - 1, why.replace(refusal.letter, "")
             if missed == 0:
                 return
         reasons = [REASONS.get(letter, letter) for letter in why] or ["policy"]
         MISSED.labels(reason="+".join(reasons)).inc(missed)
         fields = {"schedule": schedule, "missed": missed, "reason": "+".join(reasons)}
-        self._log.warning("schedule_missed", **fields)
-        event_catalogue.tell("schedule_missed", fields, level="warning")
+        event_catalogue.log("schedule_missed", fields, level="warning")
 
     def _room(self, wanted: int) -> int:
         """Return how many of ``wanted`` lines may still be written in this second."""
@@ -180,12 +177,17 @@ class SchedulerReport:
             return
         tell = self._log.info if code in _EXPECTED else self._log.warning
         tell(
-            f"schedule_{code.value.lower()}",
+            _name(code),
             schedule=item.schedule,
             run=item.run.run_id or f"{item.schedule}@{item.nominal_ms}",
             nominal_ms=item.nominal_ms,
             late_ms=late_ms,
         )
+
+
+def _name(code: FireCode) -> str:
+    """Return the name of a decision in the log; a due time of a paused schedule is not the pause itself."""
+    return "fire_paused" if code is FireCode.PAUSED else f"schedule_{code.value.lower()}"
 
 
 def _rejection(refusal: FireRefusal) -> dict[str, str]:

@@ -40,6 +40,7 @@ LATE_BATCH = 50
 """Late runs go in small batches: what becomes due meanwhile waits for one of them at most."""
 
 LATE_BURST_S = 0.1
+_REQUESTED = {"pause": "schedule_paused", "resume": "schedule_resumed"}
 
 
 class Scheduler:
@@ -161,8 +162,8 @@ class Scheduler:
     def _heard(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         self._reading.hear(changes)
         for _, fields in changes:
-            if fields.get("kind") in {"pause", "resume"}:
-                self._report("schedule_heard", kind=fields["kind"], schedule=fields.get("schedule", ""))
+            if event := _REQUESTED.get(fields.get("kind", "")):
+                self._report(event, schedule=fields.get("schedule", ""))
         if self._backfills is not None and any(fields.get("kind") == "backfill" for _, fields in changes):
             self._backfills.wake()
 

@@ -88,7 +88,7 @@ class Ends:
         """Report a run that succeeded."""
         self._count(fetched, Outcome.OK, seconds)
         if self._lines.admits(now_ns):
-            log.info("run_finished", **identity(fetched), duration_s=round(seconds, 6))
+            log.info("run_succeeded", **identity(fetched), duration_s=round(seconds, 6))
         else:
             self._lines.add(fetched.envelope.template.job, Outcome.OK, seconds)
         if self._run_events == "all":
@@ -111,8 +111,9 @@ class Ends:
         """Report an attempt that failed."""
         self._count(fetched, outcome, seconds)
         if self._failures.admits(now_ns):
-            log.warning(
-                "run_failed",
+            event, level = _FAILURES.get(outcome, _FAILURES[Outcome.RETRY])
+            getattr(log, level)(
+                event,
                 **identity(fetched),
                 outcome=outcome.value,
                 error=error,
@@ -126,8 +127,8 @@ class Ends:
     def refused(self, event: str, fetched: FetchedRun, outcome: Outcome, now_ns: int, **fields: Any) -> None:
         """Report a run that was not executed; the metrics are the caller's, who knows under which name."""
         if self._failures.admits(now_ns):
-            tell = log.error if event == "job_unknown" else log.warning  # of an unknown job somebody must hear
-            tell(event, **identity(fetched), outcome=outcome.value, **fields)
+            is_urgent = event in {"job_unknown", "run_dead"}
+            (log.error if is_urgent else log.warning)(event, **identity(fetched), outcome=outcome.value, **fields)
         else:
             self._failures.add(fetched.envelope.template.job, outcome, 0.0, event)
         self._failure(fetched, outcome, event)

@@ -32,4 +32,4 @@ class LogSettings(Section):
     ``"*"``: on every line. Beside what is masked anyway."""
 
     exclude: tuple[EventName, ...] = Field(default=(), max_length=100)
-    """Events whose lines are not written, such as ``run_finished``. Errors are written in any case."""
+    """Events whose lines are not written, such as ``run_succeeded``. Errors are written in any case."""

@@ -5,9 +5,15 @@ from __future__ import annotations
 from supervisor.telemetry.metric_files.slots import Counter, Gauge, Histogram
 from supervisor.telemetry.metrics.buckets import CALL_SECONDS
 
+ELECTION_TERMS = Counter(
+    "tenure_election_terms_total",
+    "Terms this replica won or lost, by event as in the log (leader_acquired, leader_lost, leader_released) and its "
+    "reason. Alarm above three in ten minutes.",
+    ["event", "reason"],
+)
 ELECTION_TRANSITIONS = Counter(
     "tenure_election_transitions_total",
-    "Terms this replica won or lost, by reason. Alarm above three in ten minutes.",
+    "Former name of tenure_election_terms_total, with lost_ in front of a reason; gone in the next release.",
     ["reason"],
 )
 ELECTION_RENEWALS = Counter(
@@ -47,9 +53,14 @@ ELECTION_PROMOTIONS = Counter(
     "tenure_election_promotions_total",
     "Terms given a later epoch because the scheduler of this replica died. Alarm on any.",
 )
+REDIS_LOST_DATA = Counter(
+    "tenure_redis_lost_data_total",
+    "Losses of data that this replica saw in Redis, by kind (data, rolled_back). Alarm on any.",
+    ["kind"],
+)
 ELECTION_REGRESSIONS = Counter(
     "tenure_election_regressions_total",
-    "Losses of data that this replica saw in Redis, by kind (data, rolled_back). Alarm on any.",
+    "Former name of tenure_redis_lost_data_total; gone in the next release.",
     ["kind"],
 )
 ELECTION_SUSPICIONS = Counter(

@@ -13,8 +13,10 @@ import msgspec
 import pytest
 
 from supervisor.core.events import Event
-from supervisor.telemetry import event_catalogue, events, logs
+from supervisor.store.wire.fire import FireCode
+from supervisor.telemetry import event_catalogue, events, logs, metrics
 from supervisor.telemetry.events import MESSAGE_BYTES_MAX, Mailbox, Recorder
+from supervisor.telemetry.metric_files.slots import Counter
 from supervisor.telemetry.metrics import EVENTS_DROPPED
 
 ROOT = Path(__file__).parents[3]
@@ -131,12 +133,12 @@ def test_what_was_counted_is_told_with_a_beat(mailbox: Mailbox, recorder: Record
 
 def test_a_fork_starts_counting_anew(mailbox: Mailbox, recorder: Recorder) -> None:
     """What the parent counted is the parent's to tell, and a lock that a lost thread held is no lock."""
-    events.record("child_died", subject="web")
-    events.record("child_died", subject="web")
+    events.record("child_exited", subject="web")
+    events.record("child_exited", subject="web")
     recorder._lock.acquire()
     pid = os.fork()
     if pid == 0:
-        events.record("child_died", subject="web")
+        events.record("child_exited", subject="web")
         events.flush(is_last=True)
         os._exit(0)
     recorder._lock.release()
@@ -159,17 +161,17 @@ def test_a_turn_that_is_taken_costs_the_event_not_the_caller(mailbox: Mailbox, r
 @pytest.mark.parametrize("decision", event_catalogue.DECISIONS)
 def test_every_decision_that_is_an_event_is_told_whatever_its_fields(mailbox: Mailbox, decision: str) -> None:
     """A field that a version lacks is a question mark, never an error in the middle of an election."""
-    event_catalogue.tell(decision, {"reason": "because", "note": "n", "level": "x", "subject": "s"}, level="warning")
+    event_catalogue.record(decision, {"reason": "because", "note": "n", "level": "x", "subject": "s"}, level="warning")
 
     (event,) = arrived(mailbox)
-    assert event.reason == event_catalogue.DECISIONS[decision].reason
+    assert event.reason == decision
 
 
 @pytest.mark.usefixtures("recorder")
 def test_what_was_to_happen_is_no_event(mailbox: Mailbox) -> None:
     """A worker that was retired did not die, and most lines of the log are no events."""
-    event_catalogue.tell("child_exited", {"slot": "worker-io-0"}, level="info")
-    event_catalogue.tell("run_finished", {}, level="info")
+    event_catalogue.record("child_exited", {"slot": "worker-io-0"}, level="info")
+    event_catalogue.record("standby", {}, level="info")
 
     assert arrived(mailbox) == []
 
@@ -177,4 +179,25 @@ def test_what_was_to_happen_is_no_event(mailbox: Mailbox) -> None:
 def test_the_page_lists_every_decision() -> None:
     """docs/events.md is what people write their filters from."""
     page = (ROOT / "docs/events.md").read_text(encoding="utf-8")
-    assert not [told.reason for told in event_catalogue.DECISIONS.values() if f"`{told.reason}`" not in page]
+    assert not [name for name in event_catalogue.DECISIONS if f"`{name}`" not in page]
+
+
+def test_one_decision_has_one_name_in_log_event_and_metric() -> None:
+    """Who reads an event finds its line and its counter by the same word."""
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "supervisor").rglob("*.py")
+        if path.name != "event_catalogue.py"
+    )
+    by_code = {f"schedule_{code.value.lower()}" for code in FireCode} - {"schedule_paused"}
+    assert not [name for name in event_catalogue.DECISIONS if f'"{name}"' not in code and name not in by_code]
+    counters = {
+        f"{each._name}_total": {*each._labelnames} for each in vars(metrics).values() if isinstance(each, Counter)
+    }
+    shared = {"tenure_election_terms_total": "event", "tenure_fires_total": "code"}
+    for name, event in event_catalogue.DECISIONS.items():
+        if event.metric in shared:
+            assert shared[event.metric] in counters[event.metric], name
+        elif event.metric:
+            assert event.metric in counters, name
+            assert any(word[:5] in event.metric for word in name.split("_")), (name, event.metric)

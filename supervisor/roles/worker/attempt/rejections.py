@@ -139,7 +139,7 @@ class Refusals:
         if veto.delay_s is not None:
             fields["again_s"] = f"{veto.delay_s:g}"
         self._ends.refused(event, fetched, outcome, self._clock.elapsed_ns(), **fields)
-        event_catalogue.tell(event, {"of": envelope.schedule or job, "job": job, **fields})
+        event_catalogue.record(event, {"of": envelope.schedule or job, "job": job, **fields})
         metrics.RUNS_FINISHED.labels(fetched.queue, job, outcome.value).inc()
         if veto.delay_s is not None:
             return self.give_back(fetched, delay_ms=max(1, round(1000 * veto.delay_s)))
@@ -175,7 +175,7 @@ class Refusals:
 
     def arguments(self, fetched: FetchedRun, error: ArgumentsError) -> Ack:
         """Return the acknowledgement of a run whose arguments do not fit its job."""
-        self._ends.refused("run_failed", fetched, Outcome.DEAD, self._clock.elapsed_ns(), error=str(error))
+        self._ends.refused("run_dead", fetched, Outcome.DEAD, self._clock.elapsed_ns(), error=str(error))
         template = fetched.envelope.template
         metrics.RUNS_FINISHED.labels(fetched.queue, template.job, Outcome.DEAD.value).inc()
         return self._dead(fetched, error)

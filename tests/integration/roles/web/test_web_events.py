@@ -104,15 +104,15 @@ def test_an_event_of_any_process_is_listed(office: Any) -> None:
 def test_a_list_can_be_narrowed(office: Any) -> None:
     """By reason, level, number, age and place."""
     office.start()
-    events.record("child_died", level="error")
-    record_listed(office, "reloaded", "became_leader")
+    events.record("child_exited", level="error")
+    record_listed(office, "reload_done", "leader_acquired")
     first = listed(office)[0]["id"]
 
-    assert [each["reason"] for each in listed(office, "?level=error")] == ["child_died"]
-    assert [each["reason"] for each in listed(office, "?reason=reloaded&reason=became_leader")] == [
-        "reloaded", "became_leader",
+    assert [each["reason"] for each in listed(office, "?level=error")] == ["child_exited"]
+    assert [each["reason"] for each in listed(office, "?reason=reload_done&reason=leader_acquired")] == [
+        "reload_done", "leader_acquired",
     ]  # fmt: skip
-    assert [each["reason"] for each in listed(office, "?limit=1&since=1h")] == ["became_leader"]
+    assert [each["reason"] for each in listed(office, "?limit=1&since=1h")] == ["leader_acquired"]
     assert len(listed(office, f"?after={first}")) == 2
 
 
@@ -133,15 +133,15 @@ def test_a_follower_gets_what_happens_and_resumes_without_gap_or_repetition(offi
     office.start()
     stream = Stream(office)
     assert stream.answer.headers["Content-Type"] == "text/event-stream; charset=utf-8"
-    events.record("became_leader", "epoch 7")
+    events.record("leader_acquired", "epoch 7")
     seen = stream.event()
-    assert (seen["event"], seen["data"]["note"], seen["data"]["id"]) == ("became_leader", "epoch 7", seen["id"])
+    assert (seen["event"], seen["data"]["note"], seen["data"]["id"]) == ("leader_acquired", "epoch 7", seen["id"])
     stream.close()
 
-    record_listed(office, "reloaded", "child_died")
+    record_listed(office, "reload_done", "child_exited")
     again = Stream(office, **{"Last-Event-ID": seen["id"]})
-    events.record("stopped_leading")
-    assert [again.event()["event"] for _ in range(3)] == ["reloaded", "child_died", "stopped_leading"]
+    events.record("leader_released")
+    assert [again.event()["event"] for _ in range(3)] == ["reload_done", "child_exited", "leader_released"]
     again.close()
 
 
@@ -167,8 +167,8 @@ def test_one_address_cannot_take_the_streams_of_all(office: Any) -> None:
     assert [stream.status for stream in streams] == [200] * (FOLLOWERS_MAX + 1)
     assert [stream.event() for stream in streams[:-PER_ADDRESS_MAX]] == [{}] * (FOLLOWERS_MAX + 1 - PER_ADDRESS_MAX)
     other = Stream(office, address="127.0.0.2")
-    events.record("reloaded")
-    assert [stream.event()["event"] for stream in (*streams[-PER_ADDRESS_MAX:], other)] == ["reloaded"] * 3
+    events.record("reload_done")
+    assert [stream.event()["event"] for stream in (*streams[-PER_ADDRESS_MAX:], other)] == ["reload_done"] * 3
     for stream in (*streams, other):
         stream.close()
 
@@ -184,7 +184,7 @@ def test_the_child_ends_at_once_although_somebody_follows(office: Any) -> None:
 
 def test_what_was_recorded_while_no_web_child_lived_is_not_lost(office: Any) -> None:
     """The pipe belongs to the tree; the successor empties it."""
-    events.record("child_died", subject="web")
+    events.record("child_exited", subject="web")
     office.start()
 
     assert wait_until(lambda: listed(office), "the event")[0]["subject"] == "web"
@@ -204,7 +204,7 @@ def test_rubbish_in_the_mailbox_is_counted_and_passed_over(office: Any, mailbox:
     """A job has the pipe open too, as everything that its process has."""
     office.start()
     os.write(mailbox.write_fd, b"no json\n{}\n\xff\n")
-    record_listed(office, "reloaded")
+    record_listed(office, "reload_done")
 
     assert len(listed(office)) == 1
     assert 'tenure_events_dropped_total{cluster="c1",sink="recorder"} 3.0' in office.ask("/metrics")[2]
@@ -264,13 +264,13 @@ def test_a_webhook_gets_what_is_bad_enough_with_its_token(office: Any, make_hook
     """In batches, with a number by which a batch that came twice is known."""
     hook = make_hook(503)
     hooked(office, hook.url, webhook_level="warning")
-    events.record("reloaded")
-    events.record("child_died", subject="web", level="warning")
+    events.record("reload_done")
+    events.record("child_exited", subject="web", level="warning")
 
     wait_until(lambda: len(hook.batches) == 2, "the batch to be sent again")
     (headers, body), (again, same) = hook.batches
     assert body == same
-    assert (body["cluster"], [each["reason"] for each in body["events"]]) == ("c1", ["child_died"])
+    assert (body["cluster"], [each["reason"] for each in body["events"]]) == ("c1", ["child_exited"])
     assert headers["Authorization"] == "Bearer s3cret"
     assert headers["X-Tenure-Batch"] == again["X-Tenure-Batch"] == body["batch"]
     assert hook.is_genuine == [True, True]
@@ -281,10 +281,10 @@ def test_a_webhook_that_says_no_is_not_asked_again(office: Any, make_hook: Any, 
     """The batch is counted as dropped; the next one is tried; address and token are in no log."""
     hook = make_hook(status)
     hooked(office, hook.url)
-    events.record("reloaded")
+    events.record("reload_done")
     sample = 'tenure_events_dropped_total{cluster="c1",sink="webhook"} 1.0'
     wait_until(lambda: sample in office.ask("/metrics")[2], "the batch to be dropped")
-    events.record("child_died")
+    events.record("child_exited")
 
     wait_until(lambda: len(hook.batches) == 2, "the next batch")
     log = office.log.read_text()
@@ -297,7 +297,7 @@ def test_a_webhook_that_never_answers_holds_up_nothing(office: Any) -> None:
     """Each request has a limit; stream and health go on."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hooked(office, f"http://127.0.0.1:{silent.getsockname()[1]}/", webhook_timeout="100ms")
-        record_listed(office, "reloaded")
+        record_listed(office, "reload_done")
 
         assert office.ask("/livez")[0] == 200
         assert office.stop() == 0
@@ -308,7 +308,7 @@ def test_a_follower_that_does_not_read_is_cut_and_counted(office: Any, monkeypat
     monkeypatch.setattr(followers_module, "QUEUED_MAX", 0)  # inherited by the child: any event is one too many
     office.start()
     stream = Stream(office)
-    events.record("reloaded")
+    events.record("reload_done")
 
     assert stream.event() == {}
     assert 'tenure_events_dropped_total{cluster="c1",sink="follower"} 1.0' in office.ask("/metrics")[2]

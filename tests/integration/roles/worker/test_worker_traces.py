@@ -72,7 +72,7 @@ async def test_the_line_that_ends_a_run_names_its_trace(shop: WorkerKit, logs: l
     async with shop.worker():
         await until(lambda: shop.ended(2), what="both")
 
-    ends = {entry["run"]: entry.get("trace_id") for entry in logs if entry["event"] == "run_finished"}
+    ends = {entry["run"]: entry.get("trace_id") for entry in logs if entry["event"] == "run_succeeded"}
     assert ends == {"traced": TRACE, "bare": None}
 
 

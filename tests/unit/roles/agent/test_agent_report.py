@@ -65,10 +65,10 @@ def test_the_election_is_counted_as_dashboards_need_it() -> None:
         "lapses": metrics.ELECTION_LAPSES,
         "reclaims": metrics.ELECTION_RECLAIMS,
         "promotions": metrics.ELECTION_PROMOTIONS,
-        "lost data": metrics.ELECTION_REGRESSIONS.labels(kind="data"),
+        "lost data": metrics.REDIS_LOST_DATA.labels(kind="data"),
         "suspicions": metrics.ELECTION_SUSPICIONS.labels(confirmed="no"),
         "campaigns": metrics.ELECTION_CAMPAIGNS.labels(mode="free", result="granted"),
-        "transitions": metrics.ELECTION_TRANSITIONS.labels(reason="granted"),
+        "transitions": metrics.ELECTION_TERMS.labels(event="leader_acquired", reason="granted"),
         "leaderless": metrics.ELECTION_LEADERLESS_SECONDS,
         "hand-overs": metrics.ELECTION_HANDOFF_SECONDS,
     }

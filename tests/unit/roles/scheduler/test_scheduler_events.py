@@ -17,12 +17,12 @@ from supervisor.telemetry.events import Mailbox
 @pytest.mark.parametrize(
     ("decision", "fields", "expected"),
     [
-        ("schedule_heard", {"kind": "pause", "schedule": "s"}, ("schedule_paused", "info", "s")),
-        ("schedule_heard", {"kind": "resume", "schedule": "s"}, ("schedule_resumed", "info", "s")),
-        ("schedule_paused", {"schedule": "s", "reason": "fails"}, ("schedule_suspended", "warning", "s")),
+        ("schedule_paused", {"schedule": "s"}, ("schedule_paused", "info", "s")),
+        ("schedule_resumed", {"schedule": "s"}, ("schedule_resumed", "info", "s")),
+        ("schedule_auto_paused", {"schedule": "s", "reason": "fails"}, ("schedule_auto_paused", "warning", "s")),
         ("schedule_invalid", {"schedule": "s", "reason": "bad"}, ("schedule_invalid", "error", "s")),
         ("schedules_refused", {"clashes": ["a"], "count": 1}, ("schedules_refused", "error", "")),
-        ("schedules_declared", {"is_refused": False, "added_count": 2}, ("schedules_registered", "info", "")),
+        ("schedules_declared", {"is_refused": False, "added_count": 2}, ("schedules_declared", "info", "")),
     ],
 )
 def test_a_schedule_that_changes_is_an_event(

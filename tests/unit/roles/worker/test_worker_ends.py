@@ -46,7 +46,7 @@ def test_ends_beyond_the_bound_are_folded_and_counted(logs: list[Any]) -> None:
     for _ in range(LINES_MAX + 30):
         ends.finished(run, 0.25, 5 * SECOND_NS)
     ends.flush(5 * SECOND_NS)
-    assert [line["event"] for line in logs] == ["run_finished"] * LINES_MAX
+    assert [line["event"] for line in logs] == ["run_succeeded"] * LINES_MAX
     assert (
         logs[0] | {"run": "r1", "job": "quick", "queue": "ends", "schedule": "nightly", "duration_s": 0.25} == logs[0]
     )
@@ -76,7 +76,7 @@ def test_failures_have_a_bound_of_their_own_and_keep_the_last_error(logs: list[A
     ends.flush(SECOND_NS, is_last=True)
 
     events = [line["event"] for line in logs]
-    assert events == ["run_failed"] * FAILURES_MAX + ["run_finished", "failures_folded"]
+    assert events == ["run_failed"] * FAILURES_MAX + ["run_succeeded", "failures_folded"]
     assert (logs[-1]["count"], logs[-1]["outcome"], logs[-1]["last_error"]) == (2, "retry", f"E{FAILURES_MAX + 1}")
 
 

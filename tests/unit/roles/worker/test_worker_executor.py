@@ -167,7 +167,7 @@ def test_one_line_is_logged_for_an_end(stage: Stage, logs: list[Any]) -> None:
 
     lines = [entry for entry in logs if entry["log_level"] != "debug"]
     assert [(line["event"], line["run"], line["job"], line["schedule"]) for line in lines] == [
-        ("run_finished", "r1", "work", "nightly")
+        ("run_succeeded", "r1", "work", "nightly")
     ]
     assert "secret" not in str(lines)
 
