@@ -20,6 +20,7 @@ from tests.kit.waiting import wait_until
 
 Job = Callable[[], Awaitable[Any]]
 SINGLE_PART = 10
+CALLERS = 100
 PAUSE_S = 0.03
 
 
@@ -42,7 +43,7 @@ def _producer(world: World) -> Producer:
 
 
 def enqueue_rows(scale: Scale, told: Told) -> list[Row]:
-    """Measure one producer: many at once, one after the other from a coroutine, and the same from a function."""
+    """Measure one producer: many at once, from one coroutine, from a hundred of one loop, and from a function."""
     noop, _ = _register()
     with World() as world:
         producer = _producer(world)
@@ -56,6 +57,9 @@ def enqueue_rows(scale: Scale, told: Told) -> list[Row]:
         told("one by one, awaited")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             awaited = runner.run(_awaited(producer, noop, count))
+        told(f"from {CALLERS} coroutines")
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            together = runner.run(_together(producer, noop, scale.runs // CALLERS))
         told("one by one")
         begun = time.perf_counter()
         for _ in range(count):
@@ -66,8 +70,22 @@ def enqueue_rows(scale: Scale, told: Told) -> list[Row]:
     return [
         Row("batch enqueue, one producer", (Measure(batch, 100_000, "/s", at_least=True),), note),
         Row("single enqueue, awaited", (Measure(awaited, 5_000, "/s", at_least=True),), "one after the other, uvloop"),
+        Row(f"enqueue, {CALLERS} coroutines", (Measure(together, 50_000, "/s", at_least=True),), "of one loop, uvloop"),
         Row("single enqueue, blocking", (Measure(blocking, 5_000, "/s", at_least=True),), "one after the other"),
     ]
+
+
+async def _together(producer: Producer, noop: Job, each: int) -> float:
+    async def caller() -> None:
+        for _ in range(each):
+            await producer.enqueue_async(noop)
+
+    await producer.enqueue_async(noop)
+    begun = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    rate = CALLERS * each / (time.perf_counter() - begun)
+    await producer.close_async()
+    return rate
 
 
 async def _awaited(producer: Producer, noop: Job, count: int) -> float:

@@ -32,6 +32,7 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import Keys
+from supervisor.store.producer.batching import EnqueueBatcher, PackedRun
 from supervisor.store.producer.bulk import BatchStream, Totals, send, send_async
 from supervisor.store.producer.job_templates import JobTemplate, JobTemplates
 from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions
@@ -39,7 +40,7 @@ from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.routing.route import Signpost
-from supervisor.store.scripts import Argument, Call
+from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import check_run_id
 
 TRIES = 2  # a connection that died while idle fails once; the second try has a fresh one
@@ -97,6 +98,7 @@ class Producer:
         self._pid = os.getpid()
         self._local = threading.local()
         self._by_loop: WeakKeyDictionary[Any, AsyncStore] = WeakKeyDictionary()
+        self._batchers: WeakKeyDictionary[Any, EnqueueBatcher] = WeakKeyDictionary()
 
     def enqueue(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
         """Enqueue a run; see ``supervisor.enqueue``."""
@@ -109,14 +111,17 @@ class Producer:
     def put(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
         """Enqueue a run as ``enqueue`` does; return its id and whether it is new, was there, or is a duplicate."""
         self._read_cards(job)
-        template, call = self._single(job, args or {}, **options)
-        return self._count(template, self._run(call))
+        template, run = self._packed(job, args or {}, **options)
+        nonce, is_chosen = self._entropy(16).hex(), options.get("run_id") is not None
+        call = self._queues.enqueue_flat(nonce=nonce, ids=[run.run_id], runs=run, is_chosen=is_chosen)
+        return self._count(template, self._run(call)[0])
 
     async def put_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
-        """Do the same without blocking the event loop."""
-        await self._read_cards_async(job)
-        template, call = self._single(job, args or {}, **options)
-        return self._count(template, await self._run_async(call))
+        """Do the same without blocking the event loop; concurrent calls of its tasks share a script call."""
+        if self._templates.needs_cards(job, self._clock.elapsed_ns()):
+            await self._read_cards_async()
+        template, run = self._packed(job, args or {}, **options)
+        return self._count(template, await self._batcher().put(run, is_chosen=options.get("run_id") is not None))
 
     def enqueue_many(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
         """Enqueue a run of ``job`` for each of ``many``, in their order, in batches; return the counts by result.
@@ -134,7 +139,8 @@ class Producer:
 
     async def enqueue_many_async(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
         """Enqueue as ``enqueue_many`` without blocking the event loop for longer than packing a batch takes."""
-        await self._read_cards_async(job)
+        if self._templates.needs_cards(job, self._clock.elapsed_ns()):
+            await self._read_cards_async()
         return await send_async(self._stream(job, many, **options), self._run_async)
 
     def _stream(
@@ -163,10 +169,10 @@ class Producer:
             traceparent=traceparent_of(traceparent),
         )
 
-    def _count(self, template: JobTemplate, enqueued: list[Enqueued]) -> Enqueued:
-        if enqueued[0].is_new:
+    def _count(self, template: JobTemplate, enqueued: Enqueued) -> Enqueued:
+        if enqueued.is_new:
             self._on_enqueued(template.template, 1)
-        return enqueued[0]
+        return enqueued
 
     def close(self) -> None:
         """Drop this thread's connection. The producer may be used again."""
@@ -184,11 +190,10 @@ class Producer:
         if self._templates.needs_cards(job, self._clock.elapsed_ns()):
             self._templates.remember(self._run(self._sessions.read_jobs()), self._clock.elapsed_ns())
 
-    async def _read_cards_async(self, job: JobRef) -> None:
-        if self._templates.needs_cards(job, self._clock.elapsed_ns()):
-            self._templates.remember(await self._run_async(self._sessions.read_jobs()), self._clock.elapsed_ns())
+    async def _read_cards_async(self) -> None:
+        self._templates.remember(await self._run_async(self._sessions.read_jobs()), self._clock.elapsed_ns())
 
-    def _single(
+    def _packed(
         self,
         job: JobRef,
         args: Args,
@@ -198,16 +203,13 @@ class Producer:
         delay: float | str | None = None,
         run_id: str | None = None,
         traceparent: str | None = None,
-    ) -> tuple[JobTemplate, Call[list[Enqueued]]]:
+    ) -> tuple[JobTemplate, PackedRun]:
         delay_ms = delay_to_ms(delay)
         template = self._templates.of(job, queue=queue, priority=priority)
-        wall_ms, drawn = self._clock.wall_ms(), self._entropy(16 + ENTROPY_BYTES)
-        name = fresh_run_ids(wall_ms, drawn[16:])[0] if run_id is None else check_run_id(run_id)
+        wall_ms = self._clock.wall_ms()
+        name = fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES))[0] if run_id is None else check_run_id(run_id)
         data = template.pack(name, args, template.tail(wall_ms, delay_ms, traceparent_of(traceparent)))
-        runs: list[Argument] = [name, template.template.queue, delay_ms, data]
-        return template, self._queues.enqueue_flat(
-            nonce=drawn[:16].hex(), ids=[name], runs=runs, is_chosen=run_id is not None
-        )
+        return template, PackedRun(name, template.template.queue, delay_ms, data)
 
     def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Make a call of the store from a job that looks after queues. It may be made twice, if a reply is lost.
@@ -249,6 +251,16 @@ class Producer:
         if store is None:
             store = self._local.store = self._open()
         return store
+
+    def _batcher(self) -> EnqueueBatcher:
+        if self._pid != os.getpid():
+            self._forget()
+        loop = asyncio.get_running_loop()
+        batcher = self._batchers.get(loop)
+        if batcher is None:
+            batcher = EnqueueBatcher(self._queues, send=self._run_async, entropy=self._entropy)
+            self._batchers[loop] = batcher
+        return batcher
 
     def _async_store(self) -> AsyncStore:
         if self._pid != os.getpid():
