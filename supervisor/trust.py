@@ -97,6 +97,15 @@ def make_private_directory(path: Path) -> None:
 
 
 def peer_uid(link: socket.socket) -> int:
-    """Return which user listens at the other end of a unix socket that was connected."""
+    """Return the user at the other end of a connection by unix socket, as the kernel noted it at connect or listen."""
     uid: int = _PEER.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
     return uid
+
+
+def uid_of(user: str) -> int:
+    """Return the number of a user, given by name or number.
+
+    Raises:
+        LookupError: this machine has no such user.
+    """
+    return int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid

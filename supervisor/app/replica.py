@@ -18,6 +18,7 @@ from supervisor.app.announce import announce, limit_metrics, warn_of_old_names
 from supervisor.app.endpoint import embedded_server, resolve_redis_url
 from supervisor.app.import_descriptors import OpenedByImports
 from supervisor.app.jobs import prepare_to_fork
+from supervisor.app.listeners import listening
 from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_names, specs
 from supervisor.clock import SystemClock
 from supervisor.core.errors import (
@@ -35,18 +36,15 @@ from supervisor.process.run_in_child import run_in_child
 from supervisor.process.scoreboard import allocate
 from supervisor.process.system import linux
 from supervisor.process.system.environment import Withheld
-from supervisor.process.system.listening import bind
 from supervisor.process.system.systemd import Notifier
 from supervisor.reload.audiences import Audience, forget_secrets
 from supervisor.reload.check import ConfigCheck
 from supervisor.reload.config_memfd import Handover
-from supervisor.roles.child import Listeners
 from supervisor.roles.preload import preload
 from supervisor.settings.deprecations import Notice
 from supervisor.settings.loader import Loaded
 from supervisor.settings.overrides import secret_variables
 from supervisor.settings.sections.models import Settings
-from supervisor.settings.sections.web import WebSettings
 from supervisor.store.client.preflight import report
 from supervisor.telemetry import event_catalogue, events, logs, metrics
 from supervisor.telemetry.log_lines.log_sink import open_log_file
@@ -83,35 +81,35 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         server.prepare()
     place, lock = run_file.claim(Path(settings.data_dir), metrics.prepare)
     sign = run_file.show(place)
-    listeners = _listen(settings.web)
-    if server is None:
-        _preflight(loaded)
-    limit_metrics(loaded)
-    names = slot_names(settings)
-    announce(loaded, definitions, names, _log)
-    opened.tell(_log)
-    handover = Handover()
-    handover.start(settings)
-    withheld = Withheld(secret_variables(settings, os.environ))
-    forget_secrets(settings, settings.references)
-    tree = Tree(
-        settings=settings,
-        definitions=definitions,
-        replica=replica,
-        server=server,
-        listeners=listeners,
-        names=names,
-        board=allocate(slots=len(names), inflight=inflight_entries(settings)),
-        handover=handover,
-        mailbox=events.Mailbox(),
-        module_fds=opened.shared,
-    )
-    events.attach(tree.mailbox.write_fd, replica=replica, role="supervisor")
-    board_header.append(tree.board.header)
-    holder = NameplateHolder(place, replica=replica, cluster=settings.cluster, version=__version__, log=_log)
-    holder.publish(ReloadRecord())
-    code = _parent(tree, _reading(loaded, load, tree, withheld), holder.publish, told=loaded.notices).run()
-    holder.ended(code)
+    with listening(settings.web, _log) as listeners:
+        if server is None:
+            _preflight(loaded)
+        limit_metrics(loaded)
+        names = slot_names(settings)
+        announce(loaded, definitions, names, _log)
+        opened.tell(_log)
+        handover = Handover()
+        handover.start(settings)
+        withheld = Withheld(secret_variables(settings, os.environ))
+        forget_secrets(settings, settings.references)
+        tree = Tree(
+            settings=settings,
+            definitions=definitions,
+            replica=replica,
+            server=server,
+            listeners=listeners,
+            names=names,
+            board=allocate(slots=len(names), inflight=inflight_entries(settings)),
+            handover=handover,
+            mailbox=events.Mailbox(),
+            module_fds=opened.shared,
+        )
+        events.attach(tree.mailbox.write_fd, replica=replica, role="supervisor")
+        board_header.append(tree.board.header)
+        holder = NameplateHolder(place, replica=replica, cluster=settings.cluster, version=__version__, log=_log)
+        holder.publish(ReloadRecord())
+        code = _parent(tree, _reading(loaded, load, tree, withheld), holder.publish, told=loaded.notices).run()
+        holder.ended(code)
     sign.close()
     os.close(lock)
     return code
@@ -178,16 +176,6 @@ def _follow(plan: ReloadPlan) -> None:
 def _replica_id(settings: Settings) -> str:
     name = settings.replica or re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:50].lstrip("-._") or "replica"
     return f"{name}.{secrets.token_hex(3)}"
-
-
-def _listen(web: WebSettings) -> Listeners:
-    bound = {}
-    for name, setting in (("http", "port"), ("health", "health_port"), ("grpc", "grpc_port")):
-        port = getattr(web, setting)
-        if port is not None:
-            bound[name] = bind(web.host, port, setting=f"web.{setting}")
-            _log(f"{name}_listening", address=f"{web.host}:{bound[name].getsockname()[1]}")
-    return Listeners(**bound)
 
 
 def _preflight(loaded: Loaded) -> None:

@@ -18,8 +18,9 @@ import click
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
-from supervisor.core.errors import EXIT_NO, TenureError
+from supervisor.core.errors import EXIT_NO, CannotBindError, TenureError
 from supervisor.process.system.descriptors import DESCRIPTORS_MIN, descriptors_short
+from supervisor.process.system.unix_listening import is_stale
 from supervisor.settings.rules.redis_exposure import exposures
 from supervisor.settings.sections.models import Settings
 
@@ -129,6 +130,8 @@ def _data_directory(path: Path) -> Finding:
 
 
 def _port(settings: Settings) -> Finding:
+    if settings.web.socket_path is not None:
+        return _socket(settings.web.socket_path)
     address = f"{settings.web.host}:{settings.web.port}"
     try:
         family = socket.getaddrinfo(settings.web.host, settings.web.port, type=socket.SOCK_STREAM)[0][0]
@@ -137,6 +140,15 @@ def _port(settings: Settings) -> Finding:
         remedy = "fine if a tree runs here; else stop what uses it, or set web.port"
         return Finding("http port", f"{address}: {error.strerror or error}", remedy)
     return Finding("http port", f"{address} is free")
+
+
+def _socket(path: Path) -> Finding:
+    try:
+        left = "left by a tree that died, and replaced at the next start" if is_stale(path) else "is free"
+    except CannotBindError as error:
+        seen, _, remedy = str(error).rpartition("; ")
+        return Finding("http socket", seen, f"fine if a tree runs here; else {remedy}")
+    return Finding("http socket", f"{path} {left}")
 
 
 def _jobs(modules: tuple[str, ...]) -> Finding:

@@ -69,6 +69,7 @@ EFFECTS = {
     "supervision.stop_timeout": Effect.PARENT,
     "supervision.hang_timeout": Effect.POOLS,  # and the parent: workers keep their waits for Redis below it
     "web.host": Effect.RESTART,
+    "web.socket_users": Effect.RESTART,
     "web.port": Effect.RESTART,
     "web.tokens_file": Effect.WEB,
     "web.reads": Effect.WEB,

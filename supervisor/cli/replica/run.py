@@ -24,7 +24,7 @@ _STDERR = 2
 
 @click.command(cls=SectionedCommand)
 @config_options
-@click.option("--host", help="Address of the HTTP endpoint (web.host).")
+@click.option("--host", help="Address of the HTTP endpoint, or unix:/path (web.host).")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port of the HTTP endpoint (web.port); 0: the kernel's choice."
 )

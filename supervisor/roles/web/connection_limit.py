@@ -24,9 +24,10 @@ from aiohttp import web
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.health import HealthEndpoint
-from supervisor.roles.web.connection_table import REQUEST_S, ConnectionEntry, Places, address_of
+from supervisor.roles.web.access.peers import Peers
+from supervisor.roles.web.connection_table import REQUEST_S, ConnectionEntry, Places
 from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
-from supervisor.roles.web.responses import HEADERS, unavailable
+from supervisor.roles.web.responses import HEADERS, PEER, unavailable
 
 ACCEPTS_MAX = 128
 """Connections that are accepted in one turn of the loop: those of a flood are cheaper to accept than to leave waiting,
@@ -89,6 +90,7 @@ class ConnectionGate:
         clock: Clock,
         listener: socket.socket,
         *,
+        identify: Callable[[socket.socket, Any], str | None] | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         refusal: bytes = b"",
     ) -> None:
@@ -98,12 +100,14 @@ class ConnectionGate:
             make: returns the protocol of a new connection, which is ``Held``.
             clock: elapsed time.
             listener: bound by the parent.
+            identify: returns who connected, None for who is not let in; by default anybody, by address.
             tls: returns the TLS context of a new connection; plain text without.
             refusal: bytes for those that find no room, in plain text.
         """
         self._make = make
         self._clock = clock
         self._listener = listener
+        self._identify = identify or Peers(clock).identify
         self._tls = tls
         self._refusal = refusal
         self._places = Places()
@@ -134,6 +138,8 @@ class ConnectionGate:
         Raises:
             web.HTTPServiceUnavailable: there is no room to deal with it, or its connection was pushed out just now.
         """
+        place = self._by_protocol.get(request.protocol)
+        request[PEER] = place.address if place is not None else ""
         is_probe = request.path[1:].split("/", 1)[0] in _PROBES and "verbose" not in request.query
         if not self.ask(request.protocol, is_probe=is_probe):
             raise unavailable("too many connections")
@@ -178,7 +184,11 @@ class ConnectionGate:
                 self._pause_for(error)
                 return
             plain.settimeout(0)
-            self._seat(plain, address_of(str(peer[0]) if isinstance(peer, tuple) else ""))
+            address = self._identify(plain, peer)
+            if address is None:
+                plain.close()
+            else:
+                self._seat(plain, address)
 
     def _seat(self, plain: socket.socket, address: str) -> None:
         """Give a newcomer a place, and wait for its first byte."""

@@ -26,6 +26,7 @@ from supervisor.roles.web.metrics import Scrape
 from supervisor.roles.web.responses import (
     ASKER,
     HOLDER,
+    PEER,
     STILL_ADMITTED,
     error_response,
     finish_headers,
@@ -230,7 +231,9 @@ def _shield(pages: Pages, admit: Admit) -> Any:
         if response.prepared:
             return response  # a stream that ended
         response.force_close()  # one request a connection: an idle client holds no place
-        log.debug("request", method=request.method, path=request.path, status=response.status)
+        log.debug(
+            "request", method=request.method, path=request.path, status=response.status, peer=request.get(PEER, "")
+        )
         return response
 
     return shield

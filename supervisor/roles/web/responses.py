@@ -29,6 +29,9 @@ _Key: Any = getattr(web, "RequestKey", web.AppKey)  # aiohttp before 3.14 takes 
 ASKER: web.RequestKey[str] = _Key("asker", str)
 """The name of the token that a request came with."""
 
+PEER: web.RequestKey[str] = _Key("peer", str)
+"""The other end of the connection, as limits count it: an address, or ``uid N`` at a unix socket."""
+
 HOLDER: web.RequestKey[Token] = _Key("holder", Token)
 """That token; absent where none was asked for."""
 

@@ -30,6 +30,7 @@ from supervisor.roles.config_follower import Following
 from supervisor.roles.web import debug
 from supervisor.roles.web.access.auth import warn_of_exposure
 from supervisor.roles.web.access.certificate import Certificate
+from supervisor.roles.web.access.peers import Peers
 from supervisor.roles.web.api import routes as api
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.connection_limit import REFUSAL, ConnectionGate
@@ -90,8 +91,7 @@ async def _serve(seat: Seat) -> int:
     pulse = _Pulse(seat, loop, looks)
     pulse.start()
     _announce(seat, ChildState.READY)
-    host, port, *_ = listeners.http.getsockname()
-    log.info("web_ready", host=host, port=port, tls=certificate is not None)
+    log.info("web_ready", host=settings.host, port=_port_of(listeners.http), tls=certificate is not None)
     warn_of_exposure(settings)
 
     wait_s = await stopping
@@ -126,13 +126,21 @@ class _Port:
     ) -> Self:
         """Serve the application that ``build`` returns, from now on."""
         loop = asyncio.get_running_loop()
-        gate = ConnectionGate(lambda: HttpProtocol(server, loop), seat.clock, listener, tls=tls, refusal=REFUSAL)
+        peers = Peers(seat.clock, seat.settings.web.socket_users)
+        gate = ConnectionGate(
+            lambda: HttpProtocol(server, loop), seat.clock, listener,
+            identify=peers.identify, tls=tls, refusal=REFUSAL,
+        )  # fmt: skip
         runner = web.AppRunner(build(gate.admit), access_log=None, handle_signals=False, handler_cancellation=True)
         await runner.setup()
         assert runner.server is not None
         server = runner.server
         gate.open()
         return cls(gate, server)
+
+
+def _port_of(listener: socket.socket) -> int | None:
+    return None if listener.family == socket.AF_UNIX else listener.getsockname()[1]
 
 
 def _stop(stopping: asyncio.Future[float], wait_s: float) -> None:

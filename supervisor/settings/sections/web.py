@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -11,6 +12,12 @@ from supervisor.settings.base import Section
 
 HostName = Annotated[str, Field(pattern=r"^(\*|\[?[0-9A-Fa-f:.]+\]?|[A-Za-z0-9._-]+)$", max_length=255)]
 """A name or an address without a port, or ``*``."""
+
+
+UserName = Annotated[str, Field(min_length=1, max_length=200)]
+SOCKET_SCHEME = "unix:"
+SOCKET_PATH_BYTES_MAX = 107
+"""Longest path of a unix socket, see unix(7)."""
 
 
 class Reads(StrEnum):
@@ -25,10 +32,15 @@ class WebSettings(Section):
     """The HTTP endpoint: health, metrics, status, events, the API."""
 
     host: str = "127.0.0.1"
-    """Address to bind. ``0.0.0.0`` in a container."""
+    """Address to bind. ``0.0.0.0`` in a container. ``unix:/path``: a unix socket in place of address and port, for
+    this user and root, and for ``socket_users``."""
 
     port: int = Field(default=8080, ge=0, le=65535)
     """Port to bind; 0 lets the kernel choose, and the log says which."""
+
+    socket_users: list[UserName] = Field(default=[], max_length=64)
+    """Users by name or number who may connect to ``host: unix:/path`` beside this user and root, as a reverse proxy.
+    The kernel says who connects. Empty: the socket has mode 0600."""
 
     tokens_file: str | None = Field(default=None, min_length=1)
     """Who may do what: a line for each token, ``NAME sha256:DIGEST read,operate,admin``. Unset: nobody changes
@@ -61,3 +73,8 @@ class WebSettings(Section):
 
     debug: bool = False
     """Serve /debug/stacks, for tokens with ``admin``: where threads and tasks are just now."""
+
+    @property
+    def socket_path(self) -> Path | None:
+        """Path of the unix socket; None where an address is bound."""
+        return Path(self.host.removeprefix(SOCKET_SCHEME)) if self.host.startswith(SOCKET_SCHEME) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -11,7 +12,9 @@ from urllib.parse import urlsplit
 from supervisor.core.errors import Problem
 from supervisor.settings.loader import Loaded
 from supervisor.settings.rules.webhook_rules import READABLE, is_readable_on_the_way, secret_fault
+from supervisor.settings.sections.web import SOCKET_PATH_BYTES_MAX, SOCKET_SCHEME
 from supervisor.settings.web.tokens import TokenFileError, read_tokens
+from supervisor.trust import uid_of
 from supervisor.version import install_extra
 
 
@@ -29,6 +32,7 @@ def web_problems(loaded: Loaded) -> Iterator[Problem]:
                 for each in error.problems
             )
     yield from _tls(loaded)
+    yield from _socket(loaded)
     if web.grpc_port is not None and (find_spec("grpc") is None or find_spec("grpc_health") is None):
         message = "asks for gRPC, which is not installed"
         yield Problem(loaded.origin("web", "grpc_port"), "web.grpc_port", message, install_extra("grpc"))
@@ -38,6 +42,35 @@ def web_problems(loaded: Loaded) -> Iterator[Problem]:
             message = f"{port} is web.{earlier} too"
             yield Problem(loaded.origin("web", name), f"web.{name}", message, "choose another one")
     yield from _webhook(loaded)
+
+
+def _socket(loaded: Loaded) -> Iterator[Problem]:
+    """Yield the problems of a unix socket in the place of an address."""
+    web, where = loaded.settings.web, loaded.origin("web", "host")
+    for user in web.socket_users:
+        try:
+            uid_of(user)
+        except LookupError:
+            message = f"{user!r} is no user of this machine"
+            yield Problem(loaded.origin("web", "socket_users"), "web.socket_users", message, "give names or numbers")
+    if web.socket_path is None:
+        if web.socket_users:
+            message, remedy = "are for a unix socket", "set web.host to unix:/path, or remove them"
+            yield Problem(loaded.origin("web", "socket_users"), "web.socket_users", message, remedy)
+        return
+    path = web.host.removeprefix(SOCKET_SCHEME)
+    size = len(os.fsencode(path))
+    if not path.startswith("/") or path.endswith("/") or "\0" in path:
+        message = f"{web.host!r} names no absolute path of a socket"
+        yield Problem(where, "web.host", message, "write unix:/run/tenure/http.sock, with a directory of this user's")
+    elif size > SOCKET_PATH_BYTES_MAX:
+        message = f"names a path of {size} bytes, and the kernel takes {SOCKET_PATH_BYTES_MAX}"
+        yield Problem(where, "web.host", message, "choose a shorter one, such as unix:/run/tenure/http.sock")
+    for name in ("health_port", "grpc_port"):
+        if getattr(web, name) is not None:
+            message = "needs an address, and web.host is a unix socket"
+            remedy = "remove it, and probe through the socket, or set web.host to an address"
+            yield Problem(loaded.origin("web", name), f"web.{name}", message, remedy)
 
 
 def _tls(loaded: Loaded) -> Iterator[Problem]:

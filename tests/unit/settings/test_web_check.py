@@ -111,3 +111,29 @@ def test_a_secret_that_could_be_guessed_signs_nothing() -> None:
     (problem,) = problems(events={"webhook_secret": "hunter2"})
     assert "events.webhook_secret: has fewer than 16 characters" in problem
     assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize(
+    ("web", "said"),
+    [
+        ({"host": "unix:run/http.sock"}, "web.host: 'unix:run/http.sock' names no absolute path of a socket"),
+        ({"host": "unix:"}, "names no absolute path of a socket; write unix:/run/tenure/http.sock"),
+        ({"host": "unix:@hidden"}, "names no absolute path of a socket"),
+        ({"host": "unix:/run/tenure/"}, "names no absolute path of a socket"),
+        ({"host": "unix:/run/a\0b"}, "names no absolute path of a socket"),
+        ({"host": f"unix:/{'x' * 107}"}, "web.host: names a path of 108 bytes, and the kernel takes 107; choose"),
+        ({"host": f"unix:/{'ä' * 54}"}, "web.host: names a path of 109 bytes"),
+        ({"host": "unix:/run/h.sock", "health_port": 0}, "web.health_port: needs an address, and web.host is a unix"),
+        ({"host": "unix:/run/h.sock", "socket_users": ["no-such"]}, "web.socket_users: 'no-such' is no user of this"),
+        ({"socket_users": ["root"]}, "web.socket_users: are for a unix socket; set web.host to unix:/path"),
+    ],
+)
+def test_a_path_that_cannot_be_a_socket_is_refused_before_anything_starts(web: dict[str, Any], said: str) -> None:
+    """The kernel's own words would be ``AF_UNIX path too long``, at the start, after everything else was done."""
+    (problem,) = problems(web=web)
+    assert said in problem
+
+
+def test_a_socket_needs_no_port_and_may_have_the_longest_path() -> None:
+    """107 bytes, see unix(7)."""
+    assert problems(web={"host": f"unix:/{'x' * 106}", "socket_users": ["root", "0"]}) == []

@@ -22,7 +22,7 @@ from supervisor.clock import Clock, SystemClock
 from supervisor.core.network.host_names import is_loopback
 from supervisor.roles.web.access.hosts import Hosts
 from supervisor.roles.web.access.token_refusals import REFILL_S, TokenRefusals
-from supervisor.roles.web.connection_table import address_of
+from supervisor.roles.web.responses import PEER
 from supervisor.settings.sections.web import Reads, WebSettings
 from supervisor.settings.web.tokens import Scope, Token, TokenFileError, find_token, read_tokens
 
@@ -167,7 +167,7 @@ class RequestGuard:
 
     def _ask(self, request: web.Request) -> tuple[Token | None, bool]:
         """Return the token of ``request``, and whether its address must wait before another one is looked at."""
-        presented, address = _presented(request), address_of(request.remote or "")
+        presented, address = _presented(request), request[PEER]
         if not presented:
             return None, False
         token = self._find(presented)
@@ -193,15 +193,15 @@ def _presented(request: web.Request) -> str:
 
 
 def are_reads_open(settings: WebSettings) -> bool:
-    """Return whether reads ask for no token: on loopback without a file of tokens, or where that is written."""
+    """Return whether reads ask for no token: on this machine without a file of tokens, or where that is written."""
     if settings.reads is not Reads.AUTO:
         return settings.reads is Reads.OPEN
-    return settings.tokens_file is None and is_loopback(settings.host)
+    return settings.tokens_file is None and _is_local(settings)
 
 
 def warn_of_exposure(settings: WebSettings) -> None:
     """Log open or closed reads, and tokens readable on the way, of an address that other machines reach."""
-    if is_loopback(settings.host):
+    if _is_local(settings):
         return
     if are_reads_open(settings):
         log.warning("reads_open", host=settings.host, consequence="whoever reaches the port reads all but secrets")
@@ -209,3 +209,8 @@ def warn_of_exposure(settings: WebSettings) -> None:
         log.warning("reads_closed", host=settings.host, remedy="set web.tokens_file, or web.reads to open")
     if settings.tokens_file is not None and settings.tls_cert_file is None:
         log.warning("tokens_without_tls", host=settings.host, remedy="set web.tls_cert_file, or end TLS before it")
+
+
+def _is_local(settings: WebSettings) -> bool:
+    """Return whether nobody reaches the endpoint from another machine."""
+    return settings.socket_path is not None or is_loopback(settings.host)

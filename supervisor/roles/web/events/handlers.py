@@ -20,11 +20,11 @@ from supervisor.core.durations import parse_duration
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.web.connection_table import address_of
 from supervisor.roles.web.events.followers import Followers, Item, Streamer, TooManyFollowersError
 from supervisor.roles.web.responses import (
     ASKER,
     HEADERS,
+    PEER,
     STILL_ADMITTED,
     bad_request,
     json_response,
@@ -72,7 +72,7 @@ class EventPages:
 
     async def _stream(self, request: web.Request, wanted: _Wanted) -> web.StreamResponse:
         try:
-            async with self._followers.follow(request[ASKER], address_of(request.remote or "")) as queue:
+            async with self._followers.follow(request[ASKER], request[PEER]) as queue:
                 self.on_stream(request)
                 return await self._tell(request, wanted, queue)
         except TooManyFollowersError as error:

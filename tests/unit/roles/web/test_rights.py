@@ -16,8 +16,10 @@ from aiohttp.test_utils import make_mocked_request
 from supervisor.roles.web import debug
 from supervisor.roles.web.access.auth import RequestGuard, needs, scope_of
 from supervisor.roles.web.api import routes as api
+from supervisor.roles.web.connection_table import address_of
 from supervisor.roles.web.events.service import EventOffice
 from supervisor.roles.web.handlers import Pages, application, health_application
+from supervisor.roles.web.responses import PEER
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.tokens import Scope, Token
@@ -60,10 +62,12 @@ def rows() -> Iterator[Row]:
 ROWS = sorted(rows(), key=str)
 
 
-def asked(*, token: str | None, host: str = "localhost", target: str = "/") -> web.Request:
+def asked(*, token: str | None, host: str = "localhost", target: str = "/", remote: str = "10.0.0.1") -> web.Request:
     """Return a request as the guard sees it."""
     headers = {"Host": host} | ({} if token is None else {"Authorization": f"Bearer {token}"})
-    return make_mocked_request("GET", target, headers=headers)
+    request = make_mocked_request("GET", target, headers=headers)
+    request[PEER] = address_of(remote)
+    return request
 
 
 def code_of(guard: RequestGuard, request: web.Request, scope: Scope | None) -> int:

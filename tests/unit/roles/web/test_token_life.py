@@ -104,7 +104,7 @@ def test_a_whole_network_of_ipv6_is_one_address_that_guesses(desk: Any) -> None:
     """A single client has 2^64 addresses; with a budget for each, guessing would cost nothing."""
 
     def code(host: str, token: str) -> int:
-        return code_of(desk.guard, asked(token=token).clone(remote=host), Scope.OPERATE)
+        return code_of(desk.guard, asked(token=token, remote=host), Scope.OPERATE)
 
     codes = [code(f"2001:db8:1:2::{number:x}", f"guess{number}") for number in range(BURST + 5)]
 
