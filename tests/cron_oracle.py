@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
+from supervisor.core.cron.expression import compile_cron
+
 EPOCH = date(1970, 1, 1)
 NAMES = {name: index for index, name in enumerate(("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"))} | {
     name: index + 1
@@ -174,3 +176,14 @@ def changes(timezone: str, begin: int, end: int) -> list[int]:
 def utc(at: int) -> str:
     """Return an instant as text."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def fires(expression: str, after: str, count: int, timezone: str | None = None, seed: str = "") -> list[str]:
+    """Return the first ``count`` times of an expression after ``after``, in UTC."""
+    cron = compile_cron(expression, timezone, seed=seed)
+    found = []
+    at = cron.next(instant(after))
+    while at is not None and len(found) < count:
+        found.append(utc(at))
+        at = cron.next(at)
+    return found

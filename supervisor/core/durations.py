@@ -1,4 +1,4 @@
-"""Durations as people write them: ``250ms 15s 5m 2h 7d``, and sums such as ``1h30m``.
+"""Durations as people write them: ``250ms 15s 5m 2h 7d 1w``, sums such as ``1h30m``, and ISO 8601 such as ``PT5M``.
 
 Guarantees
     A written value is kept to the millisecond, so a duration that is printed and read
@@ -15,13 +15,20 @@ from decimal import Decimal
 from typing import Any
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_PART = re.compile(r"([0-9]{1,16}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)", re.ASCII)
-_WHOLE = re.compile(rf"(?:{_PART.pattern}){{1,5}}", re.ASCII)
-DURATION_PATTERN = r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)$"
+_WEEK_MS = 7 * _UNITS_MS["d"]  # read, never printed: many expect 7d
+_PART = re.compile(r"([0-9]{1,16}(?:\.[0-9]{1,6})?)(ms|s|m|h|d|w)", re.ASCII)
+_WHOLE = re.compile(rf"(?:{_PART.pattern}){{1,6}}", re.ASCII)
+_NUMBER = r"([0-9]{1,16}(?:\.[0-9]{1,6})?)"
+_ISO_8601 = re.compile(
+    rf"P(?=[0-9T])(?:{_NUMBER}W)?(?:{_NUMBER}D)?(?:T(?=[0-9])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?", re.ASCII
+)
+DURATION_PATTERN = (  # as JSON Schema has it
+    r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w))+"
+    r"|P(?=[0-9T])([0-9.]+W)?([0-9.]+D)?(T(?=[0-9])([0-9.]+H)?([0-9.]+M)?([0-9.]+S)?)?)$"
+)
 _MS_MAX = 2**53  # beyond it a float no longer holds every whole number
 DELAY_S_MAX = 366 * 86_400.0
-_WORDS = re.compile(r"([0-9]{1,9})(w|weeks?|days?|hours?|hrs?|minutes?|mins?|seconds?|secs?)")
-_ISO_8601 = re.compile(r"p(?:([0-9]{1,9})d)?(?:t(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?)?")
+_WORDS = re.compile(r"([0-9]{1,9})(weeks?|days?|hours?|hrs?|minutes?|mins?|seconds?|secs?)")
 _EXAMPLES = "write 250ms, 15s, 5m, 2h or 7d"
 
 
@@ -36,12 +43,22 @@ def parse_duration(value: Any) -> float:
         raise ValueError(f"{value!r} has no unit: write {value:g}s if seconds are meant")
     if value == "0" or (value == 0 and value is not False):
         return 0.0
-    if not isinstance(value, str) or not _WHOLE.fullmatch(value):
+    parts = _parts(value) if isinstance(value, str) else []
+    if not parts:
         raise ValueError(f"{value!r} is not a duration: {_hint(value)}")
-    milliseconds = sum(Decimal(number) * _UNITS_MS[unit] for number, unit in _PART.findall(value))
+    milliseconds = sum(Decimal(number) * _UNITS_MS.get(unit, _WEEK_MS) for number, unit in parts)
     if milliseconds != int(milliseconds) or milliseconds > _MS_MAX:
         raise ValueError(f"{value!r} is not a whole number of milliseconds below 2**53: {_EXAMPLES}")
     return int(milliseconds) / 1000
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    """Return the numbers and units of a duration; none: it is no duration."""
+    if _WHOLE.fullmatch(text):
+        return _PART.findall(text)
+    if found := _ISO_8601.fullmatch(text):
+        return [(number, unit) for number, unit in zip(found.groups(), "wdhms", strict=True) if number]
+    return []
 
 
 def delay_to_ms(delay: float | str | None) -> int:
@@ -65,11 +82,11 @@ def _hint(value: Any) -> str:
     if squeezed != value and _WHOLE.fullmatch(squeezed):
         return f"write {squeezed}"
     if found := _WORDS.fullmatch(squeezed):
-        number, unit = int(found[1]), found[2][0]
-        return f"write {7 * number}d" if unit == "w" else f"write {number}{unit}"
-    if (found := _ISO_8601.fullmatch(squeezed)) and any(found.groups()):
-        parts = zip(found.groups(), "dhms", strict=True)
-        return "write " + "".join(f"{number}{unit}" for number, unit in parts if number)
+        return f"write {int(found[1])}{found[2][0]}"
+    if re.fullmatch(r"p[0-9.]+[ym].*", squeezed):
+        return "years and months have no fixed length; write days, such as 30d"
+    if _ISO_8601.fullmatch(squeezed.upper()):
+        return f"write {squeezed.upper()}"
     if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,6})?", value):
         return f"write {value}s if seconds are meant"
     return _EXAMPLES

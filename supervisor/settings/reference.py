@@ -26,7 +26,7 @@ defaults, the files given with --config in their order, conf.d/*.yaml beside the
 (TENURE_REDIS__URL for redis.url), flags (--set redis.url=...). Sections, pools and schedules merge key by key,
 lists and scalars replace, null goes back to the default.
 
-Durations: 250ms, 15s, 5m, 2h, 7d and sums such as 1h30m. Keys that start with x- are yours, e.g. for anchors.
+Durations: 250ms, 15s, 5m, 2h, 7d, 1w, sums such as 1h30m, PT5M. Keys that start with x- are yours, e.g. for anchors.
 Secrets: ${file:/run/secrets/redis} and ${env:REDIS_PASSWORD} work in every value and are never printed; $${ is a
 literal ${. `tenure config validate` lists every problem, `tenure config show --sources` what is in effect and why.
 """

@@ -7,12 +7,14 @@ those: see ``days`` for their meaning there.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from supervisor.core.cron.days import FROM_END, LAST_WEEKDAYS, NEAREST, NTH_WEEKDAYS, WEEK
-from supervisor.core.cron.errors import ExpressionPosition, Field, as_list, refuse_name, refuse_syntax, shown
+from supervisor.core.cron.errors import ExpressionPosition, Field, refuse_name, refuse_syntax, shown
 
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+           "November", "December")  # fmt: skip
+_DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 SECOND = Field("second", 0, 59)
 MINUTE = Field("minute", 0, 59)
@@ -30,7 +32,7 @@ _ELEMENT = re.compile(r"(?P<first>\*|[0-9]+|[A-Za-z]+)(?:-(?P<last>[0-9]+|[A-Za-
 _FROM_END = re.compile(r"L(?:-(?P<days>[0-9]+))?", re.ASCII | re.IGNORECASE)
 _NEAREST = re.compile(r"(?P<day>[0-9]+|L)W", re.ASCII | re.IGNORECASE)
 _NTH = re.compile(r"(?P<day>[0-9]+|[A-Za-z]+)#(?P<nth>[0-9]+)", re.ASCII)
-_LAST_WEEKDAY = re.compile(r"(?P<day>[0-9]+|[A-Za-z]{3})L", re.ASCII | re.IGNORECASE)
+_LAST_WEEKDAY = re.compile(r"(?P<day>[0-9]+|[A-Za-z]{3,9})L", re.ASCII | re.IGNORECASE)
 
 
 def parse_field(place: ExpressionPosition, text: str) -> int:
@@ -50,7 +52,7 @@ def parse_field(place: ExpressionPosition, text: str) -> int:
 
 
 def _parse_element(place: ExpressionPosition, element: str) -> int:
-    """Return the mask of ``*``, ``*/2``, ``5``, ``MON``, ``1-5``, ``MON-FRI``, ``0-30/10``, ``L`` or ``5#2``."""
+    """Return the mask of ``*``, ``*/2``, ``5``, ``5/10``, ``Monday``, ``FRI-MON``, ``0-30/10``, ``L`` or ``5#2``."""
     field = place.field
     if element == "*":
         return (1 << field.top + 1) - (1 << field.low)
@@ -63,15 +65,20 @@ def _parse_element(place: ExpressionPosition, element: str) -> int:
     match = _ELEMENT.fullmatch(element)
     if not match or (match["first"] == "*" and match["last"]):
         refuse_syntax(place, element)
-    if match["first"] == "*":
-        first, last = field.low, field.top
-    else:
-        first = number(place, element, match["first"])
-        last = number(place, element, match["last"]) if match["last"] else first
+    first = field.low if match["first"] == "*" else number(place, element, match["first"])
+    last = number(place, element, match["last"]) if match["last"] else first
+    if not match["last"] and (match["first"] == "*" or match["step"]):
+        last = field.top  # ``5/10`` means ``5-59/10``, as in every dialect that reads it
+    values = values_between(field, first, last)
+    step = step_of(place, element, match["step"], len(values)) if match["step"] else 1
+    return sum(1 << value for value in values[::step])
+
+
+def values_between(field: Field, first: int, last: int) -> Sequence[int]:
+    """Return the values from ``first`` to ``last``, over the end of the field and on from its start if need be."""
     if first > last:
-        place.refuse(element, "the range runs backwards", f"write {as_list(field, element, first, last)}")
-    step = _step(place, element, match, last - first + 1)
-    return sum(1 << value for value in range(first, last + 1, step))
+        first = first if first <= field.top else field.low  # 7 is Sunday, as 0 is
+    return range(first, last + 1) if first <= last else [*range(first, field.top + 1), *range(field.low, last + 1)]
 
 
 def number(place: ExpressionPosition, element: str, text: str) -> int:
@@ -79,8 +86,8 @@ def number(place: ExpressionPosition, element: str, text: str) -> int:
     field = place.field
     if text.isdigit():
         value = _whole(text)
-    elif text.upper() in field.names:
-        value = field.names.index(text.upper()) + field.first_named
+    elif (named := field.value_of(text)) is not None:
+        value = named
     else:
         refuse_name(place, element, text)
     if not field.low <= value <= field.high:
@@ -100,17 +107,6 @@ def step_of(place: ExpressionPosition, element: str, text: str, values: int) -> 
             "name the values you mean",
         )
     return step
-
-
-def _step(place: ExpressionPosition, element: str, match: re.Match[str], values: int) -> int:
-    text = match["step"]
-    if text is None:
-        return 1
-    if match["first"] != "*" and match["last"] is None:
-        place.refuse(
-            element, "a step needs a range", f"write {match['first']}-{place.field.top}/{text} or {match['first']}"
-        )
-    return step_of(place, element, text, values)
 
 
 def _parse_special(place: ExpressionPosition, element: str) -> int | None:

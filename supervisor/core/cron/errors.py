@@ -25,8 +25,18 @@ class Field:
     name: str
     low: int
     high: int
-    names: tuple[str, ...] = ()  # the first stands for ``first_named``
+    names: tuple[str, ...] = ()  # in full; the first stands for ``first_named``
     first_named: int = 0
+
+    @property
+    def short_names(self) -> list[str]:
+        """The first three letters of each name, in capitals."""
+        return [name[:3].upper() for name in self.names]
+
+    def value_of(self, name: str) -> int | None:
+        """Return the value of a name, in full or by its first three letters, in any case; None: it is none."""
+        matches = [name.lower() in {each.lower(), each[:3].lower()} for each in self.names]
+        return matches.index(True) + self.first_named if True in matches else None
 
     @property
     def top(self) -> int:
@@ -63,8 +73,9 @@ def refuse_name(place: ExpressionPosition, element: str, text: str) -> NoReturn:
         place.refuse(element, reason, f"use {field.low}-{field.high}")
     if text.upper() == "L" and field.name == "day-of-week":
         place.refuse(element, "L needs a day of the week", "write 5L for the last Friday of the month")
-    close = difflib.get_close_matches(text.upper(), field.names, n=1, cutoff=0.5)
-    remedy = f"did you mean {close[0]}?" if close else f"use {field.names[0]} to {field.names[-1]} or a number"
+    short = field.short_names
+    close = difflib.get_close_matches(text.upper(), short, n=1, cutoff=0.5)
+    remedy = f"did you mean {close[0]}?" if close else f"use {short[0]} to {short[-1]} or a number"
     place.refuse(element, f"{shown(text)} is not a name", remedy)
 
 
@@ -87,19 +98,6 @@ def _special_remedy(field: Field) -> str:
     if field.name == "day-of-week":
         return "write 5#2 (the second Friday), 5L (the last Friday), ? or a number"
     return f"L, W, # and ? belong in the fields of days; use {field.low}-{field.high}"
-
-
-def as_list(field: Field, element: str, first: int, last: int) -> str:
-    """Return the probable intention of a range such as FRI-MON, as a list."""
-    if field.names and element[0].isalpha():
-        cycle = [*field.names, *field.names]
-        start, stop = first - field.first_named, last - field.first_named
-        return ",".join(cycle[start : stop + len(field.names) + 1])
-    return ",".join([_span(first, field.top), _span(field.low, last)])
-
-
-def _span(first: int, last: int) -> str:
-    return f"{first}-{last}" if last > first else str(first)
 
 
 def shown(text: str) -> str:

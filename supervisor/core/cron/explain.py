@@ -13,9 +13,6 @@ from supervisor.core.cron.errors import Field
 from supervisor.core.cron.fields import Fields
 
 _TIMES_MAX = 6
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-           "November", "December")  # fmt: skip
-_DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _SPAN = re.compile(r"(?P<first>[0-9A-Za-z]+|\*)(?:-(?P<last>[0-9A-Za-z]+))?(?:/(?P<step>[0-9]+))?")
 _GAPS = {
@@ -65,10 +62,10 @@ def _rhythm(word: str, unit: str) -> str:
     """Return ``every 5 minutes``, ``every minute`` or ``at minute 5 and 35``."""
     if word == "*":
         return f"every {unit}"
-    match = re.fullmatch(r"(?P<span>\*|[0-9]+-[0-9]+)/(?P<step>[0-9]+)", word)
+    match = re.fullmatch(r"(?P<span>\*|[0-9]+(?:-[0-9]+)?)/(?P<step>[0-9]+)", word)
     if match is None:
         return f"at {_listed(word, MINUTE, unit)}"
-    within = "" if match["span"] == "*" else f" from {match['span'].replace('-', ' to ')}"
+    within = "" if match["span"] in {"*", "0"} else f" from {match['span'].replace('-', ' to ')}"
     return f"every {match['step']} {unit}s{within}" if match["step"] != "1" else f"every {unit}{within}"
 
 
@@ -124,8 +121,8 @@ def _special_weekday(element: str) -> str:
 def _value(text: str, field: Field) -> str:
     if not field.names:
         return text.lstrip("0") or "0"
-    number = int(text) if text.isdigit() else field.names.index(text.upper()) + field.first_named
-    return _DAYS[number] if field is DAY_OF_WEEK else _MONTHS[number - 1]
+    number = int(text) if text.isdigit() else field.value_of(text) or 0
+    return field.names[(number - field.first_named) % len(field.names)]
 
 
 def _nth(number: int) -> str:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from supervisor.core.cron.elements import DAY_OF_MONTH, FIVE, SIX, number, step_of
-from supervisor.core.cron.errors import CronError, ExpressionPosition, Field, as_list, shown
+from supervisor.core.cron.elements import DAY_OF_MONTH, FIVE, SIX, number, step_of, values_between
+from supervisor.core.cron.errors import CronError, ExpressionPosition, Field, shown
 from supervisor.core.cron.fields import words_of
 
 _MAYBE = re.compile(r"(?:^|[\s,])H(?![A-Za-z])", re.IGNORECASE)
@@ -62,16 +62,14 @@ def _resolve_element(place: ExpressionPosition, element: str, seed: str) -> str:
     first, last = field.low, field.top
     if match["first"] is not None:
         first, last = number(place, element, match["first"]), number(place, element, match["last"])
-        if first > last:
-            place.refuse(element, "the range runs backwards", f"write {as_list(field, match['first'], first, last)}")
-    drawn = _draw(seed, field)
+    elif field is DAY_OF_MONTH and match["step"] is None:
+        last = _COMMON_DAYS
+    values, drawn = values_between(field, first, last), _draw(seed, field)
     if match["step"] is None:
-        if field is DAY_OF_MONTH and match["first"] is None:
-            last = _COMMON_DAYS
-        return str(first + drawn % (last - first + 1))
-    step = step_of(place, element, match["step"], last - first + 1)
-    start = first + drawn % step
-    return f"{start}-{last}/{step}" if start + step <= last else str(start)
+        return str(values[drawn % len(values)])
+    step = step_of(place, element, match["step"], len(values))
+    start = drawn % step
+    return f"{values[start]}-{last}/{step}" if start + step < len(values) else str(values[start])
 
 
 def _draw(seed: str, field: Field) -> int:

@@ -26,6 +26,8 @@ FIXED = " A time that a change of the clock skips runs as the gap ends; one that
         ("0 */6 LW,L-2 * ?", "UTC", "At minute 0 of every 6th hour, on the last weekday (Monday to Friday) and the last day but 2 of the month, in UTC."),
         ("* 5 10 * * *", "Etc/UTC", "Every second at minute 5 during hour 10, in Etc/UTC."),
         ("5-10/2,30 * * * *", "UTC", "At every 2nd minute from 5 to 10 and 30 of every hour, in UTC."),
+        ("0/15 * * * *", "UTC", "Every 15 minutes of every hour, in UTC."),
+        ("5/20 22-6 * December friday-MON", "UTC", "Every 20 minutes from 5 during hours 22 to 6, on Friday to Monday, in December, in UTC."),
         ("0 1,2,3,4,5,6,7 1,15 * *", "UTC", "At minute 0 during hours 1, 2, 3, 4, 5, 6 and 7, on days 1 and 15 of the month, in UTC."),
     ],
 )  # fmt: skip

@@ -14,7 +14,8 @@ from supervisor.settings.sections.models import ElectionSettings
     ("text", "seconds"),
     [
         ("250ms", 0.25), ("15s", 15), ("5m", 300), ("2h", 7200), ("7d", 604_800), ("1h30m", 5400), ("1.5s", 1.5),
-        ("0.001s", 0.001), ("0", 0), ("0s", 0), (0, 0), (0.0, 0), ("1d2h3m4s5ms", 93_784.005),
+        ("0.001s", 0.001), ("0", 0), ("0s", 0), (0, 0), (0.0, 0), ("1d2h3m4s5ms", 93_784.005), ("1w", 604_800), ("2w1d", 1_296_000),
+        ("PT5M", 300), ("P1D", 86_400), ("P2W", 1_209_600), ("P1DT2H3M4.5S", 93_784.5), ("PT0.25S", 0.25), ("PT90M", 5400),
     ],
 )  # fmt: skip
 def test_a_number_with_a_unit_is_a_duration(text: object, seconds: float) -> None:
@@ -28,7 +29,10 @@ def test_a_number_with_a_unit_is_a_duration(text: object, seconds: float) -> Non
         (5, "write 5s"), (2.5, "write 2.5s"), ("5", "write 5s"), ("5 s", "write 5s"), ("5S", "write 5s"), ("-5s", "write 250ms"),
         ("5sec", "write 5s"), ("", "write 250ms"), (None, "write 250ms"), (True, "write 250ms"), (False, "write 250ms"),
         ("1h 30m", "write 1h30m"), ("0.5ms", "whole number of milliseconds"), ("9999999999999d", "below 2\\*\\*53"),
-        ("\u0665s", "write 250ms"), (["5s"], "write 250ms"), ("1e3s", "write 250ms"), ("5s\n", "write 5s"), (float("inf"), "unit"),
+        ("\u0665s", "write 250ms"), (["5s"], "write 250ms"), ("1e3s", "write 250ms"),
+        ("2 weeks", "write 2w"), ("pt5m", "write PT5M"), ("P", "write 250ms"), ("PT", "write 250ms"), ("P1DT", "write 250ms"),
+        ("P1M", "no fixed length"), ("P1Y2M", "no fixed length"), ("5M", "write 5m"), ("-PT5M", "write 250ms"), ("PT5M30", "write 250ms"),
+        ("P1H", "write 250ms"), ("PT0.0001S", "whole number of milliseconds"), ("P9999999999999D", "below 2\\*\\*53"), ("5s\n", "write 5s"), (float("inf"), "unit"),
     ],
 )  # fmt: skip
 def test_what_is_no_duration_says_what_to_write(value: object, remedy: str) -> None:
