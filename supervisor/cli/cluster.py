@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -16,7 +17,7 @@ from supervisor.cli.connection import Connection
 from supervisor.core.effects import drive
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.jobs.registry import Registry
-from supervisor.operations import InvalidRequestError, Operation
+from supervisor.operations import Delay, Effect, InvalidRequestError, Operation
 from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.store.schedules.apply import has_labels
 from supervisor.store.schedules.reads import Inspection, Record, Views
@@ -41,16 +42,27 @@ def run(connection: Connection, call: Call[T]) -> T:
 
 
 def ask(connection: Connection, operation: Operation[T]) -> T:
-    """Return the result of ``operation``, each of its calls repeated as by ``run``.
+    """Return the result of ``operation``, each of its calls repeated when its reply was lost.
 
     Raises:
         UnknownScheduleError: there is no such schedule; names the nearest.
     """
     try:
-        return drive(operation, lambda call: run(connection, call))
+        return drive(operation, partial(_perform, partial(run, connection)))
     except UnknownScheduleError as error:
         message = unknown_message(connection, error.schedule, removed_ms=error.removed_ms)
         raise UnknownScheduleError(error.schedule, removed_ms=error.removed_ms, message=message) from None
+
+
+def ask_once(connection: Connection, operation: Operation[T]) -> T:
+    """Return the result of ``operation``; a lost reply ends it."""
+    return drive(operation, partial(_perform, connection.store.run))
+
+
+def _perform(send: Callable[[Call[Any]], Any], effect: Effect) -> Any:
+    if isinstance(effect, Delay):
+        return time.sleep(effect.seconds)  # noqa: TID251 - a person waits, and nothing would announce what is awaited
+    return send(effect)
 
 
 @contextmanager
@@ -67,7 +79,7 @@ def checked_options() -> Iterator[None]:
 
 
 def moment_of_patience() -> None:
-    """Wait a fifth of a second."""
+    """Delay a fifth of a second."""
     time.sleep(0.2)  # noqa: TID251 - a person waits, and nothing would announce what is waited for
 
 

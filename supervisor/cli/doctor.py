@@ -25,11 +25,10 @@ from supervisor.settings.rules.redis_exposure import exposures
 from supervisor.settings.sections.models import Settings
 
 if TYPE_CHECKING:
-    from supervisor.store.election.leases import CandidateInfo, LeaseView
-    from supervisor.store.queues.pages import UnservedQueue
+    from supervisor.operations.leader import CandidateInfo, LeaseView
+    from supervisor.operations.queues import UnservedQueue
 
 CLOCK_SKEW_MS_MAX = 500
-FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive, or died just now
 UNSERVED_SHOWN = 10
 
 
@@ -173,8 +172,10 @@ def _classes(settings: Settings) -> Iterator[Finding]:
 
 def _redis(settings: Settings) -> Iterator[Finding]:
     from supervisor.app.endpoint import embedded_server
+    from supervisor.cli.cluster import ask
     from supervisor.cli.connection import connected, embedded_server_is_up
     from supervisor.clock import SystemClock
+    from supervisor.operations import leader, queues
     from supervisor.store.client.preflight import check
 
     try:
@@ -189,14 +190,13 @@ def _redis(settings: Settings) -> Iterator[Finding]:
                 yield Finding("redis", problem.message, problem.remedy or "correct it, then run this again")
             if problems:
                 return
-            lease = connection.store.run(connection.leases.view())
+            lease, candidates = ask(connection, leader.show(connection.keys))
             skew_ms = SystemClock().wall_ms() - lease.now_ms
             is_ok = abs(skew_ms) <= CLOCK_SKEW_MS_MAX
             remedy = "" if is_ok else "synchronise the clocks of this machine and of Redis (chrony, systemd-timesyncd)"
             yield Finding("clock", f"{skew_ms:+d} ms against Redis", remedy)
-            candidates = connection.store.run(connection.leases.candidates())
             yield replica_names(candidates, lease)
-            yield unserved_queues(connection.store.run(connection.queues.unserved()).items)
+            yield unserved_queues(ask(connection, queues.unserved(connection.keys)))
     except TenureError as error:
         text, _, remedy = str(error).partition("; ")
         yield Finding("redis", text, remedy or "start Redis, or correct redis.url")
@@ -214,8 +214,9 @@ def unserved_queues(found: Sequence[UnservedQueue]) -> Finding:
 
 def replica_names(candidates: Sequence[CandidateInfo], lease: LeaseView) -> Finding:
     """Find names that two replicas have, both seen within a few lease durations."""
-    oldest_ms = lease.now_ms - FRESH_LEASES * max(1000, lease.duration_ms)
-    fresh = [candidate.replica for candidate in candidates if candidate.seen_ms >= oldest_ms]
+    from supervisor.operations.leader import is_fresh
+
+    fresh = [candidate.replica for candidate in candidates if is_fresh(candidate, lease)]
     counts = Counter(replica.rpartition(".")[0] or replica for replica in fresh)
     twice = sorted(name for name, count in counts.items() if count > 1)
     if not twice:

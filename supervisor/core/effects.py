@@ -16,19 +16,16 @@ T = TypeVar("T")
 
 def drive(effects: Generator[E, Any, T], execute: Callable[[E], Any]) -> T:
     """Run ``effects`` to its end on ``execute`` and return its result."""
-    answer: Any = None
-    error: TenureError | None = None
-    while True:
-        try:
-            effect = effects.send(answer) if error is None else effects.throw(error)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        answer, error = None, None
-        try:
-            answer = execute(effect)
-        except TenureError as raised:
-            error = raised
+
+    async def at_once(effect: E) -> Any:
+        return execute(effect)
+
+    try:
+        drive_async(effects, at_once).send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("it waited, although nothing here is awaited")
 
 
 async def drive_async(effects: Generator[E, Any, T], execute: Callable[[E], Awaitable[Any]]) -> T:

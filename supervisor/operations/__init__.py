@@ -1,21 +1,37 @@
 """Operations: one function for each thing a person can ask, whichever door it comes through.
 
 Guarantees
-    An operation does no I/O: it is a generator that yields calls of the store and is sent their replies. It ends
-    with a typed result, or raises a TenureError whose ``exit_code`` and ``http_status`` the doors pass on.
+    An operation does no I/O: it is a generator that yields calls of the store, or a ``Delay``, and is sent the replies.
+    It ends with a typed result, or raises a TenureError whose ``exit_code`` and ``http_status`` the doors pass on.
     The command drives it with a blocking client that repeats calls, the HTTP API with an asynchronous one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
 from supervisor.core.errors import EXIT_USAGE, TenureError
 from supervisor.store.scripts import Call
 
+PAGES_MAX = 100_000
+SUGGESTIONS_MAX = 3
 T = TypeVar("T")
-Operation: TypeAlias = Generator[Call[Any], Any, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Effect of an operation: nothing is done for so long."""
+
+    seconds: float
+
+
+Effect: TypeAlias = Call[Any] | Delay
+Operation: TypeAlias = Generator[Effect, Any, T]
+Tell: TypeAlias = Callable[[int], object]
+"""Is told the progress of a long operation: how many of its items are done."""
 
 
 class InvalidRequestError(TenureError):
@@ -45,3 +61,40 @@ def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Yield ``items`` in order, ``size`` at a time: as many as one call takes."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def one(call: Call[T]) -> Operation[T]:
+    """Make one call and return its reply."""
+    result: T = yield call
+    return result
+
+
+def untold(_done: int) -> None:
+    """Take the progress of an operation, for nobody."""
+
+
+def pages(
+    read: Callable[[str], Call[Any]], *, keep: Callable[[T], bool] | None = None, count: int | None = None
+) -> Operation[list[T]]:
+    """Read a list page by page and return its items; one that moves meanwhile may be there twice.
+
+    Args:
+        read: builds the call for the page at a cursor; a page has ``items``, and the ``cursor`` of the next.
+        keep: which items are kept; None: all.
+        count: how many are enough; the list may be longer by less than a page. None: all.
+    """
+    found: list[T] = []
+    cursor = "0"
+    for _ in range(PAGES_MAX):
+        page = yield read(cursor)
+        found += page.items if keep is None else filter(keep, page.items)
+        cursor = page.cursor
+        if cursor == "0" or (count is not None and len(found) >= count):
+            break
+    return found
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return which of ``known`` ``name`` may mean, as a question; ``otherwise`` where none is like it."""
+    close = get_close_matches(name, known, n=SUGGESTIONS_MAX, cutoff=0.6)
+    return f"did you mean {', '.join(close)}?" if close else otherwise

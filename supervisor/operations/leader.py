@@ -9,11 +9,10 @@ from __future__ import annotations
 from supervisor.core.election.lease import is_named
 from supervisor.core.errors import EXIT_NO, TenureError
 from supervisor.core.signing import Signer
-from supervisor.operations import Operation
-from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
+from supervisor.operations import Operation, one
+from supervisor.store.election.leases import FRESH_LEASES, CandidateInfo, LeaseEvent, Leases, LeaseView
 from supervisor.store.keys import Keys
 
-FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive
 _LEASE_MIN_MS = 1000  # where the record holds none
 
 
@@ -24,14 +23,35 @@ class CannotHandOverError(TenureError):
     http_status = 409
 
 
+def view(keys: Keys) -> Operation[LeaseView]:
+    """Read the lease."""
+    return one(Leases(keys).view())
+
+
+def show(keys: Keys) -> Operation[tuple[LeaseView, list[CandidateInfo]]]:
+    """Read the lease and every candidate that is remembered, also those that vanished."""
+    lease = yield from view(keys)
+    candidates = yield Leases(keys).candidates()
+    return lease, candidates
+
+
+def history(keys: Keys, count: int) -> Operation[list[LeaseEvent]]:
+    """Read the newest ``count`` changes of the lease, newest first."""
+    return one(Leases(keys).history(count))
+
+
+def clear_hold(keys: Keys, *, by: str) -> Operation[LeaseView]:
+    """Let the leader fire again after Redis lost data."""
+    return one(Leases(keys).clear_hold(by=by))
+
+
 def successor(keys: Keys, to: str | None) -> Operation[tuple[LeaseView, str]]:
     """Read the lease, and choose the replica that shall lead next; empty when any may.
 
     Raises:
         CannotHandOverError: nobody leads, nobody else could, or ``to`` names none or several.
     """
-    lease = yield Leases(keys).view()
-    candidates = yield Leases(keys).candidates()
+    lease, candidates = yield from show(keys)
     return lease, choose_heir(lease, candidates, to)
 
 
@@ -39,9 +59,7 @@ def resign(
     keys: Keys, lease: LeaseView, heir: str, *, by: str, signer: Signer | None, at_ms: int
 ) -> Operation[LeaseView]:
     """Ask the holder of the term in ``lease`` to hand over to ``heir`` (empty: to any); signed at ``at_ms``."""
-    call = Leases(keys).request_resign(epoch=lease.epoch, to=heir, by=by, signer=signer, at_ms=at_ms)
-    view: LeaseView = yield call
-    return view
+    return one(Leases(keys).request_resign(epoch=lease.epoch, to=heir, by=by, signer=signer, at_ms=at_ms))
 
 
 def choose_heir(lease: LeaseView, candidates: list[CandidateInfo], to: str | None) -> str:

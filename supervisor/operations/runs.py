@@ -1,25 +1,34 @@
 """Operations on runs.
 
 Guarantees
-    A cancellation that ``permit`` allowed ends the run that it was shown: in the queue where it was found, although
+    A change that ``permit`` allowed is one of the run that it was shown: in the queue where it was found, although
     two queues can hold runs of the same id.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
 from supervisor.core.errors import EXIT_USAGE, TenureError
-from supervisor.operations import Operation, slices
+from supervisor.operations import Operation, pages, slices
 from supervisor.store.keys import Keys, check_name
-from supervisor.store.queues.control import PAGE, Cancelled, QueueControl, Run
-from supervisor.store.queues.reads import QueueReads
+from supervisor.store.queues.control import PAGE, Cancelled, Placed, QueueControl, Run
+from supervisor.store.queues.control import CancelCode as CancelCode  # noqa: PLC0414 - of the answers
+from supervisor.store.queues.fanout_counts import Tallies, Tally
+from supervisor.store.queues.reads import QueueReads, RunningRun, RunView
+from supervisor.store.queues.runs import HISTORY
 from supervisor.store.schedules.reads import Views
+from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import check_run_id
+from supervisor.store.wire.history import HistoryEntry
 
+T = TypeVar("T")
 RunPermit = Callable[[str, str, Mapping[str, str]], None]
 """Raises unless the asker reaches the run of a job, in a queue, of a schedule with labels."""
 
@@ -32,12 +41,21 @@ class InvalidRunError(TenureError):
 
 
 class UnknownRunError(TenureError):
-    """No unfinished run has the id."""
+    """No unfinished run has the id, or none that is remembered."""
 
     http_status = 404
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"there is no unfinished run {run_id[:200]!r}")
+    def __init__(self, run_id: str, message: str = "") -> None:
+        super().__init__(message or f"there is no unfinished run {run_id[:200]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetails:
+    """Everything known about one run. ``view`` None: newer runs have pushed it out of the history."""
+
+    view: RunView | None
+    below: Tally | None  # of its descendants
+    steps: dict[str, dict[str, Any]]
 
 
 def checked_runs(runs: Sequence[Run]) -> list[Run]:
@@ -80,16 +98,99 @@ def cancel(
         InvalidRunError: no run can have the id, or no queue the name. None is ended.
         UnknownRunError: with ``permit`` only: an unknown run cannot be permitted.
     """
-    results: list[tuple[Run, Cancelled]] = []
+    control = QueueControl(keys, history=history)
+    change = functools.partial(control.cancel, by=by, reason=reason, kill_ms=kill_ms)
+    return (yield from _changed(keys, runs, change, permit))
+
+
+def hasten(keys: Keys, runs: Sequence[Run], *, permit: RunPermit | None = None) -> Operation[list[tuple[Run, Placed]]]:
+    """Let delayed or retrying runs start now; the answer has the former place of each; for the rest see ``cancel``."""
+    return (yield from _changed(keys, runs, QueueControl(keys).hasten, permit))
+
+
+def set_priority(
+    keys: Keys, runs: Sequence[Run], priority: int, *, permit: RunPermit | None = None
+) -> Operation[list[tuple[Run, Placed]]]:
+    """Give runs another priority; the answer has the place of each, and its former one; for the rest see ``cancel``."""
+    change = functools.partial(QueueControl(keys).set_priority, priority=priority)
+    return (yield from _changed(keys, runs, change, permit))
+
+
+def _changed(
+    keys: Keys, runs: Sequence[Run], change: Callable[[Sequence[Run]], Call[list[T]]], permit: RunPermit | None
+) -> Operation[list[tuple[Run, T]]]:
+    """Apply ``change`` to runs, a page of them at a time."""
+    results: list[tuple[Run, T]] = []
     for batch in slices(checked_runs(runs), PAGE):
-        found = batch if permit is None else (yield from _permitted(keys, batch, permit))
-        done = yield QueueControl(keys, history=history).cancel(found, by=by, reason=reason, kill_ms=kill_ms)
+        done = yield change((yield from permitted(keys, batch, permit)))
         results += zip(batch, done, strict=True)
     return results
 
 
-def _permitted(keys: Keys, runs: Sequence[Run], permit: RunPermit) -> Operation[list[Run]]:
-    """Return ``runs`` with the queue in which each was judged."""
+def latest(keys: Keys, *, count: int, queue: str | None = None) -> Operation[list[tuple[str, HistoryEntry]]]:
+    """Read at most ``count`` ended attempts with their queues, newest first, of all queues or of one."""
+    found: list[tuple[str, HistoryEntry]] = []
+    for name in (yield from _of(keys, queue)):
+        found += [(name, entry) for entry in (yield QueueReads(keys).recent(name, count))]
+    return sorted(found, key=lambda each: each[1].ended_ms, reverse=True)[:count]
+
+
+def running(keys: Keys, *, count: int, queue: str | None = None) -> Operation[list[RunningRun]]:
+    """Read at most ``count`` runs that are executed, of all queues or of one."""
+    found: list[RunningRun] = []
+    for name in (yield from _of(keys, queue)):
+        read = functools.partial(QueueReads(keys).running, name)
+        found += yield from pages(read, count=max(1, count - len(found)))
+        if len(found) >= count:
+            break
+    return found[:count]
+
+
+def _of(keys: Keys, queue: str | None) -> Operation[Sequence[str]]:
+    return (yield QueueReads(keys).names()) if queue is None else [queue]
+
+
+def show(keys: Keys, run_id: str, *, is_thorough: bool = False) -> Operation[RunDetails]:
+    """Read one run, its steps, and the sums of the runs below it.
+
+    Args:
+        keys: of the cluster.
+        run_id: its id.
+        is_thorough: whether the whole history is searched, one queue at a time to hold nobody up.
+
+    Raises:
+        UnknownRunError: nothing is known about it.
+    """
+    view: RunView | None = yield QueueReads(keys).show(run_id)
+    if is_thorough and (view is None or (view.state == "finished" and not view.history)):
+        view = (yield from _long_ended(keys, run_id)) or view
+    try:
+        below = yield Tallies(keys).read(run_id)
+        steps = yield Tallies(keys).steps(run_id)
+    except ValueError:  # no run can have this id
+        below, steps = None, {}
+    if view is None and below is None and not steps:
+        hint = "or its history is gone; `tenure runs list` shows the latest"
+        raise UnknownRunError(run_id, f"no run is called {run_id[:200]!r}, {hint}")
+    return RunDetails(view, below, steps)
+
+
+def _long_ended(keys: Keys, run_id: str) -> Operation[RunView | None]:
+    for queue in (yield QueueReads(keys).names()):
+        view: RunView | None = yield QueueReads(keys).show(run_id, [queue], scan=HISTORY)
+        if view is not None and view.history:
+            return view
+    return None
+
+
+def permitted(keys: Keys, runs: Sequence[Run], permit: RunPermit | None) -> Operation[Sequence[Run]]:
+    """Return ``runs`` with the queue in which each was judged; as they are without ``permit``.
+
+    Raises:
+        UnknownRunError: an unknown run cannot be permitted.
+    """
+    if permit is None:
+        return runs
     found: list[Run] = []
     for queue, run_id in runs:
         shown = yield QueueReads(keys).show(run_id, [queue] if queue else None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from supervisor.cli.cluster import ask, confirm, who
+from supervisor.cli.cluster import ask, ask_once, confirm, who
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.leader.format import (
@@ -32,8 +32,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_NO, EXIT_OK, StoreUnavailableError
 from supervisor.core.units import SECOND_NS
 from supervisor.operations import leader as operations
-from supervisor.operations.leader import CannotHandOverError
-from supervisor.store.election.leases import LeaseEvent, LeaseView
+from supervisor.operations.leader import CannotHandOverError, LeaseEvent, LeaseView
 
 COUNT_MAX = 1000  # as many events as are kept
 LISTEN_S = 1.0  # one blocking read
@@ -58,8 +57,8 @@ def leader_show(*, output: str, load_settings: LoadSettings) -> int:
       tenure leader show -o json
     """
     with connected(load_settings().settings) as connection:
-        lease = connection.store.run(connection.leases.view())
-        replicas = replica_rows(connection, lease)
+        lease, candidates = ask(connection, operations.show(connection.keys))
+    replicas = replica_rows(lease, candidates)
     if output == "table":
         say(leader_line(lease))
         print_section("Candidates", replicas, columns=CANDIDATE_COLUMNS, empty="none")
@@ -109,7 +108,7 @@ def leader_history(*, count: int, output: str, load_settings: LoadSettings) -> N
       tenure leader history --count 50
     """
     with connected(load_settings().settings) as connection:
-        changes = connection.store.run(connection.leases.history(count))
+        changes = ask(connection, operations.history(connection.keys, count))
     print_rows([change_row(each) for each in changes], columns=CHANGE_COLUMNS, output=output, empty="no changes")
 
 
@@ -160,12 +159,12 @@ def leader_clear_hold(*, yes: bool, load_settings: LoadSettings) -> int:
       tenure leader clear-hold
     """
     with connected(load_settings().settings) as connection:
-        lease = connection.store.run(connection.leases.view())
+        lease = ask(connection, operations.view(connection.keys))
         if not lease.hold:
             click.echo("Nothing is held.")
             return EXIT_OK
         confirm(f"Fires are held: {lease.hold}. Let them go on?", yes=yes)
-        connection.store.run(connection.leases.clear_hold(by=who()))
+        ask(connection, operations.clear_hold(connection.keys, by=who()))
     click.echo("The leader fires again.")
     return EXIT_OK
 
@@ -180,7 +179,7 @@ def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> L
     last = before
     while (left_s := until_s - _elapsed_s()) > 0:
         try:
-            last = connection.store.run(connection.leases.view())
+            last = ask_once(connection, operations.view(connection.keys))
             if last.holder and last.epoch > before.epoch:
                 return last
             connection.store.listen(connection.keys.events, last.last_event, min(LOOK_S, left_s))
@@ -208,7 +207,7 @@ class ElectionWatch:
 
     def begin(self) -> LeaseView:
         """Return the lease as it is; changes count from here."""
-        lease = self._connection.store.run(self._connection.leases.view())
+        lease = ask_once(self._connection, operations.view(self._connection.keys))
         self._genesis, self._last_id = lease.genesis, lease.last_event
         return lease
 
@@ -237,7 +236,7 @@ class ElectionWatch:
 
     def _look_again(self) -> None:
         """Start over in a data set that is another one: its events have ids of their own."""
-        lease = self._connection.store.run(self._connection.leases.view())
+        lease = ask_once(self._connection, operations.view(self._connection.keys))
         if lease.genesis != self._genesis:
             self._genesis, self._last_id = lease.genesis, "0-0"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from supervisor.cli.connection import Connection
 from supervisor.cli.output import distance, moment, span
-from supervisor.operations.leader import is_fresh
-from supervisor.store.election.leases import CandidateInfo, LeaseEvent, LeaseView
+from supervisor.operations.leader import CandidateInfo, LeaseEvent, LeaseView, is_fresh
 
 CANDIDATE_COLUMNS = ("replica", "role", "host", "pid", "version", "seen")
 
@@ -58,10 +57,9 @@ def change_row(change: LeaseEvent) -> dict[str, Any]:
     }
 
 
-def replica_rows(connection: Connection, lease: LeaseView) -> list[dict[str, Any]]:
+def replica_rows(lease: LeaseView, candidates: Iterable[CandidateInfo]) -> list[dict[str, Any]]:
     """Return one row for each candidate, the leader among them."""
-    found = connection.store.run(connection.leases.candidates())
-    rows = [replica_row(candidate, lease) for candidate in sorted(found, key=lambda each: each.replica)]
+    rows = [replica_row(candidate, lease) for candidate in sorted(candidates, key=lambda each: each.replica)]
     if lease.holder and lease.holder not in {row["replica"] for row in rows}:
         rows.insert(0, {"replica": lease.holder, "role": "leader", "host": lease.host, "pid": lease.pid})
     return rows

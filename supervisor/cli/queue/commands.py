@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import run
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.cluster import ask
+from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import (
@@ -22,20 +22,13 @@ from supervisor.cli.output import (
 )
 from supervisor.cli.queue.changes import move, pause, purge, resume
 from supervisor.cli.queue.fsck import fsck
-from supervisor.cli.queue.params import PRIORITY_NAMES, known_queue, queue_names
-from supervisor.store.queues.reads import QueueCounts
+from supervisor.cli.queue.params import PRIORITY_NAMES, configured_queues
+from supervisor.operations import queues
 
-RATE_SAMPLE = 1000
-RATE_S = 60.0
 _COLUMNS = ("queue", "ready", "blocked", "running", "later", "dead", "oldest_ready", "paused")
 
 
-def queue_rows(connection: Connection) -> list[dict[str, Any]]:
-    """Return one row for each queue that was ever used."""
-    return [queue_row(run(connection, connection.queues.counts(name))) for name in queue_names(connection)]
-
-
-def queue_row(counts: QueueCounts) -> dict[str, Any]:
+def queue_row(counts: queues.QueueCounts) -> dict[str, Any]:
     """Return the row of one queue in a list."""
     return {
         "queue": counts.queue,
@@ -49,15 +42,6 @@ def queue_row(counts: QueueCounts) -> dict[str, Any]:
         "next_due": moment(counts.next_due_ms),
         "totals": counts.stats,
     }
-
-
-def _rate(connection: Connection, counts: QueueCounts) -> float:
-    """Return how many attempts end in a second: of the last minute, or of the newest thousand if they are newer."""
-    ended = [each.ended_ms for each in run(connection, connection.queues.recent(counts.queue, RATE_SAMPLE))]
-    since_ms = counts.now_ms - RATE_S * 1000
-    recent = [each for each in ended if each >= since_ms]
-    span_s = RATE_S if len(recent) < RATE_SAMPLE else max(1.0, counts.now_ms - min(recent)) / 1000
-    return round(len(recent) / span_s, 3)
 
 
 @click.group(cls=SectionedGroup)
@@ -76,7 +60,7 @@ def queue_list(*, output: str, load_settings: LoadSettings) -> None:
       tenure queue list -o json
     """
     with connected(load_settings().settings) as connection:
-        rows = queue_rows(connection)
+        rows = [queue_row(each) for each in ask(connection, queues.overview(connection.keys))]
     print_rows(rows, columns=_COLUMNS, output=output, empty="no queue was used yet")
 
 
@@ -92,8 +76,8 @@ def queue_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
       tenure queue show default
     """
     with connected(load_settings().settings) as connection:
-        counts = run(connection, connection.queues.counts(known_queue(connection, name)))
-        rate = _rate(connection, counts)
+        counts = ask(connection, queues.counts(connection.keys, name, configured_queues(connection)))
+        rate = ask(connection, queues.rate(connection.keys, counts))
     lists = [
         {"kind": kind.value, "priority": PRIORITY_NAMES[priority], "ready": count}
         for (kind, priority), count in counts.ready.items()

@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.cli.output import moment
-from supervisor.store.queues.reads import DeadRun, RunView
+from supervisor.operations.dead import DeadRun, reason_of
+from supervisor.operations.runs import RunView
 from supervisor.telemetry.masking import mask_text
-
-
-def reason_of(error: dict[str, Any]) -> str:
-    """Return in one line why a run died: ``crashed: SIGSEGV``, ``lost``, ``ValueError: no such tenant``."""
-    names = ("reason", "detail") if "reason" in error else ("type", "message")
-    parts = [error.get(name) for name in names]
-    return mask_text(" ".join(": ".join(str(part) for part in parts if part).split()))
 
 
 def dead_row(dead: DeadRun) -> dict[str, Any]:

@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import run
+from supervisor.cli.cluster import ask, run
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.cli.progress import progress
-from supervisor.cli.queue.params import known_queue, queue_names
+from supervisor.cli.queue.params import configured_queues
 from supervisor.core.errors import EXIT_NO, EXIT_OK
+from supervisor.operations import queues
 from supervisor.store.queues.fsck import Fsck, FsckFinding
 
 
@@ -33,7 +34,7 @@ def fsck(*, names: tuple[str, ...], is_mending: bool, output: str, load_settings
       tenure queue fsck default --fix
     """
     with connected(load_settings().settings) as connection:
-        known = [known_queue(connection, each) for each in dict.fromkeys(names)] or queue_names(connection)
+        known = ask(connection, queues.known(connection.keys, names, configured_queues(connection)))
         found = _check(connection, known, is_mending=is_mending)
     rows = [{"queue": each.queue, "what": each.what, "problem": each.problem, "done": each.remedy} for each in found]
     empty = f"nothing is wrong in {len(known)} queue{'' if len(known) == 1 else 's'}"
@@ -60,6 +61,5 @@ def _check(connection: Connection, names: list[str], *, is_mending: bool) -> lis
 
 
 def _entries(connection: Connection, name: str) -> int:
-    counts = run(connection, connection.queues.counts(name))
-    runs = counts.ready_total + counts.later + counts.blocked + counts.running + counts.dead
-    return 2 * (runs + sum(counts.suspects.values()))
+    counts = ask(connection, queues.counts(connection.keys, name, [name]))
+    return 2 * (queues.waiting(counts) + counts.running + counts.dead)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from supervisor.cli.cluster import browse, server_now_ms
+from supervisor.cli.cluster import ask, browse, server_now_ms
 from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedCommand, SectionedGroup
 from supervisor.cli.leader.format import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
@@ -28,21 +28,22 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
     Example:
       tenure status --config /etc/tenure
     """
-    from supervisor.cli.queue.commands import queue_rows
-    from supervisor.cli.runs.commands import latest_runs
+    from supervisor.cli.queue.commands import queue_row
+    from supervisor.cli.runs.commands import history_row
+    from supervisor.operations import leader, queues, runs
 
     with connected(load_settings().settings) as connection:
-        lease = connection.store.run(connection.leases.view())
-        replicas = replica_rows(connection, lease)
+        lease, candidates = ask(connection, leader.show(connection.keys))
+        replicas = replica_rows(lease, candidates)
         now_ms = server_now_ms(connection)
         rows = [record_row(record, now_ms) for record in browse(connection)]
-        queues = queue_rows(connection)
-        recent = latest_runs(connection, count=10)
+        depths = [queue_row(each) for each in ask(connection, queues.overview(connection.keys))]
+        recent = [history_row(*each) for each in ask(connection, runs.latest(connection.keys, count=10))]
     if output != "table":
         value = {
             "leader": lease_row(lease),
             "replicas": replicas,
-            "queues": queues,
+            "queues": depths,
             "schedules": rows,
             "recent_runs": recent,
         }
@@ -50,7 +51,7 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
         return 0 if lease.holder else EXIT_NO
     say(leader_line(lease))
     print_section("Replicas", replicas, columns=CANDIDATE_COLUMNS, empty="none has campaigned yet")
-    print_section("Queues", queues, columns=("queue", "ready", "running", "later", "dead"), empty="none was used yet")
+    print_section("Queues", depths, columns=("queue", "ready", "running", "later", "dead"), empty="none was used yet")
     latest = ("run", "job", "outcome", "attempt", "ended", "duration")
     print_section("Latest runs", recent, columns=latest, empty="none has ended yet")
     rows.sort(key=lambda row: row.get("next_ms") or 1 << 62)

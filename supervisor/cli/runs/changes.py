@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import ask, confirm, run, who
+from supervisor.cli.cluster import ask, confirm, who
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows, span
-from supervisor.cli.queue.params import PRIORITY_NAMES, control, groups, known_queue, reason_option, yes_option
+from supervisor.cli.queue.params import PRIORITY_NAMES, configured_queues, reason_option, yes_option
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.core.model import PRIORITIES
-from supervisor.operations import runs
-from supervisor.store.queues.control import PAGE, CancelCode, Cancelled, Placed
+from supervisor.operations import queues, runs
+from supervisor.operations.runs import CancelCode, Cancelled, Placed, Run, UnknownRunError
 
 _runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
 _queue_option = click.option("--queue", "queue_name", help="The queue it is in; spares looking into all.")
@@ -63,12 +63,11 @@ def cancel(
     """
     kill_ms = max(1, round(grace_s * 1000)) if is_killed else 0
     with connected(load_settings().settings) as connection:
-        queue = known_queue(connection, queue_name) if queue_name else ""
-        ids = _checked(queue, run_ids)
-        confirm(f"Cancel {ids[0] if len(ids) == 1 else f'{len(ids)} runs'}?", yes=yes)
+        chosen = _chosen(connection, queue_name, run_ids)
+        confirm(f"Cancel {chosen[0][1] if len(chosen) == 1 else f'{len(chosen)} runs'}?", yes=yes)
         request = runs.cancel(
             connection.keys,
-            [(queue, each) for each in ids],
+            chosen,
             history=connection.settings.queues.history,
             by=who(),
             reason=reason,
@@ -80,13 +79,16 @@ def cancel(
     return max(EXIT_NO if row["code"] == "no" else EXIT_FAILED if row["code"] == "unknown" else 0 for row in rows)
 
 
-def _checked(queue: str, run_ids: Sequence[str]) -> list[str]:
-    """Return each of ``run_ids`` once.
+def _chosen(connection: Connection, queue: str | None, run_ids: Sequence[str]) -> list[Run]:
+    """Return the runs that a command names, each once.
 
     Raises:
         InvalidRunError: no run can have such an id.
+        UnknownQueueError: there is no such queue.
     """
-    return [run_id for _, run_id in runs.checked_runs([(queue, each) for each in run_ids])]
+    if queue:
+        ask(connection, queues.known(connection.keys, [queue], configured_queues(connection)))
+    return runs.checked_runs([(queue or "", each) for each in run_ids])
 
 
 def _cancel_row(connection: Connection, run_id: str, found: Cancelled, kill_ms: int) -> dict[str, Any]:
@@ -99,13 +101,20 @@ def _cancel_row(connection: Connection, run_id: str, found: Cancelled, kill_ms: 
     elif found.code is CancelCode.DEAD:
         code, result = "no", "is dead already; see `tenure dead drop`"
     else:
-        view = run(connection, connection.queues.show(run_id))
+        view = _found(connection, run_id)
         outcome = view.history[0].outcome if view and view.history else None
         queue = view.queue if view else ""
         is_done = outcome in {"cancelled", "cancel_asked"}
         code = "ok" if is_done else "no" if view else "unknown"
         result = f"had ended: {outcome or 'its result is kept'}" if view else "unknown"
     return {"run": run_id, "queue": queue, "result": result, "code": code}
+
+
+def _found(connection: Connection, run_id: str) -> runs.RunView | None:
+    try:
+        return ask(connection, runs.show(connection.keys, run_id)).view
+    except UnknownRunError:
+        return None
 
 
 @click.command(cls=SectionedCommand)
@@ -122,15 +131,9 @@ def requeue(*, run_ids: tuple[str, ...], queue_name: str | None, output: str, lo
     Example:
       tenure runs requeue 019f6e0a-3f6c-7d2e-8a54-0d3c4b1f9a11
     """
-    rows: list[dict[str, Any]] = []
     with connected(load_settings().settings) as connection:
-        queue = known_queue(connection, queue_name) if queue_name else ""
-        for group in groups(_checked(queue, run_ids), PAGE):
-            done = run(connection, control(connection).hasten([(queue, each) for each in group]))
-            rows += [
-                {"run": each, "queue": found.queue, "result": _hastened(found)}
-                for each, found in zip(group, done, strict=True)
-            ]
+        done = ask(connection, runs.hasten(connection.keys, _chosen(connection, queue_name, run_ids)))
+    rows = [{"run": each, "queue": found.queue, "result": _hastened(found)} for (_, each), found in done]
     print_rows(rows, columns=("run", "queue", "result"), output=output, empty="")
     if any(not row["queue"] for row in rows):
         return EXIT_FAILED
@@ -158,20 +161,17 @@ def set_priority(
     Example:
       tenure runs set-priority high import-17
     """
-    rows: list[dict[str, Any]] = []
     with connected(load_settings().settings) as connection:
-        queue = known_queue(connection, queue_name) if queue_name else ""
-        for group in groups(_checked(queue, run_ids), PAGE):
-            call = control(connection).set_priority([(queue, each) for each in group], PRIORITIES[priority])
-            done = run(connection, call)
-            rows += [
-                {
-                    "run": each,
-                    "queue": found.queue,
-                    "was": PRIORITY_NAMES.get(found.priority) if found.priority is not None else None,
-                    "place": found.place or "unknown, or ended",
-                }
-                for each, found in zip(group, done, strict=True)
-            ]
+        chosen = _chosen(connection, queue_name, run_ids)
+        done = ask(connection, runs.set_priority(connection.keys, chosen, PRIORITIES[priority]))
+    rows = [
+        {
+            "run": each,
+            "queue": found.queue,
+            "was": PRIORITY_NAMES.get(found.priority) if found.priority is not None else None,
+            "place": found.place or "unknown, or ended",
+        }
+        for (_, each), found in done
+    ]
     print_rows(rows, columns=("run", "queue", "was", "place"), output=output, empty="")
     return EXIT_OK if all(row["queue"] for row in rows) else EXIT_FAILED

@@ -9,35 +9,23 @@ from typing import Any, Unpack
 import click
 import msgspec
 
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.cluster import ask
+from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedCommand, SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, moment, output_option, print_rows, print_value, span
-from supervisor.cli.queue.params import queue_names
 from supervisor.cli.runs.changes import cancel, requeue, set_priority
 from supervisor.cli.runs.family import family_record
-from supervisor.core.errors import TenureError
 from supervisor.core.json_values import JSON_DEPTH_MAX, is_deeper, read_json
+from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, latest, running, show
 from supervisor.store.producer.options import EnqueueOptions
-from supervisor.store.queues.fanout_counts import Tallies
-from supervisor.store.queues.reads import RunView
-from supervisor.store.wire.history import HistoryEntry
 from supervisor.telemetry.masking import mask, mask_text
 
 COUNT_MAX = 10_000
-PAGES_MAX = 1000
 
 
-def latest_runs(connection: Connection, *, count: int, queue: str | None = None) -> list[dict[str, Any]]:
-    """Return attempts that ended, newest first, over all queues or one."""
-    rows: list[dict[str, Any]] = []
-    for name in [queue] if queue else queue_names(connection):
-        entries = connection.store.run(connection.queues.recent(name, count))
-        rows += [_history_row(name, entry) for entry in entries]
-    return sorted(rows, key=lambda row: row["ended"] or "", reverse=True)[:count]
-
-
-def _history_row(queue: str, entry: HistoryEntry) -> dict[str, Any]:
+def history_row(queue: str, entry: HistoryEntry) -> dict[str, Any]:
+    """Return one ended attempt."""
     return {
         "run": entry.run_id,
         "queue": queue,
@@ -72,33 +60,24 @@ def runs_list(*, queue: str | None, is_running: bool, count: int, output: str, l
       tenure runs list --running
     """
     with connected(load_settings().settings) as connection:
-        rows = _running(connection, queue, count) if is_running else latest_runs(connection, count=count, queue=queue)
+        if is_running:
+            rows = [_running_row(each) for each in ask(connection, running(connection.keys, count=count, queue=queue))]
+        else:
+            rows = [history_row(*each) for each in ask(connection, latest(connection.keys, count=count, queue=queue))]
     ended = ("run", "job", "outcome", "attempt", "started", "duration", "session")
     working = ("run", "job", "queue", "attempt", "fetched", "session")
     print_rows(rows, columns=working if is_running else ended, output=output, empty="no runs")
 
 
-def _running(connection: Connection, queue: str | None, count: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for name in [queue] if queue else queue_names(connection):
-        cursor = "0"
-        for _ in range(PAGES_MAX):
-            page = connection.store.run(connection.queues.running(name, cursor))
-            rows += [
-                {
-                    "run": each.run_id,
-                    "queue": name,
-                    "job": each.envelope.template.job if each.envelope else None,
-                    "attempt": each.attempt,
-                    "fetched": moment(each.fetched_ms),
-                    "session": each.session,
-                }
-                for each in page.items
-            ]
-            cursor = page.cursor
-            if cursor == "0" or len(rows) >= count:
-                break
-    return rows[:count]
+def _running_row(each: RunningRun) -> dict[str, Any]:
+    return {
+        "run": each.run_id,
+        "queue": each.queue,
+        "job": each.envelope.template.job if each.envelope else None,
+        "attempt": each.attempt,
+        "fetched": moment(each.fetched_ms),
+        "session": each.session,
+    }
 
 
 @runs.command("show")
@@ -116,26 +95,10 @@ def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
       tenure runs show nightly-report@1795055400000
     """
     with connected(load_settings().settings) as connection:
-        view = _look(connection, run_id)
-        below = connection.store.run(Tallies(connection.keys).read(run_id))
-        steps = connection.store.run(Tallies(connection.keys).steps(run_id))
-    if view is None and below is None and not steps:
-        raise TenureError(f"no run is called {run_id!r}, or its history is gone; `tenure runs list` shows the latest")
-    own = {"run": run_id, "state": "forgotten"} if view is None else _record(view)
-    record = own | family_record(below, steps)
+        found = ask(connection, show(connection.keys, run_id, is_thorough=True))
+    own = {"run": run_id, "state": "forgotten"} if found.view is None else _record(found.view)
+    record = own | family_record(found.below, found.steps)
     print_value(record, output="yaml" if output == "table" else output)
-
-
-def _look(connection: Connection, run_id: str) -> RunView | None:
-    """Return the data of a run: of one that ended a while ago too, one queue at a time to hold nobody up."""
-    names = queue_names(connection)
-    view: RunView | None = connection.store.run(connection.queues.show(run_id, names))
-    if view is None or (view.state == "finished" and not view.history):
-        for name in names:
-            older = connection.store.run(connection.queues.show(run_id, [name], scan=COUNT_MAX))
-            if older is not None and older.history:
-                return older
-    return view
 
 
 def _record(view: RunView) -> dict[str, Any]:
@@ -160,7 +123,7 @@ def _record(view: RunView) -> dict[str, Any]:
         "error": mask(view.error),
         "parent": envelope.parent if envelope else None,
         "result": _stored(view.result),
-        "history": [_history_row(view.queue, entry) for entry in view.history],
+        "history": [history_row(view.queue, entry) for entry in view.history],
     }
     return {key: value for key, value in record.items() if value not in (None, "", {}, [])}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.cli.output import moment
-from supervisor.store.queues.fanout_counts import Tally
+from supervisor.operations.runs import Tally
 from supervisor.telemetry.masking import mask, mask_text
 
 

@@ -26,6 +26,7 @@ from supervisor.store.wire.codec import cut, foreign_number, number, pairs, text
 
 Mode = Literal["cold", "expired", "free", "presence", "register"]
 _NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
+FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive, or died just now
 DURATION_MS_MAX = 3_600_000  # far above every lease that can be configured: nobody waits for a longer one
 _DOUBTFUL_MS = 86_400_000  # each schedule was decided long since: a time that is older, or to come, says nothing
 _SEQ_UNREADABLE = 10**15  # as the script of a campaign counts it: whoever watched this saw no other number

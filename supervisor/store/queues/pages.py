@@ -1,21 +1,23 @@
-"""Pages of queues: of which something is executed, and in which runs wait that nobody takes."""
+"""Pages of long lists, and those of queues: executing ones, and those in which runs wait that nobody takes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from supervisor.core.model import Kind
 from supervisor.store.keys import LETTER_KIND, valid_names
 from supervisor.store.wire.codec import chunks, number, text, texts
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class QueuePage:
-    """Some of the queues. ``cursor`` "0": the last page. One may come on two pages."""
+class Page(Generic[T]):
+    """Some of the items of a long list. ``cursor`` "0": the last page. One may come on two pages."""
 
     cursor: str
-    items: list[str]
+    items: list[T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +33,16 @@ class UnservedQueue:
         return f"{self.waiting} {self.kind.value} runs in queue {self.queue}"
 
 
-@dataclass(frozen=True, slots=True)
-class UnservedPage:
-    """Some of them. ``cursor`` "0": the last page. One may come on two pages."""
-
-    cursor: str
-    items: list[UnservedQueue]
-
-
-def parse_unserved(reply: Any) -> UnservedPage:
+def parse_unserved(reply: Any) -> Page[UnservedQueue]:
     """Parse the reply of ``queues_unserved``."""
     found = [
         UnservedQueue(text(queue), LETTER_KIND[text(letter)], number(count))
         for queue, letter, count in chunks(reply[1:], 3)
     ]
-    return UnservedPage(text(reply[0]), found)
+    return Page(text(reply[0]), found)
 
 
-def parse_queues(reply: Any) -> QueuePage:
+def parse_queues(reply: Any) -> Page[str]:
     """Parse the reply of ``queues_executing``."""
     cursor, *names = reply
-    return QueuePage(text(cursor), valid_names(texts(names)))
+    return Page(text(cursor), valid_names(texts(names)))

@@ -10,6 +10,7 @@ import msgspec
 
 from supervisor.core.model import Envelope, Kind
 from supervisor.store.keys import Keys, check_name, valid_names
+from supervisor.store.queues.pages import Page
 from supervisor.store.scripts import Call, script
 from supervisor.store.wire.codec import chunks, number, optional_number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import limits_text, unpack
@@ -62,22 +63,6 @@ class RunningRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunningPage:
-    """Some of the running runs. ``cursor`` "0": the last page."""
-
-    cursor: str
-    items: list[RunningRun]
-
-
-@dataclass(frozen=True, slots=True)
-class BlockedPage:
-    """Some of the runs that wait for a concurrency key, by id. ``cursor`` "0": the last page."""
-
-    cursor: str
-    items: list[tuple[str, str]]  # run id, key
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadRun:
     """A run that was given up."""
 
@@ -89,14 +74,6 @@ class DeadRun:
     interrupts: int
     error: dict[str, Any]
     envelope: Envelope | None
-
-
-@dataclass(frozen=True, slots=True)
-class DeadPage:
-    """Some of the dead runs. ``position`` "0": the last page. One may come on two pages."""
-
-    position: str
-    items: list[DeadRun]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +116,13 @@ class QueueReads:
         args = {"queue": check_name("queue", queue)}
         return script("queue_counts").call(keys=self._prefix, args=args, parse=lambda r: _counts(queue, r))
 
-    def running(self, queue: str, cursor: str = "0") -> Call[RunningPage]:
+    def running(self, queue: str, cursor: str = "0") -> Call[Page[RunningRun]]:
         """Read the running runs; begin with "0", end when the reply's cursor is "0"."""
         args = {"queue": check_name("queue", queue), "cursor": cursor}
         return script("queue_running").call(keys=self._prefix, args=args, parse=lambda r: _running(queue, r))
 
-    def blocked(self, queue: str, cursor: str = "0") -> Call[BlockedPage]:
-        """Read which runs wait for a concurrency key; begin with "0", end when the reply's cursor is "0"."""
+    def blocked(self, queue: str, cursor: str = "0") -> Call[Page[tuple[str, str]]]:
+        """Read which runs wait for which concurrency key; begin with "0", end when the reply's cursor is "0"."""
         args = {"queue": check_name("queue", queue), "cursor": cursor}
         return script("queue_blocked").call(keys=self._prefix, args=args, parse=_blocked)
 
@@ -155,19 +132,19 @@ class QueueReads:
         return script("queue_dead").call(keys=self._prefix, args=args, parse=lambda r: _dead(queue, r[1:]))
 
     def dead_page(
-        self, queue: str, position: str = "0", *, count: int = 200, is_newest_first: bool = False
-    ) -> Call[DeadPage]:
-        """Read some of the runs that were given up; begin with "0", end when the reply's position is "0".
+        self, queue: str, cursor: str = "0", *, count: int = 200, is_newest_first: bool = False
+    ) -> Call[Page[DeadRun]]:
+        """Read some of the runs that were given up; begin with "0", end when the reply's cursor is "0".
 
         Args:
             queue: which.
-            position: of this page.
+            cursor: of this page.
             count: about how many.
             is_newest_first: in that order; deaths and requeues meanwhile then shift the pages. Else in no order,
                 and none that is dead all the while is missed.
         """
-        args = _dead_page(queue, count, "newest" if is_newest_first else "any", position)
-        parse = lambda r: DeadPage(text(r[0]), _dead(queue, r[1:]))  # noqa: E731 - one expression
+        args = _dead_page(queue, count, "newest" if is_newest_first else "any", cursor)
+        parse = lambda r: Page(text(r[0]), _dead(queue, r[1:]))  # noqa: E731 - one expression
         return script("queue_dead").call(keys=self._prefix, args=args, parse=parse)
 
     def recent(self, queue: str, count: int = 100) -> Call[list[HistoryEntry]]:
@@ -230,7 +207,7 @@ def _counts(queue: str, reply: Any) -> QueueCounts:
     )
 
 
-def _running(queue: str, reply: Any) -> RunningPage:
+def _running(queue: str, reply: Any) -> Page[RunningRun]:
     items = []
     for run_id, token, data in chunks(reply[1:], 3):
         session, attempt, fetched = fence_parts(token)
@@ -243,11 +220,11 @@ def _running(queue: str, reply: Any) -> RunningPage:
             envelope=_envelope(data),
         )
         items.append(run)
-    return RunningPage(cursor=text(reply[0]), items=items)
+    return Page(text(reply[0]), items)
 
 
-def _blocked(reply: Any) -> BlockedPage:
-    return BlockedPage(text(reply[0]), [(text(run_id), text(key)) for run_id, key, _ in chunks(reply[1:], 3)])
+def _blocked(reply: Any) -> Page[tuple[str, str]]:
+    return Page(text(reply[0]), [(text(run_id), text(key)) for run_id, key, _ in chunks(reply[1:], 3)])
 
 
 def _dead_page(queue: str, count: int, order: str, position: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from supervisor.core.model import Envelope, Kind, Release
 from supervisor.store.keys import KIND_LETTER, check_name
-from supervisor.store.queues.pages import QueuePage, UnservedPage, parse_queues, parse_unserved
+from supervisor.store.queues.pages import Page, UnservedQueue, parse_queues, parse_unserved
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import Argument, Call, script
@@ -45,8 +45,6 @@ __all__ = [
     "Child",
     "Enqueued",
     "FetchedRun",
-    "HeldPage",
-    "OrphanPage",
     "Queues",
     "TurnReply",
     "UnwantedRun",
@@ -89,22 +87,6 @@ class UnwantedRun:
     is_killed: bool  # its time to stop is over: Redis has let go of it already
     is_cancelled: bool = False  # a person asked
     fetched_ms: int = 0  # which execution of it
-
-
-@dataclass(frozen=True, slots=True)
-class HeldPage:
-    """Some of the runs that a session holds. ``cursor`` "0": the last page. One may come on two pages."""
-
-    cursor: str
-    items: list[tuple[str, int, int]]  # run id, attempt, fetched_ms
-
-
-@dataclass(frozen=True, slots=True)
-class OrphanPage:
-    """Some of the runs that no open or dying session holds. ``cursor`` "0": the last page."""
-
-    cursor: str
-    items: list[tuple[str, str, int]]  # session, run id, attempt
 
 
 class UnwantedPage(list[UnwantedRun]):
@@ -236,22 +218,22 @@ class Queues(QueueReads):
         }
         return script("release_runs").call(keys=self._prefix, args=args, parse=int)
 
-    def held(self, *, session: str, queue: str, cursor: str = "0") -> Call[HeldPage]:
-        """Read which runs of ``queue`` a session holds; begin with "0", end when the reply's cursor is "0"."""
+    def held(self, *, session: str, queue: str, cursor: str = "0") -> Call[Page[tuple[str, int, int]]]:
+        """Read id, attempt and ``fetched_ms`` of the runs of ``queue`` that a session holds; begin with "0"."""
         assert session
         args = {"session": session, "queue": check_name("queue", queue), "cursor": cursor}
         return script("held").call(keys=self._prefix, args=args, parse=_held)
 
-    def orphans(self, *, queue: str, cursor: str = "0") -> Call[OrphanPage]:
-        """Read which runs of ``queue`` belong to sessions that are neither open nor dying."""
+    def orphans(self, *, queue: str, cursor: str = "0") -> Call[Page[tuple[str, str, int]]]:
+        """Read session, id and attempt of the runs of ``queue`` that no open or dying session holds."""
         args = {"session": "", "queue": check_name("queue", queue), "cursor": cursor}
         return script("held").call(keys=self._prefix, args=args, parse=_orphans)
 
-    def executing(self, cursor: str = "0") -> Call[QueuePage]:
+    def executing(self, cursor: str = "0") -> Call[Page[str]]:
         """Read of which queues something is executed."""
         return script("queues_executing").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_queues)
 
-    def forget(self, cursor: str = "0", *, idle_ms: int = QUEUE_IDLE_MS, jobs_ms: int = JOBS_MS) -> Call[QueuePage]:
+    def forget(self, cursor: str = "0", *, idle_ms: int = QUEUE_IDLE_MS, jobs_ms: int = JOBS_MS) -> Call[Page[str]]:
         """Forget queues that are empty, unserved and idle, old jobs and removed schedules; return which queues."""
         args = {"cursor": cursor, "idle_ms": idle_ms, "jobs_ms": jobs_ms}
         return script("queues_forget").call(keys=self._prefix, args=args, parse=parse_queues)
@@ -261,7 +243,7 @@ class Queues(QueueReads):
         args = {"queue": check_name("queue", queue)}
         return script("queue_served").call(keys=self._prefix, args=args, parse=bool)
 
-    def unserved(self, cursor: str = "0") -> Call[UnservedPage]:
+    def unserved(self, cursor: str = "0") -> Call[Page[UnservedQueue]]:
         """Read in which queues runs wait that no open session takes."""
         return script("queues_unserved").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_unserved)
 
@@ -321,13 +303,9 @@ def _unwanted(reply: Any) -> UnwantedPage:
     return page
 
 
-def _held(reply: Any) -> HeldPage:
-    return HeldPage(
-        text(reply[0]), [(text(run_id), number(at), number(ms)) for _, run_id, at, ms in chunks(reply[1:], 4)]
-    )
+def _held(reply: Any) -> Page[tuple[str, int, int]]:
+    return Page(text(reply[0]), [(text(run_id), number(at), number(ms)) for _, run_id, at, ms in chunks(reply[1:], 4)])
 
 
-def _orphans(reply: Any) -> OrphanPage:
-    return OrphanPage(
-        text(reply[0]), [(text(who), text(run_id), number(at)) for who, run_id, at, _ in chunks(reply[1:], 4)]
-    )
+def _orphans(reply: Any) -> Page[tuple[str, str, int]]:
+    return Page(text(reply[0]), [(text(who), text(run_id), number(at)) for who, run_id, at, _ in chunks(reply[1:], 4)])

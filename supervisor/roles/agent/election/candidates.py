@@ -19,7 +19,7 @@ from supervisor.core.election.lease import PREFER_NS, Rank, State, is_named, sta
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.effects import RunScript, Steps
-from supervisor.store.election.leases import CandidateInfo
+from supervisor.store.election.leases import FRESH_LEASES, CandidateInfo
 
 PERIOD_NS = 60_000 * MILLISECOND_NS  # of the leader, whose count is what alarms look at
 STANDBY_PERIOD_NS = (
@@ -27,7 +27,6 @@ STANDBY_PERIOD_NS = (
 )  # of the others: less than half a question a second is what a standby may cost
 FORGET_MS = 86_400_000
 WITHDRAWN_MAX = 100  # in one question
-FRESH_LEASES = 3  # candidates that campaigned within so many lease durations are alive
 
 
 class Roster:

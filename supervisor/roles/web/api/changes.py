@@ -12,6 +12,7 @@ Guarantees
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import re
 from collections.abc import Collection, Mapping
@@ -27,15 +28,13 @@ from supervisor.core.effects import drive_async
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.json_values import read_json
 from supervisor.core.model import ScheduleDef
-from supervisor.operations import Operation, runs, schedules
-from supervisor.operations.runs import UnknownRunError
+from supervisor.operations import Delay, Effect, Operation, queues, runs, schedules
+from supervisor.operations.runs import CancelCode, UnknownRunError
 from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.roles.web.responses import ASKER, HOLDER, bad_request, json_response, not_found
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
-from supervisor.store.queues.control import CancelCode
-from supervisor.store.queues.runs import Queues
 from supervisor.store.schedules.control import ResumeCode, TriggerCode
 
 BODY_BYTES_MAX = 128 * 1024
@@ -99,7 +98,6 @@ class ApiChanges:
         """Build them; ``own_queues``: those of this replica's pools, served also while their workers are replaced."""
         self._own_queues = frozenset(own_queues)
         self._keys = keys
-        self._queues = Queues(keys)
         self._store = store
         self._history = history
         self._producer = producer
@@ -133,7 +131,7 @@ class ApiChanges:
     async def _must_be_served(self, queue: str) -> None:
         """Raise 409 unless a pool of this replica, or a live worker of any, takes runs from ``queue``."""
         try:
-            is_served = queue in self._own_queues or await self._store.run(self._queues.is_served(queue))
+            is_served = queue in self._own_queues or await self._ask(queues.is_served(self._keys, queue))
         except ValueError as error:
             raise bad_request("queue", queue, str(error)) from error
         if not is_served:
@@ -188,7 +186,10 @@ class ApiChanges:
 
     async def _ask(self, operation: Operation[R]) -> R:
         """Return the result of ``operation``; its errors are answers by their ``http_status``."""
-        return await drive_async(operation, self._store.run)
+        return await drive_async(operation, self._perform)
+
+    async def _perform(self, effect: Effect) -> Any:
+        return await (asyncio.sleep(effect.seconds) if isinstance(effect, Delay) else self._store.run(effect))
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a run: one that waits at once, one that runs is asked."""

@@ -35,7 +35,7 @@ def test_every_dead_run_comes_in_pages(world: StoreCalls, *, is_newest_first: bo
     while position != "0" or not pages:
         page = world.run(world.queues.dead_page("default", position, count=10, is_newest_first=is_newest_first))
         found += [each.run_id for each in page.items]
-        position, pages = page.position, pages + 1
+        position, pages = page.cursor, pages + 1
     assert sorted(found) == sorted(ids)
     if is_newest_first:
         assert pages == 3

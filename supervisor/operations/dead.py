@@ -1,0 +1,186 @@
+"""Operations on dead runs: those that were given up, kept for inspection.
+
+Guarantees
+    A change reaches the runs that its filter selected when it was read, and no run that died since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor.core.errors import TenureError
+from supervisor.operations import Operation, Tell, pages, slices, untold
+from supervisor.operations.queues import known
+from supervisor.operations.runs import RunPermit, permitted
+from supervisor.store.keys import Keys
+from supervisor.store.queues.control import PAGE, QueueControl, RequeueCode
+from supervisor.store.queues.reads import DeadRun, QueueReads, RunView
+from supervisor.telemetry.masking import mask_text
+
+REQUEUED, DROPPED = "requeued", "dropped"
+_NOT_DEAD = "is not dead any more"
+_RESULTS = {
+    RequeueCode.REQUEUED: REQUEUED,
+    RequeueCode.ABSENT: _NOT_DEAD,
+    RequeueCode.BROKEN: "nothing that could run is left of it",
+}
+Selected = Mapping[str, Sequence[str]]
+"""Ids of dead runs by their queue."""
+
+Result = tuple[str, str, str]
+"""Queue and id of a run, and what became of it."""
+
+
+class NotDeadError(TenureError):
+    """The run is unknown, or in another state."""
+
+    http_status = 404
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadFilter:
+    """Selection of dead runs."""
+
+    ids: tuple[str, ...] = ()
+    queue: str | None = None
+    job: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    before_ms: int | None = None
+    everything: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        """True if it selects runs; a queue alone does not."""
+        return bool(self.ids or self.job or self.reason or self.error or self.before_ms or self.everything)
+
+    def takes(self, dead: DeadRun) -> bool:
+        """Return whether ``dead`` is one of them. Reason and error match any part, whatever the case of letters."""
+        job = dead.envelope.template.job if dead.envelope else ""
+        said = " ".join(map(str, dead.error.values())).lower()
+        return (
+            (not self.ids or dead.run_id in self.ids)
+            and (self.job is None or job == self.job)
+            and (self.reason is None or self.reason.lower() in reason_of(dead.error).lower())
+            and (self.error is None or self.error.lower() in said)
+            and (self.before_ms is None or dead.died_ms < self.before_ms)
+        )
+
+
+def reason_of(error: Mapping[str, Any]) -> str:
+    """Return in one line why a run died: ``crashed: SIGSEGV``, ``lost``, ``ValueError: no such tenant``."""
+    fields = ("reason", "detail") if "reason" in error else ("type", "message")
+    parts = [error.get(name) for name in fields]
+    return mask_text(" ".join(": ".join(str(part) for part in parts if part).split()))
+
+
+def find(keys: Keys, which: DeadFilter, *, count: int, configured: Collection[str] = ()) -> Operation[list[DeadRun]]:
+    """Read at most ``count`` dead runs of ``which``, newest first.
+
+    Raises:
+        UnknownQueueError: there is no such queue.
+    """
+    found: dict[tuple[str, str], DeadRun] = {}
+    for queue in (yield from _queues(keys, which, configured)):
+        here: list[DeadRun] = yield from _read(keys, queue, which, is_newest_first=True, count=count)
+        for each in here:  # the first is the newer one, where deaths meanwhile shifted the pages
+            found.setdefault((queue, each.run_id), each)
+    return sorted(found.values(), key=lambda each: each.died_ms, reverse=True)[:count]
+
+
+def selected(keys: Keys, which: DeadFilter, *, configured: Collection[str] = ()) -> Operation[Selected]:
+    """Read the ids of all dead runs of ``which``.
+
+    Raises:
+        UnknownQueueError: there is no such queue.
+    """
+    found: dict[str, Sequence[str]] = {}
+    for queue in (yield from _queues(keys, which, configured)):
+        here: list[DeadRun] = yield from _read(keys, queue, which)
+        found[queue] = list(dict.fromkeys(each.run_id for each in here))
+    return found
+
+
+def show(keys: Keys, run_id: str, queue: str = "") -> Operation[RunView]:
+    """Read one dead run of ``queue``, or of any.
+
+    Raises:
+        NotDeadError: it is unknown, or in another state.
+    """
+    view: RunView | None = yield QueueReads(keys).show(run_id, [queue] if queue else None)
+    if view is None or view.state != "dead":
+        state = "unknown" if view is None else f"{view.state}, not dead"
+        raise NotDeadError(f"run {run_id[:200]!r} is {state}; `tenure dead list` shows the dead ones")
+    return view
+
+
+def requeue(
+    keys: Keys,
+    which: Selected,
+    *,
+    delay_ms: int = 0,
+    by: str,
+    history: int,
+    permit: RunPermit | None = None,
+    tell: Tell = untold,
+) -> Operation[list[Result]]:
+    """Let dead runs run again, with all their attempts, from the tail of their queue.
+
+    Args:
+        keys: of the cluster.
+        which: their ids by queue.
+        delay_ms: not sooner than after so long.
+        by: who asks, for the history.
+        history: how many ended attempts each queue remembers.
+        permit: called with job, queue and labels of each run; raises to refuse.
+        tell: is told how many are done.
+
+    Returns:
+        Queue, id and result of each; ``REQUEUED``, or why it stays.
+    """
+    control, done = QueueControl(keys, history=history), list[Result]()
+    for queue, ids in which.items():
+        for group in slices(ids, PAGE):
+            yield from permitted(keys, [(queue, each) for each in group], permit)
+            results = yield control.requeue(queue, group, delay_ms=delay_ms, by=by)
+            for run_id, result in zip(group, results, strict=True):
+                holder = f"run {result.holder.partition(' ')[2]} holds its unique key"
+                done.append((queue, run_id, _RESULTS.get(result.code, holder)))
+            tell(len(done))
+    return done
+
+
+def drop(
+    keys: Keys,
+    which: Selected,
+    *,
+    by: str,
+    reason: str = "",
+    history: int,
+    permit: RunPermit | None = None,
+    tell: Tell = untold,
+) -> Operation[list[Result]]:
+    """Forget dead runs; arguments and answer as of ``requeue``, ``DROPPED`` for those that were forgotten."""
+    control, done = QueueControl(keys, history=history), list[Result]()
+    for queue, ids in which.items():
+        for group in slices(ids, PAGE):
+            yield from permitted(keys, [(queue, each) for each in group], permit)
+            results = yield control.drop(queue, group, by=by, reason=reason)
+            done += [(queue, each, DROPPED if gone else _NOT_DEAD) for each, gone in zip(group, results, strict=True)]
+            tell(len(done))
+    return done
+
+
+def _queues(keys: Keys, which: DeadFilter, configured: Collection[str]) -> Operation[list[str]]:
+    return known(keys, [] if which.queue is None else [which.queue], configured)
+
+
+def _read(
+    keys: Keys, queue: str, which: DeadFilter, *, is_newest_first: bool = False, count: int | None = None
+) -> Operation[list[DeadRun]]:
+    def read(cursor: str) -> Any:
+        return QueueReads(keys).dead_page(queue, cursor, is_newest_first=is_newest_first)
+
+    return pages(read, keep=which.takes, count=count)

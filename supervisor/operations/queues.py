@@ -1,0 +1,185 @@
+"""Operations on queues.
+
+Guarantees
+    A queue that is paused, purged or moved is known: a run was in it, or a pool serves it.
+    A pause has its reason whole, or is refused.
+    A purge or move ends, however fast runs are enqueued meanwhile: it takes about as many as waited when it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from supervisor.core.errors import EXIT_FAILED, TenureError
+from supervisor.operations import PAGES_MAX, Operation, Tell, checked_reason, one, pages, suggestion, untold
+from supervisor.store.keys import LETTER_KIND, Keys
+from supervisor.store.queues.control import PAGE, REASON_MAX, QueueControl
+from supervisor.store.queues.pages import UnservedQueue
+from supervisor.store.queues.reads import PARTS, QueueCounts
+from supervisor.store.queues.runs import Queues
+
+RATE_SAMPLE = 1000
+RATE_S = 60.0
+
+
+class UnknownQueueError(TenureError):
+    """No run was ever in a queue of this name, and no pool here serves it."""
+
+    exit_code = EXIT_FAILED
+    http_status = 404
+
+
+def names(keys: Keys) -> Operation[list[str]]:
+    """Read every queue that was ever used, sorted."""
+    return one(Queues(keys).names())
+
+
+def known(keys: Keys, queues: Sequence[str], configured: Collection[str] = ()) -> Operation[list[str]]:
+    """Return each of ``queues`` once, in their order; all that were ever used where none is given.
+
+    Args:
+        keys: of the cluster.
+        queues: by name.
+        configured: queues of the pools here: they are known also before their first run.
+
+    Raises:
+        UnknownQueueError: one is unknown; names the nearest.
+    """
+    used = yield from names(keys)
+    for queue in queues:
+        if queue not in used and queue not in configured:
+            hint = suggestion(queue, {*used, *configured}, "`tenure queue list` shows all")
+            raise UnknownQueueError(f"no queue is called {queue[:200]!r}; {hint}")
+    return list(dict.fromkeys(queues)) if queues else used
+
+
+def overview(keys: Keys) -> Operation[list[QueueCounts]]:
+    """Read the state of every queue that was ever used."""
+    found = []
+    for queue in (yield from names(keys)):
+        state = yield Queues(keys).counts(queue)
+        found.append(state)
+    return found
+
+
+def counts(keys: Keys, queue: str, configured: Collection[str] = ()) -> Operation[QueueCounts]:
+    """Read the state of a queue that is ``known``."""
+    (name,) = yield from known(keys, [queue], configured)
+    return (yield from one(Queues(keys).counts(name)))
+
+
+def rate(keys: Keys, found: QueueCounts) -> Operation[float]:
+    """Return how many attempts end in a second: of the last minute, or of the newest thousand if they are newer."""
+    ended = [each.ended_ms for each in (yield Queues(keys).recent(found.queue, RATE_SAMPLE))]
+    recent = [each for each in ended if each >= found.now_ms - RATE_S * 1000]
+    span_s = RATE_S if len(recent) < RATE_SAMPLE else max(1.0, found.now_ms - min(recent)) / 1000
+    return round(len(recent) / span_s, 3)
+
+
+def unserved(keys: Keys) -> Operation[list[UnservedQueue]]:
+    """Read in which queues runs wait that no live worker of any replica takes; a page of them."""
+    return (yield from one(Queues(keys).unserved())).items
+
+
+def is_served(keys: Keys, queue: str) -> Operation[bool]:
+    """Return whether a live worker takes runs from ``queue``."""
+    return one(Queues(keys).is_served(queue))
+
+
+def pause(
+    keys: Keys, queues: Sequence[str], *, by: str, reason: str = "", configured: Collection[str] = ()
+) -> Operation[list[tuple[str, bool]]]:
+    """Let nothing be fetched from ``queues``; the answer has for each whether that is new.
+
+    Raises:
+        InvalidRequestError: the reason is too long to be kept.
+        UnknownQueueError: one is unknown. None is paused.
+    """
+    checked_reason(reason, REASON_MAX)
+    done = []
+    for queue in (yield from known(keys, queues, configured)):
+        is_new = yield QueueControl(keys).pause(queue, by=by, reason=reason)
+        done.append((queue, is_new))
+    return done
+
+
+def resume(keys: Keys, queues: Sequence[str], *, configured: Collection[str] = ()) -> Operation[list[tuple[str, bool]]]:
+    """End the pause of ``queues``; the answer has for each whether there was one.
+
+    Raises:
+        UnknownQueueError: one is unknown. None is resumed.
+    """
+    done = []
+    for queue in (yield from known(keys, queues, configured)):
+        was_paused = yield QueueControl(keys).resume(queue)
+        done.append((queue, was_paused))
+    return done
+
+
+def purge(
+    keys: Keys, found: QueueCounts, *, job: str = "", by: str, reason: str = "", history: int, tell: Tell = untold
+) -> Operation[int]:
+    """End the waiting runs of a queue and return how many; running and dead ones stay.
+
+    Args:
+        keys: of the cluster.
+        found: the queue's counts, which were shown to who asks.
+        job: only runs of this job; empty: all.
+        by: who asks, for the history.
+        reason: for people, cut at 200 characters.
+        history: how many ended attempts each queue remembers.
+        tell: is told how many have ended.
+    """
+    control, ended = QueueControl(keys, history=history), 0
+    for part in (yield from _waiting_parts(keys, found.queue)):
+        left, position = _length(found, part), "0"
+        for _ in range(PAGES_MAX):
+            page = yield control.purge(found.queue, part, job=job, position=position, by=by, reason=reason)
+            ended, left, position = ended + page.ended, left - page.ended, page.position
+            tell(min(ended, waiting(found)))
+            if not position or left <= 0:  # else a producer that is faster would keep this going for ever
+                break
+    return ended
+
+
+def move(keys: Keys, found: QueueCounts, target: str, *, tell: Tell = untold) -> Operation[tuple[int, int]]:
+    """Move the waiting runs of a queue to ``target``, in their order; return how many moved, and how many stayed.
+
+    Args:
+        keys: of the cluster.
+        found: the queue's counts, which were shown to who asks.
+        target: another queue. A run whose id it has stays.
+        tell: is told how many have moved.
+    """
+    moved, stayed = 0, 0
+    for part in (yield from _waiting_parts(keys, found.queue)):
+        left, offset = _length(found, part), 0
+        for _ in range(PAGES_MAX):
+            count = min(PAGE, max(1, left))  # one that stays goes to the tail, and must not come twice
+            page = yield QueueControl(keys).move(found.queue, target, part, count=count, offset=offset)
+            moved, stayed, left = moved + page.moved, stayed + page.stayed, left - page.moved - page.stayed
+            offset += page.stayed if part == "later" else 0
+            tell(min(moved, waiting(found)))
+            if page.seen < count or left <= 0:
+                break
+    return moved, stayed
+
+
+def waiting(found: QueueCounts) -> int:
+    """Return how many runs of a queue wait."""
+    return found.ready_total + found.later + found.blocked + sum(found.suspects.values())
+
+
+def _waiting_parts(keys: Keys, queue: str) -> Operation[list[str]]:
+    """Return every place of ``queue`` in which runs wait: its lists, and one for each concurrency key."""
+    blocked: list[tuple[str, str]] = yield from pages(lambda cursor: Queues(keys).blocked(queue, cursor))
+    return [*PARTS, *(f"wait:{key}" for key in sorted({key for _, key in blocked}))]
+
+
+def _length(found: QueueCounts, part: str) -> int:
+    """Return about how many runs waited in ``part`` when ``found`` was read."""
+    place, _, rest = part.partition(":")
+    if place in {"later", "wait"}:
+        return found.later if place == "later" else found.blocked
+    kind = LETTER_KIND[rest[0]]
+    return found.suspects[kind] if place == "suspect" else found.ready[kind, int(rest[2])]
