@@ -226,7 +226,7 @@ def delay_of(value: Any) -> float:
     """
     try:
         seconds = parse_duration(value) if isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = 0.0
     if isinstance(value, bool) or not 0 < seconds < float("inf"):
         raise HookAnswerError(f"put the run off by {value!r:.40}; write seconds above 0, or a duration such as '5m'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from typing import Any
 
@@ -13,6 +14,7 @@ from supervisor.telemetry.masking import mask_text
 MESSAGE_BYTES_MAX = 1024
 TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one error stays under 4 KiB
 NOTE_CHARS_MAX = 200
+_WORKER = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - code names its file by text
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,17 +44,18 @@ def is_clean_exit(error: BaseException) -> bool:
     )  # a code may be anything, a list too
 
 
-def describe(error: BaseException, *, worker: str, skip_frames: int = 1) -> Failure:
-    """Return the record of ``error``; its text without credentials.
+def describe(error: BaseException, *, worker: str) -> Failure:
+    """Return the record of ``error``: its text without credentials, its frames without those outside of the job.
 
     Args:
-        error: the exception of the job.
+        error: the exception of the job, where it is caught.
         worker: the session that ran it.
-        skip_frames: how many outermost frames are ours, not the job's.
     """
     trace = error.__traceback__
-    for _ in range(skip_frames):
-        trace = trace.tb_next if trace is not None and trace.tb_next is not None else trace
+    is_ours = True
+    while is_ours and trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+        is_ours = trace.tb_frame.f_code.co_filename.startswith(_WORKER)
     # TracebackException survives a __str__ that raises; str(error) would not.
     rendered = traceback.TracebackException(type(error), error, trace, compact=True)
     name = type(error).__name__

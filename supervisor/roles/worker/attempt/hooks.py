@@ -160,6 +160,14 @@ class Pipeline:
 
     # Asking --------------------------------------------------------------------------------------
 
+    def step(self, asked: BoundHook, name: str, *args: Any) -> Callable[[], Any]:
+        """Return the call of a method of a hook, as the driver of this kind of pool makes it."""
+        return partial(self.call_async if self._kind is Kind.ASYNC else self.call, asked, name, *args)
+
+    def dispatch(self, asked: BoundHook, context: Any) -> Callable[[], Any]:
+        """Return the call that lets a dispatcher do a run's work: without the time limit of a hook."""
+        return partial(_dispatch_async if self._kind is Kind.ASYNC else _dispatch, asked, context)
+
     def call(self, asked: BoundHook, name: str, *args: Any) -> Any:
         """Call a method of a hook from a thread without a loop, and wait for it as long as it may take.
 
@@ -234,9 +242,24 @@ class Pipeline:
         return veto._replace(delay_s=failure_delay_s(count + 1)) if veto.delay_s is None else veto
 
 
+def _dispatch(asked: BoundHook, context: Any) -> Any:
+    method = asked.method(Point.DISPATCH.value)
+    return asyncio.run(method(context)) if inspect.iscoroutinefunction(method) else method(context)
+
+
+async def _dispatch_async(asked: BoundHook, context: Any) -> Any:
+    method = asked.method(Point.DISPATCH.value)
+    if inspect.iscoroutinefunction(method):
+        return await method(context)
+    return await asyncio.to_thread(method, context)
+
+
 def describe(error: BaseException) -> str:
     """Return an error as one line."""
-    text = plain_reason(str(error)) if str(error) else ""
+    try:
+        text = plain_reason(str(error)) if str(error) else ""
+    except Exception:  # noqa: BLE001 - of an exception whose text cannot be had
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,13 +28,13 @@ from supervisor.clock import Clock, SystemClock
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.worker.attempt import hook_chain
 from supervisor.roles.worker.attempt.context import Context
+from supervisor.roles.worker.attempt.driver import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.attempt.failure import is_clean_exit
-from supervisor.roles.worker.attempt.hook_chain import Passage
+from supervisor.roles.worker.attempt.hook_chain import HookChain
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
-from supervisor.roles.worker.attempt.planning import is_planner, spawn_all, spawn_all_async
+from supervisor.roles.worker.attempt.planning import is_planner, spawn_all
 from supervisor.roles.worker.attempt.progress import Progress, ProgressRunner
 from supervisor.roles.worker.process.resources import Resources
 
@@ -80,8 +80,13 @@ class Calling:
         self._clock = clock or SystemClock()
         self._pipeline = pipeline
         self._plans: dict[str | tuple[str, str], _Plan] = {}
-        self.resources = Resources(clock or SystemClock(), on_ill)
-        self.progress = Progress(clock or SystemClock(), producer)
+        self.resources = Resources(self._clock, on_ill)
+        self.progress = Progress(self._clock, producer)
+        is_async = kind is Kind.ASYNC
+        self._drive: Callable[..., Any] = drive_async if is_async else drive
+        self._resource: Callable[..., Any] = self.resources.get_async if is_async else self.resources.get
+        self._callback: Callable[..., Any] = _call_async if is_async else _call_plain
+        self._around = "around_async" if is_async else "around"
 
     def is_plain(self, spec: JobSpec, profile: str = "") -> bool:
         """Return whether the function is called as it is, and so needs no context.
@@ -109,13 +114,10 @@ class Calling:
         if plan.is_plain:
             return spec.function
         context.progress_to = self.progress
+        hooks = None
         if plan.hooks is not None and self._pipeline is not None:
-            way = Passage(self._pipeline, plan.hooks, context, self._clock, may_have_left=may_have_left)
-            hooked = self._hooked_async if self._kind is Kind.ASYNC else self._hooked
-            return partial(hooked, plan, context, way)
-        if self._kind is Kind.ASYNC:
-            return partial(self._attempt_async, plan, context)
-        return partial(self._attempt, plan, context)
+            hooks = HookChain(self._pipeline, plan.hooks, context, self._clock, may_have_left=may_have_left)
+        return partial(self._drive, self._attempt, plan, context, hooks)
 
     def look(self) -> None:
         """Ask the resources of plain jobs how they are, if it is time. For a moment when no job runs."""
@@ -157,128 +159,67 @@ class Calling:
             plan = self._plans[key] = _Plan(spec, middlewares, is_plain, is_bare, hooks)
         return plan
 
-    # Plain jobs ----------------------------------------------------------------------------------
+    def _attempt(self, plan: _Plan, context: Context, hooks: HookChain | None, arguments: Arguments, /) -> Calls:
+        """Ask the hooks, call the job, undo what failed, tell the hooks: one attempt from its first call to its end."""
+        if hooks is not None:
+            context.arguments = {key: value for key, value in arguments.items() if key != plan.spec.context_parameter}
+            refusal = yield from hooks.ask()
+            if refusal is not None:
+                yield from hooks.tell(refusal)
+                return None, refusal
+        value, error = yield self._work(plan, context, hooks, arguments)
+        if context.undo and error is not None and not is_clean_exit(error):
+            yield from self._undo(context)
+        if context.last_progress is not None and self._kind is Kind.SYNC:
+            _, lost = yield partial(self.progress.ended, context)
+            if lost is not None:
+                log.warning("progress_lost", error=repr(lost))
+        if hooks is not None:
+            yield from hooks.tell(error)
+        return value, error
 
-    def _hooked(self, plan: _Plan, context: Context, way: Passage, /, **arguments: Any) -> Any:
-        context.arguments = _without(plan.spec, arguments)
-        return way.run(partial(self._attempt, plan, context, **arguments))
-
-    def _attempt(self, plan: _Plan, context: Context, /, **arguments: Any) -> Any:
-        try:
-            value = plan.spec.function(**arguments) if plan.is_bare else self._through(plan, context, arguments)
-        except BaseException as error:
-            if context.undo and not is_success(error):
-                self._undo(context)
-            self._end(context)
-            raise
-        self._end(context)
-        return value
-
-    def _through(self, plan: _Plan, context: Context, arguments: Arguments) -> Any:
+    def _work(self, plan: _Plan, context: Context, hooks: HookChain | None, arguments: Arguments) -> Callable[[], Any]:
+        """Return the call that does what the run is for: the dispatcher's, or the job's inside its middleware."""
+        if hooks is not None and hooks.dispatch is not None:
+            return hooks.dispatch
+        if plan.is_bare:
+            return partial(plan.spec.function, **arguments)
         arguments.pop(plan.spec.context_parameter or "", None)
         context.arguments = arguments
-        call: Callable[[], Any] = partial(self._inject, plan.spec, context)
+        call: Callable[[], Any] = partial(self._drive, self._inject, plan.spec, context)
         for middleware in reversed(plan.middlewares):
-            call = partial(middleware.around, context, call)
-        return call()
+            call = partial(getattr(middleware, self._around), context, call)
+        return call
 
-    def _inject(self, spec: JobSpec, context: Context) -> Any:
-        given = {name: self.resources.get(kind) for name, kind in spec.resources}
-        value = spec.function(**context.arguments, **given, **_itself(spec, context))
-        return spawn_all(value, context) if is_planner(spec.function) else value
+    def _inject(self, spec: JobSpec, context: Context, _: Arguments, /) -> Calls:
+        """Open the resources of the job and call it; a planner's runs are spawned."""
+        given: Arguments = {} if spec.context_parameter is None else {spec.context_parameter: context}
+        for name, kind in spec.resources:
+            given[name], error = yield partial(self._resource, kind)
+            if error is not None:
+                return None, error
+        call = partial(spec.function, **context.arguments, **given)
+        if is_planner(spec.function):
+            return (yield from spawn_all(call(), context))
+        return (yield call)
 
-    def _undo(self, context: Context) -> None:
+    def _undo(self, context: Context) -> Generator[Callable[[], Any], Ended, None]:
         while context.undo:
             function = context.undo.pop()
-            try:
-                value = function()
-                if inspect.iscoroutine(value):
-                    value.close()
-                    _report(function, TypeError("a plain job cannot await it; give on_failure a plain function"))
-            except BaseException as error:  # noqa: BLE001 - one more timeout, or a stop, must not skip the others
-                _report(function, error)
-
-    def _end(self, context: Context) -> None:
-        """Send the rest of the progress. The job has ended, so nothing that happens here may change how."""
-        if context.last_progress is None:
-            return
-        try:
-            self.progress.ended(context)
-        except BaseException as error:  # noqa: BLE001 - a stop that arrives here is obeyed by the pool
-            log.warning("progress_lost", error=repr(error))
-
-    # Coroutine jobs ------------------------------------------------------------------------------
-
-    async def _hooked_async(self, plan: _Plan, context: Context, way: Passage, /, **arguments: Any) -> Any:
-        context.arguments = _without(plan.spec, arguments)
-        return await way.run_async(partial(self._attempt_async, plan, context, **arguments))
-
-    async def _attempt_async(self, plan: _Plan, context: Context, /, **arguments: Any) -> Any:
-        try:
-            call = plan.spec.function(**arguments) if plan.is_bare else self._through_async(plan, context, arguments)
-            return await call
-        except BaseException as error:
-            if context.undo and not is_success(error):
-                await self._undo_async(context)
-            raise
-        finally:
-            if context.last_progress is not None:
-                self.progress.ended(context)
-
-    async def _through_async(self, plan: _Plan, context: Context, arguments: Arguments) -> Any:
-        arguments.pop(plan.spec.context_parameter or "", None)
-        context.arguments = arguments
-        call: Callable[[], Awaitable[Any]] = partial(self._inject_async, plan.spec, context)
-        for middleware in reversed(plan.middlewares):
-            call = partial(middleware.around_async, context, call)
-        return await call()
-
-    async def _inject_async(self, spec: JobSpec, context: Context) -> Any:
-        given = {name: await self.resources.get_async(kind) for name, kind in spec.resources}
-        value = spec.function(**context.arguments, **given, **_itself(spec, context))
-        return await (spawn_all_async(value, context) if is_planner(spec.function) else value)
-
-    async def _undo_async(self, context: Context) -> None:
-        while context.undo:
-            function = context.undo.pop()
-            try:
-                value = function()
-                if inspect.isawaitable(value):
-                    await value
-            except BaseException as error:  # noqa: BLE001 - one more cancellation must not skip the others
-                _report(function, error)
+            _, error = yield partial(self._callback, function)
+            if error is not None:
+                what = getattr(function, "func", function)
+                log.error("on_failure_failed", function=getattr(what, "__qualname__", repr(what)), error=repr(error))
 
 
-def is_success(error: BaseException) -> bool:
-    """Return whether a job that ended with ``error`` succeeded: ``sys.exit(0)`` is how scripts end well."""
-    return is_clean_exit(error)
+def _call_plain(function: Callable[[], Any]) -> None:
+    value = function()
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError("a plain job cannot await it; give on_failure a plain function")
 
 
-def _itself(spec: JobSpec, context: Context) -> dict[str, Context]:
-    return {} if spec.context_parameter is None else {spec.context_parameter: context}
-
-
-def _without(spec: JobSpec, arguments: Arguments) -> Arguments:
-    """Return the arguments of the job without its context, for those who look at them."""
-    return {name: value for name, value in arguments.items() if name != spec.context_parameter}
-
-
-def _report(function: Callable[[], Any], error: BaseException) -> None:
-    what = getattr(function, "func", function)
-    log.error("on_failure_failed", function=getattr(what, "__qualname__", repr(what)), error=repr(error))
-
-
-OWN_CODE = frozenset(
-    function.__code__
-    for function in (
-        Calling._hooked,  # noqa: SLF001 - this module's own, as are the others
-        Calling._attempt,  # noqa: SLF001
-        Calling._through,  # noqa: SLF001
-        Calling._inject,  # noqa: SLF001
-        Calling._undo,  # noqa: SLF001
-        Calling._end,  # noqa: SLF001
-        spawn_all,
-        *hook_chain.OWN,
-    )
-)
-"""Code of a plain job's attempt that is ours: an exception raised into it would fail a job that has returned."""
+async def _call_async(function: Callable[[], Any]) -> None:
+    value = function()
+    if inspect.isawaitable(value):
+        await value

@@ -8,12 +8,12 @@ Guarantees
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import aclosing, closing
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 from supervisor.roles.worker.attempt.context import Context
+from supervisor.roles.worker.attempt.driver import Calls
 
 
 @lru_cache(maxsize=1024)
@@ -22,22 +22,25 @@ def is_planner(function: Callable[..., Any]) -> bool:
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
-def spawn_all(runs: Generator[Any, None, Any], context: Context) -> Any:
-    """Spawn the children that a plain planner yields; return its result."""
-    with closing(runs):
-        while True:
+def spawn_all(runs: Any, context: Context) -> Calls:
+    """Spawn the children that a planner yields; its end is the planner's."""
+    is_async = inspect.isasyncgen(runs)
+    take = partial(anext if is_async else next, runs)
+    while True:
+        item, error = yield take
+        if error is None:
             try:
-                item = next(runs)
-            except StopIteration as done:
-                return done.value
-            spawn(item, context)
-
-
-async def spawn_all_async(runs: AsyncGenerator[Any, None], context: Context) -> None:
-    """Spawn the children that a coroutine planner yields."""
-    async with aclosing(runs):
-        async for item in runs:
-            spawn(item, context)
+                spawn(item, context)
+            except BaseException as refused:  # noqa: BLE001 - the planner is closed, and has failed by it
+                error = refused
+        if error is not None:
+            break
+    _, unclosed = yield runs.aclose if is_async else runs.close
+    if unclosed is not None:
+        return None, unclosed
+    if isinstance(error, StopIteration | StopAsyncIteration):
+        return getattr(error, "value", None), None
+    return None, error
 
 
 def spawn(item: Any, context: Context) -> str:

@@ -5,9 +5,9 @@ noticed. An exception raised there would turn a finished run into a failed one, 
 worker itself.
 
 Guarantees
-    An exception is raised only in code that ``job`` or ``wait`` called, never in theirs or in
-    the worker's. The handler decides by looking whose frame it interrupted; there is no flag to
-    reset in time.
+    An exception is raised only in code that ``enter`` called (attempt/driver.py), for ``job``, ``wait`` or the driver
+    of an attempt; never in theirs or in the worker's. The handler decides by looking whose frame it interrupted;
+    there is no flag to reset in time.
     A signal that found no such frame is not lost: it is delivered again until it can be, or until
     its occasion is over.
     ``Relief`` is called inside the handler, and never interrupted by it.
@@ -22,6 +22,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -29,8 +30,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from supervisor.clock import Clock
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.worker.attempt import invocation
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.attempt.driver import drive, enter
 
 T = TypeVar("T")
 AGAIN_S = 0.01
@@ -161,7 +162,7 @@ class Interrupts:
             self._armed = _IN_JOB
             if Demand.QUIT in self._demands:
                 raise Interrupted
-            return function(**arguments)
+            return enter(partial(function, **arguments))
         finally:
             self._armed = _NOTHING
             self._run = None
@@ -175,7 +176,7 @@ class Interrupts:
             self._armed = on
             if self._demands & on:
                 raise Interrupted
-            return function()
+            return enter(function)
         finally:
             self._armed = _NOTHING
 
@@ -285,10 +286,15 @@ def _is_ours(frame: FrameType | None) -> bool:
     """Return whether a signal interrupted code that must not be: ours, or nobody's."""
     while frame is not None and frame.f_code in _HANDLERS:
         frame = frame.f_back  # one signal interrupted the handler of another
-    return frame is None or frame.f_code in _OWN
+    interrupted = frame
+    while frame is not None and frame.f_code not in _BOUNDARIES:
+        frame = frame.f_back
+    return frame is None or frame is interrupted or frame.f_code is not enter.__code__
 
 
-_OWN = frozenset({Interrupts.job.__code__, Interrupts.wait.__code__}) | invocation.OWN_CODE
+_BOUNDARIES = frozenset({enter.__code__, drive.__code__})
+"""Code that the one calls may be interrupted; what the other calls by itself is the generator of an attempt, ours."""
+
 _HANDLERS = frozenset(
     handler.__code__
     for handler in (

@@ -6,17 +6,42 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import pytest
 
-from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
+from supervisor.roles.worker.attempt.driver import Calls, drive
+from supervisor.roles.worker.attempt.planning import spawn_all
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from tests.integration.roles.worker.signalled import SIGNALS, Subject, in_s, own_handlers
 from tests.kit.waiting import wait_until
 
 ROUNDS = 1500
+
+
+def inside(work: Any, arguments: dict[str, Any]) -> Calls:
+    """One call inside of steps that take time of their own, and note how it ended."""
+    sum(range(300))
+    value, error = yield partial(work, **arguments)
+    sum(range(300))
+    return (value, error) if error is None else (None, SoftTimeout("of the job"))
+
+
+def planned(work: Any, arguments: dict[str, Any]) -> Calls:
+    """A planner that yields nothing and returns what the work does."""
+
+    def plan() -> Generator[Any, None, Any]:
+        return work(**arguments)
+        yield
+
+    return (yield from spawn_all(plan(), Context(run_id="r", job="j")))
+
+
+SURROUNDED = {"attempt": inside, "planner": planned}
 
 
 @pytest.fixture
@@ -40,11 +65,13 @@ def test_a_job_cannot_block_the_signals_of_those_behind_it(subject: Interrupts) 
         subject.job(wait, {}, run=Subject(), soft_ns=in_s(0.01))
 
 
-def test_a_soft_timeout_at_the_very_end_of_a_job_harms_nobody(subject: Interrupts) -> None:
+@pytest.mark.parametrize("kind", ["plain", "planner", "attempt"])
+def test_a_soft_timeout_at_the_very_end_of_a_job_harms_nobody(subject: Interrupts, kind: str) -> None:
     """Either the job is interrupted, or its result stands; never is the worker hit, or a result lost."""
     seed = random.randrange(2**32)
     draw = random.Random(seed)
     finished = timed_out = 0
+    reasons = set()
     for _ in range(ROUNDS):
         ended: list[int] = []
 
@@ -57,19 +84,21 @@ def test_a_soft_timeout_at_the_very_end_of_a_job_harms_nobody(subject: Interrupt
 
         try:
             value = subject.job(
-                work,
+                work if kind == "plain" else partial(drive, SURROUNDED[kind], work),
                 {"rounds": draw.randrange(200, 4000), "ended": ended},
                 run=Subject(),
                 soft_ns=in_s(draw.uniform(0, 0.0003)),
             )
-        except SoftTimeout:
+        except SoftTimeout as timeout:
             timed_out += 1
+            reasons.add(str(timeout))
         else:
             assert ended == [value], seed
             finished += 1
 
     assert finished, seed
     assert timed_out, seed
+    assert kind != "attempt" or reasons == {"of the job"}, "interrupted outside of its job"
 
 
 def test_a_storm_of_signals_leaves_the_worker_in_order(subject: Interrupts) -> None:

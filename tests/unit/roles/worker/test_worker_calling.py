@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import traceback
 from typing import Any
 
 import pytest
@@ -155,6 +156,19 @@ def test_an_error_passes_through_all_of_them(known: Registry, subject: Any) -> N
     with pytest.raises(ValueError, match="no"):
         attempt(known)
     assert trace == ["first in", "open", "job", "first ValueError", "first out", "undone"]
+
+
+def test_a_plain_job_that_raises_stop_iteration_fails_by_just_that(known: Registry) -> None:
+    """``next()`` on an empty iterator is a common fault, and its record names it; the frames are the job's."""
+
+    @job("subject")
+    def plain(context: Context) -> None:
+        next(iter([]))
+
+    with pytest.raises(StopIteration) as caught:
+        attempt(known)
+    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert frames[-2:] == ["drive", "plain"]
 
 
 def test_a_job_may_go_without_one(known: Registry, subject: Any) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import msgspec
 import pytest
 
+from supervisor.roles.worker.attempt.driver import Calls, drive, enter
 from supervisor.roles.worker.attempt.failure import MESSAGE_BYTES_MAX, NOTE_CHARS_MAX, Failure, describe
 
 
@@ -31,8 +35,20 @@ def test_it_names_the_type_the_message_and_the_place() -> None:
 
 
 def test_frames_of_the_worker_are_left_out() -> None:
-    """They are the same for every run."""
+    """They are the same for every run, also where a driver and the entry to the job stand between the two."""
     assert "failure_of" not in failure_of(ValueError("x")).traceback
+
+    def raising() -> None:
+        raise ValueError("x")
+
+    def attempt(_: dict[str, Any]) -> Calls:
+        return (yield raising)
+
+    with pytest.raises(ValueError, match="x") as caught:
+        enter(partial(drive, attempt))
+    found = describe(caught.value, worker="w").traceback
+    assert "in raising" in found
+    assert "driver.py" not in found
 
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "é" * 50_000, "\ud800" * 5_000, "line\n" * 20_000])

@@ -13,6 +13,7 @@ from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.jobs.registry import job
 from supervisor.core.model import Outcome
 from supervisor.roles.worker.attempt.children import FOLLOW_MAX, SpawnError
+from supervisor.roles.worker.attempt.driver import drive
 from supervisor.roles.worker.attempt.planning import is_planner, spawn_all
 from supervisor.roles.worker.attempt.run_output import ERRORS_MAX, NAMES_MAX, Leavings
 from supervisor.store.wire.poll import Ack, acknowledgement
@@ -120,7 +121,7 @@ def test_a_planner_yields_what_spawn_takes() -> None:
 
     ctx = context()
     assert next(plan()) == (part, {"number": 1})  # a test of a planner needs no more
-    spawn_all(plan(), ctx)
+    drive(lambda _: spawn_all(plan(), ctx))
     assert ctx.children is not None
     assert [(each.id, each.template.queue) for each in ctx.children.envelopes] == [
         ("plan/0", "parts"),
@@ -141,5 +142,5 @@ def test_a_planner_that_yields_something_else_is_told_what_it_may(item: object) 
             closed.append(True)
 
     with pytest.raises(TypeError, match="such as \\(collect"):
-        spawn_all(plan(), context())
+        drive(lambda _: spawn_all(plan(), context()))
     assert closed == [True]

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from supervisor import Context, job
+from supervisor.core.jobs import registry as jobs_registry
 from supervisor.core.jobs.hooks import UnknownProfileError, VetoedError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt.context import SoftTimeout
-from supervisor.roles.worker.attempt.hook_chain import Passage
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import Calling
 from supervisor.settings.sections.models import Settings
@@ -97,19 +97,22 @@ class Way:
         settings = Settings.model_validate({"profiles": {"default": {}, "p": {"hooks": hooks}}}, strict=False)
         self.pipeline = Pipeline(settings, self.clock, kind)
 
-    def run(self, job: Callable[[], Any], *, run_id: str = "r1", may_have_left: bool = False) -> Any:
+    def run(self, job: Callable[[], Any], *, may_have_left: bool = False, on_failure: Any = None) -> Any:
         """Let one attempt pass; return what the job returned, or raise what ended it."""
-        hooks = self.pipeline.of("p")
-        assert hooks is not None
-        context = Context(run_id=run_id, job="j", arguments={"n": 1})
-        passage = Passage(self.pipeline, hooks, context, self.clock, may_have_left=may_have_left)
-        if self.kind is Kind.SYNC:
-            return passage.run(job)
 
-        async def call() -> Any:
+        def plain(n: int) -> Any:
             return job()
 
-        return asyncio.run(passage.run_async(call))
+        async def coroutine(n: int) -> Any:
+            return job()
+
+        context = Context(run_id="r1", job="j", kind=self.kind)
+        if on_failure is not None:
+            context.on_failure(on_failure)
+        spec = jobs_registry._spec("j", plain if self.kind is Kind.SYNC else coroutine, {}, ())
+        calling = Calling(kind=self.kind, clock=self.clock, pipeline=self.pipeline)
+        call = calling.prepare(spec, context, "p", may_have_left=may_have_left)
+        return call(n=1) if self.kind is Kind.SYNC else asyncio.run(call(n=1))
 
 
 @pytest.fixture(params=list(Kind))
@@ -286,6 +289,17 @@ def test_a_dispatcher_does_what_the_run_is_for(hooks: Any, kind: Kind) -> None:
 
     assert way.run(fails) == 42
     assert hooks.trace == ["reserve third", "dispatch elsewhere {'n': 1}"]
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_dispatcher_that_fails_has_what_it_gave_to_on_failure_called(hooks: Any, kind: Kind) -> None:
+    """It does the run's work, so the promise holds for it as for a job."""
+    hooks.answers["dispatch", "elsewhere"] = OSError("no answer")
+    way = Way(kind, enabled=["tspies:Third", "tspies:Elsewhere"])
+
+    with pytest.raises(OSError, match="no answer"):
+        way.run(fails, on_failure=lambda: hooks.trace.append("undone"))
+    assert hooks.trace == ["reserve third", "dispatch elsewhere {'n': 1}", "undone", "unreserve third"]
 
 
 def test_a_job_that_was_asked_to_stop_has_its_reservations_undone(hooks: Any) -> None:
