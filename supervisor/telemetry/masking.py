@@ -60,7 +60,24 @@ _HEADER = re.compile(
     r"""(?<!\w)[aA](?i:uthorization)['"]?\s*[:=]\s*['"]?(?P<value>(?i:(?:basic|bearer|digest|token)\s+)?[^\s'",]+)"""
 )
 _BEARER = re.compile(r"(?<!\w)[bB](?i:earer)\s+(?P<value>[A-Za-z0-9._~+/=-]{8,})")
-_SHAPES = (_ASSIGNED, _ENTRY, _HEADER, _BEARER)
+# As flags of a command line, also in a list of words: `--db-password x`, `['--token', 'x']`.
+_FLAG = re.compile(
+    r"""--(?:[A-Za-z0-9]{1,32}-){0,4}(?i:pass(?:word|wd|phrase)|pwd|secret(?:-key)?|token|credentials?|api-?key"""
+    r"""|access-?key|private-?key|auth)(?:\s{1,8}|['"]\s?,\s?)(?!-)"""
+    r"""(?P<value>"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s"',;]+)"""
+)
+# As YAML and prose write it. A word after `token:` is a secret only if it looks random: `unexpected token: SELECT`.
+_LINE = re.compile(
+    r"""(?:[pP](?i:ass(?:word|wd|phrase)|wd|rivate[_-]?key)|[sS](?i:ecret(?:[_-]?key)?)|[aA](?i:pi[_-]?key|ccess[_-]?key)"""
+    r"""|[tT](?i:oken)(?=:\s{0,8}["']?[^\s\d"',;]{0,64}\d)):\s{0,8}(?!//|None\b|null\b|\*\*\*)"""
+    r"""(?P<value>"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s"',;{}\[\]()]+)"""
+)
+# Headers of HTTP, as they are or as entries of a mapping. A cookie reaches to the end of its line.
+_COOKIE = re.compile(r"""(?<!\w)(?:[sS]et-)?[cC]ookie['"]?:\s{0,8}['"]?(?P<value>[^\r\n'"]+)""")
+_OWN_HEADER = re.compile(
+    r"""(?<!\w)[xX]-(?:[A-Za-z0-9]{1,32}-){0,4}(?i:key|token|secret|auth|password)['"]?:\s{0,8}['"]?(?P<value>[^\s'",]+)"""
+)
+_SHAPES = (_ASSIGNED, _ENTRY, _HEADER, _BEARER, _FLAG, _LINE, _COOKIE, _OWN_HEADER)
 
 
 @lru_cache(maxsize=2048)
@@ -93,7 +110,7 @@ def hiding(values: tuple[str, ...]) -> Iterator[None]:
 
 
 def mask_text(text: str, chars: int = TEXT_CHARS_MAX) -> str:
-    """Return ``text`` without URL user information, bearer tokens, ``password=…`` values and texts hidden now.
+    """Return ``text`` without secrets: those of URLs, assignments, flags and headers, and texts that are hidden now.
 
     Args:
         text: of any length.

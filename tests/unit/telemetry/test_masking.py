@@ -69,6 +69,21 @@ def test_a_name_that_only_looks_secret_stays_readable(name: str) -> None:
         (f"{{'secret_key': b'{SECRET}', 'passphrase': None}}", "{'secret_key': ***, 'passphrase': None}"),
         (f"{{'token': {SECRET}}}", "{'token': ***}"),
         ("KeyError: 'password': {'tokens': 3}", "KeyError: 'password': {'tokens': 3}"),
+        (f"mysql --password {SECRET} --host h", "mysql --password *** --host h"),
+        (f"run --db-password '{SECRET} x' --force", "run --db-password *** --force"),
+        (f"Command '['mysql', '--token', '{SECRET}', '-v']'", "Command '['mysql', '--token', ***, '-v']'"),
+        ("give --password --force or --token-file /x", "give --password --force or --token-file /x"),
+        (f"db:\n  password: {SECRET}\n  user: x", "db:\n  password: ***\n  user: x"),
+        (f"db_password: '{SECRET} x', next", "db_password: ***, next"),
+        (f"token: 7{SECRET}", "token: ***"),
+        ("unexpected token: SELECT", "unexpected token: SELECT"),
+        ("password: None, secret: null", "password: None, secret: null"),
+        (f"Cookie: sid={SECRET}; theme=dark\nHost: h", "Cookie: ***\nHost: h"),
+        (f"{{'Set-Cookie': 'sid={SECRET}; Path=/', 'n': 1}}", "{'Set-Cookie': '***', 'n': 1}"),
+        (f"X-Api-Key: {SECRET}\nHost: h", "X-Api-Key: ***\nHost: h"),
+        (f"{{'X-Auth-Token': '{SECRET}', 'n': 1}}", "{'X-Auth-Token': ***, 'n': 1}"),
+        (f"PRIVATE-TOKEN and x-vault-token: {SECRET}", "PRIVATE-TOKEN and x-vault-token: ***"),
+        ("x-request-id: 12 x-key-count: 3", "x-request-id: 12 x-key-count: 3"),
         ("the bearer of this", "the bearer of this"),
         ("tokens_deleted=12 epoch=7", "tokens_deleted=12 epoch=7"),
     ],
@@ -131,6 +146,7 @@ def test_no_password_in_a_url_survives(password: str, host: str) -> None:
 _PIECES = (
     "https://", "://", "@", "a.", "f0", "=", "/", ":", ":80", ";", " ", "\n", '"', "'", "<", "&", "password", "token",
     "auth", "authorization", "bearer ", "basic ", "api_key", "redis://u:p", "x", "é", "\\", "password': ", 'token\\": ',
+    "--", "-", "--password ", "x-", "x-a-", "key:", "token:", "cookie: ", "5",
 )  # fmt: skip
 
 
@@ -163,7 +179,8 @@ def test_the_length_of_a_text_beyond_what_is_shown_costs_nothing() -> None:
 @pytest.mark.parametrize(
     "form",
     ["redis://user:{}@host", "https://{}@host/x", "https://u:x/{}@host", "password={} x", "token='{} x'", 'pwd="{}" x',
-     "Authorization: Bearer {} x", "authorization='{}'", "sent bearer {} x", "said {} x"],
+     "Authorization: Bearer {} x", "authorization='{}'", "--password {} x", "password: {} x", "Cookie: a={}; b",
+     "X-Api-Key: {} x", "token: 1{} x", "sent bearer {} x", "said {} x"],
 )  # fmt: skip
 @pytest.mark.parametrize("length", [8, 40, 5000])
 def test_a_secret_that_the_cut_divides_is_not_shown_in_part(form: str, length: int) -> None:
