@@ -4,7 +4,7 @@ Guarantees
     TLS certificates are always verified. At most ``RESPONSE_BYTES_MAX`` of an answer is read.
     Secrets are named by reference (see jobs/references.py), are sent to the origin that was
     asked for and to no other a redirect may lead to, and are in no error: neither do other
-    headers, nor the query of the URL, nor the body unless that is asked for.
+    headers, nor path and query of the URL, nor the body unless that is asked for.
     Each connection, those of redirects too, leads to an address that the configuration allows (see destinations.py).
 
 Does not guarantee
@@ -76,9 +76,8 @@ class Ask:
 
     @property
     def label(self) -> str:
-        """Method and URL for people: without its query, which may hold a token."""
-        hidden = "?…" if self.url.query_string else ""
-        return f"{self.method} {self.url.with_query(None).with_fragment(None)}{hidden}"
+        """Method and origin for people: path and query may hold a token, as addresses of chat webhooks do."""
+        return f"{self.method} {self.url.origin()}{'/…' if self.url.path_qs.strip('/') else ''}"
 
     def redirected(self, status: int, location: str) -> Ask:
         """Return the request that a redirect asks for (RFC 9110, 15.4).
@@ -173,8 +172,11 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
         if ca_file is not None:
             os.close(open_regular(ca_file, follows=True))  # of a pipe the library would wait for the other end
         return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise RequestRefusedError(f"ca_file {ca_file!r} cannot be used: {error.strerror or error}") from None
+    except (OSError, ssl.SSLError):
+        # One text for each fault: whoever may enqueue and read would else learn which files the worker has.
+        raise RequestRefusedError(
+            f"ca_file {ca_file!r} cannot be used: name a readable file of authorities in PEM"
+        ) from None
 
 
 async def _exchange(client: Client, ask: Ask, redirects_left: int) -> HttpResult:
