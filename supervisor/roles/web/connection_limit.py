@@ -147,18 +147,25 @@ class ConnectionGate:
     def ask(self, protocol: Held, *, is_probe: bool = False) -> bool:
         """Note that a connection has sent its request; return whether there is room to deal with it."""
         place = self._by_protocol.get(protocol)
-        return place is not None and self._places.ask(place, is_probe=is_probe)
+        if place is None:
+            return False
+        if not is_probe:
+            self._make_room(place, spares_streams=True)
+        return self._places.ask(place, is_probe=is_probe)
 
     def ask_long(self, protocol: Held) -> bool:
         """Note that a connection makes a long request; return whether there is room, perhaps another's."""
         place = self._by_protocol.get(protocol)
         if place is None:
             return False
-        crowding = self._places.crowding(place)
-        if crowding is not None:
-            self._end(crowding)
+        self._make_room(place, spares_streams=False)
         place.is_stream = self._places.ask(place, is_probe=False)
         return place.is_stream
+
+    def _make_room(self, place: ConnectionEntry, *, spares_streams: bool) -> None:
+        crowding = self._places.crowding(place, spares_streams=spares_streams)
+        if crowding is not None:
+            self._end(crowding)
 
     def mark_stream(self, protocol: Held) -> None:
         """Note that the request of a connection takes long."""

@@ -4,7 +4,8 @@ Guarantees
     At most ``SILENT_MAX`` connections that have sent no byte, and ``CONNECTIONS_MAX`` that have, also while TLS shakes
     hands. Of the latter at most ``BUSY_MAX`` hold requests other than probes, ``PER_ADDRESS_MAX`` of one address, so
     that the rest always answers /livez and /readyz.
-    Without room the address that holds the most gives up its oldest: nobody is pushed out by those who hold more.
+    Without room the address that holds the most gives up its oldest: nobody is pushed out by those who hold more, so
+    that a few addresses with slow requests keep no other address out.
     Whoever has sent a byte does not give way to those who have not.
 
 Pure accounting: nothing here reads a socket or waits.
@@ -115,16 +116,19 @@ class Places:
         place.is_busy = len(busy) < BUSY_MAX and near < PER_ADDRESS_MAX
         return place.is_busy
 
-    def crowding(self, newcomer: ConnectionEntry) -> ConnectionEntry | None:
+    def crowding(self, newcomer: ConnectionEntry, *, spares_streams: bool = True) -> ConnectionEntry | None:
         """Return the busy place that is to be left for ``newcomer``, if all are taken.
 
         It is the oldest of the address that holds the most, where that keeps as many as the newcomer's then has.
         """
         busy = [each for each in self._speaking if each.is_busy]
-        leaver = _oldest_of_most(busy) if len(busy) >= BUSY_MAX else None
+        if len(busy) < BUSY_MAX:
+            return None
+        ours = [each for each in busy if not (spares_streams and each.is_stream)]
+        leaver = _oldest_of_most(ours)
         if leaver is None:
             return None
-        held = Counter(each.address for each in busy)
+        held = Counter(each.address for each in ours)
         return leaver if held[leaver.address] > held[newcomer.address] + 1 else None
 
     def leave(self, place: ConnectionEntry) -> None:

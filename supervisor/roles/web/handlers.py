@@ -202,7 +202,7 @@ def application(pages: Pages, admit: Admit, routes: Iterable[web.RouteDef] = ())
 
 
 async def _finish_headers(request: web.Request, response: web.StreamResponse) -> None:
-    finish_headers(response, is_secure=request.secure)
+    finish_headers(response, request.transport)
 
 
 def _shield(pages: Pages, admit: Admit) -> Any:

@@ -11,6 +11,7 @@ import asyncio
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 
 from supervisor.roles.web.responses import finish_headers
 from supervisor.telemetry.metrics import HTTP_FAILURES
@@ -37,7 +38,7 @@ class HttpProtocol(web.RequestHandler):
         request: web.BaseRequest,
         status: int = 500,
         exc: BaseException | None = None,
-        message: str | None = None,
+        message: str | None = None,  # noqa: ARG002 - the parser's words
     ) -> web.StreamResponse:
         """Return the answer to a request that reached no handler: it cannot be parsed, or a mistake of ours."""
         if status < 500:
@@ -47,10 +48,16 @@ class HttpProtocol(web.RequestHandler):
             log.error("request_failed", status=status, exc_info=exc)
         if request.writer.output_size:
             raise ConnectionResetError  # half an answer was sent: nothing can be said any more
-        reason = (message or "").partition("\n")[0].rstrip(": ")
-        answer = _PlainResponse(status=status, text=f"{reason or 'the request cannot be answered'}\n")
+        answer = _PlainResponse(status=status, text=f"{_fault(status, exc)}\n")
         answer.force_close()
         return answer
+
+
+def _fault(status: int, error: BaseException | None) -> str:
+    """Return the reason for the client: a text of ours, because those of the parser repeat the request."""
+    if status >= 500:
+        return "internal error; the log says more"
+    return "a line of the request is too long" if isinstance(error, LineTooLong) else "the request cannot be parsed"
 
 
 class _PlainResponse(web.Response):
@@ -58,4 +65,4 @@ class _PlainResponse(web.Response):
 
     async def _prepare_headers(self) -> None:
         await super()._prepare_headers()
-        finish_headers(self, is_secure=self._req is not None and self._req.secure)
+        finish_headers(self, self._req.transport if self._req is not None else None)

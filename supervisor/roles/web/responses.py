@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -69,8 +70,9 @@ def error_response(
     return web.Response(status=status_code, text=f"{message.rstrip()}\n", headers=headers)
 
 
-def finish_headers(response: web.StreamResponse, *, is_secure: bool) -> None:
+def finish_headers(response: web.StreamResponse, transport: asyncio.BaseTransport | None) -> None:
     """Put the headers of every answer on ``response``, and take away which library made it."""
+    is_secure = transport is not None and transport.get_extra_info("sslcontext") is not None
     wanted = HEADERS | HSTS if is_secure else HEADERS
     response.headers.update({name: value for name, value in wanted.items() if name not in response.headers})
     response.headers.pop("Server", None)

@@ -114,6 +114,32 @@ def test_who_holds_the_most_streams_gives_up_the_oldest_for_who_holds_less() -> 
     assert places.crowding(newcomers[1]) is None
 
 
+def test_a_few_addresses_with_slow_requests_keep_no_other_out() -> None:
+    """Four of them may hold all that is left by probes; a fifth gets what one of them holds too many of."""
+    places = Places()
+    held = [enter(places, f"10.0.0.{number % 4}") for number in range(BUSY_MAX)]
+    assert all(places.ask(each, is_probe=False) for each in held)
+    newcomer = enter(places, "10.0.1.1")
+
+    assert not places.ask(newcomer, is_probe=False)
+    assert places.crowding(newcomer) is held[0]
+    places.leave(held[0])
+    assert places.ask(newcomer, is_probe=False)
+
+
+def test_a_stream_gives_way_to_no_request() -> None:
+    """A follower of events holds its place for an hour; its kind has limits of its own."""
+    places = Places()
+    held = [enter(places, f"10.0.0.{number % 4}") for number in range(BUSY_MAX)]
+    for each in held:
+        assert places.ask(each, is_probe=False)
+        each.is_stream = each is not held[-1]
+    newcomer = enter(places, "10.0.1.1")
+
+    assert places.crowding(newcomer) is None
+    assert places.crowding(newcomer, spares_streams=False) is held[0]
+
+
 def test_a_newcomer_is_refused_while_every_place_asks() -> None:
     """Probes that are being answered are not pushed out; those that are held open after it are."""
     places = Places()
