@@ -11,6 +11,7 @@ RUN python -m venv /opt/tenure
 COPY pyproject.toml README.md LICENSE ./
 COPY supervisor ./supervisor
 COPY jobs ./jobs
+COPY tenure ./tenure
 # What the locks name, file by file; the wheel is built by what the lock names, too.
 COPY requirements ./requirements
 RUN python -m pip install --require-hashes --requirement requirements/build.txt \

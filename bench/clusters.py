@@ -27,7 +27,7 @@ FAST = "{lease_duration: 2s, renew_period: 400ms, renew_timeout: 400ms"
 PRESENCE = ", presence: true"
 
 JOBS = """
-from supervisor import job
+from tenure import job
 
 
 @job("bench.tick")

@@ -17,7 +17,7 @@ import os
 import sys
 from pathlib import Path
 
-from supervisor import job
+from tenure import job
 
 HERE = Path(__file__).parent
 seen, calls, state = set(), 0, ""

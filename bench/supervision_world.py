@@ -18,7 +18,7 @@ from tests.kit.waiting import wait_until
 
 JOBS = """
 import time
-from supervisor import job
+from tenure import job
 
 @job("bench.stubborn", timeout=600)
 def stubborn() -> None:

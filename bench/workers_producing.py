@@ -13,9 +13,9 @@ import uvloop
 from bench.schedules_board import cpu_s
 from bench.schedules_table import Measure, Row, percentile
 from bench.workers_world import ASYNC, CLUSTER, QUEUE, Scale, Told, World
-from supervisor import job
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.producer import Producer
+from tenure import job
 from tests.kit.waiting import wait_until
 
 Job = Callable[[], Awaitable[Any]]

@@ -37,7 +37,7 @@ import os
 import time
 from pathlib import Path
 
-from supervisor import Context, job
+from tenure import Context, job
 
 
 @job("bench.noop", queue="bench")
@@ -60,7 +60,7 @@ SYNC_JOBS = """
 import os
 import time
 
-from supervisor import job
+from tenure import job
 
 
 @job("bench.noop_sync", queue="bench")

@@ -28,10 +28,10 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from jobs.destinations import Client, failure_reason
-from jobs.references import resolve
-from supervisor import Context, job
 from supervisor.trust import open_regular
+from tenure import Context, job
+from tenure.jobs.destinations import Client, failure_reason
+from tenure.jobs.references import resolve
 
 RESPONSE_BYTES_MAX = 1024 * 1024
 BODY_TAIL_BYTES = 4096

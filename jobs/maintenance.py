@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from supervisor import Context, Retry, job
 from supervisor.store.producer.producer import current
 from supervisor.store.queues.fsck import Fsck
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Queues
+from tenure import Context, Retry, job
 
 CALLS_MAX = 10_000  # of one queue, each dropping up to 500 dead runs
 DAYS_MAX = 3650.0

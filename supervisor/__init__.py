@@ -1,6 +1,6 @@
 """Tenure: periodic and background jobs for replicated Python services.
 
-The public API, at most nine names. Everything else may change between releases.
+The implementation. Programs import ``tenure``; these nine names are kept for those written before it, through 0.x.
 Each is loaded when first used, so that importing this package costs next to nothing, and declaring jobs imports no
 Redis client: only ``connect`` and ``enqueue`` do.
 """
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.context import Context
     from supervisor.roles.worker.attempt.middleware import Middleware
     from supervisor.store.cache.decorator import cached
-    from supervisor.store.producer.producer import connect, enqueue
+    from supervisor.store.producer.enqueueing import enqueue
+    from supervisor.store.producer.producer import connect
 
 __all__ = ["Context", "Middleware", "Plugin", "Resource", "Retry", "cached", "connect", "enqueue", "job"]
 
@@ -28,7 +29,7 @@ _MODULES = {
     "Retry": "supervisor.core.retry",
     "cached": "supervisor.store.cache.decorator",
     "connect": "supervisor.store.producer.producer",
-    "enqueue": "supervisor.store.producer.producer",
+    "enqueue": "supervisor.store.producer.enqueueing",
     "job": "supervisor.core.jobs.registry",
 }
 

@@ -1,7 +1,6 @@
 """A program of yours that is the command: its jobs, plugins and hooks are there without being listed anywhere.
 
-    from supervisor import Plugin, job
-    from supervisor.main import main
+    from tenure import Plugin, job, main
 
     @job()
     def report() -> None: ...
@@ -18,7 +17,6 @@ program itself takes a restart.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -42,8 +40,8 @@ def main(
     Args:
         argv: words after the program's name; None: those of this process.
         plugins: classes that schedules may name, beside those of the configuration.
-        jobs: modules to import, or functions that ``@job`` decorated; those that the program itself has
-            decorated is known without being named here.
+        jobs: modules to import, as under ``jobs:`` of a configuration, or functions that ``@job`` decorated; those
+            that the program itself has decorated are known without being named here.
         hooks: classes for the fire pipeline by the name under which profiles enable them.
     """
     words = list(sys.argv[1:] if argv is None else argv)
@@ -63,10 +61,12 @@ def register(
         ImportError: a module is not there.
     """
     from supervisor.core.jobs.registry import registry as known_jobs  # noqa: PLC0415 - as in main
+    from supervisor.settings.schedules.search_path import import_named, module_of, search_here  # noqa: PLC0415
 
+    search_here()
     for each in jobs:
         if isinstance(each, str):
-            importlib.import_module(each)
+            import_named(module_of(each))
         else:
             known_jobs.find(each)
     if plugins:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "systemd").glob("*.md")])
-FOLDERS = ("supervisor/", "jobs/", "tests/", "docs/", "config/", "systemd/", "bench/", "deploy/", ".ci/")
+FOLDERS = ("supervisor/", "tenure/", "jobs/", "tests/", "docs/", "config/", "systemd/", "bench/", "deploy/", ".ci/")
 PATH = re.compile(r"`((?:%s)[A-Za-z0-9_./-]*)`" % "|".join(map(re.escape, FOLDERS)))  # noqa: UP031 - braces abound
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 TEST = re.compile(r"`(test_[a-z0-9_]+)`")
@@ -61,7 +61,9 @@ def test_nobody_is_told_to_install_the_name_from_an_index() -> None:
     """The name belongs there to whoever claims it first, and a remedy is followed without a second look."""
     told = re.compile(r"pip install (?:--\S+ )*['\"]?tenure(?![-\w./])")
     files = [*DOCUMENTS, *(ROOT / "config").rglob("*.yaml"), *(ROOT / "deploy").rglob("*.yaml")]
-    files += [path for folder in ("supervisor", "jobs") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    files += [
+        path for folder in ("supervisor", "tenure", "jobs") for path in (ROOT / folder).rglob("*") if path.is_file()
+    ]
     texts = {relative(path): path.read_text(errors="ignore") for path in files if path.suffix not in {".pyc", ".so"}}
     assert [name for name, text in texts.items() if told.search(text)] == []
 

@@ -11,7 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 350
 FUNCTION_LINES_MAX = 60
-SOURCES = sorted(path for folder in ("supervisor", "jobs", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(
+    path for folder in ("supervisor", "tenure", "jobs", "tests", "bench") for path in (ROOT / folder).rglob("*.py")
+)
 TESTS = [path for path in SOURCES if path.name.startswith("test_") and path != Path(__file__).resolve()]
 SCRIPTS = sorted((ROOT / "supervisor/store/lua").rglob("*.lua"))
 FOLDER_MODULES_MAX = 16
@@ -72,7 +74,7 @@ def test_folders_of_the_product_fit_in_the_head() -> None:
 
 
 def _is_product(path: Path) -> bool:
-    return path.relative_to(ROOT).parts[0] in {"supervisor", "jobs"}
+    return path.relative_to(ROOT).parts[0] in {"supervisor", "tenure", "jobs"}
 
 
 def test_class_names_are_unique() -> None:
@@ -107,7 +109,7 @@ def test_docstrings_open_with_their_subject() -> None:
     assert [
         f"{relative(path)}: {found}"
         for path in SOURCES
-        if relative(path).split("/")[0] in {"supervisor", "jobs"}
+        if relative(path).split("/")[0] in {"supervisor", "tenure", "jobs"}
         for node in nodes(path)
         if not (isinstance(node, ast.ClassDef) and relative(path).startswith(help_texts))
         and question.match(found := (ast.get_docstring(node) or "").partition("\n")[0])
@@ -138,7 +140,7 @@ def test_fake_clocks_are_the_kits() -> None:
 def test_json_of_others_is_read_in_one_place() -> None:
     """Elsewhere somebody forgets that data which is nested too deeply raises no DecodeError, and a process dies of it."""
     allowed = {"supervisor/core/json_values.py", "supervisor/core/jobs/signatures.py"}
-    code = [path for path in SOURCES if relative(path).split("/")[0] in {"supervisor", "jobs"}]
+    code = [path for path in SOURCES if relative(path).split("/")[0] in {"supervisor", "tenure", "jobs"}]
     found = [relative(path) for path in code if re.search(r"msgspec\.json\.(decode|Decoder)\b", text(path))]
     assert set(found) - allowed == set()
 

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from jobs.identity.domain_sync import domain_sync
-from jobs.identity.endpoint_verification import endpoint_verification
-from jobs.identity.token_cleanup import token_cleanup
+from tenure.jobs.identity.domain_sync import domain_sync
+from tenure.jobs.identity.endpoint_verification import endpoint_verification
+from tenure.jobs.identity.token_cleanup import token_cleanup
 
 __all__ = ["domain_sync", "endpoint_verification", "token_cleanup"]

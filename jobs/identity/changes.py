@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobs.identity.models import ENABLED, NAME_CHARS
-from jobs.identity.source import UpstreamDomain
+from tenure.jobs.identity.models import ENABLED, NAME_CHARS
+from tenure.jobs.identity.source import UpstreamDomain
 
 SHOWN_MAX = 5
 

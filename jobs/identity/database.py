@@ -28,8 +28,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from jobs.identity.models import metadata
-from jobs.references import is_reference, resolve
+from tenure.jobs.identity.models import metadata
+from tenure.jobs.references import is_reference, resolve
 
 DatabaseArgument = Annotated[
     str,

@@ -18,13 +18,13 @@ from typing import TypedDict
 
 from sqlalchemy import Connection, delete, or_, select, update
 
-from jobs.identity.changes import Bound, Changes, KnownDomain, decide
-from jobs.identity.database import DEFAULT, DatabaseArgument, alone, open_database
-from jobs.identity.models import DISABLED, SOURCE_CHARS, domains, endpoints
-from jobs.identity.source import SourceRefusedError, UpstreamDomain, load, source_label
-from jobs.identity.upserts import batches, upsert
-from jobs.references import resolve
-from supervisor import Context, job
+from tenure import Context, job
+from tenure.jobs.identity.changes import Bound, Changes, KnownDomain, decide
+from tenure.jobs.identity.database import DEFAULT, DatabaseArgument, alone, open_database
+from tenure.jobs.identity.models import DISABLED, SOURCE_CHARS, domains, endpoints
+from tenure.jobs.identity.source import SourceRefusedError, UpstreamDomain, load, source_label
+from tenure.jobs.identity.upserts import batches, upsert
+from tenure.jobs.references import resolve
 
 MAX_DISABLED = "10%"
 

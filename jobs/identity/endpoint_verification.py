@@ -23,12 +23,12 @@ from sqlalchemy import Engine, bindparam, case, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from yarl import URL
 
-from jobs.destinations import Client, failure_reason
-from jobs.http import tls_context
-from jobs.identity.database import DEFAULT, DatabaseArgument, open_database, reading
-from jobs.identity.models import ENABLED, ERROR_CHARS, FAILING, OK, domains, endpoints
-from supervisor import Context, job
 from supervisor.clock import Clock
+from tenure import Context, job
+from tenure.jobs.destinations import Client, failure_reason
+from tenure.jobs.http import tls_context
+from tenure.jobs.identity.database import DEFAULT, DatabaseArgument, open_database, reading
+from tenure.jobs.identity.models import ENABLED, ERROR_CHARS, FAILING, OK, domains, endpoints
 
 CONCURRENCY_MAX = 200
 TIMEOUT_S_MAX = 60.0

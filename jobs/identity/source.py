@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from jobs.destinations import connect
-from jobs.http import tls_context
-from jobs.identity.models import ID_CHARS, NAME_CHARS, SOURCE_CHARS, TENANT_CHARS, URL_CHARS
-from jobs.identity.pages import PAGES_MAX, PageError, Paging, next_address, origin, paging_of
 from supervisor.core.json_values import read_json
 from supervisor.trust import open_regular
+from tenure.jobs.destinations import connect
+from tenure.jobs.http import tls_context
+from tenure.jobs.identity.models import ID_CHARS, NAME_CHARS, SOURCE_CHARS, TENANT_CHARS, URL_CHARS
+from tenure.jobs.identity.pages import PAGES_MAX, PageError, Paging, next_address, origin, paging_of
 
 SOURCE_BYTES_MAX = 32 * 1024 * 1024
 DOMAINS_MAX = 100_000

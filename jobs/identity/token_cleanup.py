@@ -13,9 +13,9 @@ from typing import TypedDict
 
 from sqlalchemy import Connection, Engine, delete, select
 
-from jobs.identity.database import DEFAULT, DatabaseArgument, open_database
-from jobs.identity.models import tokens
-from supervisor import Context, job
+from tenure import Context, job
+from tenure.jobs.identity.database import DEFAULT, DatabaseArgument, open_database
+from tenure.jobs.identity.models import tokens
 
 BATCH_MAX = 10_000
 BATCHES_MAX = 1_000_000

@@ -6,7 +6,7 @@ supervisor/process/command/guard.py); ``tail`` keeps the end of the output.
 
 from __future__ import annotations
 
-from jobs.shell.command import CommandFailedError, command
 from supervisor.process.command.spec import CommandRefusedError
+from tenure.jobs.shell.command import CommandFailedError, command
 
 __all__ = ["CommandFailedError", "CommandRefusedError", "command"]

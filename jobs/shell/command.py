@@ -15,13 +15,13 @@ import os
 import signal
 from typing import TypedDict
 
-from jobs.shell.guard import CommandEnding, Guard
-from jobs.shell.tail import Tail
-from supervisor import Context, Retry, job
 from supervisor.core.jobs.confinement import current_confinement
 from supervisor.process.command.confinement import confined, home_of
 from supervisor.process.command.guard import AT_CWD, AT_EXEC, PLACES
 from supervisor.process.command.spec import CommandRefusedError, Launch, inherited_environment, prepare
+from tenure import Context, Retry, job
+from tenure.jobs.shell.guard import CommandEnding, Guard
+from tenure.jobs.shell.tail import Tail
 
 OUTPUT_TAIL_MAX = 32 * 1024
 MESSAGE_BYTES_MAX = 768  # with the sentence before it, within what a run's record keeps of a message

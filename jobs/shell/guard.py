@@ -15,11 +15,11 @@ from __future__ import annotations
 import os
 import select
 
-from jobs.shell.tail import Tail
 from supervisor.clock import Clock
 from supervisor.process.command import handle
 from supervisor.process.command.handle import WAIT_MS_MAX, CommandEnding, signals_held
 from supervisor.process.command.spec import Launch
+from tenure.jobs.shell.tail import Tail
 
 __all__ = ["CommandEnding", "Guard", "signals_held"]
 

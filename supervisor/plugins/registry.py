@@ -8,7 +8,6 @@ Guarantees
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
@@ -25,6 +24,7 @@ from supervisor.plugins.contract import (
 from supervisor.plugins.registered import Registered
 from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
+from supervisor.settings.schedules.search_path import import_named
 from supervisor.settings.sections.plugins import PluginSettings
 
 GROUP = "tenure.plugins"
@@ -155,7 +155,7 @@ def load_callable(reference: str, what: str) -> object:
     """
     module, _, attribute = reference.partition(":")
     try:
-        found: object = getattr(importlib.import_module(module), attribute)
+        found: object = getattr(import_named(module), attribute)
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())[:300]
         raise PluginDefinitionError(

@@ -270,7 +270,7 @@ class Cluster:
         ]
 
     def enqueue(self, job: Any, args: Mapping[str, Any] | None = None, **options: Any) -> str:
-        """Enqueue a run as ``supervisor.enqueue`` does; return its id."""
+        """Enqueue a run as ``tenure.enqueue`` does; return its id."""
         return self._producer.enqueue(job, args, **options)
 
     def run_pending(self, limit: int = 1000) -> list[Finished]:

@@ -74,7 +74,7 @@ class RunningServer:
 
     @property
     def redis_url(self) -> str:
-        """URL of its Redis, for ``supervisor.connect`` and clients of your own."""
+        """URL of its Redis, for ``tenure.connect`` and clients of your own."""
         settings = yaml.safe_load(self.config.read_text())
         url = settings.get("redis", {}).get("url", "embedded")
         data = self.directory / settings.get("data_dir", ".tenure")

@@ -33,7 +33,7 @@ AGENTS_MAX = 2  # kills: a tree whose agent keeps dying gives up
 VICTIMS = ("worker-plan-0", "worker-io-0", "worker-io-1", "worker-cpu-0", "agent")
 
 JOBS = """
-from supervisor import Context, Retry, job
+from tenure import Context, Retry, job
 
 
 @job("fan.leaf", queue="leaves", retry=Retry(attempts=3, base_s=0.01, cap_s=0.05), max_crashes=1000)

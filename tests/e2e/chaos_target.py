@@ -21,7 +21,7 @@ import os
 import socket
 import time
 
-from supervisor import Context, job
+from tenure import Context, job
 
 real_look_up = socket.getaddrinfo
 

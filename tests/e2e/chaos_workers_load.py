@@ -26,7 +26,7 @@ import asyncio
 import os
 import time
 
-from supervisor import Context, job
+from tenure import Context, job
 
 FILES = {}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from supervisor import Plugin, job
 from supervisor.main import main
+from tenure import Plugin, job
 
 
 @job(name="mine.report")

@@ -23,7 +23,7 @@ import os
 import time
 from pathlib import Path
 
-from supervisor import Context, job
+from tenure import Context, job
 
 
 @job("e2e.tick")

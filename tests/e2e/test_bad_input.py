@@ -77,7 +77,7 @@ THREADS = {
 @pytest.mark.parametrize("case", THREADS)
 def test_a_module_that_starts_a_thread_is_refused(short_directory: Path, case: str) -> None:
     """A fork would copy its locks. Exit 78, and the thread cannot hold up the end."""
-    lines = ["import _thread, threading, time", "from supervisor import job", THREADS[case]]
+    lines = ["import _thread, threading, time", "from tenure import job", THREADS[case]]
     job = ["@job('early.job')", "def run() -> None: ..."]
     (short_directory / "early.py").write_text("\n".join([*lines, *job, ""]))
     (short_directory / "tenure.yaml").write_text("version: 1\njobs: [early]\n")

@@ -24,7 +24,7 @@ import signal
 import time
 from pathlib import Path
 
-from supervisor import Context, job
+from tenure import Context, job
 
 
 @job("cancel.polite", queue="io", timeout=600)

@@ -21,7 +21,7 @@ from tests.kit.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 JOBS = """
-from supervisor import Context, job
+from tenure import Context, job
 
 
 @job("notify.report")

@@ -22,7 +22,7 @@ CHILDREN = 1000
 JOBS = """
 from pathlib import Path
 
-from supervisor import Context, job
+from tenure import Context, job
 
 
 @job("fan.part", queue="parts")

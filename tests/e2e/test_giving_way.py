@@ -23,7 +23,7 @@ import signal
 import time
 from pathlib import Path
 
-from supervisor import Context, job
+from tenure import Context, job
 
 
 @job("give.polite", queue="io", timeout=600)

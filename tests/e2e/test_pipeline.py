@@ -16,7 +16,7 @@ from tests.kit.waiting import wait_until
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 JOBS = """
-from supervisor import job
+from tenure import job
 
 @job(profile="guarded")
 async def collect(number: int) -> int:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 JOBS = """
 import os, time
 import structlog
-from supervisor import job
+from tenure import job
 
 @job()
 async def tick():
@@ -34,7 +34,7 @@ def slow():
 """
 FRESH = """
 import os
-from supervisor import job
+from tenure import job
 
 if os.path.exists("broken") and open("/proc/self/comm").read().startswith("worker"):
     os._exit(3)

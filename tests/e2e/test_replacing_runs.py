@@ -20,7 +20,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from supervisor import Context, job
+from tenure import Context, job
 
 
 @job("collect.async", concurrency=("{collector}", 1, "replace"))

@@ -22,7 +22,7 @@ RUNS = 150
 
 JOBS = """
 import asyncio, os, threading
-from supervisor import job
+from tenure import job
 
 def note(directory, name):
     with open(f"{directory}/{name}", "a") as out:

@@ -13,7 +13,7 @@ from tests.e2e.trees import Tree
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 JOBS = """
-from supervisor import job
+from tenure import job
 
 
 @job("roles.tick")

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-import supervisor
+import tenure
 from supervisor.store.producer.producer import use
 from supervisor.testing import start_server
 from supervisor.testing.servers import RunningServer, ServerNotReadyError
@@ -47,7 +47,7 @@ def test_a_server_is_ready_inside_of_the_block_and_gone_after_it() -> None:
         assert server.get("/readyz")[0] == 200
         family = psutil.Process(server.process.pid).children(recursive=True)
         assert family
-        producer = supervisor.connect(server.redis_url)
+        producer = tenure.connect(server.redis_url)
         producer.enqueue("shell.command", {"command": ["true"]})
         producer.close()
         use(None)

@@ -28,7 +28,7 @@ import os
 import signal
 import time
 
-from supervisor import Context, job
+from tenure import Context, job
 
 
 def note(path: str, ctx: Context) -> None:

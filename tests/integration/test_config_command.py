@@ -57,7 +57,7 @@ def test_problems_are_one_line_each_on_stderr_with_exit_code_78(tenure: Tenure, 
 
 def test_validate_checks_schedules_against_the_jobs(tenure: Tenure, tmp_path: Path) -> None:
     """A module that does not import, and a schedule whose job does not exist, are found before a start."""
-    (tmp_path / "own.py").write_text("from supervisor import job\n@job('own.f')\ndef f(x: int) -> None: ...\n")
+    (tmp_path / "own.py").write_text("from tenure import job\n@job('own.f')\ndef f(x: int) -> None: ...\n")
     good = tmp_path / "good.yaml"
     good.write_text("jobs: [own]\nschedules: {a: {job: own.f, every: 1m, args: {x: 1}}}\n")
     assert tenure("config", "validate", str(good)).returncode == 0

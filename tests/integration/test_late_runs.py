@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor import job
+from tenure import job
 
 
 @job("late.sync")

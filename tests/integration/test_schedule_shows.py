@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, job
 from supervisor.cli.schedule.times import due_rows
 from supervisor.core.model import Outcome, ScheduleDef
 from supervisor.core.schedules.calendar import Moment
 from supervisor.store.schedules.fire import FireCode
 from supervisor.testing.cluster import _definition
+from tenure import Context, job
 
 seen: list[tuple[Any, ...]] = []
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor import job
 from supervisor.core.schedules.jitter import fire_at_ms
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.testing.cluster import Cluster, _definition
+from tenure import job
 
 START = "2026-03-28T12:00:30+00:00"
 BASE = {"job": "elsewhere", "overlap": "allow"}

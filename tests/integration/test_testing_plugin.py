@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, Resource, job
 from supervisor.core.model import Outcome
 from supervisor.core.retry import Retry
+from tenure import Context, Resource, job
 
 ROOT = Path(__file__).resolve().parents[2]
 TICK = {"tick": {"job": "demo.tick", "every": "10s"}}

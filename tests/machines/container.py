@@ -25,7 +25,7 @@ NAME = "tenure-proof"
 PORT = 18099
 JOBS = """
 import signal, time
-from supervisor import job
+from tenure import job
 
 @job("proof.busy", timeout=600)
 def busy() -> None:

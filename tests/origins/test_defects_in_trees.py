@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 JOBS = """
 from pathlib import Path
 
-from supervisor import Context, job
+from tenure import Context, job
 
 
 @job("x.tick")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +35,12 @@ def compat_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def search(directories: Iterable[Path]) -> None:
-    """Let Python find modules in ``directories``, after everything that is installed."""
-    for directory in directories:
-        text = str(directory.resolve())
-        if text not in sys.path:
-            sys.path.append(text)
+def search(directories: Sequence[Path]) -> None:
+    """Let modules that the configuration names be found in ``directories``."""
+    if directories:
+        from supervisor.settings.schedules import search_path
+
+        search_path.search(directories)
 
 
 def original_files(compat: str | None) -> list[Path]:

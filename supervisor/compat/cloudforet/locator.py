@@ -7,7 +7,6 @@ its constructor takes it, so that a plain class will do.
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
 from typing import Any
 
 from supervisor.compat.cloudforet.tasks import runtime
@@ -15,6 +14,7 @@ from supervisor.compat.cloudforet.tasks.names import NotImportableError, resolve
 from supervisor.compat.cloudforet.transaction import Transaction, current
 from supervisor.core.errors import TenureError
 from supervisor.settings.schedules.complete import import_jobs
+from supervisor.settings.schedules.search_path import import_named
 
 _CONNECTORS = {"SpaceConnector": "spaceone.core.connector.space_connector:SpaceConnector"}
 """Connectors that no service has to define."""
@@ -104,7 +104,7 @@ def _find(part: str, name_or_object: Any) -> Any:
     for package in packages:
         module = f"{package}.{part}"
         try:
-            found = getattr(import_module(module), name_or_object, None)
+            found = getattr(import_named(module), name_or_object, None)
         except ModuleNotFoundError as error:
             if error.name is None or not module.startswith(error.name):
                 raise NotImportableError(f"{module} needs {error.name}, which is not installed") from None

@@ -22,7 +22,7 @@ _HEADER = """\
 # - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
 # - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.
 version: 1
-jobs: [jobs.shell]
+jobs: [shell]
 """
 
 

@@ -32,7 +32,7 @@ log = structlog.get_logger("tenure.worker")
 def main(seat: Seat) -> int:
     """Run one worker process until it is asked to stop; return its exit code."""
     assert seat.pool is not None
-    # In a job, `supervisor.enqueue` goes where this worker's runs come from.
+    # In a job, `tenure.enqueue` goes where this worker's runs come from.
     producer.use(
         producer.Producer(
             _redis(seat),

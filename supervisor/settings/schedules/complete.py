@@ -14,11 +14,8 @@ Does not guarantee
 from __future__ import annotations
 
 import hashlib
-import importlib
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 
 import msgspec
@@ -28,10 +25,17 @@ from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.loader import Loaded, UnusableError, in_reading_order
+from supervisor.settings.schedules import search_path
 from supervisor.settings.schedules.definitions import definition_of, faults_of_definition, owners
 from supervisor.settings.schedules.hook_sources import problems_of
 from supervisor.settings.schedules.profiles import policies_of
-from supervisor.settings.schedules.search_path import remedy_of_missing, search_here
+from supervisor.settings.schedules.search_path import (
+    AmbiguousModuleError,
+    import_named,
+    missing_module,
+    module_of,
+    search_here,
+)
 from supervisor.settings.schedules.template import ScheduleFault, template_of
 from supervisor.settings.sections.models import Settings
 from supervisor.version import install_extra
@@ -53,7 +57,7 @@ def import_jobs(
     """Import the modules listed under ``jobs``, and return the problems that keep any of them from being used.
 
     Args:
-        modules: their names.
+        modules: their names, or the short names of those that ship.
         origins: where each setting was written, as in ``Loaded.origins``.
         on_import: receives the name of each module that was imported.
     """
@@ -67,7 +71,7 @@ def import_jobs(
         except ConfigError as error:
             problems += error.problems
             continue
-        on_import(module)
+        on_import(imported.__name__)
         if not _registers(imported):
             remedy = "decorate a function in it with @job, or remove it from jobs"
             problems.append(Problem(where, path, f"module {module} registers no job", remedy))
@@ -76,38 +80,26 @@ def import_jobs(
 
 def _import(module: str, where: str, path: str) -> ModuleType:
     try:
-        return importlib.import_module(module)
+        return import_named(module_of(module))
     except (Exception, SystemExit) as error:
         raise ConfigError([Problem(where, path, *_import_failure(module, error))]) from error
 
 
 def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
+    if isinstance(error, AmbiguousModuleError):
+        message, _, remedy = str(error).partition("; ")
+        return message, remedy
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         if module == error.name or module.startswith(f"{error.name}."):
-            hidden = _hidden(module)
-            if hidden:
-                return hidden
-            return f"there is no module {module}", remedy_of_missing()
+            return missing_module(module)
         extra = EXTRAS.get(error.name.partition(".")[0])
         remedy = install_extra(extra) if extra else "install it"
         return f"module {module} needs {error.name}, which is not installed", remedy
     what = " ".join(str(error).split())[:300]
     text = f"module {module} cannot be imported: {type(error).__name__}{f': {what}' if what else ''}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    frames = [frame for frame in frames if frame.filename != __file__]
+    frames = [frame for frame in frames if frame.filename not in {__file__, search_path.__file__}]
     return f"{text} ({frames[-1].filename}:{frames[-1].lineno})" if frames else text, "fix it, or remove it from jobs"
-
-
-def _hidden(module: str) -> tuple[str, str] | None:
-    """Return a remark where a package of the current directory is hidden by an installed one; None: it is not."""
-    top = module.partition(".")[0]
-    other = getattr(sys.modules.get(top), "__file__", None)
-    ours = Path.cwd() / top
-    if other is None or not ours.is_dir() or Path(other).resolve().is_relative_to(ours.resolve()):
-        return None
-    whose = "Tenure's own " if top == "jobs" else ""
-    message = f"there is no module {module} in {whose}{Path(other).parent}, which hides the package {top} here"
-    return message, f"rename {ours}, or list its modules under another package: what is installed is found first"
 
 
 def _registers(module: ModuleType) -> bool:

@@ -9,7 +9,6 @@ Guarantees
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -23,7 +22,7 @@ from supervisor.core.schedules import checks
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.profiles import unknown_profile
-from supervisor.settings.schedules.search_path import search_here
+from supervisor.settings.schedules.search_path import import_named, search_here
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.pipeline import HooksSettings, WebhookSettings
 
@@ -86,7 +85,7 @@ def find_hook(name: str, known: HookRegistry) -> Hook:
     search_here()
     module, _, attribute = name.partition(":")
     try:
-        target = getattr(importlib.import_module(module), attribute)
+        target = getattr(import_named(module), attribute)
     except (Exception, SystemExit) as error:
         raise UnusableHookError(f"hook {name} cannot be imported: {type(error).__name__}: {error}") from error
     return _imported(name, name, target)

@@ -56,7 +56,7 @@ class NoRedisError(TenureError):
 
     def __init__(self) -> None:
         super().__init__(
-            "no Redis is configured for this program: set TENURE_REDIS__URL, or call supervisor.connect(url); "
+            "no Redis is configured for this program: set TENURE_REDIS__URL, or call tenure.connect(url); "
             "for a tree with `redis.url: embedded` that is unix:// and the absolute path of the socket in its data_dir"
         )
 
@@ -101,11 +101,11 @@ class Producer:
         self._batchers: WeakKeyDictionary[Any, EnqueueBatcher] = WeakKeyDictionary()
 
     def enqueue(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
-        """Enqueue a run; see ``supervisor.enqueue``."""
+        """Enqueue a run; see ``tenure.enqueue``."""
         return self.put(job, args, **options).run_id
 
     async def enqueue_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
-        """Enqueue a run without blocking the event loop; see ``supervisor.enqueue``."""
+        """Enqueue a run without blocking the event loop; see ``tenure.enqueue``."""
         return (await self.put_async(job, args, **options)).run_id
 
     def put(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
@@ -320,24 +320,3 @@ def current() -> Producer:
         use(Producer(settings, cluster=os.environ.get("TENURE_CLUSTER", "default")))
     assert _default is not None
     return _default
-
-
-def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
-    """Enqueue one run of ``job`` and return its id.
-
-    Where the job is ``unique`` and an unfinished run holds the key, nothing is enqueued, and the id is that run's.
-
-    Args:
-        job: the job's name, or the function that ``@job`` registered.
-        args: its arguments by name; JSON values, with all else at most 64 KiB.
-        **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``traceparent``; see ``EnqueueOptions``.
-
-    Raises:
-        NoRedisError: no address of Redis is configured.
-        UnknownJobError: neither this program nor any replica knows the job.
-        ArgumentsError: the arguments do not fit the job.
-        PayloadTooLargeError: the run would be larger than 64 KiB.
-        StoreUnavailableError: Redis did not answer; whether it enqueued is not known. Calling again
-            with a ``run_id`` of your own cannot enqueue it twice while the run is unfinished or dead.
-    """
-    return current().enqueue(job, args, **options)

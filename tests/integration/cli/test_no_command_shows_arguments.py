@@ -16,7 +16,7 @@ from tests.kit.canary import CANARY, show_nothing_secret
 pytestmark = pytest.mark.server
 S = "r.1/worker-io-0/1"
 MODULE = """\
-from supervisor import job
+from tenure import job
 
 @job("mail.send")
 async def send(to: str, day: str = "") -> None: ...

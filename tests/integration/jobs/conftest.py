@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from jobs.identity.database import open_database
-from jobs.identity.models import metadata
-from supervisor import Context
 from supervisor.clock import SystemClock
 from supervisor.core.jobs import destinations, references
 from supervisor.core.jobs.destinations import DestinationRule
 from supervisor.core.jobs.references import ReferenceRule
+from tenure import Context
+from tenure.jobs.identity.database import open_database
+from tenure.jobs.identity.models import metadata
 from tests.integration.jobs.databases import Postgres, kinds
 
 PATIENCE_S = 30.0

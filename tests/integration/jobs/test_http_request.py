@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from jobs.http import RESPONSE_BYTES_MAX, RequestFailedError, request
-from jobs.references import UnresolvedReferenceError
-from supervisor import Context
+from tenure import Context
+from tenure.jobs.http import RESPONSE_BYTES_MAX, RequestFailedError, request
+from tenure.jobs.references import UnresolvedReferenceError
 
 TLS = Path(__file__).resolve().parents[2] / "data" / "tls"
 Serve = Callable[..., Awaitable[str]]

@@ -12,11 +12,11 @@ import pytest
 from sqlalchemy import Engine, inspect, text
 from sqlalchemy.exc import OperationalError
 
-from jobs.identity.database import DatabaseRefusedError, open_database, reading
-from jobs.identity.models import metadata
-from jobs.references import UnresolvedReferenceError, resolve
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs.registry import registry
+from tenure.jobs.identity.database import DatabaseRefusedError, open_database, reading
+from tenure.jobs.identity.models import metadata
+from tenure.jobs.references import UnresolvedReferenceError, resolve
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
 
 OPEN = """
 import sys
-from jobs.identity.database import open_database, reading
+from tenure.jobs.identity.database import open_database, reading
 from sqlalchemy import text
 for number in range(4):
     with open_database(sys.argv[1].replace("NUMBER", str(number))) as engine, reading(engine) as connection:
@@ -207,7 +207,7 @@ def opened(url: str) -> None:
 
 def test_a_locked_database_fails_the_run_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits as long as its bound, and then the run is retried rather than stuck."""
-    monkeypatch.setattr("jobs.identity.database.LOCK_WAIT_MS", 50)
+    monkeypatch.setattr("tenure.jobs.identity.database.LOCK_WAIT_MS", 50)
     url = f"sqlite:///{tmp_path}/identity.db"
     with open_database(url) as holder, open_database(url) as engine, holder.begin():
         locked = pytest.raises(OperationalError, match="database is locked")

@@ -13,9 +13,9 @@ from aiohttp import web
 from sqlalchemy import Engine, delete, event, insert, select, update
 from sqlalchemy.exc import OperationalError
 
-from jobs.identity import endpoint_verification
-from jobs.identity.models import domains, endpoints
-from supervisor import Context
+from tenure import Context
+from tenure.jobs.identity import endpoint_verification
+from tenure.jobs.identity.models import domains, endpoints
 
 
 class Site:
@@ -243,7 +243,7 @@ async def test_a_database_that_fails_fails_the_run_in_its_own_words(
         raise OperationalError("UPDATE endpoints", {}, Exception("disk is full"))
 
     register(engine, *(f"{site.base}/200/{number}" for number in range(150)))
-    module = sys.modules["jobs.identity.endpoint_verification"]  # its package has the job under that name
+    module = sys.modules["tenure.jobs.identity.endpoint_verification"]  # its package has the job under that name
     monkeypatch.setattr(module, "_record", fail)
 
     with pytest.raises(OperationalError, match="disk is full"):

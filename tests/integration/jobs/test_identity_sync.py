@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, create_engine, insert, select, update
 from sqlalchemy.pool import StaticPool
 
-from jobs.identity import domain_sync
-from jobs.identity.changes import Bound, SourceConflictError, TooManyDisabledError
-from jobs.identity.domain_sync import sync
-from jobs.identity.models import DISABLED, ENABLED, domains, endpoints, metadata, tokens
-from jobs.identity.source import SourceRefusedError, UpstreamDomain
-from jobs.identity.upserts import upsert_portably
-from supervisor import Context
+from tenure import Context
+from tenure.jobs.identity import domain_sync
+from tenure.jobs.identity.changes import Bound, SourceConflictError, TooManyDisabledError
+from tenure.jobs.identity.domain_sync import sync
+from tenure.jobs.identity.models import DISABLED, ENABLED, domains, endpoints, metadata, tokens
+from tenure.jobs.identity.source import SourceRefusedError, UpstreamDomain
+from tenure.jobs.identity.upserts import upsert_portably
 
 UNCHANGING = ("id", "name", "tenant", "state", "source", "first_seen")
 
@@ -197,8 +197,8 @@ def test_rows_that_refer_to_a_domain_survive_its_absence(
 
 SYNC = """
 import sys
-from jobs.identity import domain_sync
-from supervisor import Context
+from tenure.jobs.identity import domain_sync
+from tenure import Context
 database, *sources = sys.argv[1:]
 for _ in range(3):
     for source in sources:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, func, insert, select, text
 
-from jobs.identity import token_cleanup
-from jobs.identity.models import domains, tokens
-from jobs.identity.token_cleanup import clean
-from supervisor import Context
 from supervisor.clock import SystemClock
+from tenure import Context
+from tenure.jobs.identity import token_cleanup
+from tenure.jobs.identity.models import domains, tokens
+from tenure.jobs.identity.token_cleanup import clean
 
 
 @pytest.fixture

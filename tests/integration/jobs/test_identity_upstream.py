@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select
 
-from jobs.identity import domain_sync
-from jobs.identity.models import domains
-from jobs.identity.source import SourceRefusedError
-from supervisor import Context
+from tenure import Context
+from tenure.jobs.identity import domain_sync
+from tenure.jobs.identity.models import domains
+from tenure.jobs.identity.source import SourceRefusedError
 
 TLS = Path(__file__).resolve().parents[2] / "data" / "tls"
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from jobs.maintenance import QueueInvariantError, trim_history, verify_queues
-from supervisor import Context
 from supervisor.clock import SystemClock
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.producer import producer
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Queues
+from tenure import Context
+from tenure.jobs.maintenance import QueueInvariantError, trim_history, verify_queues
 
 DAY_MS = 86_400_000
 

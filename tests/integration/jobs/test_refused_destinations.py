@@ -11,12 +11,12 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from jobs.destinations import Client
-from jobs.http import RequestFailedError, request
-from jobs.identity.source import SourceRefusedError, load
-from supervisor import Context
 from supervisor.core.jobs import destinations
 from supervisor.core.jobs.destinations import DestinationRule
+from tenure import Context
+from tenure.jobs.destinations import Client
+from tenure.jobs.http import RequestFailedError, request
+from tenure.jobs.identity.source import SourceRefusedError, load
 
 FORMS = (
     "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0",

@@ -12,9 +12,9 @@ import psutil
 import pytest
 import structlog
 
-from jobs.shell import CommandFailedError, CommandRefusedError, command
-from supervisor import Context
 from supervisor.core.jobs.registry import registry
+from tenure import Context
+from tenure.jobs.shell import CommandFailedError, CommandRefusedError, command
 from tests.integration.jobs.processes import is_gone
 
 Until = Callable[[Callable[[], bool], str], None]

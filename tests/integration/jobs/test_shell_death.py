@@ -23,8 +23,8 @@ Until = Callable[[Callable[[], bool], str], None]
 
 PRELUDE = """
 import os, resource, signal, sys
-from jobs.shell import command
-from supervisor import Context
+from tenure.jobs.shell import command
+from tenure import Context
 from supervisor.roles.worker.attempt.context import SoftTimeout
 ctx = Context(run_id="a-run", job="shell.command")
 def soft_timeout(number, frame):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from jobs.shell import command
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Envelope, Kind
+from tenure.jobs.shell import command
 from tests.integration.jobs.processes import is_gone
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
@@ -22,7 +22,7 @@ Until = Callable[[Callable[[], bool], str], None]
 @pytest.fixture
 def shop(server: Any) -> WorkerKit:
     """A sync pool's workshop with the jobs that ship."""
-    assert command.__module__ == "jobs.shell.command"
+    assert command.__module__ == "tenure.jobs.shell.command"
     return WorkerKit(server, registry, Kind.SYNC)
 
 

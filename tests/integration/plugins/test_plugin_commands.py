@@ -15,7 +15,7 @@ from tests.integration.plugins.conftest import DATA
 from tests.kit.canary import CANARY
 
 HELLO = """
-from supervisor import Plugin
+from tenure import Plugin
 
 class Hello(Plugin):
     name = "hello"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from supervisor import Plugin
 from supervisor.testing import plugin_conformance
 from supervisor.testing.plugins import CHECKS
+from tenure import Plugin
 
 PLUGINS = Path(__file__).resolve().parents[2] / "data/plugins"
 

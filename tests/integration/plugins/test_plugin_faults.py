@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, Plugin
 from supervisor.plugins import jobs
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.store.schedules.control import Control
+from tenure import Context, Plugin
 from tests.integration.plugins.conftest import DATA, PluginCalls
 from tests.kit.canary import CANARY
 from tests.kit.waiting import wait_until

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from supervisor import Plugin
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.plugins import jobs
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.results import BATCH_MAX
 from supervisor.store.plugins import Plugins, PluginState
+from tenure import Plugin
 from tests.integration.plugins.conftest import PluginCalls
 
 calls: list[tuple[str, Any]] = []

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from supervisor import Plugin
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.redaction import Masker
+from tenure import Plugin
 from tests.integration.plugins.conftest import PluginCalls
 from tests.integration.plugins.test_plugin_faults import desk_plan
 from tests.kit.canary import CANARY

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from supervisor import Plugin
 from supervisor.core.errors import EXIT_CONFIG, TenureError, UnknownJobError
 from supervisor.core.jobs.hooks import DuplicateHookError
 from supervisor.core.jobs.registry import registry
@@ -18,6 +17,7 @@ from supervisor.plugins.contract import PluginDefinitionError
 from supervisor.plugins.registry import registry as plugins
 from supervisor.settings.schedules import hook_sources
 from supervisor.settings.sections.models import Settings
+from tenure import Plugin
 
 
 def plugin(module: str) -> type[Plugin]:

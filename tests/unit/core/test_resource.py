@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, Resource, job
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
+from tenure import Context, Resource, job
 
 
 @pytest.fixture(autouse=True)

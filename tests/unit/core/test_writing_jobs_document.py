@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import supervisor
-from supervisor import Context, job
+import tenure
 from supervisor.core.jobs.registry import Registry
 from supervisor.roles.worker.attempt import middleware
+from tenure import Context, job
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "writing-jobs.md").read_text()
 
@@ -54,4 +54,4 @@ def test_every_option_is_in_the_table() -> None:
 
 def test_every_public_name_is_told_of() -> None:
     """There are few enough."""
-    assert {name for name in supervisor.__all__ if f"`{name}`" not in DOCUMENT} == set()
+    assert {name for name in tenure.__all__ if f"`{name}`" not in DOCUMENT} == set()

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.destinations import DestinationRefusedError, judged_socket
 from supervisor.core.jobs import destinations
 from supervisor.core.jobs.destinations import DestinationRule
 from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.sections.models import Settings
+from tenure.jobs.destinations import DestinationRefusedError, judged_socket
 
 REFUSED = [
     "127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.0.1",

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from jobs.http import Ask, RequestFailedError, RequestRefusedError, request
-from jobs.identity.source import SourceRefusedError, load
-from supervisor import Context
 from supervisor.core.jobs.registry import registry
+from tenure import Context
+from tenure.jobs.http import Ask, RequestFailedError, RequestRefusedError, request
+from tenure.jobs.identity.source import SourceRefusedError, load
 
 CTX = Context(run_id="a-run", job="http.request")
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.identity.changes import Bound, Changes, KnownDomain, SourceConflictError, decide
-from jobs.identity.models import DISABLED, ENABLED
-from jobs.identity.source import UpstreamDomain
+from tenure.jobs.identity.changes import Bound, Changes, KnownDomain, SourceConflictError, decide
+from tenure.jobs.identity.models import DISABLED, ENABLED
+from tenure.jobs.identity.source import UpstreamDomain
 
 Table = dict[str, KnownDomain]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.identity.pages import PageError, Paging, next_address, paging_of
+from tenure.jobs.identity.pages import PageError, Paging, next_address, paging_of
 
 COMPLETE: list[dict[str, Any]] = [
     {},

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jobs.identity.source import DOMAINS_MAX, SourceRefusedError, UpstreamDomain, parse, source_label
+from tenure.jobs.identity.source import DOMAINS_MAX, SourceRefusedError, UpstreamDomain, parse, source_label
 
 
 def domain(**fields: Any) -> dict[str, Any]:

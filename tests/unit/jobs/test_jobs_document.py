@@ -10,17 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-import jobs.http
-import jobs.identity
-import jobs.maintenance
-import jobs.shell
 from supervisor.core.jobs.registry import JobSpec, registry
 from supervisor.settings.schedules.settings import ScheduleSettings
+from tenure.jobs import http, identity, maintenance, shell
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "jobs.md").read_text()
-MODULES = (jobs.shell, jobs.http, jobs.identity, jobs.maintenance)
+MODULES = (shell, http, identity, maintenance)
 SHIPPED = [
-    registry.get(name) for name in registry.names() if registry.get(name).function.__module__.startswith("jobs.")
+    registry.get(name) for name in registry.names() if registry.get(name).function.__module__.startswith("tenure.jobs.")
 ]
 EXAMPLES: dict[str, dict[str, Any]] = {}
 for block in re.findall(r"^```yaml\n(schedules:.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL):
@@ -85,4 +82,4 @@ def test_every_job_has_an_example() -> None:
 
 def test_the_modules_to_list_are_those_that_exist() -> None:
     """The first line that a reader copies."""
-    assert f"jobs: [{', '.join(module.__name__ for module in MODULES)}]" in DOCUMENT
+    assert f"jobs: [{', '.join(module.__name__.rpartition('.')[2] for module in MODULES)}]" in DOCUMENT

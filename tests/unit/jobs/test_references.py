@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.references import UnresolvedReferenceError, resolve
 from supervisor.core.jobs import references
 from supervisor.core.jobs.references import ReferenceRule
+from tenure.jobs.references import UnresolvedReferenceError, resolve
 
 
 def allow(monkeypatch: pytest.MonkeyPatch, **rule: list[str]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from supervisor import Plugin
 from supervisor.app.plugins import prepare
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import Kind, ScheduleDef, Template
@@ -17,6 +16,7 @@ from supervisor.plugins.registry import PluginRegistry, check_schedules
 from supervisor.settings.loader import Loaded, UnusableError, load
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.plugins import PluginSettings
+from tenure import Plugin
 
 
 class Good(Plugin):

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import jobs
 from supervisor.core.errors import ConfigError
 from supervisor.core.jobs.registry import Registry, job, registry
 from supervisor.core.model import Kind, ScheduleDef, Template
@@ -62,23 +61,23 @@ def complaints(desk: Any, known: Registry) -> list[str]:
 
 
 def test_a_module_of_middleware_needs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``jobs.tracing`` is listed like any other."""
+    """``tenure.jobs.tracing`` is listed like any other."""
     monkeypatch.setattr(middleware, "_installed", [])
-    monkeypatch.delitem(sys.modules, "jobs.tracing", raising=False)
+    monkeypatch.delitem(sys.modules, "tenure.jobs.tracing", raising=False)
 
-    assert import_jobs(["jobs.tracing"]) == []
+    assert import_jobs(["tenure.jobs.tracing"]) == []
     assert [type(item).__name__ for item in middleware._installed] == ["RunTracing"]
 
 
 def test_a_module_whose_extra_is_not_installed_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra is optional; asking for it is not."""
     monkeypatch.setattr(middleware, "_installed", [])
-    for name in ("jobs.tracing", "supervisor.roles.worker.attempt.tracing"):
+    for name in ("tenure.jobs.tracing", "supervisor.roles.worker.attempt.tracing"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
 
-    (problem,) = import_jobs(["jobs.tracing"])
-    assert problem.message == "module jobs.tracing needs opentelemetry, which is not installed"
+    (problem,) = import_jobs(["tenure.jobs.tracing"])
+    assert problem.message == "module tenure.jobs.tracing needs opentelemetry, which is not installed"
     assert problem.remedy == install_extra("otel")
 
 
@@ -266,22 +265,6 @@ def test_a_package_may_only_collect_the_jobs_of_others(modules: Path) -> None:
         "from supervisor.core.jobs.registry import job\n@job('tpack.f')\ndef f() -> None: ...\n"
     )
     assert import_jobs(["tcollect", "tpack", "tpack.inner"]) == []
-
-
-def test_a_package_that_an_installed_one_hides_is_named(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package ``jobs`` is Tenure's; "there is no such module" would be said where everybody sees it."""
-    report = modules / "here" / "jobs"
-    report.mkdir(parents=True)
-    (report / "__init__.py").touch()
-    (report / "nightly.py").touch()
-    monkeypatch.chdir(modules / "here")
-
-    (found,) = import_jobs(["jobs.nightly"])
-
-    where = Path(jobs.__file__).parent
-    hides = f"there is no module jobs.nightly in Tenure's own {where}, which hides the package jobs here"
-    assert hides in str(found)
-    assert f"rename {report}" in str(found)
 
 
 def test_jobs_in_the_current_directory_are_found(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:

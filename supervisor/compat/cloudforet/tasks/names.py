@@ -10,12 +10,12 @@ Guarantees
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from typing import Any
 
 from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.core.errors import TenureError
 from supervisor.settings.schedules.complete import import_jobs
+from supervisor.settings.schedules.search_path import import_named
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*", re.ASCII)
 FRAMEWORK = "spaceone.core."
@@ -80,7 +80,7 @@ def resolve(name: str) -> Any:
     import_jobs(())  # a command that was installed does not search the current directory by itself
     what = f"class {name} cannot be imported"
     try:
-        found = import_module(module)
+        found = import_named(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             remedy = "install the service, or start where it lies (-m adds a path); the name is package.module.Class"

@@ -215,7 +215,7 @@ class Context:
             self.progress_to.report(self, item)
 
     def enqueue(self, job: JobRef, args: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> str:
-        """Enqueue another run, as ``supervisor.enqueue`` does, and return its id.
+        """Enqueue another run, as ``tenure.enqueue`` does, and return its id.
 
         Raises:
             RuntimeError: called in a coroutine job, where it would block every other one.
@@ -227,7 +227,7 @@ class Context:
     async def enqueue_async(
         self, job: JobRef, args: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]
     ) -> str:
-        """Enqueue another run, as ``supervisor.enqueue`` does, without blocking, and return its id."""
+        """Enqueue another run, as ``tenure.enqueue`` does, without blocking, and return its id."""
         return await self._producer().enqueue_async(job, args, **self._traced(options))
 
     def spawn(self, job: JobRef, args: Mapping[str, Any] | None = None, **options: Unpack[SpawnOptions]) -> str:

@@ -1,4 +1,4 @@
-"""A span of OpenTelemetry around each attempt of a run: the middleware that ``jobs.tracing`` installs.
+"""A span of OpenTelemetry around each attempt of a run: the middleware that ``tenure.jobs.tracing`` installs.
 
 Guarantees
     The span is a child of the one in the run's ``traceparent``: the producer's span, or the attempt that spawned it. A

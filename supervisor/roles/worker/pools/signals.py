@@ -54,7 +54,7 @@ class Demand(Enum):
     QUIT = "quit"  # leave now
 
 
-class Run(Protocol):
+class InterruptibleRun(Protocol):
     """Executed run, as the signal handlers use it."""
 
     @property
@@ -101,7 +101,7 @@ class Interrupts:
         self._unwanted = unwanted
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
-        self._run: Run | None = None
+        self._run: InterruptibleRun | None = None
         self._is_asking = False
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
         self._soft_ns = 0
@@ -140,7 +140,7 @@ class Interrupts:
         function: Callable[..., T],
         arguments: dict[str, Any],
         *,
-        run: Run,
+        run: InterruptibleRun,
         soft_ns: int,
         relief: Relief | None = None,
     ) -> T:
@@ -180,7 +180,7 @@ class Interrupts:
         finally:
             self._armed = _NOTHING
 
-    def _heed_early(self, run: Run) -> None:
+    def _heed_early(self, run: InterruptibleRun) -> None:
         """Apply a request that its signal brought between the note that the run began and this call."""
         early, self._early = self._early, None
         if early is not None and early[0] == run.hash:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, Retry, job
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.roles.worker.polling import quarantine
 from supervisor.roles.worker.polling.poll import SessionLostError
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
+from tenure import Context, Retry, job
 from tests.integration.roles.worker.worker_fixture import Faulty, WorkerKit, until
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from supervisor import Context, Retry, job
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.supervision.inflight import RunState
 from supervisor.core.supervision.scoreboard import ChildState
+from tenure import Context, Retry, job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 

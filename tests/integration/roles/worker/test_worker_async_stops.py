@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from supervisor import Retry, job
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import ChildState, Phase
 from supervisor.roles.worker.pools import async_pool
+from tenure import Retry, job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 

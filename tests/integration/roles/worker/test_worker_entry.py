@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-import supervisor
-from supervisor import Context, job
+import tenure
 from supervisor.core.errors import EXIT_RESTART, StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
@@ -23,6 +22,7 @@ from supervisor.roles import worker
 from supervisor.roles.child import Seat
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.polling.poll import SessionLostError
+from tenure import Context, job
 from tests.integration.roles.worker.forked import Forked, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.servers import RealServer, Server, wait_until
@@ -97,10 +97,10 @@ def test_a_process_that_leaves_because_of_redis_blames_no_run(
 
 
 def test_jobs_enqueue_into_the_cluster_of_their_worker(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any address: ``supervisor.enqueue`` and the context go where the worker's runs come from."""
+    """Without any address: ``tenure.enqueue`` and the context go where the worker's runs come from."""
     monkeypatch.delenv("TENURE_REDIS__URL", raising=False)
     either(shop, "child", lambda context: context.run_id)
-    either(shop, "parent", lambda _context: supervisor.enqueue("child", run_id="by-module"))
+    either(shop, "parent", lambda _context: tenure.enqueue("child", run_id="by-module"))
     process = start(shop)
     shop.enqueue("parent")
     wait_until(lambda: shop.ended(2), what="both runs")
@@ -200,7 +200,7 @@ def test_a_job_that_ends_the_process_leaves_the_blame_on_the_scoreboard(shop: Wo
 def test_declaring_jobs_loads_no_redis_client() -> None:
     """``import supervisor`` in a program that only declares jobs stays light."""
     code = (
-        "import sys; from supervisor import Context, Retry, job\n"
+        "import sys; from tenure import Context, Retry, job\n"
         "@job('a')\n"
         "def a(context: Context, n: int) -> None: ...\n"
         "bad = {'redis', 'hiredis', 'uvloop', 'aiohttp', 'prometheus_client', 'pydantic'} & set(sys.modules)\n"

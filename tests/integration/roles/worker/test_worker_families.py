@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from supervisor import Context, Retry, job
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind
 from supervisor.store.queues.fanout_counts import Tallies, Tally
+from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, job
 from supervisor.clock import SystemClock
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind, Release
 from supervisor.roles.worker.pools.sync_pool import SyncPool
+from tenure import Context, job
 from tests.integration.roles.worker.forked import FaultySync, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server

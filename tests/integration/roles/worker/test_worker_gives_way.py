@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, job
 from supervisor.core.supervision.inflight import RunState, execution_hash
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.store.wire.poll import fence_parts
+from tenure import Context, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import wait_until

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from supervisor import job
 from supervisor.clock import SystemClock
 from supervisor.core.model import Kind, Release
 from supervisor.core.webhook_signature import HEADER
 from supervisor.settings.sections.models import Settings, WorkerKind
+from tenure import job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.unit.core.test_webhook_signature import is_genuine

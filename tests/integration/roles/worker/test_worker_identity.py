@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from supervisor import job
 from supervisor.core.model import Envelope
 from supervisor.roles.worker.attempt.executor import STILL_HERE_DELAY_MS
 from supervisor.store.queues.control import QueueControl
+from tenure import job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from supervisor import Context, job
 from supervisor.roles.worker.process import loop_monitor
 from supervisor.roles.worker.process.loop_monitor import LoopWatch
 from supervisor.telemetry import metrics
 from supervisor.telemetry.run_context import enter_run
+from tenure import Context, job
 from tests.integration.roles.worker.forked import in_async_worker
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 

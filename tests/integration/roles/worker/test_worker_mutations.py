@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from supervisor import job
 from supervisor.core.model import Kind
 from supervisor.store.queues.runs import Queues
+from tenure import job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 COUNT = int(os.environ.get("TENURE_MUTATIONS", "200"))

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, job
 from supervisor.core.jobs.prefetch import KNOWN_MIN
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import Verb
@@ -19,6 +18,7 @@ from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.roles.worker.runtime import furnish
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
+from tenure import Context, job
 from tests.integration.roles.worker.forked import fork, in_async_worker
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.clock import ShiftedClock

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, Retry, job
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Release
 from supervisor.roles.worker.attempt.steps import StepError
@@ -18,6 +17,7 @@ from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.fanout_counts import Tallies
 from supervisor.store.queues.steps import STEPS_MAX, StepCalls
 from supervisor.store.wire.poll import fence_parts
+from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import FaultySync, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server

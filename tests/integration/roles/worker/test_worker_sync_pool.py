@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, Retry, job
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.supervision.scoreboard import Phase
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.pools import sync_pool
+from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 

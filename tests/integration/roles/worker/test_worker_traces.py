@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from supervisor import Context, job
 from supervisor.core.model import Envelope
 from supervisor.telemetry.run_context import current_run
+from tenure import Context, job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.unit.roles.worker.executor_stage import fetched
 

@@ -16,11 +16,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from supervisor import Context, Retry, job
 from supervisor.core.model import Envelope
 from supervisor.roles.worker.attempt import middleware
 from supervisor.roles.worker.attempt.tracing import Tracing
 from supervisor.telemetry.run_context import current_run
+from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.canary import CANARY

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from supervisor import job
 from supervisor.core.jobs import registry as core_registry
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
@@ -17,6 +16,7 @@ from supervisor.roles import worker
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.attempt import rejections
 from supervisor.store.wire.envelope import unpack
+from tenure import job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server, wait_until

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from supervisor import cached
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer import producer as producing
 from supervisor.store.producer.producer import Producer
+from tenure import cached
 from tests.kit.servers import RealServer, Server
 from tests.kit.waiting import wait_until
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from supervisor import job
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Template
@@ -15,6 +14,7 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.bulk import PartlyEnqueuedError, Totals
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.runs import Enqueued, Queues
+from tenure import job
 from tests.kit.servers import Server
 
 SENT: list[tuple[str, int]] = []

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-import supervisor
-from supervisor import job
+import tenure
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, StoreUnavailableError, UnknownJobError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
@@ -24,6 +23,7 @@ from supervisor.store.producer.producer import NoRedisError, Producer, settings_
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from tenure import job
 from tests.kit.servers import Server
 
 
@@ -61,7 +61,7 @@ def queued(server: Server, run_id: str) -> Any:
 
 def test_a_run_goes_where_its_job_says(server: Server, subject: Producer) -> None:
     """Queue, kind and priority come from the declaration."""
-    run_id = supervisor.enqueue("mail", {"to": "a@b"})
+    run_id = tenure.enqueue("mail", {"to": "a@b"})
 
     view = queued(server, run_id)
     template = view.envelope.template
@@ -71,7 +71,7 @@ def test_a_run_goes_where_its_job_says(server: Server, subject: Producer) -> Non
 
 def test_a_caller_may_override_queue_priority_and_delay(server: Server, subject: Producer, jobs: Registry) -> None:
     """And may pass the function instead of its name."""
-    run_id = supervisor.enqueue(
+    run_id = tenure.enqueue(
         jobs.get("mail").function, {"to": "a@b"}, queue="bulk", priority="low", delay="5m", run_id="mine"
     )
 
@@ -82,11 +82,11 @@ def test_a_caller_may_override_queue_priority_and_delay(server: Server, subject:
 def test_a_run_carries_the_trace_that_its_producer_names(server: Server, subject: Producer) -> None:
     """As a header of a request has it; a malformed one costs the trace, and never the run."""
     given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    named = supervisor.enqueue("mail", {"to": "a@b"}, traceparent=given)
-    malformed = supervisor.enqueue("mail", {"to": "a@b"}, traceparent=f"{given}-more")
-    none = supervisor.enqueue("mail", {"to": "a@b"})
+    named = tenure.enqueue("mail", {"to": "a@b"}, traceparent=given)
+    malformed = tenure.enqueue("mail", {"to": "a@b"}, traceparent=f"{given}-more")
+    none = tenure.enqueue("mail", {"to": "a@b"})
     many: list[str] = []
-    producer = supervisor.connect()
+    producer = tenure.connect()
     producer.enqueue_many(
         "mail", [{"to": "a@b"}] * 2, traceparent=given, each=lambda batch: many.extend(one.run_id for one in batch)
     )
@@ -100,7 +100,7 @@ def test_a_run_joins_the_trace_of_the_span_that_is_current(server: Server, subje
     given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     with TracerProvider().get_tracer("test").start_as_current_span("order") as order:
         context = order.get_span_context()
-        ids = [supervisor.enqueue("mail", {"to": "a@b"}, traceparent=each) for each in (None, given, "")]
+        ids = [tenure.enqueue("mail", {"to": "a@b"}, traceparent=each) for each in (None, given, "")]
 
     current, named, none = (queued(server, run_id).envelope.traceparent for run_id in ids)
     assert current.startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
@@ -109,7 +109,7 @@ def test_a_run_joins_the_trace_of_the_span_that_is_current(server: Server, subje
 
 async def test_the_asynchronous_way_does_the_same(server: Server, subject: Producer) -> None:
     """One connection for each event loop."""
-    run_ids = await asyncio.gather(*(supervisor.connect().enqueue_async("mail", {"to": "a@b"}) for _ in range(10)))
+    run_ids = await asyncio.gather(*(tenure.connect().enqueue_async("mail", {"to": "a@b"}) for _ in range(10)))
     await subject.close_async()
 
     assert len(set(run_ids)) == 10
@@ -118,8 +118,8 @@ async def test_the_asynchronous_way_does_the_same(server: Server, subject: Produ
 
 def test_an_id_that_exists_is_not_enqueued_twice(server: Server, subject: Producer) -> None:
     """So a caller that got no answer may call again."""
-    supervisor.enqueue("mail", {"to": "first"}, run_id="mine")
-    supervisor.enqueue("mail", {"to": "second"}, run_id="mine")
+    tenure.enqueue("mail", {"to": "first"}, run_id="mine")
+    tenure.enqueue("mail", {"to": "second"}, run_id="mine")
 
     assert queued(server, "mine").envelope.template.args == {"to": "first"}
     assert server.store().run(Queues(server.keys).counts("mail")).ready_total == 1
@@ -169,7 +169,7 @@ def test_a_lost_reply_is_asked_again_under_the_same_nonce(
     monkeypatch.setattr(store, "run", lose_the_first)
     monkeypatch.setattr(subject, "_open", lambda: store)
 
-    supervisor.enqueue("mail", {"to": "a@b"})
+    tenure.enqueue("mail", {"to": "a@b"})
 
     assert calls[0] == calls[1]
     assert server.store().run(Queues(server.keys).counts("mail")).ready_total == 1
@@ -182,14 +182,14 @@ def test_a_program_without_the_job_routes_by_what_is_published(
     server.store().run(Sessions(server.keys).publish_jobs(jobs.cards()))
     monkeypatch.setattr("supervisor.core.jobs.registry.registry", Registry())
 
-    run_id = supervisor.enqueue("mail", {"to": "a@b", "copies": 2})
+    run_id = tenure.enqueue("mail", {"to": "a@b", "copies": 2})
 
     template = queued(server, run_id).envelope.template
     assert (template.queue, template.kind, template.priority) == ("mail", Kind.ASYNC, 0)
     with pytest.raises(ArgumentsError, match="takes no argument 'colour'"):
-        supervisor.enqueue("mail", {"to": "a@b", "colour": "red"})
+        tenure.enqueue("mail", {"to": "a@b", "colour": "red"})
     with pytest.raises(UnknownJobError, match="known: mail"):
-        supervisor.enqueue("nobody")
+        tenure.enqueue("nobody")
 
 
 def test_a_card_that_a_newer_version_wrote_does_not_hide_the_others(
@@ -199,7 +199,7 @@ def test_a_card_that_a_newer_version_wrote_does_not_hide_the_others(
     server.store().run(Sessions(server.keys).publish_jobs({**jobs.cards(), "odd": '{"v":9,"template":7}'}))
     monkeypatch.setattr("supervisor.core.jobs.registry.registry", Registry())
 
-    assert queued(server, supervisor.enqueue("mail", {"to": "a@b"})).state == "queued"
+    assert queued(server, tenure.enqueue("mail", {"to": "a@b"})).state == "queued"
 
 
 @pytest.mark.parametrize(
@@ -226,14 +226,14 @@ def test_wrong_input_is_refused_before_anything_is_sent(
     monkeypatch.setattr(subject, "_run", lambda _call: pytest.fail("it was sent"))
 
     with pytest.raises(error, match=message):
-        supervisor.enqueue("mail", **{"args": {"to": "a@b"}} | options)
+        tenure.enqueue("mail", **{"args": {"to": "a@b"}} | options)
 
 
 def test_each_thread_has_a_connection_of_its_own(server: Server, subject: Producer) -> None:
     """Replies of one connection would go to whoever reads first."""
     found: list[str] = []
     threads = [
-        threading.Thread(target=lambda: found.extend(supervisor.enqueue("mail", {"to": "x"}) for _ in range(20)))
+        threading.Thread(target=lambda: found.extend(tenure.enqueue("mail", {"to": "x"}) for _ in range(20)))
         for _ in range(4)
     ]
     for thread in threads:
@@ -249,7 +249,7 @@ def test_a_forked_child_makes_a_connection_of_its_own(
     server: Server, subject: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes on one socket would each read the other's replies."""
-    supervisor.enqueue("mail", {"to": "x"})
+    tenure.enqueue("mail", {"to": "x"})
     before = subject._store()
 
     monkeypatch.setattr(os, "getpid", lambda: 1)
@@ -263,7 +263,7 @@ def test_without_an_address_the_error_says_what_to_set(monkeypatch: pytest.Monke
     module.use(None)
 
     with pytest.raises(NoRedisError, match="TENURE_REDIS__URL"):
-        supervisor.enqueue("mail", {"to": "x"})
+        tenure.enqueue("mail", {"to": "x"})
     with pytest.raises(NoRedisError, match="data_dir"):
         settings_from_environment({"TENURE_REDIS__URL": "embedded"})
 
@@ -288,17 +288,17 @@ def test_the_environment_describes_a_connection() -> None:
 
 def test_connect_chooses_the_server_without_speaking_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program may start before Redis does."""
-    supervisor.connect("unix:///nowhere/redis.sock", cluster="blue")
+    tenure.connect("unix:///nowhere/redis.sock", cluster="blue")
     try:
         with pytest.raises(StoreUnavailableError, match=r"/nowhere/redis\.sock"):
-            supervisor.enqueue("absent")
+            tenure.enqueue("absent")
     finally:
         module.use(None)
 
 
 def test_connect_without_an_address_is_the_producer_in_use(subject: Producer) -> None:
     """In a job that is the worker's own; so a library needs no argument for it."""
-    assert supervisor.connect() is subject
+    assert tenure.connect() is subject
 
 
 def test_cards_are_json_that_people_can_read(jobs: Registry) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from supervisor import Context
 from supervisor.core.jobs.registry import Registry, job
+from tenure import Context
 from tests.unit.roles.worker.executor_stage import Stage
 
 

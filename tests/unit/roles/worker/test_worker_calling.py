@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from supervisor import Context, Middleware, Resource, job
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt import middleware as middleware_module
 from supervisor.roles.worker.attempt.invocation import Calling
+from tenure import Context, Middleware, Resource, job
 from tests.unit.roles.worker.test_worker_context import one_turn
 
 trace: list[str] = []

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, Retry
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt.children import Children, SpawnError
 from supervisor.store.queues.runs import CHILDREN_MAX
 from supervisor.store.wire.envelope import unpack
+from tenure import Context, Retry
 
 
 @job("children.part", queue="parts", priority="low", timeout=7, retry=Retry(attempts=2))

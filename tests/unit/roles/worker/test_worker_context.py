@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from supervisor import Context
 from supervisor.core.model import Kind
+from tenure import Context
 from tests.kit.clock import FakeClock
 
 

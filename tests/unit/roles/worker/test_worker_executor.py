@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from supervisor import Context, Retry
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Outcome
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.roles.worker.attempt.context import SoftTimeout
+from tenure import Context, Retry
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 
 

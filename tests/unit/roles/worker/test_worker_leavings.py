@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from supervisor import Context
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.jobs.registry import job
 from supervisor.core.model import Outcome
@@ -17,6 +16,7 @@ from supervisor.roles.worker.attempt.driver import drive
 from supervisor.roles.worker.attempt.planning import is_planner, spawn_all
 from supervisor.roles.worker.attempt.run_output import ERRORS_MAX, NAMES_MAX, Leavings
 from supervisor.store.wire.poll import Ack, acknowledgement
+from tenure import Context
 
 
 @job("leavings.part", queue="parts")

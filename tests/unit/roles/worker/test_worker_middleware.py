@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from supervisor import Context, Middleware
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt import middleware
 from supervisor.roles.worker.attempt.invocation import Calling
+from tenure import Context, Middleware
 
 told: list[str] = []
 

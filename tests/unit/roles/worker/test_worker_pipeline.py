@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from supervisor import Context, job
 from supervisor.core.jobs import registry as jobs_registry
 from supervisor.core.jobs.hooks import UnknownProfileError, VetoedError
 from supervisor.core.jobs.registry import Registry
@@ -21,6 +20,7 @@ from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import Calling
 from supervisor.settings.sections.models import Settings
+from tenure import Context, job
 from tests.kit.clock import FakeClock
 
 CODE = """

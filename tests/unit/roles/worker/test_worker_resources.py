@@ -10,9 +10,9 @@ import pytest
 from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.testing import capture_logs
 
-from supervisor import Resource
 from supervisor.roles.worker.process import resources as module
 from supervisor.roles.worker.process.resources import ResourceError, Resources
+from tenure import Resource
 from tests.kit.clock import FakeClock
 from tests.unit.roles.worker.test_worker_context import one_turn
 

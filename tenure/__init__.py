@@ -1,0 +1,66 @@
+"""Tenure: periodic and background jobs for replicated Python services.
+
+The public API; beside it only ``tenure.errors``, ``tenure.testing`` and the jobs that ship, ``tenure.jobs``.
+Every name is loaded when first used: importing this package costs next to nothing, and declaring jobs imports no
+Redis client. The implementation is the package ``supervisor``, which may change between releases.
+"""
+
+from tenure.lazy_names import lazy_names
+
+TYPE_CHECKING = False  # as ``typing`` has it, without importing that
+if TYPE_CHECKING:
+    from supervisor.core.jobs.registry import job
+    from supervisor.core.jobs.resource import Resource
+    from supervisor.core.retry import Retry
+    from supervisor.main import main
+    from supervisor.plugins.contract import Plugin
+    from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
+    from supervisor.roles.worker.attempt.middleware import Middleware
+    from supervisor.store.cache.decorator import cached
+    from supervisor.store.producer.bulk import Totals
+    from supervisor.store.producer.enqueueing import enqueue, enqueue_async, enqueue_many
+    from supervisor.store.producer.producer import Producer, connect
+    from supervisor.store.producer.run_handle import Run
+
+__all__ = [
+    "Context",
+    "Interrupted",
+    "Middleware",
+    "Plugin",
+    "Producer",
+    "Resource",
+    "Retry",
+    "Run",
+    "SoftTimeout",
+    "Totals",
+    "cached",
+    "connect",
+    "enqueue",
+    "enqueue_async",
+    "enqueue_many",
+    "job",
+    "main",
+]
+
+_MODULES = {
+    "Context": "supervisor.roles.worker.attempt.context",
+    "Interrupted": "supervisor.roles.worker.attempt.context",
+    "Middleware": "supervisor.roles.worker.attempt.middleware",
+    "Plugin": "supervisor.plugins.contract",
+    "Producer": "supervisor.store.producer.producer",
+    "Resource": "supervisor.core.jobs.resource",
+    "Retry": "supervisor.core.retry",
+    "Run": "supervisor.store.producer.run_handle",
+    "SoftTimeout": "supervisor.roles.worker.attempt.context",
+    "Totals": "supervisor.store.producer.bulk",
+    "cached": "supervisor.store.cache.decorator",
+    "connect": "supervisor.store.producer.producer",
+    "enqueue": "supervisor.store.producer.enqueueing",
+    "enqueue_async": "supervisor.store.producer.enqueueing",
+    "enqueue_many": "supervisor.store.producer.enqueueing",
+    "job": "supervisor.core.jobs.registry",
+    "main": "supervisor.main",
+}
+
+if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for a public one
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -1,0 +1,26 @@
+"""A kit for tests of programs that use Tenure: a whole cluster in one thread, under a driven clock.
+
+Needs the extra ``testing``. Names are loaded when first used, so that the pytest plugin costs nothing where nobody
+uses it. The fixture ``tenure_cluster`` is there wherever Tenure is installed beside pytest; its type is
+``ClusterFactory``.
+"""
+
+from tenure.lazy_names import lazy_names
+
+TYPE_CHECKING = False  # as ``typing`` has it, without importing that
+if TYPE_CHECKING:
+    from supervisor.testing.cluster import Cluster, ClusterFactory
+    from supervisor.testing.plugins import plugin_conformance
+    from supervisor.testing.servers import start_server
+
+__all__ = ["Cluster", "ClusterFactory", "plugin_conformance", "start_server"]
+
+_MODULES = {
+    "Cluster": "supervisor.testing.cluster",
+    "ClusterFactory": "supervisor.testing.cluster",
+    "plugin_conformance": "supervisor.testing.plugins",
+    "start_server": "supervisor.testing.servers",
+}
+
+if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for a public one
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -1,0 +1,5 @@
+"""The pytest plugin: the fixture ``tenure_cluster``."""
+
+from supervisor.testing.plugin import tenure_cluster
+
+__all__ = ["tenure_cluster"]
