@@ -57,6 +57,13 @@ def test_what_documents_name_exists() -> None:
     assert [problem for document in DOCUMENTS for problem in problems_of(document)] == []
 
 
+def test_the_index_lists_every_page() -> None:
+    """A page that no index names is found by nobody."""
+    index = ROOT / "docs/README.md"
+    listed = {(index.parent / link).resolve() for link in LINK.findall(index.read_text())}
+    assert [relative(page) for page in (ROOT / "docs").glob("*.md") if page not in {index, *listed}] == []
+
+
 def test_nobody_is_told_to_install_the_name_from_an_index() -> None:
     """The name belongs there to whoever claims it first, and a remedy is followed without a second look."""
     told = re.compile(r"pip install (?:--\S+ )*['\"]?tenure(?![-\w./])")
