@@ -13,6 +13,7 @@ FOLDERS = ("supervisor/", "tenure/", "jobs/", "tests/", "docs/", "config/", "sys
 PATH = re.compile(r"`((?:%s)[A-Za-z0-9_./-]*)`" % "|".join(map(re.escape, FOLDERS)))  # noqa: UP031 - braces abound
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 TEST = re.compile(r"`(test_[a-z0-9_]+)`")
+GLOSSARY = ROOT / "docs/glossary.md"
 TARGET = re.compile(r"`make ([a-z0-9-]+)")
 
 
@@ -95,3 +96,52 @@ def test_every_line_of_the_threat_model_has_a_verdict_and_what_is_prevented_its_
             assert re.match(r"Allowed|Prevented|Accepted", text), text
             for claim in re.split(r"\b(?=Allowed|Prevented|Accepted)", text):
                 assert not claim.startswith("Prevented") or TEST.search(claim), text
+
+
+def singular(word: str) -> str:
+    """Return a noun without its plural ending."""
+    for plural, ending in (("ies", "y"), ("sses", "ss"), ("ches", "ch")):
+        if word.endswith(plural) and word != "series":
+            return word.removesuffix(plural) + ending
+    return word if word.endswith(("ss", "us", "is", "series")) else word.removesuffix("s")
+
+
+def terms() -> list[str]:
+    """Return the terms of the glossary, each row's together."""
+    rows = re.findall(r"^\| ([^|]+) \| ", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    return [row for row in rows if row != "term"]
+
+
+def words_of_modules() -> dict[str, str]:
+    """Return each word of a module's or folder's name, with one module of that name."""
+    paths = [path for folder in ("supervisor", "jobs") for path in (ROOT / folder).rglob("*.py")]
+    named = [(word, path) for path in paths for part in (path.stem, path.parent.name) for word in part.split("_")]
+    return {singular(word): str(path.relative_to(ROOT)) for word, path in named if word.isalpha()}
+
+
+def test_every_module_is_named_in_terms_of_the_glossary_or_plain_words() -> None:
+    """A private word has its meaning on one page. Add a term to docs/glossary.md, or a plain word to plain_words.txt."""
+    plain = set((ROOT / "tests/data/plain_words.txt").read_text(encoding="utf-8").split())
+    explained = {singular(word) for row in terms() for word in re.findall("[a-z]+", row.lower())}
+    used = words_of_modules()
+    assert {word: path for word, path in used.items() if word not in explained | plain} == {}
+    assert sorted(plain - used.keys()) == []
+
+
+def test_every_term_of_the_glossary_is_in_use() -> None:
+    """A term that nobody uses hides the one that replaced it. Pages, code and scripts count."""
+    files = [path for folder in ("docs", "supervisor", "jobs") for path in (ROOT / folder).rglob("*")]
+    used = " ".join(
+        path.read_text(encoding="utf-8").lower()
+        for path in files
+        if path.suffix in {".py", ".lua", ".md"} and path != GLOSSARY
+    )
+    named = [term for row in terms() for term in re.sub(r" ?\(.*\)", "", row.lower()).replace("`", "").split(", ")]
+    spelled = {term: re.sub(r"\\?[ -]", lambda _: r"[_\s-]", re.escape(term)) for term in named}
+    assert [term for term, pattern in spelled.items() if not re.search(rf"\b{pattern}", used)] == []
+
+
+def test_terms_are_explained_once() -> None:
+    """Two explanations of one word are two meanings."""
+    found = [term.strip() for row in terms() for term in row.split(",")]
+    assert sorted({term for term in found if found.count(term) > 1}) == []

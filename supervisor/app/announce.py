@@ -7,12 +7,14 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from supervisor.app.registered import announce_schedules
 from supervisor.clock import SystemClock
 from supervisor.core import features
+from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.triggers import trigger_of
 from supervisor.process.system.descriptors import DESCRIPTORS_MIN, descriptors_short
 from supervisor.settings.deprecations import Notice
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path, parse_path
@@ -27,8 +29,11 @@ from supervisor.version import __version__
 CHANGED_MAX = 40
 VALUE_CHARS_MAX = 60
 FILES_SHOWN = 5
-UNSERVED_TOLD = 20
-"""At most so many changed settings are in the event, each so long: a line has 4 KiB. How many there are is told."""
+"""At most so many changed settings are in the event, each so long: a line has 4 KiB. Their number is a field."""
+
+UNSERVED_LISTED_MAX = 20
+SCHEDULES_LISTED_MAX = 100
+"""At most so many get a line of their own; of further schedules one line has the number."""
 
 Log = Callable[..., None]
 
@@ -53,11 +58,36 @@ def announce(loaded: Loaded, definitions: Sequence[ScheduleDef], slots: Sequence
         log("metric_rule_unused", level="warning", rule=rule, consequence="metrics.label_allow names no such metric")
 
 
+def announce_schedules(definitions: Sequence[ScheduleDef], now_ms: int, log: Log) -> None:
+    """Log one event for each of the first schedules, and how many more there are."""
+    for definition in definitions[:SCHEDULES_LISTED_MAX]:
+        try:
+            trigger = trigger_of(definition)
+            fields = {"trigger": trigger.describe(), "next_fire": _moment(trigger.next_ms(now_ms))}
+        except TenureError as error:
+            fields = {"trigger": f"cannot be used: {error}", "next_fire": None}
+        if definition.paused:
+            fields |= {"next_fire": None, "paused": definition.pause_reason or "paused"}
+        log(
+            "schedule_registered",
+            name=definition.id,
+            job=definition.template.job,
+            timezone=definition.timezone,
+            **fields,
+        )
+    if len(definitions) > SCHEDULES_LISTED_MAX:
+        log("schedules_registered", listed=SCHEDULES_LISTED_MAX, more=len(definitions) - SCHEDULES_LISTED_MAX)
+
+
+def _moment(at_ms: int | None) -> str | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
 def _warn_of_unserved(loaded: Loaded, definitions: Sequence[ScheduleDef], log: Log) -> None:
     """Log which runs no pool of this replica takes; whether another replica's does is not known here."""
     if not loaded.settings.workers:
         log("no_workers", level="warning", where=loaded.origin("workers"), consequence="this replica runs no jobs")
-    for problem in unserved(loaded, definitions)[:UNSERVED_TOLD]:
+    for problem in unserved(loaded, definitions)[:UNSERVED_LISTED_MAX]:
         consequence = f"{problem.message}; they wait for another replica, or {problem.remedy}"
         log("queue_unserved", level="warning", where=problem.where, path=problem.path, consequence=consequence)
 

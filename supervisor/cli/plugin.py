@@ -27,7 +27,7 @@ from supervisor.core.json_values import read_json
 
 if TYPE_CHECKING:
     from supervisor.plugins.host import ReadyPlugin
-    from supervisor.plugins.registered import Registered
+    from supervisor.plugins.registration import Registered
     from supervisor.plugins.status import Standing, Subject
     from supervisor.settings.loader import Loaded
     from supervisor.store.plugins import PluginRecord

@@ -26,7 +26,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.plugins import registry as plugins
 from supervisor.plugins.instances import InProcess, Instance, Isolated
 from supervisor.plugins.redaction import Masker
-from supervisor.plugins.registered import Registered, digest_of, fingerprint_of
+from supervisor.plugins.registration import Registered, digest_of, fingerprint_of
 from supervisor.plugins.registry import PluginRegistry
 from supervisor.telemetry import events
 

@@ -34,7 +34,7 @@ from supervisor.plugins.protocol import (
     shown,
 )
 from supervisor.plugins.redaction import Masker
-from supervisor.plugins.registered import Registered
+from supervisor.plugins.registration import Registered
 from supervisor.process.command.spec import CommandRefusedError
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.settings.sections.plugins import PluginSettings

@@ -21,7 +21,7 @@ from supervisor.plugins.contract import (
     check_class,
     origin_of,
 )
-from supervisor.plugins.registered import Registered
+from supervisor.plugins.registration import Registered
 from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.search_path import import_named

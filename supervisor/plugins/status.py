@@ -24,7 +24,7 @@ import structlog
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.plugins.contract import PluginUnusableError
-from supervisor.plugins.registered import Registered, digest_of
+from supervisor.plugins.registration import Registered, digest_of
 from supervisor.plugins.registry import JOBS
 from supervisor.store.keys import Keys
 from supervisor.store.plugins import PluginRecord, Plugins, PluginState, SuspendCode

@@ -24,13 +24,13 @@ from pathlib import Path
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.settings.deprecations import Notice, of_flags, of_variables, renamed
 from supervisor.settings.document import DEFAULT_ORIGIN, Node, format_path, merge, wrap
-from supervisor.settings.followed import follow_files
 from supervisor.settings.importing import Conversion, Importer, MakeImporter
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.origins import ORIGINS_MAX, Origins
 from supervisor.settings.overrides import apply_environment, apply_flags, is_setting, option_of
 from supervisor.settings.schedules.profiles import expanded
 from supervisor.settings.schema import Shape, settings_shape
+from supervisor.settings.secret_files import follow_files
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform, validate
 from supervisor.settings.yaml_source import Parsed, read_file

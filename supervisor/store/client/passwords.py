@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from supervisor.settings.followed import FollowedSecret
+from supervisor.settings.secret_files import FollowedSecret
 
 
 class Passwords:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.app.registered import TOLD_MAX, announce_schedules
+from supervisor.app.announce import SCHEDULES_LISTED_MAX, announce_schedules
 from supervisor.core.model import Kind, ScheduleDef, Template
 
 NOW_MS = 1_735_726_800_000  # 2025-01-01T10:20:00Z
@@ -37,6 +37,6 @@ def test_each_schedule_is_told_once_with_its_trigger_zone_and_next_time() -> Non
 
 def test_of_very_many_schedules_the_first_are_told_and_the_rest_counted() -> None:
     """A start with 100,000 schedules does not flood the log."""
-    lines = told(*(definition(f"s{number}", every_ms=60_000) for number in range(TOLD_MAX + 7)))
-    assert len(lines) == TOLD_MAX + 1
-    assert lines[-1] == {"event": "schedules_registered", "told": TOLD_MAX, "more": 7}
+    lines = told(*(definition(f"s{number}", every_ms=60_000) for number in range(SCHEDULES_LISTED_MAX + 7)))
+    assert len(lines) == SCHEDULES_LISTED_MAX + 1
+    assert lines[-1] == {"event": "schedules_registered", "listed": SCHEDULES_LISTED_MAX, "more": 7}
