@@ -137,6 +137,72 @@ def test_a_living_leader_is_waited_for_and_its_watermarks_go_back() -> None:
             assert entries == list(range(entries[0], entries[-1] + 1, 1000))
 
 
+@pytest.mark.parametrize(
+    "is_follower_gone", [False, True], ids=["its follower lives", "its follower died with the data"]
+)
+def test_a_leader_that_stood_still_beyond_its_lease_runs_nothing_that_another_ran(*, is_follower_gone: bool) -> None:
+    """It saw nobody after itself and asks first after the loss; the one who led unseen comes first, if it lives."""
+    with cluster(2) as it:
+        first = it.leader
+        it.pass_s(10)
+        first.pause(20 * S)
+        it.pass_s(19.8)
+        (second,) = [replica for replica in it.replicas if replica is not first]
+        assert second.is_leading
+        if is_follower_gone:
+            second.kill()
+        it.server.empty()
+        it.pass_s(30)
+
+        assert it.leader is (first if is_follower_gone else second)
+        assert it.repeated() == {}
+        lost = sum(int(str(fields["count"])) for fields in it.told("due_times_lost"))
+        assert bool(lost) is is_follower_gone
+        entries = [d.nominal_ms for d in it.server.decisions if d.schedule == "each"]
+        due = (max(entries) - min(entries)) // 1000 + 1
+        assert due <= it.decided("each") <= due + lost, "each due time was fired or counted"
+
+
+@pytest.mark.parametrize("outage_s", [2, 20, 300])
+def test_a_server_that_comes_back_empty_after_any_outage_costs_no_due_time(outage_s: int) -> None:
+    """The leader knows what it decided until Redis fell silent, and nobody decided anything since."""
+    with cluster(2) as it:
+        leader = it.leader
+        it.pass_s(10.3)
+        it.world.is_server_up = False
+        it.server.empty()
+        it.pass_s(outage_s)
+        it.world.is_server_up = True
+        it.pass_s(10)
+
+        assert it.leader is leader
+        assert it.repeated() == {}
+        assert it.told("due_times_lost") == []
+        entries = [d.nominal_ms for d in it.server.decisions if d.schedule == "each"]
+        assert it.decided("each") == (max(entries) - min(entries)) // 1000 + 1
+
+
+@pytest.mark.parametrize("part", ["agent of the leader", "agent of a standby"])
+def test_an_agent_that_dies_before_a_loss_leaves_its_sight_of_redis_to_the_next(part: str) -> None:
+    """The next one finds the loss by it, and what the living scheduler decided goes back; nothing is lost or repeated."""
+    with cluster(2) as it:
+        leader = it.leader
+        it.pass_s(20.3)
+        (standby,) = [replica for replica in it.replicas if replica is not leader]
+        victim = leader if part == "agent of the leader" else standby
+        victim.kill_elector()
+        it.server.empty()
+        it.pass_s(0.05)
+        victim.start_elector()
+        it.pass_s(20)
+
+        assert it.leader is leader
+        assert it.repeated() == {}
+        assert it.told("due_times_lost") == []
+        entries = [d.nominal_ms for d in it.server.decisions if d.schedule == "each"]
+        assert entries == list(range(entries[0], entries[-1] + 1, 1000))
+
+
 def test_a_schedule_that_this_leader_never_fired_is_not_lost() -> None:
     """It has no watermark of one that is due once a minute; what was due since it last saw the data is made up."""
     with cluster(1) as it:

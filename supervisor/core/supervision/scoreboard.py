@@ -20,15 +20,15 @@ from supervisor.core.election.term import NO_TERM, Term
 from supervisor.core.supervision.inflight import INFLIGHT_WORDS, InflightTable
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
-HEADER_WORDS = 76
+HEADER_WORDS = 78
 ROW_WORDS = 42
 _KEPT_WORDS = 38  # what stands from here on outlives a fork
 EVERY_SLOT = (1 << 32) - 1
 """In place of a slot, in a request: all workers."""
 _SEQLOCK_TRIES = 1000
 _WORD_MAX = (1 << 64) - 1
-_ENDPOINT_WORDS = slice(38, HEADER_WORDS)
-ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 38)
+_ENDPOINT_WORDS = slice(40, HEADER_WORDS)
+ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 40)
 """Room for the longest name that DNS allows and a port: 253 + 6."""
 
 
@@ -186,8 +186,10 @@ class Header(_Block):
     vain_epoch = _Word(14)  # scheduler: the term under which Redis refuses what it asks: another replica is to lead
     # what the agent alone writes: of other terms and of lost data, then the term
     foreign_epoch = _Word(15)  # the latest term of another replica that this one saw
+    answered_ms = _Word(37)  # Redis' time of the last answer about the lease
     sighted_ms = _Word(34)  # Redis' time of the last answer before it lost its data
     lost_until_ms = _Word(35)  # Redis' time until which the lost data may have been served
+    held_until_ms = _Word(36)  # Redis' time until which this replica held the lost lease; 0: it did not
     term_sequence = _Word(16)
     epoch = _Word(17)
     nonce_high = _Word(18)
@@ -208,8 +210,8 @@ class Header(_Block):
     endpoint_sequence = _Word(32)  # odd while the words after it change
     endpoint_bytes = _Word(33)
     # of each record with its sequence: some processors show stores of others in another order than they were made
-    term_check = _Word(36)
-    endpoint_check = _Word(37)  # then the address, eight bytes to a word
+    term_check = _Word(38)
+    endpoint_check = _Word(39)  # then the address, eight bytes to a word
 
     @property
     def clock_skew_ms(self) -> int:

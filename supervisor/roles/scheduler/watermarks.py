@@ -5,7 +5,8 @@ Guarantees
     time that another term decided before that is not run again by reason of an old watermark.
     Where another replica led since this one did, its memory is dropped. Due times between
     the last sight of the lost data and its loss may have run or not: they are not run again, but
-    counted as lost, in the log of schedules, the log and the metrics.
+    counted as lost, in the log of schedules, the log and the metrics. So are those that a former
+    leader did not decide, where its lease ended before the loss: another may have led unseen.
     A watermark that went back is noticed with the answer that shows it, before anything is fired
     again by it: the elector would notice only with its next renewal. Also one that this replica
     remembers of an earlier term: the loss may have been found by those that led since, and reported to nobody.
@@ -128,9 +129,12 @@ class Watermarks:
         sighted_ms, lost_until_ms = header.sighted_ms, max(header.lost_until_ms, header.sighted_ms)
         if not sighted_ms:
             return None
+        mark_ms, known_until_ms = sighted_ms, sighted_ms
         if self._is_sole:  # it decided whatever was decided, and has no mark of what it decided nothing about
-            return Seed(definition.id, self._marks.get(definition.id, sighted_ms), 0)
-        return Seed(definition.id, lost_until_ms, _due(definition, sighted_ms, lost_until_ms))
+            mark_ms, known_until_ms = self._marks.get(definition.id, sighted_ms), header.held_until_ms
+        if lost_until_ms <= known_until_ms:
+            return Seed(definition.id, mark_ms, 0)
+        return Seed(definition.id, lost_until_ms, _due(definition, mark_ms, lost_until_ms))
 
 
 def _due(definition: ScheduleDef, after_ms: int, until_ms: int) -> int:

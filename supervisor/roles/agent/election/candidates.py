@@ -63,7 +63,7 @@ class Roster:
             return None  # only the order of campaigns depends on it
         self._number = number
         # What is far ahead of Redis' clock was written by a stranger, or before that clock was set back.
-        dated = [each for each in listed if each.seen_ms <= at.answered_ms + FORGET_MS]
+        dated = [each for each in listed if each.seen_ms <= at.board.header.answered_ms + FORGET_MS]
         newest_ms = max((each.seen_ms for each in dated), default=0)
         if at.state is State.LEADER:
             known = {each.replica for each in dated if each.seen_ms >= newest_ms - FORGET_MS}

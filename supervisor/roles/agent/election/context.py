@@ -146,8 +146,8 @@ class ElectionContext:
     last_event: str = field(default="0-0")
     roster: int = -1  # number of the list of candidates that Redis has
     is_unreadable: bool = False  # the record, as last seen, and said so
-    answered_ms: int = 0  # Redis' time in the last answer
     broken_ms: int = 0  # Redis' time when it stopped answering; 0: it answers
+    held_until_ms: int = 0  # Redis' time until which nobody else can have led, as last answered; 0: another may
     failures: int = 0  # unanswered questions in a row
     skew: Skew = field(default_factory=Skew)  # of this machine's wall clock
 
@@ -168,10 +168,22 @@ class ElectionContext:
         self.board.publish_term(term)
         self.board.header.is_leading = int(term.is_trusted(self.now()))
 
+    def resumed(self) -> None:
+        """Remember what a predecessor of this agent saw: the term of this replica, else the latest of another."""
+        header, term = self.board.header, self.board.term()
+        epoch = term.epoch or header.foreign_epoch
+        is_anothers = epoch > term.epoch
+        believed_until_ns = self.now() + self.timing.duration_ns if is_anothers else 0
+        self.memory = Memory(floor=epoch, epoch=epoch, trusted_until_ns=believed_until_ns)
+        if term.trusted_until_ns:
+            self.held_until_ms = header.answered_ms + self.timing.duration_ms
+
     def saw(self, view: LeaseView) -> None:
         """Note the facts common to every reply; detect a loss of data in Redis."""
-        answered_ms, broken_ms = self.answered_ms, self.broken_ms
-        self.answered_ms, self.broken_ms = view.now_ms, 0
+        header = self.board.header
+        answered_ms, broken_ms, held_until_ms = header.answered_ms, self.broken_ms, self.held_until_ms
+        header.answered_ms, self.broken_ms = view.now_ms, 0
+        silent_ms = min(broken_ms or view.now_ms, view.now_ms)
         self._tell_unreadable(view)
         self._doubt(view.doubtful_until_ms)
         if {"epoch", "seq"} & set(view.unreadable):  # it says nothing of the term: neither of its age nor of a loss
@@ -179,6 +191,7 @@ class ElectionContext:
             return
         # Also what a question won whose answer was lost: its nonce is on the board, the term not yet.
         is_ours = view.is_ours or (view.nonce != "" and view.nonce in {self.board.term().nonce, self.board.next_nonce})
+        self.held_until_ms = view.now_ms + view.remaining_ms if is_ours and view.holder else 0
         before = self.memory
         sight = Sight(
             epoch=view.epoch,
@@ -204,9 +217,12 @@ class ElectionContext:
                 # Whatever Redis lost was granted or renewed before this answer, perhaps a moment before. No later term
                 # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
                 self.disputed_until_ns = self.now() + self.timing.duration_ns
-            self.board.header.sighted_ms = answered_ms
-            self.board.header.lost_until_ms = min(broken_ms or view.now_ms, view.now_ms)
+            if header.data_loss_epoch != 1:  # else no term followed the loss before, which a predecessor may have found
+                header.sighted_ms, header.held_until_ms = answered_ms, held_until_ms
+            header.lost_until_ms = silent_ms
             self._lost(loss, view)
+        elif self.loss is Loss.DATA and silent_ms - answered_ms > self.timing.duration_ms + self.timing.renewal_ms:
+            header.lost_until_ms = silent_ms  # another may have led unseen for so long, and its data be lost too
 
     def _doubt(self, until_ms: int) -> None:
         """Note that schedules due until then may have run before Redis lost data."""
@@ -240,15 +256,26 @@ class ElectionContext:
         """Redis lost data: report it once, and let nobody act on its replies before that is safe."""
         self.loss = loss
         if view.epoch < self.memory.floor:
-            # It may have renewed since this replica last looked, and until a moment ago.
-            is_believed = self.memory.trusted_until_ns > 0
-            self.wait_until_ns = self.now() + self.timing.duration_ns if is_believed else 0
+            self.wait_until_ns = self.now() + self._wait_ns()
         self._note_data_loss(view.epoch)
         # Of the clocks the later one: either may have decided. Never the same again: the scheduler compares it.
         self._doubt(max(view.now_ms, self.clock.wall_ms(), self.board.header.doubtful_until_ms + 1))
         if self.on_data_loss is DataLoss.HOLD:
             self.hold = loss.value
         self.report("redis_lost_data", kind=loss.value, epoch=view.epoch, floor=self.memory.floor, genesis=view.genesis)
+
+    def _wait_ns(self) -> int:
+        """Return for how long the lease is left to others, who may know better what was decided.
+
+        The holder of the term that was seen may have renewed since, and until a moment ago. A former leader whose own
+        trust ended first may have been followed by one that it never saw: that one renews soon, if it lives.
+        """
+        if self.memory.trusted_until_ns > 0:
+            return self.timing.duration_ns
+        is_lapsed = self.state is State.LAPSED or (
+            self.state is State.LEADER and not self.board.term().is_trusted(self.now())
+        )
+        return self.timing.renewal_ms * MILLISECOND_NS if is_lapsed else 0
 
     def answered(self, operation: str, view: LeaseView, asked_at_ns: int, *, mode: str = "") -> None:
         """Count one answer."""

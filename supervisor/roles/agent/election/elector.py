@@ -17,7 +17,7 @@ A generator of steps (supervisor.roles.effects): no thread, socket or clock of i
 
 from __future__ import annotations
 
-from supervisor.core.election.lease import ElectorEvent, Memory, State, granted, is_named
+from supervisor.core.election.lease import ElectorEvent, State, granted, is_named
 from supervisor.core.election.term import Term
 from supervisor.core.signing import without_mark
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
@@ -76,9 +76,9 @@ class Elector:
         """Take over the term of an agent that died: it is renewed, or its promotion repeated, before anything else."""
         at, term = self._at, self._at.board.term()
         self._leave_it_until(at.board.header.ineligible_until_ns)
+        at.resumed()
         if term.epoch > 0:
             self._tenancy.resume(term)
-            at.memory = Memory(floor=term.epoch, epoch=term.epoch)
             self._candidacy.forget()
             at.move(ElectorEvent.RESUMED)
             at.report("leader_resumed", epoch=term.epoch)

@@ -58,7 +58,7 @@ class Candidacy:
         at = self._at
         if at.now() < at.wait_until_ns and at.state is State.FOLLOWER:
             return (yield from self._wait_out())
-        if self._is_new:
+        if self._is_new and at.memory.floor == 0:  # a predecessor of this agent may have watched a term
             return (yield from self._campaign("cold"))
         if self._is_vacant:
             return (yield from self._campaign("free"))
