@@ -91,6 +91,15 @@ class Token:
         reaches_beyond = bool(self.queues) and _matches(job, JOBS_OF_ALL_QUEUES)
         return job not in self.jobs and (reaches_beyond or (self.scope is not Scope.ADMIN and is_powerful(job)))
 
+    def remedy(self, job: str) -> str:
+        """Return the way to a token that may enqueue ``job``, where that is one of the guarded jobs; else nothing."""
+        if not self.must_name(job):
+            return ""
+        line = f"jobs={job[:200]} in the token's line"
+        if self.scope is Scope.ADMIN:
+            return f"; it reaches every queue, so a token with queues= needs {line}"
+        return f"; such a job needs {line}" + ("" if self.queues else ", or admin")
+
     @property
     def line(self) -> str:
         """The line in the form of the file."""

@@ -244,8 +244,7 @@ def _may_enqueue(request: web.Request, job: str, body: EnqueueBody) -> None:
         remedy = "choose a run_id of letters, digits and . _ : -, since others may be those of schedules"
         raise web.HTTPForbidden(text=f"the token {token.name} is limited: {remedy}")
     if not token.may_enqueue(job, body.queue):
-        remedy = f"; such a job needs admin, or jobs={job} in the token's line" if token.must_name(job) else ""
-        raise web.HTTPForbidden(text=f"the token {token.name} may not enqueue job {job[:200]}{remedy}")
+        raise web.HTTPForbidden(text=f"the token {token.name} may not enqueue job {job[:200]}{token.remedy(job)}")
 
 
 async def _body(request: web.Request, kind: type[T]) -> T:

@@ -48,6 +48,7 @@ _GAVE_WAY = {
     UnwantedReason.CANCELLED: (Outcome.CANCELLED, "a person asked for its end"),
 }
 STILL_HERE_DELAY_MS = 5_000
+TIMEOUT_S_MIN = 0.01  # whatever a record says: a hard timeout costs a process
 _SPANS_MAX = 1000
 _OF_DATA = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
 
@@ -213,7 +214,8 @@ class Executor:
         if span is None:
             if len(self._spans) >= _SPANS_MAX:
                 self._spans.clear()
-            span = self._spans[key] = (round(template.soft_after_s * SECOND_NS), round(template.timeout_s * SECOND_NS))
+            soft_s, hard_s = (max(TIMEOUT_S_MIN, each) for each in (template.soft_after_s, template.timeout_s))
+            span = self._spans[key] = (round(soft_s * SECOND_NS), round(hard_s * SECOND_NS))
         execution.soft_ns = now_ns + span[0]
         execution.hard_ns = now_ns + span[1]
         if execution.context is not None:

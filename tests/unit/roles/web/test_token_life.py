@@ -185,6 +185,32 @@ def test_a_token_for_queues_enqueues_no_job_that_reaches_all_of_them() -> None:
     assert replace(limited, queues=()).may_enqueue("maintenance.trim_history", "reports")
 
 
+@pytest.mark.parametrize(
+    ("scope", "queues", "job", "said"),
+    [
+        (
+            Scope.ADMIN,
+            ("reports",),
+            "maintenance.trim_history",
+            "every queue, so a token with queues= needs jobs=maint",
+        ),
+        (Scope.OPERATE, ("reports",), "maintenance.trim_history", "needs jobs=maintenance.trim_history in the token's"),
+        (Scope.OPERATE, (), "shell.command", "needs jobs=shell.command in the token's line, or admin"),
+        (Scope.OPERATE, ("mail",), "mail.send", ""),
+    ],
+)
+def test_a_refusal_names_a_line_that_would_be_let_in(
+    scope: Scope, queues: tuple[str, ...], job: str, said: str
+) -> None:
+    """A holder of ``admin`` was told to get ``admin``."""
+    token = Token(name="t", digest=b"", scope=scope, queues=queues)
+
+    assert said in token.remedy(job)
+    assert bool(said) is bool(token.remedy(job))
+    assert replace(token, jobs=(job,)).may_enqueue(job, queues[0] if queues else None)
+    assert ("admin" in token.remedy(job)) is (bool(said) and replace(token, scope=Scope.ADMIN).may_enqueue(job, None))
+
+
 def test_every_shipped_job_that_takes_references_or_commands_is_one_of_the_powerful() -> None:
     """A new one must not be forgotten."""
     sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "jobs").rglob("*.py")}

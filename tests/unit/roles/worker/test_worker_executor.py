@@ -30,6 +30,15 @@ def test_a_run_becomes_a_call_with_converted_arguments_and_a_context(stage: Stag
     assert (soft_ns, hard_ns) == (9_000_000_000, 10_000_000_000)
 
 
+@pytest.mark.parametrize("timeout_s", [0.0, 1e-9])
+def test_a_record_with_next_to_no_time_gets_ten_milliseconds(stage: Stage, timeout_s: float) -> None:
+    """Each hard timeout costs a process, and what was written by hand must not cost one for every run."""
+    execution = stage.begin(fetched(timeout_s=timeout_s))
+
+    assert execution.hard_ns - stage.clock.now_ns == 10_000_000
+    assert execution.soft_ns <= execution.hard_ns
+
+
 def test_success_carries_the_result_and_its_time_to_live(stage: Stage) -> None:
     """What the job returned is kept as JSON for as long as the envelope says."""
     execution = stage.begin(fetched(result_ttl_s=60.0))
