@@ -30,7 +30,7 @@ from supervisor.roles.child import Seat
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.roles.worker.polling.poll import SessionLostError
 from supervisor.roles.worker.pools.async_pool import AsyncPool
-from supervisor.roles.worker.runtime import furnish
+from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
@@ -205,7 +205,7 @@ class TurnWorld:
 
     def pool(self, seat: Seat, store: Any) -> AsyncPool:
         """Return a worker's program."""
-        return AsyncPool(furnish(seat, self._registry, uniform=lambda: 0.5), store)
+        return AsyncPool(WorkerRuntime(seat, self._registry, uniform=lambda: 0.5), store)
 
     # What must be so.
 

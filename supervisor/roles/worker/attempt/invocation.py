@@ -119,9 +119,9 @@ class Calling:
             hooks = HookChain(self._pipeline, plan.hooks, context, self._clock, may_have_left=may_have_left)
         return partial(self._drive, self._attempt, plan, context, hooks)
 
-    def look(self) -> None:
+    def ping_resources(self) -> None:
         """Ask the resources of plain jobs how they are, if it is time. For a moment when no job runs."""
-        self.resources.look()
+        self.resources.ping_if_due()
 
     def close(self, within_s: float) -> None:
         """Close resources of jobs of a sync pool, the last first; returns after about ``within_s`` at the latest."""

@@ -33,7 +33,7 @@ class SessionLostError(TenureError):
         super().__init__(f"session {session} was condemned while its process lived; the process must start afresh")
 
 
-class Turns:
+class PollSession:
     """Acknowledgements to send, and the turn that is open, if one is."""
 
     def __init__(

@@ -26,7 +26,7 @@ from supervisor.roles.worker.pools.async_runs import AsyncRuns
 from supervisor.roles.worker.process.fork_guard import Original
 from supervisor.roles.worker.process.loop_monitor import LoopWatch
 from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS
-from supervisor.roles.worker.runtime import Workplace
+from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.telemetry import metrics
 
@@ -45,30 +45,32 @@ log = structlog.get_logger("tenure.worker")
 class AsyncPool:
     """One worker process of an async pool."""
 
-    def __init__(self, workplace: Workplace, store: AsyncStore, *, is_sampling: bool = False) -> None:
+    def __init__(self, runtime: WorkerRuntime, store: AsyncStore, *, is_sampling: bool = False) -> None:
         """Build it.
 
         Args:
-            workplace: runtime of the worker process.
+            runtime: of the worker process.
             store: its connection.
             is_sampling: whether SIGALRM is ours to find out which job blocks the loop (process/loop_monitor.py).
         """
-        self._at = workplace
+        self._runtime = runtime
+        self._outage = runtime.outage
+        self._polls = runtime.polls
         self._store = store
-        self._presence = workplace.presence
+        self._presence = runtime.presence
         self._wake = asyncio.Event()
         self._may_listen = asyncio.Event()
         self._quit = asyncio.Event()
-        self._runs = AsyncRuns(workplace, on_ended=self._on_ended)
+        self._runs = AsyncRuns(runtime, on_ended=self._on_ended)
         self._loop_watch = LoopWatch(running=self._runs.names, queue_of=self._runs.queue_of, is_sampling=is_sampling)
         # A turn that carries so many waits for no others.
-        self._company = max(min(COMPANY, workplace.concurrency), workplace.concurrency // 2)
+        self._company = max(min(COMPANY, runtime.concurrency), runtime.concurrency // 2)
         self._flush_timer: asyncio.TimerHandle | None = None
         self._must_flush = False  # an acknowledgement has waited long enough
-        self._suspects = workplace.suspects
+        self._suspects = runtime.suspects
         self._original = Original()
-        bells = dict(zip(workplace.queue_names, workplace.bells, strict=True))
-        self._bells = Bells(bells, shares=workplace.shares, here=self._runs.of_queues)
+        bells = dict(zip(runtime.queue_names, runtime.bells, strict=True))
+        self._bells = Bells(bells, shares=runtime.shares, here=self._runs.of_queues)
         self._is_draining = False
         self._is_leaving = False
         self._is_hungry = True  # a turn may bring runs: a bell rang, or a delayed run came due
@@ -130,8 +132,7 @@ class AsyncPool:
                 if timer is not None:
                     timer.cancel()
             self._loop_watch.stop()
-            await self._at.calling.close_async(self._presence.closing_s)
-            self._at.executor.ends.flush(self._at.clock.elapsed_ns(), is_last=True)
+            await self._runtime.close_async()
             await self._store.close()
         return EXIT_OK
 
@@ -147,24 +148,23 @@ class AsyncPool:
             if self._has_reason():
                 await self._turn()
             else:
-                if self._at.turns.has_work or (self._has_appetite and self._want() > 0):
+                if self._polls.has_work or (self._has_appetite and self._want() > 0):
                     self._flush_soon()
                 self._wake.clear()
                 await self._wake.wait()
-        if self._quit.is_set() or self._at.turns.is_open:
+        if self._quit.is_set() or self._polls.is_open:
             return  # it may have fetched runs: the agent ends the session, and they go back with it
         with suppress(*STORE_ERRORS):
-            await self._store.run(self._at.close_session())
+            await self._store.run(self._runtime.close_session())
 
     def _has_reason(self) -> bool:
         """Return whether to send a turn now. A small one waits a moment for more to carry, unless none will come."""
-        turns = self._at.turns
         want = self._want() if self._is_hungry or self._has_appetite else 0
-        if turns.is_open or (self._is_hungry and want > 0):
+        if self._polls.is_open or (self._is_hungry and want > 0):
             return True
-        if not (turns.has_work or want > 0):
+        if not (self._polls.has_work or want > 0):
             return False
-        is_worth_it = turns.waiting >= self._company or want >= self._company
+        is_worth_it = self._polls.waiting >= self._company or want >= self._company
         return is_worth_it or self._must_flush or not self._runs.count or self._is_draining
 
     def _on_ended(self) -> None:
@@ -189,14 +189,13 @@ class AsyncPool:
             return False
         # An unanswered turn without acknowledgements is not worth waiting for Redis to come back:
         # what it may have fetched was not started, and goes back with the session.
-        turns = self._at.turns
-        return not turns.has_work or (self._at.outage.is_on and not turns.unsettled)
+        return not self._polls.has_work or (self._outage.is_on and not self._polls.unsettled)
 
     async def _opened(self) -> bool:
         try:
-            self._at.opened(await self._store.run(self._at.open_session()))
+            self._runtime.opened(await self._store.run(self._runtime.open_session()))
         except STORE_ERRORS as error:
-            await self._pause(self._at.outage.failed("session", error))
+            await self._pause(self._outage.failed("session", error))
             return False
         return True
 
@@ -211,17 +210,15 @@ class AsyncPool:
         want = self._want()
         is_idle = want > 0 and self._runs.is_empty
         for_suspect = is_idle and self._suspects.may_ask
-        call = self._at.ask(want=want, want_suspect=for_suspect, here=self._runs.of_queues)
+        call = self._runtime.next_poll(want=want, want_suspect=for_suspect, here=self._runs.of_queues)
         self._is_hungry = self._has_appetite = self._must_flush = False
-        asked_ns = self._at.clock.elapsed_ns()
-        self._presence.asks()
         try:
             reply = await self._store.run(call)
         except STORE_ERRORS as error:
             self._is_hungry = True
-            await self._pause(self._at.outage.failed("turn", error))
+            await self._pause(self._outage.failed("turn", error))
             return
-        arrived = self._at.settle(reply, asked_ns=asked_ns)
+        arrived = self._runtime.settle(reply)
         # As many as asked for: there may be more. None could be taken: look again when one can.
         self._has_appetite = len(arrived) >= want
         if is_idle:
@@ -243,10 +240,10 @@ class AsyncPool:
 
     async def _look_for_suspects(self) -> None:
         try:
-            counts = [await self._store.run(self._at.queues.counts(queue)) for queue in self._at.queue_names]
+            counts = [await self._store.run(self._runtime.queues.counts(queue)) for queue in self._runtime.queue_names]
         except STORE_ERRORS:
             return  # the next turn meets the outage and tells of it
-        waiting = sum(count.suspects.get(self._at.kind, 0) for count in counts)
+        waiting = sum(count.suspects.get(self._runtime.kind, 0) for count in counts)
         self._suspects.looked(waiting, idle_by_ns=self._presence.idle_by_ns)
         if self._suspects.is_quiet:
             # Nothing else may happen until then.
@@ -281,7 +278,7 @@ class AsyncPool:
                     # The slot was filled while it listened. Nobody else was told: let somebody who is free be.
                     await self._store.command("RPUSH", rung, "1")
             except STORE_ERRORS as error:
-                await self._pause(self._at.outage.failed("ring", error))
+                await self._pause(self._outage.failed("ring", error))
             else:
                 if bells:
                     self._presence.redis_answered(is_turn=False)
@@ -300,17 +297,11 @@ class AsyncPool:
             log.warning("worker_left_runs_to_agent", error=str(error))
 
     async def _last_words(self) -> None:
-        turns = self._at.turns
-        while turns.has_work:
-            asked_ns = self._at.clock.elapsed_ns()
-            reply = await self._store.run(turns.call(want=0), timeout_s=LAST_WORDS_S)
-            self._runs.accept(self._at.settle(reply, asked_ns=asked_ns))  # closed: it gives them back
-        interrupted = self._runs.interrupted
-        if interrupted:
-            await self._store.run(self._at.hand_back(interrupted), timeout_s=LAST_WORDS_S)
-            self._at.handed_back(interrupted)
-        if self._runs.is_empty:
-            await self._store.run(self._at.close_session(), timeout_s=LAST_WORDS_S)
+        calls = self._runtime.leave(self._runs.interrupted, is_empty=lambda: self._runs.is_empty)
+        reply = None
+        with suppress(StopIteration):
+            while True:
+                reply = await self._store.run(calls.send(reply), timeout_s=LAST_WORDS_S)
 
     # Beats ---------------------------------------------------------------------------------------
 
@@ -321,9 +312,8 @@ class AsyncPool:
         self._presence.beat(round(lag_s * 1e6))
         metrics.LOOP_LAG_SECONDS.labels("worker").observe(lag_s)
         self.look()
-        now_ns = self._at.clock.elapsed_ns()
-        self._at.executor.ends.flush(now_ns)
-        self._at.recycling.look(now_ns)
+        self._runtime.flush()
+        self._runtime.tick()
         self._beat_due_s = now_s + BEAT_S
         self._beat_timer = self._loop.call_at(self._beat_due_s, self._beat)
 

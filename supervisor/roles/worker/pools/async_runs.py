@@ -26,7 +26,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.process.fork_guard import Original
-from supervisor.roles.worker.runtime import Workplace
+from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.queues.runs import Ack, FetchedRun
 from supervisor.telemetry.run_context import enter_run, run_fields
 
@@ -50,18 +50,23 @@ class _Running:
 class AsyncRuns:
     """Runs that one event loop executes."""
 
-    def __init__(self, workplace: Workplace, *, on_ended: Callable[[], None]) -> None:
+    def __init__(self, runtime: WorkerRuntime, *, on_ended: Callable[[], None]) -> None:
         """Build it.
 
         Args:
-            workplace: runtime of the worker process.
+            runtime: of the worker process.
             on_ended: called after each end, when the pool has data for Redis.
         """
-        self._at = workplace
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._executor = runtime.executor
+        self._polls = runtime.polls
+        self._presence = runtime.presence
+        self._concurrency = runtime.concurrency
         self._on_ended = on_ended
         self._running: dict[RunKey, _Running] = {}
         self._held: deque[Execution] = deque()  # fetched, and waiting to be started
-        self._starts_max = -(-workplace.concurrency // 2)  # in one turn of the loop
+        self._starts_max = -(-runtime.concurrency // 2)  # in one turn of the loop
         self._original = Original()
         self._is_starting = False  # the rest is started in the loop's next turn
         self._has_suspect = False  # the one run that there is is a suspect
@@ -90,7 +95,7 @@ class AsyncRuns:
         """Number of runs that could be fetched now."""
         if self._is_closed or self._has_suspect or (self._held and self._held[0].fetched.suspect):
             return 0
-        return self._at.concurrency - len(self._running) - len(self._held)
+        return self._concurrency - len(self._running) - len(self._held)
 
     def of_queues(self) -> Counter[str]:
         """Return how many runs of each queue are here."""
@@ -108,16 +113,16 @@ class AsyncRuns:
 
     def accept(self, arrived: Sequence[FetchedRun]) -> None:
         """Start fetched runs, or report how one ends without being started."""
-        prepare, hold = self._at.executor.prepare, self._held.append
+        prepare, hold = self._executor.prepare, self._held.append
         for fetched in arrived:  # a suspect comes alone
             prepared = prepare(fetched)
             if isinstance(prepared, Ack):
-                self._at.turns.acknowledge(prepared)
+                self._polls.acknowledge(prepared)
             else:
                 hold(prepared)
         self._start_held()
         for execution in islice(reversed(self._held), len(arrived)):
-            self._at.presence.waits(execution.key)
+            self._presence.waits(execution.key)
 
     def close(self) -> None:
         """Start nothing more, and give back waiting runs."""
@@ -146,10 +151,10 @@ class AsyncRuns:
 
     def _start_held(self) -> None:
         left = self._starts_max
-        is_over = self._is_closed or not self._at.may_start()
+        is_over = self._is_closed or not self._runtime.may_start()
         while self._held:
             if is_over:
-                self._at.turns.acknowledge(self._at.executor.give_back(self._held.popleft().fetched))
+                self._polls.acknowledge(self._executor.give_back(self._held.popleft().fetched))
             elif self._running and (self._held[0].fetched.suspect or self._has_suspect):
                 return
             elif left == 0:
@@ -169,9 +174,9 @@ class AsyncRuns:
         self._start_held()
 
     def _start(self, execution: Execution) -> None:
-        self._at.executor.begin(execution)
+        self._executor.begin(execution)
         key = execution.key
-        self._at.presence.started(key, execution.hard_ns, execution.started_ns)
+        self._presence.started(key, execution.hard_ns, execution.started_ns)
         running = self._running[key] = _Running(execution)
         self._has_suspect = execution.fetched.suspect
         if running.soft_ns < self._soft_due_ns:
@@ -212,7 +217,7 @@ class AsyncRuns:
         self._on_ended()
 
     def _note_end(self, running: _Running, value: Any, error: BaseException | None) -> None:
-        execution, executor = running.execution, self._at.executor
+        execution, executor = running.execution, self._executor
         key = execution.key
         del self._running[key]
         self._has_suspect = False  # if one ran, it ran alone
@@ -224,11 +229,11 @@ class AsyncRuns:
                 after_s = execution.fetched.envelope.template.soft_after_s
                 error = SoftTimeout(f"still running after {after_s:g} s").with_traceback(error.__traceback__)
             ack = executor.end(execution, error)
-        self._at.presence.done(key)
+        self._presence.done(key)
         if ack is None:
             self.interrupted.append(execution.fetched)
         else:
-            self._at.turns.acknowledge(ack)
+            self._polls.acknowledge(ack)
         if self._held and not self._is_starting:
             self._start_held()
 
@@ -255,11 +260,11 @@ class AsyncRuns:
             self._soft_timer = None
         self._soft_due_ns = due_ns
         if due_ns < _NEVER_NS:
-            left_s = max(0.0, (due_ns - self._at.clock.elapsed_ns()) / SECOND_NS) + _EARLY_S
+            left_s = max(0.0, (due_ns - self._clock.elapsed_ns()) / SECOND_NS) + _EARLY_S
             self._soft_timer = asyncio.get_running_loop().call_later(left_s, self._soft_timeouts, context=self._context)
 
     def _soft_timeouts(self) -> None:
-        now_ns = self._at.clock.elapsed_ns()
+        now_ns = self._clock.elapsed_ns()
         waiting = [running for running in self._running.values() if not running.was_asked]
         for running in waiting:
             if running.soft_ns <= now_ns:

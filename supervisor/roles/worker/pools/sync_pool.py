@@ -35,7 +35,7 @@ from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from supervisor.roles.worker.process.fork_guard import Original
 from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS
-from supervisor.roles.worker.runtime import Workplace
+from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.client.sync_client import Store
 from supervisor.store.queues.runs import Ack, FetchedRun
 from supervisor.telemetry.run_context import enter_run, run_fields
@@ -55,22 +55,27 @@ log = structlog.get_logger("tenure.worker")
 class SyncPool:
     """One worker process of a sync pool."""
 
-    def __init__(self, workplace: Workplace, store: Store, *, call_s: float | None = None) -> None:
+    def __init__(self, runtime: WorkerRuntime, store: Store, *, call_s: float | None = None) -> None:
         """Build it.
 
         Args:
-            workplace: runtime of the worker process.
+            runtime: of the worker process.
             store: its connection.
             call_s: bound of each call, so that the loop beats within its hang limit; None: the store's own.
         """
-        self._at = workplace
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._executor = runtime.executor
+        self._outage = runtime.outage
+        self._polls = runtime.polls
+        self._suspects = runtime.suspects
         self._store = store
-        self._presence = workplace.presence
+        self._presence = runtime.presence
         self._call_s = call_s
-        self._interrupts = Interrupts(workplace.clock, workplace.presence.unwanted)
+        self._interrupts = Interrupts(runtime.clock, runtime.presence.unwanted)
         self._interrupted: list[FetchedRun] = []
         self._original = Original()
-        self._pace = Pace(workplace.prefetch)
+        self._pace = Pace(runtime.prefetch)
         self._ready: deque[FetchedRun] = deque()  # fetched, and not begun
         self._owed_since_ns = 0  # when the oldest acknowledgement that waits was made
         self._relief_again_s = RELIEF_AGAIN_S
@@ -94,8 +99,7 @@ class SyncPool:
         except Interrupted:
             self._abandon()
         finally:
-            self._at.calling.close(self._at.presence.closing_s)
-            self._at.executor.ends.flush(self._at.clock.elapsed_ns(), is_last=True)
+            self._runtime.close()
             signal.set_wakeup_fd(before)
             self._store.close()
             os.close(wake_read)
@@ -110,19 +114,19 @@ class SyncPool:
                 return
         while True:
             self._presence.beat()
-            self._at.recycling.look(self._at.clock.elapsed_ns())
+            self._runtime.tick()
             if self._must_stop() and self._is_settled():
                 break
             if self._ready:
                 self._next()
-            elif self._at.turns.has_work or self._at.clock.elapsed_ns() >= self._look_at_ns:
+            elif self._polls.has_work or self._clock.elapsed_ns() >= self._look_at_ns:
                 self._turn()
             else:
                 self._ring()
-        if self._at.turns.is_open:
+        if self._polls.is_open:
             return  # it may have fetched runs: the agent ends the session, and they go back with it
         with suppress(*STORE_ERRORS):
-            self._call(lambda: self._store.run(self._at.close_session(), timeout_s=self._call_s))
+            self._call(lambda: self._store.run(self._runtime.close_session(), timeout_s=self._call_s))
 
     def _must_stop(self) -> bool:
         if self._presence.is_stopping:
@@ -134,11 +138,10 @@ class SyncPool:
         return self._is_draining
 
     def _is_settled(self) -> bool:
-        turns = self._at.turns
         if self._ready:
             return False
         # What an unanswered turn may have fetched was not started, and goes back with the session.
-        return not turns.has_work or (self._at.outage.is_on and not turns.unsettled)
+        return not self._polls.has_work or (self._outage.is_on and not self._polls.unsettled)
 
     def _call(self, function: Callable[[], T]) -> T:
         """Speak to Redis so that SIGQUIT can interrupt it."""
@@ -147,9 +150,11 @@ class SyncPool:
     def _opened(self) -> bool:
         self._presence.beat()
         try:
-            self._at.opened(self._call(lambda: self._store.run(self._at.open_session(), timeout_s=self._call_s)))
+            self._runtime.opened(
+                self._call(lambda: self._store.run(self._runtime.open_session(), timeout_s=self._call_s))
+            )
         except STORE_ERRORS as error:
-            self._pause(self._at.outage.failed("session", error))
+            self._pause(self._outage.failed("session", error))
             return False
         return True
 
@@ -158,25 +163,23 @@ class SyncPool:
             want = 0 if self._is_draining else max(0, self._pace.want - len(self._ready))
         # With one slot a run is always alone; but a suspect must have nobody behind it either.
         is_idle = want > 0 and not self._ready
-        for_suspect = is_idle and self._at.suspects.may_ask
-        call = self._at.ask(want=want, want_suspect=for_suspect)
-        asked_ns = self._at.clock.elapsed_ns()
-        self._presence.asks()
+        for_suspect = is_idle and self._suspects.may_ask
+        call = self._runtime.next_poll(want=want, want_suspect=for_suspect)
         try:
             reply = self._call(lambda: self._store.run(call, timeout_s=self._call_s))
         except STORE_ERRORS as error:
-            self._pause(self._at.outage.failed("turn", error))
+            self._pause(self._outage.failed("turn", error))
             return
-        arrived = self._at.settle(reply, asked_ns=asked_ns)
+        arrived = self._runtime.settle(reply)
         for behind in arrived[not self._ready :]:
             self._presence.waits((behind.queue, behind.envelope.id))
         self._ready += arrived
         if is_idle:
             has_one = any(fetched.suspect for fetched in arrived)
-            self._at.suspects.asked(for_suspect=for_suspect, has_one=has_one)
-            if not (arrived or for_suspect) and self._at.suspects.may_ask:
+            self._suspects.asked(for_suspect=for_suspect, has_one=has_one)
+            if not (arrived or for_suspect) and self._suspects.may_ask:
                 return  # nothing was ready, so it is a suspect's turn, at once
-        now_ns = self._at.clock.elapsed_ns()
+        now_ns = self._clock.elapsed_ns()
         self._owed_since_ns = now_ns
         if not arrived:
             wait_s = RING_S
@@ -186,24 +189,24 @@ class SyncPool:
 
     def _ring(self) -> None:
         """Wait at the bells until one rings, a delayed run comes due, or it is time to beat."""
-        self._at.executor.ends.flush(self._at.clock.elapsed_ns())
-        self._call(self._at.calling.look)
-        left_s = (self._look_at_ns - self._at.clock.elapsed_ns()) / SECOND_NS
+        self._runtime.flush()
+        self._call(self._runtime.calling.ping_resources)
+        left_s = (self._look_at_ns - self._clock.elapsed_ns()) / SECOND_NS
         try:
-            self._interrupts.wait(lambda: self._store.ring(self._at.bells, max(0.001, left_s)), on=_STOP)
+            self._interrupts.wait(lambda: self._store.ring(self._runtime.bells, max(0.001, left_s)), on=_STOP)
         except Interrupted:
             if self._interrupts.must_quit:
                 raise
         except STORE_ERRORS as error:
-            self._pause(self._at.outage.failed("ring", error))
+            self._pause(self._outage.failed("ring", error))
         else:
             self._presence.redis_answered(is_turn=False)
         self._look_at_ns = 0
 
     def _pause(self, seconds: float) -> None:
         """Wait, but not through a signal, and not without a beat."""
-        until_ns = self._at.clock.elapsed_ns() + round(seconds * SECOND_NS)
-        while (left_s := (until_ns - self._at.clock.elapsed_ns()) / SECOND_NS) > 0:
+        until_ns = self._clock.elapsed_ns() + round(seconds * SECOND_NS)
+        while (left_s := (until_ns - self._clock.elapsed_ns()) / SECOND_NS) > 0:
             self._presence.beat()
             woken, _, _ = select.select([self._wake_fd], [], [], min(left_s, RING_S))
             if woken:
@@ -217,21 +220,21 @@ class SyncPool:
 
     def _next(self) -> None:
         """Run the first of the runs here, unless it cannot or must not be."""
-        if self._must_stop() or not self._at.may_start():
+        if self._must_stop() or not self._runtime.may_start():
             self._give_back_ready()
             return
-        prepared = self._at.executor.prepare(self._ready.popleft())
+        prepared = self._executor.prepare(self._ready.popleft())
         if isinstance(prepared, Ack):
             self._owe(prepared)
             return
         is_fast = self._pace.is_fast(prepared.spec.name)
         if is_fast:
-            if self._at.turns.waiting and self._at.clock.elapsed_ns() - self._owed_since_ns >= PATIENCE_NS:
+            if self._polls.waiting and self._clock.elapsed_ns() - self._owed_since_ns >= PATIENCE_NS:
                 self._turn()
         else:
             self._clear_the_way()
             if self._must_stop():
-                self._owe(self._at.executor.give_back(prepared.fetched))
+                self._owe(self._executor.give_back(prepared.fetched))
                 return
         ack = self._execute(prepared, is_fast=is_fast)
         if ack is not None:
@@ -239,24 +242,24 @@ class SyncPool:
             self._pace.ended(prepared.spec.name, (prepared.ended_ns - prepared.started_ns) / SECOND_NS)
 
     def _owe(self, ack: Ack) -> None:
-        if not self._at.turns.waiting:
-            self._owed_since_ns = self._at.clock.elapsed_ns()
-        self._at.turns.acknowledge(ack)
+        if not self._polls.waiting:
+            self._owed_since_ns = self._clock.elapsed_ns()
+        self._polls.acknowledge(ack)
 
     def _give_back_ready(self) -> None:
         while self._ready:
-            self._owe(self._at.executor.give_back(self._ready.popleft()))
+            self._owe(self._executor.give_back(self._ready.popleft()))
 
     def _clear_the_way(self) -> None:
         """Leave nothing undone behind a run that may take long."""
         self._give_back_ready()
-        if self._at.turns.has_work:
+        if self._polls.has_work:
             self._turn(want=0)
-        self._at.executor.ends.flush(self._at.clock.elapsed_ns(), is_last=True)
+        self._runtime.flush(is_last=True)
 
     def _execute(self, execution: Execution, *, is_fast: bool) -> Ack | None:
         """Call the job; None when it was cut off by a stop."""
-        executor, fetched = self._at.executor, execution.fetched
+        executor, fetched = self._executor, execution.fetched
         envelope = fetched.envelope
         key = execution.key
         enter_run(
@@ -303,9 +306,9 @@ class SyncPool:
         """
         try:
             self._give_back_ready()
-            if self._at.turns.has_work:
-                call = self._at.turns.call(want=0)
-                self._at.settled(self._store.run(call, timeout_s=RELIEF_S))
+            if self._polls.has_work:
+                call = self._polls.call(want=0)
+                self._runtime.settled(self._store.run(call, timeout_s=RELIEF_S))
                 self._relief_again_s = RELIEF_AGAIN_S
         except STORE_ERRORS:
             again_s = self._relief_again_s
@@ -327,16 +330,11 @@ class SyncPool:
             log.warning("worker_left_runs_to_agent", error=str(error))
 
     def _last_words(self) -> None:
-        turns = self._at.turns
-        while turns.has_work:
-            asked_ns = self._at.clock.elapsed_ns()
-            reply = self._store.run(turns.call(want=0), timeout_s=LAST_WORDS_S)
-            for fetched in self._at.settle(reply, asked_ns=asked_ns):
-                turns.acknowledge(self._at.executor.give_back(fetched))
-        if self._interrupted:
-            self._store.run(self._at.hand_back(self._interrupted), timeout_s=LAST_WORDS_S)
-            self._at.handed_back(self._interrupted)
-        self._store.run(self._at.close_session(), timeout_s=LAST_WORDS_S)
+        calls = self._runtime.leave(self._interrupted)
+        reply = None
+        with suppress(StopIteration):
+            while True:
+                reply = self._store.run(calls.send(reply), timeout_s=LAST_WORDS_S)
 
 
 def _never_awaited(value: Any) -> TypeError:

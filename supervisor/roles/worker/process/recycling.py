@@ -78,7 +78,7 @@ class Recycling:
         self._ask_at_ns = 0
         self._baseline_kib = 0
 
-    def look(self, now_ns: int) -> None:
+    def tick(self, now_ns: int) -> None:
         """Ask to be replaced if it is time. Cheap: memory is looked at every few seconds only."""
         runs = self._presence.runs_done
         if now_ns >= self._look_at_ns:

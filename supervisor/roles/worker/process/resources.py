@@ -128,7 +128,7 @@ class Resources:
 
     # Health --------------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def ping_if_due(self) -> None:
         """Ping resources shared by plain jobs, if it is time. For a moment when no job runs."""
         if not self._opened or self._clock.elapsed_ns() < self._look_at_ns:
             return
@@ -144,9 +144,9 @@ class Resources:
     async def _ping_for_ever(self) -> None:
         while True:
             await asyncio.sleep(PING_EVERY_S)
-            await self.look_async()
+            await self.ping_all()
 
-    async def look_async(self) -> None:
+    async def ping_all(self) -> None:
         """Ping resources shared by coroutine jobs, one after the other."""
         for kind, resource in list(self._opened.items()):
             try:

@@ -129,7 +129,7 @@ def in_async_worker(shop: WorkerKit, check: Callable[[list[Any]], None], *, runs
 
     def main() -> int:
         async def work() -> int:
-            pool = AsyncPool(shop.workplace(), shop.server.async_store(), is_sampling=True)
+            pool = AsyncPool(shop.runtime(), shop.server.async_store(), is_sampling=True)
             task = asyncio.create_task(pool.run())
             await until(lambda: shop.ended(runs), what="the runs")
             pool.drain()
@@ -159,7 +159,7 @@ def _pool(shop: WorkerKit, ended: int | None, fault: Callable[[str], str]) -> Sy
             os.kill(os.getpid(), signal.SIGTERM)
         return fault(script)
 
-    return SyncPool(shop.workplace(), FaultySync(shop.server.store(), stop_when_ended))  # type: ignore[arg-type]
+    return SyncPool(shop.runtime(), FaultySync(shop.server.store(), stop_when_ended))  # type: ignore[arg-type]
 
 
 def _find(shop: WorkerKit) -> dict[str, Any]:

@@ -115,7 +115,7 @@ async def test_a_condemned_worker_asks_to_be_restarted(shop: WorkerKit) -> None:
         await asyncio.Event().wait()
 
     shop.enqueue("long")
-    pool = AsyncPool(shop.workplace(), shop.server.async_store())
+    pool = AsyncPool(shop.runtime(), shop.server.async_store())
     task = asyncio.create_task(pool.run())
     await until(started.is_set, what="the start")
     (session,) = shop.store.run(shop.sessions.list())
@@ -130,7 +130,7 @@ async def test_a_condemned_worker_asks_to_be_restarted(shop: WorkerKit) -> None:
 
 async def test_an_agent_that_buried_the_session_first_is_obeyed(shop: WorkerKit) -> None:
     """The process starts late, and is known to be dead already."""
-    pool = AsyncPool(shop.workplace(), shop.server.async_store())
+    pool = AsyncPool(shop.runtime(), shop.server.async_store())
     shop.store.run(shop.sessions.condemn("r.000001/worker-test-0/1", None))
 
     with pytest.raises(SessionLostError):
@@ -237,9 +237,9 @@ async def test_a_suspect_gets_its_turn_although_the_worker_is_never_idle(
         asked += 1
         return original(**arguments | {"want_suspect": arguments["want_suspect"] and asked > 1})
 
-    workplace = shop.workplace()
-    monkeypatch.setattr(workplace.turns._queues, "turn", never_first)
-    pool = AsyncPool(workplace, shop.server.async_store())
+    runtime = shop.runtime()
+    monkeypatch.setattr(runtime.polls._queues, "turn", never_first)
+    pool = AsyncPool(runtime, shop.server.async_store())
     task = asyncio.create_task(pool.run())
     await until(lambda: done, what="the suspect")
     is_busy = False
@@ -288,9 +288,9 @@ async def test_a_mistake_of_ours_ends_the_process_and_not_the_silence(
     async def plain() -> None: ...
 
     shop.enqueue("plain")
-    workplace = shop.workplace()
-    monkeypatch.setattr(workplace.executor, "succeed", lambda *_: 1 / 0)
-    pool = AsyncPool(workplace, Faulty(shop.server.async_store(), lambda _script: ""))
+    runtime = shop.runtime()
+    monkeypatch.setattr(runtime.executor, "succeed", lambda *_: 1 / 0)
+    pool = AsyncPool(runtime, Faulty(shop.server.async_store(), lambda _script: ""))
 
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(30):

@@ -78,7 +78,7 @@ def start(plant: WorkerKit, **around: Callable[[], None]) -> Any:
     doom = {"before": nothing, "after": nothing} | around
 
     def run() -> int:
-        return SyncPool(plant.workplace(), Doomed(plant.server.store(), **doom)).run()  # type: ignore[arg-type]
+        return SyncPool(plant.runtime(), Doomed(plant.server.store(), **doom)).run()  # type: ignore[arg-type]
 
     return fork(plant, main=run)
 

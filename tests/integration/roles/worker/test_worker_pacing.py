@@ -16,7 +16,7 @@ from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import Verb
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
-from supervisor.roles.worker.runtime import furnish
+from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tenure import Context, job
 from tests.integration.roles.worker.forked import fork, in_async_worker
@@ -141,33 +141,33 @@ async def test_a_worker_that_was_stopped_beyond_its_lease_starts_nothing_it_had_
 
     run_id = shop.enqueue("plain")
     clock = ShiftedClock()
-    workplace = furnish(replace(shop.seat(), clock=clock), shop.registry, uniform=lambda: 0.999)
-    pool = AsyncPool(Stopping(workplace, clock), shop.server.async_store())  # type: ignore[arg-type]
+    runtime = WorkerRuntime(replace(shop.seat(), clock=clock), shop.registry, uniform=lambda: 0.999)
+    pool = AsyncPool(Stopping(runtime, clock), shop.server.async_store())  # type: ignore[arg-type]
     task = asyncio.create_task(pool.run())
     await until(lambda: shop.ended(1), what="the run")
     pool.drain()
     assert await task == 0
 
     assert called == [run_id]
-    assert pool._at.given_back == 1  # type: ignore[attr-defined]
+    assert pool._runtime.given_back == 1  # type: ignore[attr-defined]
     shop.assert_clean()
 
 
 class Stopping:
-    """A workplace whose machine stops between the first reply that brings a run and its start."""
+    """A runtime whose machine stops between the first reply that brings a run and its start."""
 
-    def __init__(self, workplace: Any, clock: ShiftedClock) -> None:
-        self._workplace = workplace
+    def __init__(self, runtime: Any, clock: ShiftedClock) -> None:
+        self._runtime = runtime
         self._clock = clock
         self.given_back = 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._workplace, name)
+        return getattr(self._runtime, name)
 
-    def settle(self, reply: Any, *, asked_ns: int) -> Any:
-        runs = self._workplace.settle(reply, asked_ns=asked_ns)
+    def settle(self, reply: Any) -> Any:
+        runs = self._runtime.settle(reply)
         if runs and not self._clock.ahead_ns:
-            self._clock.ahead_ns = round(self._workplace.limits.session_lease_s * 1e9)
+            self._clock.ahead_ns = round(self._runtime.limits.session_lease_s * 1e9)
             self.given_back = len(runs)
         return runs
 

@@ -116,7 +116,7 @@ def test_a_step_that_was_noted_survives_the_death_of_its_process(real_server: Re
 
     def main() -> int:
         store: Any = FaultySync(plant.server.store(), lambda _script: "")
-        return SyncPool(plant.workplace(producer=producer(plant)), store).run()
+        return SyncPool(plant.runtime(producer=producer(plant)), store).run()
 
     run_id = plant.enqueue("three")
     assert fork(plant, main=main).wait() == -signal.SIGKILL

@@ -84,6 +84,6 @@ def test_a_plain_job_pays_nothing_for_a_trace(shop: WorkerKit) -> None:
 
     given = fetched("run")
     envelope = msgspec.structs.replace(given.envelope, traceparent=GIVEN)
-    prepared = shop.workplace().executor.prepare(msgspec.structs.replace(given, envelope=envelope))
+    prepared = shop.runtime().executor.prepare(msgspec.structs.replace(given, envelope=envelope))
 
     assert (prepared.function, prepared.context) == (shop.registry.get("run").function, None)  # type: ignore[union-attr]

@@ -16,7 +16,7 @@ from supervisor.core.model import Envelope, Kind, Release
 from supervisor.process.scoreboard import allocate
 from supervisor.roles.child import Seat
 from supervisor.roles.worker.pools.async_pool import AsyncPool
-from supervisor.roles.worker.runtime import Workplace, furnish
+from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.settings.sections.models import PoolSettings, RedisSettings, Settings, WorkerKind
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.runs import Queues
@@ -120,9 +120,9 @@ class WorkerKit:
             pool="test",
         )
 
-    def workplace(self, slot: int = 0, producer: Any = None) -> Workplace:
-        """Return one worker's workplace; jitter is always its largest."""
-        return furnish(self.seat(slot), self.registry, producer, uniform=lambda: 0.999)
+    def runtime(self, slot: int = 0, producer: Any = None) -> WorkerRuntime:
+        """Return one worker's runtime; jitter is always its largest."""
+        return WorkerRuntime(self.seat(slot), self.registry, producer, uniform=lambda: 0.999)
 
     def producer(self) -> Producer:
         """Return one that enqueues where the workers fetch."""
@@ -180,7 +180,7 @@ class WorkerKit:
         store: Any = self.server.async_store()
         if fault is not None:
             store = Faulty(store, fault)
-        pool = AsyncPool(self.workplace(slot, producer), store)
+        pool = AsyncPool(self.runtime(slot, producer), store)
         task = asyncio.create_task(pool.run())
         try:
             yield pool

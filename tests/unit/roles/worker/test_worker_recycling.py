@@ -56,7 +56,7 @@ class Stage:
         """Let time and work go by, look, and return how many requests there have been."""
         self.row.done += runs
         self.clock.now_ns += round(after_s * SECOND_NS)
-        self.subject.look(self.clock.now_ns)
+        self.subject.tick(self.clock.now_ns)
         return self.row.request_number
 
 

@@ -103,9 +103,9 @@ def test_an_illness_is_told_once_until_it_is_over() -> None:
     with capture_logs() as lines:
         for is_ill in (True, True, False):
             Second.is_ill = is_ill
-            subject.look()  # too early: nothing is asked
+            subject.ping_if_due()  # too early: nothing is asked
             clock.now_ns += round(module.PING_EVERY_S * 1e9)
-            subject.look()
+            subject.ping_if_due()
             assert bool(subject.failing) is is_ill
 
     assert [line["event"] for line in lines] == ["resource_failing", "resource_back"]
@@ -199,7 +199,7 @@ async def test_asynchronous_ones_are_pinged_and_closed_within_bounds(monkeypatch
     await subject.get_async(Hangs)
 
     with capture_logs() as lines:
-        await subject.look_async()
+        await subject.ping_all()
         await subject.close_async(0.01)
 
     assert list(subject.failing) == [module.name_of(Hangs)]

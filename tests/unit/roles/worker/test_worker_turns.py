@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.model import Kind, Outcome
-from supervisor.roles.worker.polling.poll import ACKS_MAX, SessionLostError, Turns
+from supervisor.roles.worker.polling.poll import ACKS_MAX, PollSession, SessionLostError
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Child, Queues, TurnReply
 from supervisor.store.scripts import Call
@@ -33,9 +33,9 @@ class Recorded(Queues):
 RECORDED = Recorded()
 
 
-def turns() -> Turns:
+def turns() -> PollSession:
     """Return the turns of a session that has had none."""
-    return Turns(RECORDED, session="s", kind=Kind.SYNC, queue_names=("a", "b"), history=10, dead_cap=10)
+    return PollSession(RECORDED, session="s", kind=Kind.SYNC, queue_names=("a", "b"), history=10, dead_cap=10)
 
 
 def ack(run_id: str, *, children: int = 0, size: int = 10) -> Ack:
