@@ -5,6 +5,7 @@ Guarantees
     Options are in named sections, and no line is wider than the terminal where its words allow it:
     examples are continued with a backslash, so that they can still be copied.
     A command that takes ``--set`` also takes each setting as a flag of its own, ``--election-lease-duration 5s``.
+    ``--help`` folds the options that all such commands share into one line; ``--help-all`` has them in full.
 
 Does not guarantee
     That a flag's value can be used: the loader judges it, with the flag's name in the problem.
@@ -30,9 +31,12 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Logging": ("log_format",),
     "Features": ("feature_gates", "plugins"),
     "Output": ("output", "_columns", "_where", "with_sources"),
-    "Help": ("_click_default_help", "help", "version"),
+    "Help": ("_click_default_help", "help", "help_all", "version"),
 }
-"""Parameters by the section of the help that they stand in; the others are the command's own."""
+"""Parameters by their section of the help; the others are the command's own."""
+
+FOLDED = "Configuration"
+UNFOLDED_COMMAND = "run"
 
 _SECTION_OF = {name: title for title, names in SECTIONS.items() for name in names}
 _UNWRAPPED = "\b\n"
@@ -72,6 +76,11 @@ class SectionedCommand(click.Command):
                 args, ctx.meta[SETTING_FLAGS] = take_setting_flags(args, known, hyphenated)
         return super().parse_args(ctx, args)
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, with ``--help-all`` where ``--help`` is folded."""
+        params = super().get_params(ctx)
+        return [*params, _HELP_ALL] if _is_folded(self) else params
+
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the description of the command, and its examples as wide as there is room."""
         _write_text(self, ctx, formatter)
@@ -102,12 +111,36 @@ def _write_text(command: click.Command, ctx: click.Context, formatter: click.Hel
     shown.format_help_text(ctx, formatter)
 
 
+def _is_folded(command: click.Command) -> bool:
+    return command.name != UNFOLDED_COMMAND and any(param.name == "sets" for param in command.params)
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, is_given: Any) -> None:
+    if is_given and not ctx.resilient_parsing:
+        ctx.meta[FOLDED] = False
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show this message with all options and exit.",
+)
+
+
 def _write_sections(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
     sections: dict[str, list[tuple[str, str]]] = {title: [] for title in (OWN, *SECTIONS)}
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         if record is not None:
             sections[_SECTION_OF.get(param.name or "", OWN)].append(record)
+    if _is_folded(command) and ctx.meta.get(FOLDED, True):
+        names = [param.opts[-1] for param in command.params if _SECTION_OF.get(param.name or "") == FOLDED]
+        sections[FOLDED] = [(" ".join(names), "see --help-all")]
     for title, records in sections.items():
         if records:
             with formatter.section(title):

@@ -44,6 +44,16 @@ def help_of(command: click.Command, context: click.Context) -> str:
     return f"{command.get_help(click.Context(command, info_name=context.info_name, parent=context.parent))}\n"
 
 
+def test_help_folds_what_all_commands_share_and_help_all_shows_it() -> None:
+    """Fourteen equal lines in every help hide the few that differ."""
+    short = CliRunner().invoke(cli, ["queue", "list", "--help"], prog_name="tenure").output
+    full = CliRunner().invoke(cli, ["queue", "list", "--help-all"], prog_name="tenure").output
+    assert "--config --set" in short
+    assert "TENURE_CONFIG" not in short
+    assert "TENURE_CONFIG" in full
+    assert "TENURE_CONFIG" in CliRunner().invoke(cli, ["run", "--help"], prog_name="tenure").output
+
+
 def test_underscores_are_hyphens_in_every_option() -> None:
     """As pflag's WordSepNormalizeFunc: --lease_duration is --lease-duration, and nothing is said about it."""
     different = []
