@@ -103,16 +103,14 @@ def test_tests_say_what_they_show() -> None:
 
 
 def test_docstrings_open_with_their_subject() -> None:
-    """A line that opens with a question names nothing to search for. Those of settings are help texts."""
+    """A line that opens with a question names nothing to search for."""
     question = re.compile(r"(what|which|who|whom|whose|how|why|where|when|whether)\b", re.IGNORECASE)
-    help_texts = ("supervisor/settings/sections/", "supervisor/settings/schedules/settings.py")
     assert [
         f"{relative(path)}: {found}"
         for path in SOURCES
         if relative(path).split("/")[0] in {"supervisor", "tenure", "jobs"}
         for node in nodes(path)
-        if not (isinstance(node, ast.ClassDef) and relative(path).startswith(help_texts))
-        and question.match(found := (ast.get_docstring(node) or "").partition("\n")[0])
+        if question.match(found := (ast.get_docstring(node) or "").partition("\n")[0])
     ] == []
 
 

@@ -233,7 +233,7 @@ def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) 
 
 
 def who() -> str:
-    """Return who asks, for the record."""
+    """Return the requester's name, for the record."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError):

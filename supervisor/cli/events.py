@@ -23,24 +23,24 @@ COLUMNS = ("time", "level", "reason", "subject", "count", "note", "replica", "ro
 
 
 @click.command(cls=SectionedCommand)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
-@click.option("--since", "since_s", type=DURATION, help="Only of so long ago, like 1h.  [default: all that is kept]")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new events, until Ctrl-C.")
+@click.option("--since", "since_s", type=DURATION, help="Only newer than this, such as 1h.  [default: all kept]")
 @click.option(
     "-n",
     "--count",
     type=click.IntRange(1, READ_MAX),
     default=50,
     show_default=True,
-    help="At most so many of the past.",
+    help="Limit of past events.",
 )
-@click.option("--reason", "reasons", multiple=True, metavar="REASON", help="Only these; may be given again.")
+@click.option("--reason", "reasons", multiple=True, metavar="REASON", help="Only these reasons; may be repeated.")
 @click.option("--level", type=click.Choice(LEVELS), default=LEVELS[0], show_default=True, help="Least level shown.")
 @click.option("--after", metavar="ID", default="", help="Only after the event with this id.")
 @click.option(
     "--limit",
     "limit",
     type=click.IntRange(1),
-    help="With --follow: end after so many, those of the past among them.  [default: never]",
+    help="With --follow: exit after this many, past ones included.  [default: never]",
 )
 @config_options
 @output_option

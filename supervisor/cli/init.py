@@ -67,6 +67,6 @@ def _refuse_what_is_there(directory: Path, *, force: bool) -> None:
     if inside and not force:
         shown = ", ".join(inside[:_SHOWN_MAX]) + (" …" if len(inside) > _SHOWN_MAX else "")
         raise click.UsageError(
-            f"{directory} holds something already ({shown}); choose another NAME, or write what is missing beside it "
+            f"{directory} holds something already ({shown}); choose another NAME, or write the missing files beside it "
             "with --force, which changes no file"
         )

@@ -27,17 +27,17 @@ class LazyGroup(SectionedGroup):
 
     sources: ClassVar[dict[str, tuple[str, str]]] = {
         "run": ("supervisor.cli.replica.run:run", "Start this replica: the whole tree of processes."),
-        "status": ("supervisor.cli.replica.status:status", "Show who leads, what runs, what is next."),
+        "status": ("supervisor.cli.replica.status:status", "Show the leader, running jobs and next fires."),
         "leader": ("supervisor.cli.leader.commands:leader", "Show the election, follow it, ask for a hand-over."),
         "schedule": ("supervisor.cli.schedule.commands:schedule", "List, explain and control schedules."),
         "job": ("supervisor.cli.replica.status:job", "List the jobs that the configuration imports."),
-        "runs": ("supervisor.cli.runs.commands:runs", "List and show runs, cancel them, change their turn."),
-        "queue": ("supervisor.cli.queue.commands:queue", "List and control queues, and check what they hold."),
+        "runs": ("supervisor.cli.runs.commands:runs", "List, show, cancel and reorder runs."),
+        "queue": ("supervisor.cli.queue.commands:queue", "List, control and check queues."),
         "dead": ("supervisor.cli.queue.dead:dead", "List, requeue and drop runs that were given up."),
         "enqueue": ("supervisor.cli.runs.commands:enqueue", "Put one run of a job into its queue."),
         "worker": ("supervisor.cli.replica.worker:worker", "List and control worker processes."),
         "plugin": ("supervisor.cli.plugin:plugin", "List, check and try plugins."),
-        "events": ("supervisor.cli.events:events", "Show what happened, and follow what happens."),
+        "events": ("supervisor.cli.events:events", "Show past events, and follow new ones."),
         "reload": ("supervisor.cli.replica.control:reload_", "Make a running tree follow its changed configuration."),
         "stop": ("supervisor.cli.replica.control:stop", "Stop a running tree and wait until it is gone."),
         "config": ("supervisor.cli.config.commands:config_group", "Validate, show or describe the configuration."),
@@ -45,17 +45,17 @@ class LazyGroup(SectionedGroup):
         "token": ("supervisor.cli.token:token_group", "Make tokens of the HTTP API."),
         "init": ("supervisor.cli.init:init", "Make a project to start from, tests included."),
         "doctor": ("supervisor.cli.doctor:doctor", "Check environment, Redis, permissions and clock."),
-        "completion": ("supervisor.cli.completion:completion", "Print what a shell needs so that Tab completes."),
+        "completion": ("supervisor.cli.completion:completion", "Print the completion script for a shell."),
         "version": ("supervisor.cli.replica.run:version", "Print the version."),
     }
 
     sections: ClassVar[dict[str, tuple[str, ...]]] = {
         "Start and stop": ("run", "reload", "stop"),
-        "See what happens": ("status", "leader", "events", "job", "runs", "worker"),
+        "Observe": ("status", "leader", "events", "job", "runs", "worker"),
         "Schedules and queues": ("schedule", "enqueue", "queue", "dead", "plugin"),
         "Set up": ("init", "config", "token", "import", "doctor", "completion", "version"),
     }
-    """Commands by the section of the help that they stand in; a test finds one that is missing."""
+    """Commands by their section of the help; a test finds one that is missing."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Let ``--version`` be given without a value, and take none from the next word."""
@@ -101,7 +101,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Print the version and exit; --version=raw says everything about what is installed.",
+    help="Print the version and exit; --version=raw has all details of the installation.",
 )
 def cli() -> None:
     """Periodic and background jobs for replicated Python services.

@@ -142,7 +142,7 @@ def plugin_verify(*, name: str, params: Path | None, output: str, load_settings:
 @click.option(
     "--params", type=click.Path(path_type=Path), metavar="FILE", help='JSON: {"options": …, "task": …, "secrets": …}.'
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many results.")
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after this many results.")
 @config_options
 @output_option
 def plugin_run(

@@ -47,7 +47,7 @@ OLD_FLAGS: Mapping[str, Old] = {
     "--leader-elect-retry-period": Old("election.renew_period", "1.0"),
     "--bind-address": Old("web.host", "1.0"),
 }
-"""Flags that kube-scheduler's command lines have, by the setting they stand for."""
+"""Flags that kube-scheduler's command lines have, by their setting."""
 
 
 FOREIGN_FLAGS: Mapping[str, str] = {

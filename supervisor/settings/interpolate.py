@@ -76,7 +76,7 @@ def _resolved(node: Node, shape: Shape | None, environ: Mapping[str, str]) -> No
     if shape is not None and shape.kind is ShapeKind.VALUE:
         typed = resolve(value)
         if isinstance(typed, Trap):
-            raise UnusableReferenceError(f"what {text} stands for {typed.reason}")
+            raise UnusableReferenceError(f"the value of {text} {typed.reason}")
         return Node(typed, node.origin, source=text)
     return Node(value, node.origin, source=text)
 

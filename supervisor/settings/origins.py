@@ -14,6 +14,6 @@ class Origins:
     """All are equal: the origin of a setting is no part of its value."""
 
     by_path: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Path of a setting to file:line, variable or flag; what is absent has its default, or was left out."""
+    """Path of a setting to file:line, variable or flag; absent: its default, or left out."""
 
     left_out: int = field(default=0, compare=False)

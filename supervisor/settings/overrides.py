@@ -38,7 +38,7 @@ _OTHERS = frozenset(
         "TENURE_NOMINAL",
     }
 )
-"""No settings, but ours: where the configuration is, and what ``shell.command`` tells its command."""
+"""Variables of ours that are no settings: the place of the configuration, and those ``shell.command`` sets."""
 
 _JOBS_PREFIX = "TENURE_JOBS_"
 """What follows belongs to job modules, such as TENURE_JOBS_DATABASE_URL."""

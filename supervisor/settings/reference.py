@@ -28,7 +28,7 @@ lists and scalars replace, null goes back to the default.
 
 Durations: 250ms, 15s, 5m, 2h, 7d, 1w, sums such as 1h30m, PT5M. Keys that start with x- are yours, e.g. for anchors.
 Secrets: ${file:/run/secrets/redis} and ${env:REDIS_PASSWORD} work in every value and are never printed; $${ is a
-literal ${. `tenure config validate` lists every problem, `tenure config show --sources` what is in effect and why.
+literal ${. `tenure config validate` lists every problem, `tenure config show --sources` every value in effect.
 """
 _EXAMPLES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "schedules": ("token-cleanup", {"job": "identity.token_cleanup", "every": "10m", "args": {"batch": 500}}),
@@ -92,7 +92,7 @@ def _example(table: str) -> Iterator[str]:
 def _explanation(shape: Shape) -> str:
     if shape.info is None:
         return ""
-    # A section is explained by its own docstring, which also says what must hold in it.
+    # A section is explained by its own docstring, which also has its rules.
     is_section = shape.kind is ShapeKind.SECTION
     described = shape.info.annotation.__doc__ if is_section else shape.info.description
     text = " ".join((described or "").replace("``", "`").split())

@@ -31,7 +31,7 @@ _BLOCK = re.compile(r"[^\s](?:.*\n)*.*[^\n]\n")  # whole lines; PyYAML writes ot
 
 
 def public_view(settings: Settings) -> dict[str, Any]:
-    """Return the complete settings as plain data that may be shown to anybody who may read the configuration."""
+    """Return the complete settings as plain data that may be shown to every reader of the configuration."""
     data = settings.model_dump(mode="json", by_alias=True)
     references = settings.references
 

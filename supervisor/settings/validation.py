@@ -174,7 +174,7 @@ def _problems_of(error: ValidationError, root: Node, shape: Shape) -> Iterator[t
 
 def _seen(node: Node, shape: Shape | None) -> str:
     if node.source is not None:
-        return f"what {mask_url(node.source)} stands for"
+        return f"the value of {mask_url(node.source)}"
     if shape is not None and shape.is_secret:
         return "a value that is not shown"
     if isinstance(node.value, dict | list):
@@ -255,8 +255,8 @@ def _violation_problem(violation: Violation, root: Node, shape: Shape) -> Proble
         for path, reached, node in found
         if path == reached and node.source is not None and not _is_secret(shape, path)
     ]
-    if hidden:  # a message about a secret setting quotes nothing; any other may quote what it is about
-        message, remedy = f"what {mask_url(hidden[0])} stands for cannot be used here", ""
+    if hidden:  # a message about a secret setting quotes nothing; any other may quote its subject
+        message, remedy = f"the value of {mask_url(hidden[0])} cannot be used here", ""
     return Problem(written[0].origin, format_path(violation.paths[0]), message, remedy)
 
 

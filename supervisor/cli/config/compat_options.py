@@ -31,7 +31,7 @@ def compat_options(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(FORMATS),
         envvar="TENURE_COMPAT",
         help="The files are Cloudforet's: SCHEDULERS, QUEUES, WORKERS, GLOBAL, or a chart's values. "
-        "Files with native settings only may stand beside them.",
+        "Files with native settings may be listed too.",
     )(function)
 
 

@@ -38,9 +38,9 @@ def import_group() -> None:
     "--output", default="-", metavar="FILE|-", show_default=True, help="Where to write; - is standard output."
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
-@click.option("--skip-invalid", is_flag=True, help="Leave out what cannot be converted, and convert the rest.")
+@click.option("--skip-invalid", is_flag=True, help="Omit entries that cannot be converted.")
 @click.option("--timezone", metavar="ZONE", help="Zone of entries without CRON_TZ.  [default: the zone of this host]")
-@click.option("--user", metavar="NAME", help="User that the tree runs as.  [default: who runs this command]")
+@click.option("--user", metavar="NAME", help="User that the tree runs as.  [default: the current user]")
 @click.pass_context
 def crontab(
     context: click.Context,
@@ -95,7 +95,7 @@ def _host(timezone: str | None, user: str | None) -> tuple[Host, list[Problem]]:
     try:
         name = zone(name).name
     except UnknownZoneError as error:
-        problems.append(Problem(where, "", str(error), "" if timezone else "say which zone with --timezone"))
+        problems.append(Problem(where, "", str(error), "" if timezone else "name the zone: --timezone"))
         name = "UTC"
     homes = {each.pw_name: each.pw_dir for each in pwd.getpwall()}
     if user is not None and user not in homes:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from supervisor.settings.schema import Shape
 
 SETTING_FLAGS = "tenure.setting_flags"
-"""Where a command's context keeps what was taken."""
+"""Key of the parsed flags in a command's context."""
 
 
 def take_setting_flags(

@@ -68,12 +68,12 @@ def leader_show(*, output: str, load_settings: LoadSettings) -> int:
 
 
 @leader.command("watch")
-@click.option("-n", "--count", type=click.IntRange(1), help="End after so many changes.  [default: never]")
-@click.option("--timeout", "timeout_s", type=DURATION, help="End after so long.  [default: never]")
+@click.option("-n", "--count", type=click.IntRange(1), help="Exit after this many changes.  [default: never]")
+@click.option("--timeout", "timeout_s", type=DURATION, help="Exit after this time.  [default: never]")
 @config_options
 @output_option
 def leader_watch(*, count: int | None, timeout_s: float | None, output: str, load_settings: LoadSettings) -> int:
-    """Print who leads, then one line for each change as it happens, until Ctrl-C.
+    """Print the leader, then one line for each change as it happens, until Ctrl-C.
 
     With -o json each line is one JSON object. An outage of Redis is waited out.
 

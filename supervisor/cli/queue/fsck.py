@@ -20,7 +20,7 @@ from supervisor.store.queues.fsck import Fsck, FsckFinding
 
 @click.command(cls=SectionedCommand)
 @click.argument("names", metavar="[QUEUE]...", nargs=-1)
-@click.option("--fix", "is_mending", is_flag=True, help="Mend what is wrong. No run is lost by it.")
+@click.option("--fix", "is_mending", is_flag=True, help="Repair what was found. Loses no run.")
 @config_options
 @output_option
 def fsck(*, names: tuple[str, ...], is_mending: bool, output: str, load_settings: LoadSettings) -> int:

@@ -117,7 +117,7 @@ def _find(
         here = [each for each in here if replica in {each.plate.replica, each.plate.replica.rpartition(".")[0]}]
     if len(here) > 1:
         shown = ", ".join(f"{each.plate.replica} (pid {each.plate.pid})" for each in here)
-        raise click.UsageError(f"several trees run on {directory}: {shown}; say which by --replica or --pid")
+        raise click.UsageError(f"several trees run on {directory}: {shown}; name one: --replica or --pid")
     if not here and replica is None:
         raise TenureError(
             f"no tree runs on data_dir {directory}; name another by --data-dir, --config or TENURE_DATA_DIR, "
@@ -159,7 +159,7 @@ def _reload(found: RunningTree, timeout_s: float, output: str) -> int:
                 return _tell_reload(plate.replica, now.reload, output)
         is_gone = handle.is_gone()
     why = f"no outcome within {timeout_s:g} s" if not is_gone else "the tree ended meanwhile"
-    raise TenureError(f"{plate.replica} (pid {plate.pid}): {why}; its log says more")
+    raise TenureError(f"{plate.replica} (pid {plate.pid}): {why}; its log has details")
 
 
 def _tell_reload(replica: str, ending: Any, output: str) -> int:
@@ -226,7 +226,7 @@ def _remote(
         command: Command = Command(word=Word(word), by=who())
         answer = send(connection, {name: command}, wait_s=wait_s)[name]
     if answer is None:
-        raise TenureError(f"{name} gave no answer within {wait_s:g} s; its log says whether it took the command")
+        raise TenureError(f"{name} gave no answer within {wait_s:g} s; its log shows whether it took the command")
     if not answer.is_done:
         raise TenureError(f"{name}: {answer.reason}")
     if output != "table":

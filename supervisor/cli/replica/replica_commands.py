@@ -66,7 +66,7 @@ def chosen_replica(names: Sequence[str], name: str | None) -> str:
         return matching[0]
     shown = ", ".join(names[:10]) or "none"
     if name is None:
-        raise click.UsageError(f"say which replica by --replica; there are: {shown}")
+        raise click.UsageError(f"name the replica: --replica; there are: {shown}")
     if not matching:
         raise click.UsageError(f"no replica is called {name!r}; there are: {shown}")
     raise click.UsageError(f"several replicas are called {name!r}; give the whole id: {', '.join(matching[:10])}")

@@ -146,7 +146,7 @@ def _leave(code: int) -> NoReturn:
     type=click.Choice(["text", "raw", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="How to print; all but text say everything about what is installed.",
+    help="Output format; all but text have all details of the installation.",
 )
 def version(*, output: str) -> None:
     """Print the version. Neither a configuration nor Redis is needed.

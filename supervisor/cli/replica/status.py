@@ -20,7 +20,7 @@ from supervisor.core.errors import EXIT_NO
 @config_options
 @output_option
 def status(*, output: str, load_settings: LoadSettings) -> int:
-    """Show who leads, the replicas, the queues, the latest runs and the next fires.
+    """Show the leader, the replicas, the queues, the latest runs and the next fires.
 
     Exits with 3 when nobody leads.
 

@@ -179,10 +179,8 @@ def _add(name: str, act: Callable[..., int], text: str) -> None:
 
 _add(
     "quiet",
-    _control(
-        Word.QUIET, done="finishes what it runs and goes; none is started in its place", question="Quiet all workers of"
-    ),
-    """Let a worker finish what it runs and go, and start none in its place until `resume`.
+    _control(Word.QUIET, done="drains: finishes its runs and stays stopped", question="Quiet all workers of"),
+    """Drain a worker: finish current runs, exit, stay stopped until `resume`.
 
     \b
     Examples:
@@ -193,7 +191,7 @@ _add(
 _add(
     "resume",
     _control(Word.RESUME, done="started again"),
-    """Start what was made quiet.
+    """Start workers that were drained.
 
     \b
     Examples:

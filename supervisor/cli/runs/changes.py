@@ -24,7 +24,7 @@ _WHERE = {
     "running": "is running",
     "ready": "is ready already",
     "suspect": "waits to run alone, after a process died of it or of a neighbour",
-    "blocked": "waits for a concurrency limit; `tenure runs show` says which",
+    "blocked": "waits for a concurrency limit; `tenure runs show` names it",
     "dead": "is dead; see `tenure dead requeue`",
 }
 

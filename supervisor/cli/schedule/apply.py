@@ -42,12 +42,12 @@ _COLUMNS = ("schedule", "difference", "fields")
     "--format", "form", type=click.Choice(["auto", "yaml", "json", "ndjson"]), default="auto", show_default=True,
     help="How it is written; auto: by its name, else by its beginning.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @click.option("--prune", is_flag=True, help="Delete dynamic schedules with all of --label that the file does not name.")
 @click.option(
     "-l", "--label", "labels", multiple=True, type=LABEL, metavar="NAME=VALUE", help="With --prune: of these."
 )
-@click.option("--drop-buffered", is_flag=True, help="Drop what waits in the buffers of schedules that change.")
+@click.option("--drop-buffered", is_flag=True, help="Drop buffered runs of schedules that change.")
 @click.option("--yes", is_flag=True, help="Do not ask before --prune deletes.")
 @config_options
 @output_option

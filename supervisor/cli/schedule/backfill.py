@@ -39,7 +39,7 @@ from supervisor.store.schedules.backfills import (
 from supervisor.store.schedules.backfills import Request as BackfillRequest
 
 _REMEMBERED_BATCH = 500
-_NOT_PLANNED = "what is due after the end of a run has no due times in the past, so there is nothing of it to backfill"
+_NOT_PLANNED = "a schedule that is due after the end of a run has no due times in the past to backfill"
 _LIST_COLUMNS = ("backfill", "schedule", "state", "from", "to", "enqueued", "of", "skipped", "updated", "note")
 
 
@@ -61,10 +61,10 @@ _LIST_COLUMNS = ("backfill", "schedule", "state", "from", "to", "enqueued", "of"
     type=click.IntRange(1, REMEMBERED_MAX),
     default=REMEMBERED_MAX,
     show_default=True,
-    help="At most so many runs, the oldest.",
+    help="Limit of runs; the oldest are taken.",
 )
-@click.option("--force", is_flag=True, help="Also what has run, or is too long ago to know; under ids that end in #n.")
-@click.option("--dry-run", is_flag=True, help="Only list what would run.")
+@click.option("--force", is_flag=True, help="Include due times that have run or have no record; ids end in #n.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs.")
 @click.option("--no-wait", is_flag=True, help="Do not follow the progress.")
 @click.option("--list", "is_list", is_flag=True, help="List backfills of the last seven days.")
 @click.option("--cancel", "cancelled", metavar="ID", help="Stop a backfill. What it enqueued stays.")

@@ -141,7 +141,7 @@ def _durability(settings: Settings, obstacle: str = "") -> Iterator[Violation]:
         )
 
 
-_MASKED = ("is the mask that stands for a secret in printed settings", "put the secret back, or use ${file:…}")
+_MASKED = ("is the mask of a secret in printed settings", "put the secret back, or use ${file:…}")
 
 
 def _queues(settings: Settings) -> Iterator[Violation]:

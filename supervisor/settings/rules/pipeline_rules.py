@@ -49,7 +49,7 @@ def _webhook(path: Path, webhook: WebhookSettings) -> Iterator[Violation]:
             yield Violation((place,), "cannot be the name of a header", "use letters, digits and -")
         elif value.get_secret_value() == MASK:
             remedy = "put the secret back, or use ${file:…}"
-            yield Violation((place,), "is the mask that stands for a secret in printed settings", remedy)
+            yield Violation((place,), "is the mask of a secret in printed settings", remedy)
         elif not _HEADER_VALUE.match(value.get_secret_value()):
             yield Violation((place,), "holds no value that a header can have", "write 1 to 4096 characters on one line")
         elif is_readable and is_credential(name):
@@ -73,5 +73,5 @@ def _fault_of_url(url: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return "is no http URL"
     if MASK in url:
-        return "holds the mask that stands for a secret in printed settings"
+        return "holds the mask of a secret in printed settings"
     return "holds a user or password" if parts.username is not None or parts.password is not None else ""

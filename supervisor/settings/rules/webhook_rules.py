@@ -34,7 +34,7 @@ def secret_fault(secret: SecretStr | None) -> tuple[str, str] | None:
     if secret is None:
         return None
     if secret.get_secret_value() == MASK:
-        return "is the mask that stands for a secret in printed settings", "put the secret back, or use ${file:…}"
+        return "is the mask of a secret in printed settings", "put the secret back, or use ${file:…}"
     if len(secret.get_secret_value()) < SECRET_CHARS_MIN:
         return f"has fewer than {SECRET_CHARS_MIN} characters", "make it random: openssl rand -hex 32"
     return None

@@ -41,7 +41,7 @@ from supervisor.settings.sections.models import Settings
 from supervisor.version import install_extra
 
 EXTRAS = {"opentelemetry": "otel"}
-"""Which of our extras brings what a module that ships with us may need."""
+"""The extra that brings the requirements of a module that ships with Tenure."""
 
 
 def ignore_import(_module: str) -> None:

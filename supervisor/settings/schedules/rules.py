@@ -20,7 +20,7 @@ from supervisor.settings.sections.violation import Violation, split
 
 EVERY_MS_MIN = 100
 LEASE_S = 5.0
-"""The default lease duration: what a schedule is checked against where no configuration says another."""
+"""The default lease duration: for checks of a schedule without a configuration."""
 _TRIGGERS = ("every", "cron", "at", "after_completion")
 
 
@@ -121,7 +121,7 @@ def _triggers(path: Path, schedule: ScheduleSettings, timezone: str, seed: str, 
         elif not has_grid:
             faults.add((*path, "anchor"), "has no effect without every", "remove it")
         elif schedule.anchor != "start_at" and schedule.start_at is not None:
-            faults.add((*path, "anchor"), f"is {schedule.anchor}, and start_at says another", "remove one of them")
+            faults.add((*path, "anchor"), f"is {schedule.anchor}, but start_at is set too", "remove one of them")
 
 
 def _named(entry: ScheduleSettings | WhenSettings) -> list[str]:

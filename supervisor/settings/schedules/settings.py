@@ -212,7 +212,7 @@ class ScheduleSettings(Section):
 
 
 class SchedulerSettings(Section):
-    """How the leader plans. Must be equal on all replicas."""
+    """Planning by the leader. Must be equal on all replicas."""
 
     catchup_rate: int = Field(default=1000, ge=1, le=100_000)
     """How many late runs a second are enqueued after an outage; runs that are on time go first."""

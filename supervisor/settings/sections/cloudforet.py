@@ -34,7 +34,7 @@ class CloudforetQueueSettings(Section):
 
 
 class CloudforetSettings(Section):
-    """For services that came from Cloudforet: where their classes are, their token, their queues."""
+    """Services that came from Cloudforet: packages of their classes, token, queues."""
 
     packages: tuple[ModuleName, ...] = Field(default=(), max_length=32)
     """Packages whose ``service`` and ``manager`` modules hold the classes that task messages name."""

@@ -12,7 +12,7 @@ from supervisor.settings.sections.durations import Seconds
 
 
 class RunEvents(StrEnum):
-    """Which ends of runs are events."""
+    """Ends of runs that are events."""
 
     FAILURES = "failures"
     ALL = "all"
@@ -20,7 +20,7 @@ class RunEvents(StrEnum):
 
 
 class EventLevel(StrEnum):
-    """How bad an event is."""
+    """Severity of an event."""
 
     INFO = "info"
     WARNING = "warning"

@@ -24,7 +24,7 @@ class JobReferenceSettings(Section):
 
 
 class JobDestinationSettings(Section):
-    """Where the HTTP jobs that ship (``http.request``, ``identity.*``) may connect to, beside public addresses."""
+    """Destinations of the HTTP jobs that ship (``http.request``, ``identity.*``), beside public addresses."""
 
     allow: list[Annotated[str, Field(min_length=1, max_length=253)]] = Field(default=[], max_length=100)
     """Networks (``10.1.0.0/16``), addresses, and names of hosts (``billing.internal``, ``*.svc.cluster.local``) that

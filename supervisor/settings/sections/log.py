@@ -29,7 +29,7 @@ class LogSettings(Section):
         default_factory=dict, max_length=1000
     )
     """By job, names of fields and of what lies in them whose values are masked on its lines: ``{mail.send: [to]}``;
-    ``"*"``: on every line. Beside what is masked anyway."""
+    ``"*"``: on every line. In addition to secrets, which are always masked."""
 
     exclude: tuple[EventName, ...] = Field(default=(), max_length=100)
     """Events whose lines are not written, such as ``run_succeeded``. Errors are written in any case."""

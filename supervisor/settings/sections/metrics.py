@@ -14,7 +14,7 @@ LabelValue = Annotated[str, StringConstraints(max_length=200)]
 
 
 class MetricsSettings(Section):
-    """Which metrics there are, and how many series they may have."""
+    """Selection of metrics, and limits on their series."""
 
     disabled: tuple[MetricName, ...] = Field(default=(), max_length=1000)
     """Metrics that /metrics leaves out, and that are not counted."""

@@ -40,7 +40,7 @@ PREFETCH_MAX = 64
 
 
 class Fsync(StrEnum):
-    """When the embedded server writes to disk."""
+    """Moments at which the embedded server writes to disk."""
 
     ALWAYS = "always"
     EVERYSEC = "everysec"
@@ -54,7 +54,7 @@ class Durability(StrEnum):
 
 
 class RedisSettings(Section):
-    """Where Redis is, and how to speak to it."""
+    """Address of Redis, and options of its connections."""
 
     url: SecretStr = SecretStr(EMBEDDED)
     """``embedded``; redis://, rediss:// or unix://; redis+sentinel://a:26379,b:26379/master/db or
@@ -121,7 +121,7 @@ class DataLoss(StrEnum):
 
 
 class ElectionSettings(Section):
-    """How the replicas elect one scheduler.
+    """Election of one scheduler among the replicas.
 
     Must hold: ``renew_period + 2 * renew_timeout + margin <= lease_duration`` and
     ``renew_period <= lease_duration / 3``, with margin = max(100 ms, 10 % of lease_duration).
@@ -150,7 +150,7 @@ class ElectionSettings(Section):
     """Time between two looks of a standby at whether the leader's connection is there."""
 
     on_data_loss: DataLoss = DataLoss.RESUME
-    """When Redis lost data: ``resume`` from what is left, or ``hold`` all fires until a person allows them."""
+    """When Redis lost data: ``resume`` from what is left, or ``hold`` all fires until an operator allows them."""
 
     @property
     def margin_s(self) -> float:
@@ -159,7 +159,7 @@ class ElectionSettings(Section):
 
 
 class WorkerKind(StrEnum):
-    """Which jobs a pool runs."""
+    """Kind of jobs that a pool runs."""
 
     ASYNC = "async"
     SYNC = "sync"
@@ -190,14 +190,14 @@ class PoolSettings(Section):
     """Replace a process after about so many runs, its successor first. Unset: never."""
 
     recycle_growth_mib: int | None = Field(default=None, ge=1)
-    """Replace a process that grew by so much over what it was when it first worked. Unset: never."""
+    """Replace a process that grew by this much since its first run. Unset: never."""
 
     recycle_age_s: Seconds | None = Field(default=None, ge=1)
     """Replace a process about so long after its start. Unset: never."""
 
 
 class SupervisionSettings(Section):
-    """How children are started, watched and stopped."""
+    """Start, supervision and stop of child processes."""
 
     grace_s: Seconds = Field(default=20.0, ge=0, le=3600)
     """How long running jobs may go on after the first SIGTERM. The tree is gone at most 3.5 s later."""
@@ -232,10 +232,10 @@ class Settings(Section):
     """Directory for the embedded server's data; made if absent."""
 
     redis: RedisSettings = RedisSettings()
-    """Where Redis is, and how to speak to it."""
+    """Address of Redis, and options of its connections."""
 
     election: ElectionSettings = ElectionSettings()
-    """How the replicas elect one scheduler."""
+    """Election of one scheduler among the replicas."""
 
     workers: dict[PoolName, PoolSettings] = Field(
         default_factory=lambda: {
@@ -247,7 +247,7 @@ class Settings(Section):
     """Worker pools by name. Naming any pool in a file replaces these two; ``{}``: this replica runs no jobs."""
 
     workers_strict: bool = False
-    """Refuse a configuration whose pools do not take the runs of each of its jobs and schedules. Else it is told."""
+    """Refuse a configuration whose pools do not take the runs of each of its jobs and schedules. False: a warning."""
 
     jobs: tuple[ModuleName, ...] = Field(default=(), max_length=1000)
     """Modules to import at start; their ``@job`` functions become runnable."""
@@ -271,7 +271,7 @@ class Settings(Section):
     """What queues keep, and how worker sessions are judged. Must be equal on all replicas."""
 
     supervision: SupervisionSettings = SupervisionSettings()
-    """How children are started, watched and stopped."""
+    """Start, supervision and stop of child processes."""
 
     web: WebSettings = WebSettings()
     """The HTTP endpoint: health, metrics, status, events, the API."""
@@ -289,7 +289,7 @@ class Settings(Section):
     """Where the HTTP jobs that ship (``http.request``, ``identity.*``) may connect to, beside public addresses."""
 
     events: EventSettings = EventSettings()
-    """What happened that people wait to be told: who leads, what failed. See docs/events.md."""
+    """Events: leader changes, failures, refusals and stops. See docs/events.md."""
 
     log: LogSettings = LogSettings()
     """What the log looks like."""

@@ -23,7 +23,7 @@ HookEntry = Annotated[str, StringConstraints(pattern=HOOK)]
 
 
 class RetrySettings(Section):
-    """When a failed run is tried again: after a delay drawn from 0 to min(cap, base * 2 ^ (attempt - 1))."""
+    """Retries of a failed run: after a delay drawn from 0 to min(cap, base * 2 ^ (attempt - 1))."""
 
     attempts: int = Field(default=3, ge=1, le=100)
     """Attempts in all, the first included."""
@@ -36,7 +36,7 @@ class RetrySettings(Section):
 
 
 class HooksSettings(Section):
-    """Which hooks are asked about runs of this profile, in which order. Omitted ones come from ``default``."""
+    """Hooks asked about runs of this profile, in this order. Omitted ones come from ``default``."""
 
     enabled: tuple[HookEntry, ...] = Field(default=(), max_length=HOOKS_MAX)
     """Names of hooks in the order in which they are asked, behind those of ``default``: in-tree checks, webhooks, entry

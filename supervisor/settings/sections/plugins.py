@@ -39,7 +39,7 @@ class PluginSettings(ConfinedSettings):
     (docs/plugins.md). It runs as a child of the worker that needs it."""
 
     version: str = Field(default="auto", min_length=1, max_length=64)
-    """``auto``: whatever version is found. Otherwise the plugin must say that it is this one, or it is not used."""
+    """Required version of the plugin; ``auto``: any."""
 
     options: dict[str, Any] = Field(default_factory=dict)
     """Handed to all its methods; the ``options`` of a run are put over them key by key."""
@@ -111,7 +111,7 @@ def broken_rules(plugins: Mapping[str, PluginSettings]) -> Iterator[Violation]:
         path = ("plugins", name)
         if plugin.module is not None and plugin.command:
             paths = ((*path, "command"), (*path, "module"))
-            yield Violation(paths, "cannot stand beside module", "a plugin is a class or a program; remove one")
+            yield Violation(paths, "cannot be combined with module", "a plugin is a class or a program; remove one")
         if plugin.command and not plugin.command[0].strip():
             yield Violation(((*path, "command"),), "names no program", "write [program, argument, …]")
         for key in OF_PROGRAMS:
@@ -124,5 +124,5 @@ def broken_rules(plugins: Mapping[str, PluginSettings]) -> Iterator[Violation]:
                     ((*path, "env"),), f"cannot hold {variable!r}", "a name is not empty and has no = or NUL"
                 )
             elif value.get_secret_value() == MASK:
-                message = "is the mask that stands for a value in printed settings"
+                message = "is the mask of a value in printed settings"
                 yield Violation(((*path, "env", variable),), message, "put the value back, or use ${env:…}")

@@ -186,7 +186,7 @@ def _sentinel_path(path: str) -> tuple[str, int]:
     if not _MASTER.match(master):
         raise RedisUrlError(
             "does not name the master that the sentinels watch",
-            "e.g. redis+sentinel://a:26379,b:26379/mymaster/0; the name stands in `sentinel monitor NAME …`",
+            "e.g. redis+sentinel://a:26379,b:26379/mymaster/0; the name is that of `sentinel monitor NAME …`",
         )
     if not re.fullmatch(r"[0-9]{0,5}", db):
         raise RedisUrlError("must end in /master/N, N the number of a database", "e.g. …/mymaster/0")

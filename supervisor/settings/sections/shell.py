@@ -51,7 +51,7 @@ class ShellSettings(ConfinedSettings):
     env: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(
         default=[*INHERITED], max_length=VARIABLES_MAX
     )
-    """Names or patterns of the variables that they inherit of the tree. Never what the configuration reads by
+    """Names or patterns of the variables that they inherit of the tree. Never those that the configuration reads by
     ``${env:NAME}``, nor ``TENURE_*`` settings: a tree removes those from its environment."""
 
     @property

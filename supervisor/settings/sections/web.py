@@ -21,7 +21,7 @@ SOCKET_PATH_BYTES_MAX = 107
 
 
 class Reads(StrEnum):
-    """Who may read pages other than health."""
+    """Clients that may read pages other than health."""
 
     AUTO = "auto"
     OPEN = "open"
@@ -36,11 +36,11 @@ class WebSettings(Section):
     this user and root, and for ``socket_users``."""
 
     port: int = Field(default=8080, ge=0, le=65535)
-    """Port to bind; 0 lets the kernel choose, and the log says which."""
+    """Port to bind; 0 lets the kernel choose; the log has the number."""
 
     socket_users: list[UserName] = Field(default=[], max_length=64)
     """Users by name or number who may connect to ``host: unix:/path`` beside this user and root, as a reverse proxy.
-    The kernel says who connects. Empty: the socket has mode 0600."""
+    The kernel identifies the user who connects. Empty: the socket has mode 0600."""
 
     tokens_file: str | None = Field(default=None, min_length=1)
     """Who may do what: a line for each token, ``NAME sha256:DIGEST read,operate,admin``. Unset: nobody changes

@@ -1,4 +1,4 @@
-"""The file of those who may use the HTTP API: a line for each token, which it holds only as a digest.
+"""The tokens file of the HTTP API: one line for each token, with its digest only.
 
     # name    digest                scopes   limits
     deploys   sha256:9f86d0…        operate  jobs=report.*,mail.* labels=team=mail until=2027-01-01
@@ -150,7 +150,7 @@ def read_tokens(path: str) -> tuple[Token, ...]:
         problem = Problem(path, "", f"cannot be read: {reason}", "look at its path and its rights")
         raise TokenFileError([problem]) from error
     if why:
-        remedy = f"run `chown {os.geteuid()} {path}` and `chmod 600 {path}`: who writes to it makes tokens"
+        remedy = f"run `chown {os.geteuid()} {path}` and `chmod 600 {path}`: anyone with write access can make tokens"
         raise TokenFileError([Problem(path, "", f"is not trusted, writable by others than this user: {why}", remedy)])
     return parse_tokens(path, found)
 
@@ -179,7 +179,7 @@ def _tokens(path: str, lines: Sequence[str]) -> tuple[Token, ...]:
             continue
         problem, token = _token(words)
         if token is not None and token.name in tokens:
-            problem = f"{token.name} stands there twice"
+            problem = f"{token.name} is there twice"
         if problem or token is None:
             problems.append(Problem(f"{path}:{number}", "", problem, _REMEDY))
         else:
@@ -195,7 +195,7 @@ def _token(words: Sequence[str]) -> tuple[str, Token | None]:
         return f"has {len(words)} words instead of three", None
     name, digest, scopes, *limits = words
     if not _NAME.fullmatch(name):
-        return "begins with what is no name", None
+        return "begins with an invalid name", None
     match = _DIGEST.fullmatch(digest)
     if match is None:
         return f"{name}: the second word is not sha256: and 64 hex digits", None
@@ -215,7 +215,7 @@ def _limited(token: Token, limits: Sequence[str]) -> tuple[str, Token | None]:
         if key not in {"until", "jobs", "queues", "labels"} or not text:
             return f"{token.name}: a word after the scopes is not until=, jobs=, queues= or labels= with a value", None
         if key in given or (key == "until" and "until_ms" in given):
-            return f"{token.name}: {key}= stands there twice", None
+            return f"{token.name}: {key}= is there twice", None
         if key == "until":
             try:
                 given["until_ms"] = until_of(text)

@@ -23,7 +23,7 @@ def test_the_only_one_needs_no_name() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [(None, "say which replica"), ("web-1", "several replicas"), ("web-9", "no replica is called")],
+    [(None, "name the replica"), ("web-1", "several replicas"), ("web-9", "no replica is called")],
 )
 def test_what_is_not_clear_is_asked_not_guessed(name: str | None, message: str) -> None:
     """A stop must not hit the wrong machine."""

@@ -171,7 +171,7 @@ def test_a_schedule_of_a_plugin_that_there_is_not_is_refused(known: PluginRegist
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{module: 'a:B', command: [x]}", "plugins.p.command: cannot stand beside module"),
+        ("{module: 'a:B', command: [x]}", "plugins.p.command: cannot be combined with module"),
         ("{command: ['']}", "plugins.p.command: names no program"),
         ("{module: 'a:B', cwd: /tmp}", "plugins.p.cwd: is for plugins with a command"),
         ("{command: [x], env: {'A=B': c}}", "plugins.p.env: cannot hold 'A=B'"),

@@ -136,7 +136,7 @@ def test_a_masked_secret_is_not_taken_for_the_secret(text: str, desk: Any) -> No
     assert "hunter2" not in written
     desk.files = [desk.write("written.yaml", written)]
     assert desk.lines()[0].endswith(
-        "is the mask that stands for a secret in printed settings; put the secret back, or use ${file:…}"
+        "is the mask of a secret in printed settings; put the secret back, or use ${file:…}"
     )
 
 

@@ -61,7 +61,7 @@ def test_a_line_is_a_name_a_digest_and_scopes(tmp_path: Path) -> None:
         ),
         (f"deploys sha256:{DIGEST} read until=s3cret", UNTIL),
         (f"deploys sha256:{DIGEST} read until=2027-01-01T10:00", UNTIL),
-        (f"deploys sha256:{DIGEST} read jobs=a jobs=b", "deploys: jobs= stands there twice"),
+        (f"deploys sha256:{DIGEST} read jobs=a jobs=b", "deploys: jobs= is there twice"),
         (
             f"deploys sha256:{DIGEST} read jobs=",
             "deploys: a word after the scopes is not until=, jobs=, queues= or labels= with a value",
@@ -71,7 +71,7 @@ def test_a_line_is_a_name_a_digest_and_scopes(tmp_path: Path) -> None:
         (f"deploys sha256:{DIGEST} read labels=s3cret", LABELS),
         (f"deploys sha256:{DIGEST} read labels=team=", LABELS),
         (f"deploys sha256:{DIGEST} read labels=,", LABELS),
-        (f"a:s3cret sha256:{DIGEST} read", "begins with what is no name"),
+        (f"a:s3cret sha256:{DIGEST} read", "begins with an invalid name"),
         (f"deploys sha256:{DIGEST}0 read", "deploys: the second word is not sha256: and 64 hex digits"),
     ],
 )
