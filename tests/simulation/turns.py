@@ -50,15 +50,6 @@ S_NS = 1_000_000_000
 AGENT_LOOK_S, AGENT_LOOKS = 11.0, 4
 
 
-class Unasked:
-    """Nobody wants a run to end."""
-
-    period_ns = 10**12
-
-    def look(self, _now_ns: int) -> None:
-        """Ask for nothing."""
-
-
 class TurnWorld:
     """Some workers of one replica on one server."""
 
@@ -88,7 +79,7 @@ class TurnWorld:
         )  # fmt: skip
         self.agent = Duties(
             run=self.store.run, clock=self.time, workers=LocalWorkers(self.board, self._names, "r.000001"),
-            sessions=self.sessions, reaper=self._reaper, unwanted=Unasked(), registry=self._registry,
+            sessions=self.sessions, reaper=self._reaper, registry=self._registry,
             beat_period_ns=3 * S_NS, session_lease_ns=15 * S_NS, report=lambda *_, **__: None,
         )  # type: ignore[arg-type]  # fmt: skip
         self._workers: list[Worker] = [Worker(self, slot) for slot in range(workers)]

@@ -70,6 +70,8 @@ class _Pending:
 class CommandDuty:
     """Looks for commands, asks the parent, answers."""
 
+    name = "commands"
+
     def __init__(
         self,
         *,
@@ -116,10 +118,10 @@ class CommandDuty:
 
     @property
     def period_ns(self) -> int:
-        """Time until the next look."""
+        """Time until the next run."""
         return PERIOD_NS if self._pending is None else PENDING_PERIOD_NS
 
-    def look(self, now_ns: int) -> None:
+    def run(self, now_ns: int) -> None:
         """Continue the command under way, else take the next one."""
         if self._pending is not None:
             self._settle(self._pending, now_ns)

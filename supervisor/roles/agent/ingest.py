@@ -2,7 +2,7 @@
 
 Guarantees
     Every agent of the cluster may do it at once: a message is moved in one step, by whoever comes first.
-    One look moves at most ``CALLS_MAX * INGEST_MAX`` messages of a queue, so that beats are not kept waiting.
+    One run moves at most ``CALLS_MAX * INGEST_MAX`` messages of a queue, so that beats are not kept waiting.
 
 Does not guarantee
     Anything of a message before it is moved: until then it lies where SpaceONE left it.
@@ -30,7 +30,10 @@ CALLS_MAX = 5
 
 
 class Ingest:
-    """The lists that this agent looks at."""
+    """The lists that this agent empties."""
+
+    name = "ingest"
+    period_ns = PERIOD_NS
 
     def __init__(
         self,
@@ -49,9 +52,8 @@ class Ingest:
         self._clock = clock
         self._report = report
         self._refused_until_ns: dict[str, int] = {}
-        self.period_ns = PERIOD_NS
 
-    def look(self, now_ns: int) -> None:
+    def run(self, now_ns: int) -> None:
         """Move the messages of each list."""
         for queue, channel in self._channels.items():
             if now_ns < self._refused_until_ns.get(queue, 0):

@@ -31,7 +31,7 @@ from supervisor.roles.agent.election.elector_thread import ElectorThread, electo
 from supervisor.roles.agent.election.presence import PresenceThread
 from supervisor.roles.agent.election.watchdog import Watchdog
 from supervisor.roles.agent.ingest import Ingest
-from supervisor.roles.agent.maintenance import Duties
+from supervisor.roles.agent.maintenance import Duties, PeriodicTask
 from supervisor.roles.agent.reporting import AgentReport
 from supervisor.roles.agent.retention import Retention
 from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_slots
@@ -92,33 +92,11 @@ class Agent:
             workers=workers,
             sessions=sessions,
             reaper=self._reaper(keys),
-            unwanted=Unwanted(
-                run=self._run_call,
-                queues=Queues(keys),
-                workers=workers,
-                row=seat.row,
-                wake_parent=self._wake_parent,
-                exclusive=exclusive_slots(seat),
-                report=self._report,
-            ),
-            commands=CommandDuty(
-                run=self._run_call,
-                commands=Commands(keys),
-                replica=seat.replica,
-                board=seat.board,
-                slot_names=seat.slot_names,
-                row=seat.row,
-                clock=seat.clock,
-                wake_parent=self._wake_parent,
-                report=self._report,
-                signer=seat.settings.commands.signer(seat.settings.cluster),
-            ),
-            ingest=self._ingest(keys),
-            retention=Retention.of(run=self._run_call, queues=Queues(keys), limits=queues),
             registry=registry,
             beat_period_ns=int(queues.beat_period_s * SECOND_NS),
             session_lease_ns=int(queues.session_lease_s * SECOND_NS),
             report=self._report,
+            others=self._tasks(keys, workers),
         )
 
     def run(self) -> int:
@@ -250,15 +228,44 @@ class Agent:
             report=self._report,
         )
 
-    def _ingest(self, keys: Keys) -> Ingest | None:
-        """Return the ingest of SpaceONE's lists, if configured."""
-        channels = self._seat.settings.cloudforet.ingested()
-        if not channels:
-            return None
-        bridges, clock = Bridges(keys), self._clock
-        return Ingest(
-            run=self._run_call, bridges=bridges, channels=channels, registry=registry, clock=clock, report=self._report
+    def _tasks(self, keys: Keys, workers: LocalWorkers) -> list[PeriodicTask]:
+        """Return the tasks beside those for sessions: requests to end runs, commands, and what is configured."""
+        seat, settings, queues = self._seat, self._seat.settings, Queues(keys)
+        cancellations = Unwanted(
+            run=self._run_call,
+            queues=queues,
+            workers=workers,
+            row=seat.row,
+            wake_parent=self._wake_parent,
+            exclusive=exclusive_slots(seat),
+            report=self._report,
         )
+        commands = CommandDuty(
+            run=self._run_call,
+            commands=Commands(keys),
+            replica=seat.replica,
+            board=seat.board,
+            slot_names=seat.slot_names,
+            row=seat.row,
+            clock=seat.clock,
+            wake_parent=self._wake_parent,
+            report=self._report,
+            signer=settings.commands.signer(settings.cluster),
+        )
+        tasks: list[PeriodicTask] = [cancellations, commands]
+        if channels := settings.cloudforet.ingested():
+            tasks.append(
+                Ingest(
+                    run=self._run_call,
+                    bridges=Bridges(keys),
+                    channels=channels,
+                    registry=registry,
+                    clock=self._clock,
+                    report=self._report,
+                )
+            )
+        retention = Retention.of(run=self._run_call, queues=queues, limits=settings.queues)
+        return tasks if retention is None else [*tasks, retention]
 
     def _started_ms(self) -> int:
         """Return when the tree started, by the wall clock: an agent that was replaced makes it no younger."""

@@ -1,7 +1,7 @@
 """Drops records that queues have kept for long enough: `queues.history_age` and `queues.dead_age`.
 
 Guarantees
-    Each look makes at most ``SLICE`` calls, one for each queue, which drops up to 500 entries of each kind: a store
+    Each run makes at most ``SLICE`` calls, one for each queue, which drops up to 500 entries of each kind: a store
     that was never trimmed is brought down little by little, and other duties go on in between. Every agent may do it:
     a second removal finds nothing. A queue that Redis refuses is counted and left out.
 
@@ -26,7 +26,9 @@ SLICE, SLICE_PERIOD_NS = 50, 500 * MILLISECOND_NS
 
 
 class Retention:
-    """The duty of one agent. There is none where no age is set."""
+    """The task of one agent. There is none where no age is set."""
+
+    name = "retention"
 
     def __init__(self, *, run: Callable[[Call[Any]], Any], queues: Queues, limits: QueueSettings) -> None:
         self._run = run
@@ -36,7 +38,7 @@ class Retention:
 
     @property
     def period_ns(self) -> int:
-        """Time until the next look."""
+        """Time until the next run."""
         return SLICE_PERIOD_NS if self._left else PERIOD_NS
 
     @classmethod
@@ -46,7 +48,7 @@ class Retention:
             return None
         return cls(run=run, queues=queues, limits=limits)
 
-    def look(self, _now_ns: int) -> None:
+    def run(self, _now_ns: int) -> None:
         """Drop records that are too old, up to a bound for each queue."""
         self._left = self._left or self._run(self._queues.names())
         queues, self._left = self._left[:SLICE], self._left[SLICE:]

@@ -40,6 +40,8 @@ def exclusive_slots(seat: Seat) -> list[int]:
 class Unwanted:
     """Passes requests on from Redis to workers, and to the parent, who alone kills."""
 
+    name = "unwanted"
+
     def __init__(
         self,
         *,
@@ -77,10 +79,10 @@ class Unwanted:
 
     @property
     def period_ns(self) -> int:
-        """Time until the next look."""
+        """Time until the next run."""
         return BETWEEN_NS if self._waiting or self._position else PERIOD_NS
 
-    def look(self, _now_ns: int) -> None:
+    def run(self, _now_ns: int) -> None:
         """Pass on requests to end runs, one run of each worker; ask for a page if none waits and one is busy."""
         slots = self._workers.busy()
         if slots and not self._waiting:

@@ -29,15 +29,6 @@ class Killed(BaseException):
     """The agent died here."""
 
 
-class Unasked:
-    """No run is unwanted here."""
-
-    period_ns = 1000 * MILLISECOND_NS
-
-    def look(self, _now_ns: int) -> None:
-        """Ask for nothing."""
-
-
 class Agent:
     """The duties of one replica's agent, whose worker's runs are at stake."""
 
@@ -68,7 +59,6 @@ class Agent:
             workers=LocalWorkers(self.board, NAMES, self.replica),
             sessions=self.sessions,
             reaper=reaper,
-            unwanted=Unasked(),  # type: ignore[arg-type]
             registry=Registry(),
             beat_period_ns=BEAT_MS * MILLISECOND_NS,
             session_lease_ns=LEASE_MS * MILLISECOND_NS,

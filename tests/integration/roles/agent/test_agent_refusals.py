@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -51,6 +52,7 @@ class Replica:
         row.state, row.generation, row.child_generation, row.busy = SlotState.RUNNING, 1, 1, 1
         self.session = "one/worker-cpu-0/1"
         self.asked: list[str] = []
+        self.send: Callable[[Call[Any]], Any] = self.store.run
         self.told: list[dict[str, Any]] = []
         report = lambda event, **fields: self.told.append({"event": event, **fields})  # noqa: E731 - one expression
         workers = LocalWorkers(self.board, ["agent", "worker-cpu-0"], "one")
@@ -62,15 +64,17 @@ class Replica:
             reaper=Reaper(
                 run=self.run, sessions=self.sessions, queues=self.queues, dead_cap=100, history=100, report=report
             ),
-            unwanted=Unwanted(
-                run=self.run,
-                queues=self.queues,
-                workers=workers,
-                row=self.board.rows[0],
-                wake_parent=lambda: None,
-                exclusive=(),
-                report=report,
-            ),
+            others=[
+                Unwanted(
+                    run=self.run,
+                    queues=self.queues,
+                    workers=workers,
+                    row=self.board.rows[0],
+                    wake_parent=lambda: None,
+                    exclusive=(),
+                    report=report,
+                )
+            ],
             registry=Registry(),
             beat_period_ns=BEAT_MS * MILLISECOND_NS,
             session_lease_ns=LEASE_MS * MILLISECOND_NS,
@@ -81,7 +85,7 @@ class Replica:
     def run(self, call: Call[Any]) -> Any:
         """Send one call."""
         self.asked.append(call.script)
-        return self.store.run(call)
+        return self.send(call)
 
     def hold(self, session: str, run_id: str, queue: str = "default") -> None:
         """Let ``session`` execute a run."""
@@ -177,7 +181,7 @@ def test_beats_go_on_while_hundreds_of_lost_sessions_are_reclaimed(server: Serve
             beats_ns.append(replica.clock.now_ns)
         return replica.store.run(call)
 
-    replica.duties._run = replica.duties._reaper._send = slow
+    replica.send = slow
     replica.live_for(60_000)
 
     assert not set(lost) & set(replica.store.run(replica.sessions.list()))

@@ -61,7 +61,7 @@ def test_the_agent_looks_where_an_age_is_set(world: StoreCalls) -> None:
     assert Retention.of(run=world.run, queues=world.queues, limits=QueueSettings()) is None
     duty = Retention.of(run=world.run, queues=world.queues, limits=QueueSettings(history_age_s=86_400.0))
     assert duty is not None
-    duty.look(0)
+    duty.run(0)
     for queue in ("default", "other"):
         assert [entry.run_id for entry in world.run(world.queues.recent(queue))] == ["h1"]
         assert world.raw.zcard(world.keys.queue(queue).dead) == 2

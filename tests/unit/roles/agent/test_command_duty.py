@@ -69,7 +69,7 @@ class CommandedReplica:
     def look(self, seconds: float = 1.0) -> None:
         """Let the duty have its turn."""
         self.clock.advance(seconds)
-        self.duty.look(self.clock.now_ns)
+        self.duty.run(self.clock.now_ns)
 
     def parent_answers(self, result: ParentAnswer = ParentAnswer.ACCEPTED) -> None:
         """Let the parent see the request."""
@@ -228,7 +228,7 @@ def test_a_command_is_told_with_no_more_words_than_a_line_shows() -> None:
     """Whoever writes to Redis knows no limit, and each word is masked before it is logged."""
     world = CommandedReplica()
     world.waiting["c"] = msgspec.json.encode({"word": "stacks", "slot": "x" * 9000, "by": "a." * 6000})
-    world.duty.look(0)
+    world.duty.run(0)
 
     ((_, fields),) = world.told
     assert max(len(str(value)) for value in fields.values()) < 300

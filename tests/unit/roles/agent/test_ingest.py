@@ -51,7 +51,7 @@ def ingest(lists: Lists) -> Callable[[int], None]:
         registry=registry,
         clock=SystemClock(),
         report=lists.report,
-    ).look
+    ).run
 
 
 def test_an_empty_list_costs_one_call() -> None:
@@ -64,10 +64,10 @@ def test_an_empty_list_costs_one_call() -> None:
 def test_a_long_list_is_emptied_in_bounded_looks() -> None:
     """The agent beats for its parent between two of them, and looks at the other lists too."""
     lists = Lists(long=INGEST_MAX * CALLS_MAX + 1, short=3)
-    look = ingest(lists)
-    look(0)
+    drain = ingest(lists)
+    drain(0)
     assert lists.asked == ["long"] * CALLS_MAX + ["short"]
-    look(1)
+    drain(1)
     assert lists.lengths == {"long": 0, "short": 0}
 
 
@@ -75,9 +75,9 @@ def test_a_list_that_refuses_is_told_and_left_alone_for_a_while() -> None:
     """A key of another type, or a right that is missing: a person has to act, and the other lists go on."""
     lists = Lists(bad=1, good=1)
     lists.refuses = "bad"
-    look = ingest(lists)
+    drain = ingest(lists)
     for now_ns in (0, 1, REFUSED_PERIOD_NS):
-        look(now_ns)
+        drain(now_ns)
     assert lists.asked == ["bad", "good", "good", "bad", "good"]
     assert [(event, fields["channel"]) for event, fields in lists.told] == [("ingest_refused", "bad")] * 2
 

@@ -65,7 +65,7 @@ class Stage:
     def look(self, *requests: UnwantedRun) -> None:
         """Let Redis want this, and the agent look."""
         self.requests = list(requests)
-        self.unwanted.look(0)
+        self.unwanted.run(0)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_several_runs_of_one_worker_are_named_one_after_the_other(stage: Stage) 
     heard.append(row.unwanted_hash)
     assert stage.unwanted.period_ns == BETWEEN_NS
     for _ in range(2):
-        stage.unwanted.look(0)
+        stage.unwanted.run(0)
         heard.append(row.unwanted_hash)
 
     assert heard == [
