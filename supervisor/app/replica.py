@@ -35,6 +35,7 @@ from supervisor.process.run_file import NameplateHolder
 from supervisor.process.run_in_child import run_in_child
 from supervisor.process.scoreboard import allocate
 from supervisor.process.system import linux
+from supervisor.process.system.descriptors import raise_descriptor_limit
 from supervisor.process.system.environment import Withheld
 from supervisor.process.system.systemd import Notifier
 from supervisor.reload.audiences import Audience, forget_secrets
@@ -62,11 +63,12 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         load: reads it again, for a reload; raises ConfigError. None: it never changes.
 
     Raises:
-        ConfigError: jobs or schedules do not fit, or Redis refuses to serve (exit 78).
+        ConfigError: jobs or schedules do not fit, Redis refuses to serve, or too few files may be open (exit 78).
         CannotBindError: the HTTP address is taken (exit 69).
         CannotCreateError: the data directory cannot be made, written or trusted, or no server embedded (exit 73).
     """
     settings = loaded.settings
+    raise_descriptor_limit()
     linux.forbid_inspection()
     os.umask(0o077)  # payloads, results and logs are this user's alone, whatever the directory
     replica = _replica_id(settings)

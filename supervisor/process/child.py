@@ -67,7 +67,10 @@ def _let_go_of_descriptors(*, keep: set[int]) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     for descriptor in inherited:
-        os.dup2(null, descriptor, inheritable=False)
+        try:
+            os.dup2(null, descriptor, inheritable=False)
+        except OSError:  # above a limit of open files that was lowered since: it is given to nobody again
+            os.close(descriptor)
     os.close(null)
 
 
