@@ -8,6 +8,8 @@ RUNS ?= 20000
 LEAVES ?= 10000
 # Half of a test's time is waiting for processes: twice as many workers as cores.
 PYTEST_WORKERS ?= 4
+# Compiled files are kept even where the environment says not to: each of hundreds of processes would compile all again.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 CONFIG ?= config/demo
 CHECKS := tests/test_tidy.py tests/test_docs.py tests/test_layers.py tests/test_origins.py
 IMAGE ?= tenure
@@ -15,7 +17,7 @@ BUILDER ?= docker
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --universal --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long test-lowest test-mutants lint house check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
+.PHONY: help run test test-long test-lowest test-mutants collected lint house check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -43,11 +45,16 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 run: $(VENV)/.run  ## Run the demo: embedded server, identity jobs on SQLite, http://127.0.0.1:8080
 	exec $(BIN)/tenure run --config $(CONFIG)
 
-test: lint  ## Run every check and every test but the long ones (about 6 minutes on 2 cores)
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup --durations 10
+test: $(VENV)/.dev  ## Run every check and every test but the long ones (about 5 minutes on 2 cores)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=recurse lint collected
+	$(PYTEST) -n $(PYTEST_WORKERS) --dist loadgroup --durations 10
 
 test-long: $(VENV)/.dev  ## Run the tests that take long because they must; nightly in CI
-	$(BIN)/python -m pytest -m long -n 2 --dist loadgroup --durations 10
+	$(PYTEST) -m long -n 2 --dist loadgroup --durations 10
+
+# Once, before each worker of pytest compiles all tests for itself.
+collected: $(VENV)/.dev
+	@$(PYTEST) --collect-only -q > $(VENV)/collected.txt || { cat $(VENV)/collected.txt; exit 1; }
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -58,35 +65,35 @@ house: $(VENV)/.dev  ## Measure the size and shape of the product: folders, name
 	$(BIN)/python -m bench.house
 
 check: lint  ## Lint, types, import contracts, tidy limits, documents that resolve; part of make test
-	$(BIN)/python -m pytest -q -p no:randomly -p no:cacheprovider $(CHECKS)
+	$(PYTEST) -q -p no:randomly -p no:cacheprovider $(CHECKS)
 
 test-lowest:  ## Run units, simulation and one tree on the lowest versions that pyproject.toml allows; needs Python 3.11
 	$(PYTHON) -m venv $(VENV)/lowest
 	$(VENV)/lowest/bin/python $(LOCKED) requirements/lowest.txt
 	$(VENV)/lowest/bin/python $(OURSELVES)
-	$(VENV)/lowest/bin/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadgroup tests/unit tests/simulation tests/e2e/test_one_command.py
+	PYTHONDONTWRITEBYTECODE= $(VENV)/lowest/bin/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadgroup tests/unit tests/simulation tests/e2e/test_one_command.py
 
 unit: $(VENV)/.dev  ## Run the unit layer only (seconds)
-	$(BIN)/python -m pytest -q -n 2 tests/unit
+	$(PYTEST) -q -n 2 tests/unit
 
 sim: $(VENV)/.dev  ## Simulate elections and fires: make sim SEEDS=10000
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
 sim-mutants: $(VENV)/.dev  ## Break scripts and state machine one at a time; each break must be caught
 	$(BIN)/python -m tests.simulation --mutants
-	$(BIN)/python -m pytest -q tests/integration/store/queues/test_store_mutants.py
+	$(PYTEST) -q tests/integration/store/queues/test_store_mutants.py
 
 test-mutants: $(VENV)/.dev  ## Change one token of core/, store/ or roles/ at a time, drawn by a seed; the nearest tests must see it: COUNT=30
 	$(BIN)/python -m tests.mutation_sample $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
 mutations: $(VENV)/.dev  ## Give pools envelopes that something broke: make mutations TENURE_MUTATIONS=10000
-	TENURE_MUTATIONS=$(or $(TENURE_MUTATIONS),10000) $(BIN)/python -m pytest -q tests/integration/roles/worker/test_worker_mutations.py
+	TENURE_MUTATIONS=$(or $(TENURE_MUTATIONS),10000) $(PYTEST) -q tests/integration/roles/worker/test_worker_mutations.py
 
 model: $(VENV)/.dev  ## Explore the lease and fire protocol exhaustively, beyond the bounds of make test (minutes)
 	$(BIN)/python -m tests.model
 
 e2e: $(VENV)/.dev  ## Run whole trees as a user would: kill -9, two replicas, crontab
-	$(BIN)/python -m pytest -q tests/e2e
+	$(PYTEST) -q tests/e2e
 
 e2e-systemd: $(VENV)/.dev  ## Boot a real systemd and hold the unit against its comments; needs root, systemd-nspawn, mmdebstrap
 	$(BIN)/python -m tests.machines systemd

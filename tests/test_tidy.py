@@ -8,6 +8,9 @@ from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("sources")  # one process reads and parses them for all rules
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 350
 FUNCTION_LINES_MAX = 60
@@ -35,11 +38,28 @@ def text(path: Path) -> str:
     return path.read_text()
 
 
+Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | ast.ClassDef | ast.ImportFrom
+
+
+@cache
+def kept(path: Path) -> tuple[Kept, ...]:
+    """Return the module of a file with every class, function and import from elsewhere, parsed once."""
+    found: list[Kept] = []
+    open_nodes: list[ast.AST] = [ast.parse(text(path))]
+    while open_nodes:
+        node = open_nodes.pop()
+        if isinstance(node, ast.expr):
+            continue  # most of a file, and none of these is in it
+        if isinstance(node, Kept):
+            found.append(node)
+        open_nodes.extend(ast.iter_child_nodes(node))
+    return tuple(found)
+
+
 @cache
 def nodes(path: Path) -> tuple[Function | ast.Module | ast.ClassDef, ...]:
-    """Return the module of a file with every class and function, parsed once."""
-    documented = Function | ast.Module | ast.ClassDef
-    return tuple(node for node in ast.walk(ast.parse(text(path))) if isinstance(node, documented))
+    """Return the module of a file with every class and function."""
+    return tuple(node for node in kept(path) if not isinstance(node, ast.ImportFrom))
 
 
 @cache
@@ -163,3 +183,16 @@ def test_the_project_speaks_of_itself_alone() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "config").rglob("*.*")]
     read = [path for path in (*SOURCES, *SCRIPTS, *pages) if path != Path(__file__).resolve() and path.is_file()]
     assert [f"{relative(path)}: {found[0]}" for path in read if (found := banned.search(text(path)))] == []
+
+
+def test_what_tests_import_of_tests_is_there() -> None:
+    """A module that moved would else be missed where nobody runs the test that asks for it."""
+    assert [
+        f"{relative(path)}: {node.module}"
+        for path in SOURCES
+        if relative(path).startswith("tests/")
+        for node in kept(path)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tests"
+        if not (ROOT / f"{node.module.replace('.', '/')}.py").is_file()
+        if not all((ROOT / node.module.replace(".", "/") / f"{each.name}.py").is_file() for each in node.names)
+    ] == []
