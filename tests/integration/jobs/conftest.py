@@ -57,9 +57,9 @@ def until() -> Callable[[Callable[[], bool], str], None]:
     return wait_for
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres | None]:
-    """One PostgreSQL for this xdist worker, where its binaries are installed; started before the first test."""
+    """One PostgreSQL, where its binaries are installed, for the xdist worker that has the tests of databases."""
     if "postgresql" not in kinds():
         yield None
         return
@@ -72,14 +72,14 @@ def postgres() -> Iterator[Postgres | None]:
 
 
 @pytest.fixture(params=kinds())
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def database(request: pytest.FixtureRequest, postgres: Postgres | None, tmp_path: Path) -> Iterator[str]:
     """The ``database`` argument of an empty database, of each kind that can be had here."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/folder/identity.db"
         return
-    url: str = request.getfixturevalue("postgres").url
-    yield url
-    engine = create_engine(url, poolclass=NullPool)
+    assert postgres is not None
+    yield postgres.url
+    engine = create_engine(postgres.url, poolclass=NullPool)
     metadata.drop_all(engine)
     engine.dispose()
 

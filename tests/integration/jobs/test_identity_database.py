@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,9 @@ from supervisor.core.jobs.registry import registry
 from tenure.jobs.identity.database import DatabaseRefusedError, open_database, reading
 from tenure.jobs.identity.models import metadata
 from tenure.jobs.references import UnresolvedReferenceError, resolve
+from tests.integration.jobs.processes import run_together
+
+pytestmark = pytest.mark.xdist_group("databases")
 
 
 @pytest.mark.parametrize(
@@ -111,21 +112,9 @@ for number in range(4):
 """
 
 
-def opened_by_many(database: str) -> list[str]:
-    """Open a database in several processes at once; return what those that failed said."""
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPEN, database], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for _ in range(3)
-    ]
-    outputs = [process.communicate(timeout=100)[0] for process in running]
-    return [output for process, output in zip(running, outputs, strict=True) if process.returncode != 0]
-
-
-def test_many_processes_may_open_a_new_database_at_once(database: str) -> None:
+def test_many_processes_may_open_a_new_database_at_once(database: str, tmp_path: Path) -> None:
     """All replicas start together. SQLite's switch to WAL heeds no timeout, so there it is tried on several files."""
-    assert opened_by_many(database.replace("identity.db", "NUMBER.db")) == []
+    assert run_together(OPEN, tmp_path, [[database.replace("identity.db", "NUMBER.db")]] * 3) == []
 
 
 def test_references_resolve_on_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ from tenure import Context
 from tenure.jobs.identity import endpoint_verification
 from tenure.jobs.identity.models import domains, endpoints
 
+pytestmark = pytest.mark.xdist_group("databases")
+
 
 class Site:
     """A server whose paths are the statuses it answers with; it counts who is inside at once."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,9 @@ from tenure.jobs.identity.domain_sync import sync
 from tenure.jobs.identity.models import DISABLED, ENABLED, domains, endpoints, metadata, tokens
 from tenure.jobs.identity.source import SourceRefusedError, UpstreamDomain
 from tenure.jobs.identity.upserts import upsert_portably
+from tests.integration.jobs.processes import run_together
+
+pytestmark = pytest.mark.xdist_group("databases")
 
 UNCHANGING = ("id", "name", "tenant", "state", "source", "first_seen")
 
@@ -216,18 +217,10 @@ def test_concurrent_syncs_leave_one_list_or_the_other(database: str, tmp_path: P
         document = [{"id": one, "name": domain, "endpoints": [f"http://{name}/"]} for one, domain in ids.items()]
         (tmp_path / name).write_text(json.dumps(document))
     orders = [("one", "two"), ("two", "one"), ("one", "two")]
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", SYNC, database, *(str(tmp_path / name) for name in order)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for order in orders
-    ]
-    outputs = [process.communicate(timeout=100)[0] for process in running]
+    assert (
+        run_together(SYNC, tmp_path, [[database, *(str(tmp_path / name) for name in order)] for order in orders]) == []
+    )
 
-    assert [process.returncode for process in running] == [0] * 3, "\n".join(outputs)
     engine = create_engine(database)
     enabled = {row[0]: row[1] for row in table(engine, "id", "name", "state") if row[2] == ENABLED}
     assert enabled in lists.values()

@@ -14,6 +14,8 @@ from tenure.jobs.identity import token_cleanup
 from tenure.jobs.identity.models import domains, tokens
 from tenure.jobs.identity.token_cleanup import clean
 
+pytestmark = pytest.mark.xdist_group("databases")
+
 
 @pytest.fixture
 def issued(engine: Engine) -> Engine:
