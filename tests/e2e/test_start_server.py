@@ -32,12 +32,14 @@ def runs(server: RunningServer) -> list[dict[str, Any]]:
     return found
 
 
-def wait_for_run(server: RunningServer, job: str) -> dict[str, Any]:
-    """Return a run of ``job`` that ended well."""
-    found: dict[str, Any] = wait_until(
-        lambda: next((each for each in runs(server) if each["job"] == job and each["outcome"] == "ok"), None),
-        what=f"a run of {job}",
-    )
+def wait_for_run(server: RunningServer, job: str, *, after: str = "") -> str:
+    """Return a run of ``job`` that ended well, by the log: a command costs an interpreter's start."""
+
+    def look() -> str | None:
+        ended = [each for each in server.log("run_succeeded") if each["job"] == job and each["ts"] > after]
+        return str(ended[-1]["run"]) if ended else None
+
+    found: str = wait_until(look, what=f"a run of {job}")
     return found
 
 
@@ -89,8 +91,8 @@ def test_a_program_that_embeds_the_command_brings_what_it_has_through_a_reload()
     program = (sys.executable, str(SERVICE))
     with start_server({"schedules": schedules, "profiles": profiles}, program=program) as server:
         wait_for_run(server, "mine.report")
-        wait_until(lambda: any(each["outcome"] == "rejected" for each in runs(server)), what="a veto of the hook")
         wait_for_run(server, "plugin.run")
+        wait_until(lambda: any(each["outcome"] == "rejected" for each in runs(server)), what="a veto of the hook")
         assert "mine.report" in server.command("job", "list", "--config", "tenure.yaml").stdout
 
         text = (
@@ -100,11 +102,11 @@ def test_a_program_that_embeds_the_command_brings_what_it_has_through_a_reload()
         done = server.command("reload", "--config", "tenure.yaml")
         assert done.returncode == 0, done.stderr
 
+        (reloaded,) = server.log("reload_done")
         wait_until(
-            lambda: any(each["job"] == "mine.report" and "eve" in json.dumps(each) for each in shown(server)),
-            what="a run with the new argument",
+            lambda: "eve" in shown(server, wait_for_run(server, "mine.report", after=reloaded["ts"])), what="eve"
         )
-        wait_until(lambda: later(server, "plugin.run"), what="a run of the plugin after the reload")
+        wait_for_run(server, "plugin.run", after=reloaded["ts"])
         stray = server.command("run", "now")
         assert stray.returncode == 2
         assert stray.stderr.startswith("Usage: embedding_service.py run [OPTIONS]")
@@ -126,17 +128,6 @@ def test_no_line_of_the_log_is_lost_or_cut_when_the_tree_goes(signals: tuple[sig
     assert (entries[-1]["event"], entries[-1]["code"]) == ("tree_stopped", code)
 
 
-def shown(server: RunningServer) -> list[dict[str, Any]]:
-    """Return the latest runs of the schedule, as ``runs show`` tells them."""
-    found = []
-    for each in [each for each in runs(server) if each["job"] == "mine.report"][:3]:
-        done = server.command("runs", "show", each["run"], "--config", "tenure.yaml", "-o", "json")
-        found.append(json.loads(done.stdout) | {"job": each["job"]})
-    return found
-
-
-def later(server: RunningServer, job: str) -> bool:
-    """Return whether a run of ``job`` ended after the reload."""
-    reloaded = server.log("reload_done")
-    ended = [entry["ts"] for entry in server.log("run_succeeded") if entry["job"] == job]
-    return bool(reloaded and ended and max(ended) > reloaded[-1]["ts"])
+def shown(server: RunningServer, run: str) -> str:
+    """Return the record of a run, as ``runs show`` tells it."""
+    return server.command("runs", "show", run, "--config", "tenure.yaml", "-o", "json").stdout

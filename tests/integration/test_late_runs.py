@@ -27,8 +27,8 @@ def test_a_run_delayed_past_the_next_hour_keeps_its_own(tenure_cluster: Any) -> 
 def test_an_hour_of_the_day_is_an_expression_and_not_a_tick_that_does_nothing(tenure_cluster: Any) -> None:
     """At 14 in its own zone, once a day: nothing is enqueued at the other hours."""
     daily = {"job": "late.sync", "cron": "0 14 * * *", "timezone": "Asia/Seoul", "args": {"hour": "{{ hour }}"}}
-    cluster = tenure_cluster(schedules={"dormancy": daily}, start="2026-03-01T00:00:00+00:00", replicas=1, lease="5m")
-    cluster.advance("1d")
+    cluster = tenure_cluster(schedules={"dormancy": daily}, start="2026-03-01T02:30:00+00:00", replicas=1, lease="5m")
+    cluster.advance("5h")
 
     assert [(each.nominal.hour, each.nominal.minute) for each in cluster.fired()] == [(5, 0)]
     assert [each.value for each in cluster.run_pending()] == [14]

@@ -209,7 +209,6 @@ FAST = (
     "campaign does not compare what was observed",
     "promotion keeps the epoch",
     "release wakes nobody",
-    "renewal shows no sign of life",
     "trust counts from the reply",
     "two replicas draw the same nonce",
 )
