@@ -9,7 +9,6 @@ from tenure.lazy_names import lazy_names
 
 TYPE_CHECKING = False  # as ``typing`` has it, without importing that
 if TYPE_CHECKING:
-    from supervisor.core.jobs.registry import job
     from supervisor.core.jobs.resource import Resource
     from supervisor.core.retry import Retry
     from supervisor.main import main
@@ -21,10 +20,12 @@ if TYPE_CHECKING:
     from supervisor.store.producer.enqueueing import enqueue, enqueue_async, enqueue_many
     from supervisor.store.producer.producer import Producer, connect
     from supervisor.store.producer.run_handle import Run
+    from tenure.declaring import JobFunction, job
 
 __all__ = [
     "Context",
     "Interrupted",
+    "JobFunction",
     "Middleware",
     "Plugin",
     "Producer",
@@ -45,6 +46,7 @@ __all__ = [
 _MODULES = {
     "Context": "supervisor.roles.worker.attempt.context",
     "Interrupted": "supervisor.roles.worker.attempt.context",
+    "JobFunction": "tenure.declaring",
     "Middleware": "supervisor.roles.worker.attempt.middleware",
     "Plugin": "supervisor.plugins.contract",
     "Producer": "supervisor.store.producer.producer",

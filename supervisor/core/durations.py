@@ -10,9 +10,16 @@ Does not guarantee
 
 from __future__ import annotations
 
+import math
 import re
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+
+Duration = float | str | timedelta
+"""A duration in Python code: seconds, a text such as ``5m``, or a timedelta."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _WEEK_MS = 7 * _UNITS_MS["d"]  # read, never printed: many expect 7d
@@ -61,18 +68,59 @@ def _parts(text: str) -> list[tuple[str, str]]:
     return []
 
 
-def delay_to_ms(delay: float | str | None) -> int:
-    """Return the milliseconds of a delay in Python code: seconds, a text such as ``5m``, or None for none.
+def seconds_of(option: str, value: Duration) -> float:
+    """Return the seconds of a duration in Python code.
 
     Raises:
-        ValueError: it is no duration, negative, or over 366 days.
+        ValueError: it is none.
     """
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(  # noqa: TRY004 - a value
+            f"{option} must be seconds, a duration such as '5m' or a timedelta, got {value!r}"
+        )
+    try:
+        return parse_duration(value) if isinstance(value, str) else float(value)
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+
+
+def delay_to_ms(delay: Duration | None, at: datetime | None = None, *, now_ms: int = 0) -> int:
+    """Return the milliseconds before a run may start.
+
+    Args:
+        delay: seconds, a text such as ``5m``, or a timedelta; None for none.
+        at: the moment instead, with a time zone; one that has passed is now.
+        now_ms: the time, counted from 1970.
+
+    Raises:
+        ValueError: both are given, the moment has no time zone, or either is beyond 366 days.
+    """
+    if at is not None:
+        return _until(at, delay, now_ms)
     if delay is None:
         return 0
-    seconds = parse_duration(delay) if isinstance(delay, str) else float(delay)
+    seconds = seconds_of("delay", delay)
     if not 0 <= seconds <= DELAY_S_MAX:
         raise ValueError(f"delay must be 0 seconds to 366 days, got {delay!r}")
     return round(seconds * 1000)
+
+
+def _until(at: datetime, delay: Duration | None, now_ms: int) -> int:
+    if not isinstance(at, datetime):
+        raise ValueError(f"at must be a datetime with a time zone, got {at!r}")  # noqa: TRY004 - a value
+    if delay is not None:
+        raise ValueError(f"delay {delay!r} and at {at.isoformat()} exclude each other; give one")
+    if at.utcoffset() is None:
+        raise ValueError(
+            f"at={at.isoformat()} has no time zone, so it is another moment on each machine; "
+            f"write datetime(…, tzinfo=UTC) or .astimezone()"
+        )
+    wait_ms = max(0, math.ceil((at - EPOCH) / timedelta(milliseconds=1)) - now_ms)
+    if wait_ms > DELAY_S_MAX * 1000:
+        raise ValueError(f"at must be at most 366 days from now, got {at.isoformat()}")
+    return wait_ms
 
 
 def _hint(value: Any) -> str:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from supervisor.core.durations import parse_duration
+from supervisor.core.durations import Duration, seconds_of
 from supervisor.core.model import PRIORITIES
 from supervisor.core.retry import Retry
 
@@ -18,24 +18,11 @@ PATTERN_MAX = 128
 CONCURRENCY_MAX = 100_000
 RATE_COUNT_MAX = 1_000_000
 CRASHES_MAX = 1000
+TIMEOUT_S = 300.0
 SPAN_MS_MAX = 366 * 86_400_000
 _PATTERN = re.compile(r"(?:[^{}]|\{[A-Za-z_][A-Za-z0-9_]*\})*")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}", re.ASCII)
 _RATE = re.compile(r"([0-9]{1,7})/([0-9.]*)(ms|s|m|h|d)", re.ASCII)
-
-
-def seconds_of(option: str, value: float | str) -> float:
-    """Return the seconds in ``value``: a number of them, or a duration such as ``5m``.
-
-    Raises:
-        ValueError: neither.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{option} must be seconds or a duration such as '5m', got {value!r}")  # noqa: TRY004 - a value
-    try:
-        return parse_duration(value) if isinstance(value, str) else float(value)
-    except ValueError as error:
-        raise ValueError(f"{option}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +30,14 @@ class Options:
     """Options of ``@job``, for every run of a job."""
 
     queue: str
-    priority: str
+    priority: str | None
     retry: Retry | None
-    timeout: float | str
-    soft_timeout: float | str | None
+    timeout: Duration | None
+    soft_timeout: Duration | None
     max_crashes: int
-    result_ttl: float | str
+    result_ttl: Duration
     delivery: str
-    start_deadline: float | str | None
+    start_deadline: Duration | None
     unique: bool | str
     concurrency: int | tuple[str, int] | tuple[str, int, str] | None
     rate: str | tuple[str, str] | None
@@ -71,9 +58,9 @@ class Options:
         }
 
     def _priority(self) -> int:
-        if self.priority not in PRIORITIES:
+        if self.priority is not None and self.priority not in PRIORITIES:
             raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {self.priority!r}")
-        return PRIORITIES[self.priority]
+        return PRIORITIES[self.priority or "normal"]
 
     def _max_crashes(self) -> int:
         if not 1 <= self.max_crashes <= CRASHES_MAX:
@@ -81,7 +68,7 @@ class Options:
         return self.max_crashes
 
     def _times(self) -> dict[str, float | None]:
-        timeout_s = seconds_of("timeout", self.timeout)
+        timeout_s = TIMEOUT_S if self.timeout is None else seconds_of("timeout", self.timeout)
         soft_s = None if self.soft_timeout is None else seconds_of("soft_timeout", self.soft_timeout)
         ttl_s = seconds_of("result_ttl", self.result_ttl)
         start_s = None if self.start_deadline is None else seconds_of("start_deadline", self.start_deadline)
@@ -89,7 +76,7 @@ class Options:
             raise ValueError(f"timeout must be above 0 seconds, got {self.timeout}")
         if soft_s is not None and not 0 < soft_s <= timeout_s:
             raise ValueError(
-                f"soft_timeout must be above 0 and at most timeout ({self.timeout}), got {self.soft_timeout}"
+                f"soft_timeout must be above 0 and at most timeout ({timeout_s:g} s), got {self.soft_timeout}"
             )
         if not ttl_s >= 0:
             raise ValueError(f"result_ttl must be 0 seconds or more, got {self.result_ttl}")

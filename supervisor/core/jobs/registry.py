@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
+from supervisor.core.durations import Duration
 from supervisor.core.errors import TenureError, UnknownJobError
+from supervisor.core.jobs.job_function import add_attributes
 from supervisor.core.jobs.job_spec import JobSpec
 from supervisor.core.jobs.options import Options, placeholders
 from supervisor.core.jobs.profile_policies import Given, Policies, given_of, profile_field, under
@@ -115,23 +117,24 @@ def job(
     queue: str = "default",
     priority: str | None = None,
     retry: Retry | None = None,
-    timeout: float | str | None = None,
-    soft_timeout: float | str | None = None,
+    timeout: Duration | None = None,
+    soft_timeout: Duration | None = None,
     max_crashes: int = 3,
-    result_ttl: float | str = 86_400.0,
+    result_ttl: Duration = 86_400.0,
     delivery: str = "at_least_once",
-    start_deadline: float | str | None = None,
+    start_deadline: Duration | None = None,
     unique: bool | str = False,
     concurrency: int | tuple[str, int] | tuple[str, int, str] | None = None,
     rate: str | tuple[str, str] | None = None,
     without: Iterable[type] = (),
     profile: str = "default",
 ) -> Callable[[F], F]:
-    """Register a function as a job; the function itself is returned unchanged, to be called in tests.
+    """Register a function as a job. Without options no brackets are needed. Types: ``tenure/declaring.py``.
 
+    The function itself is returned; its attributes enqueue it: ``send.enqueue(…)``, ``send.options(…).enqueue(…)``.
     A coroutine function runs in an async pool, a plain function in a sync pool; one that yields is a planner. A
     parameter annotated ``Context`` or with a subclass of ``Resource`` receives that; every other one is an argument.
-    Durations are seconds, or texts such as ``"5m"``. Limits hold for the whole cluster, or for each value of a key.
+    Durations are seconds, texts such as ``"5m"``, or ``timedelta``. Limits hold for the cluster, or for each key.
 
     Args:
         name: the job's name; default ``module.function``. 1 to 128 of ``A-Z a-z 0-9 _ . : -``.
@@ -155,9 +158,9 @@ def job(
     """
     options = Options(
         queue=queue,
-        priority="normal" if priority is None else priority,
+        priority=priority,
         retry=retry,
-        timeout=_DEFAULTS.timeout_s if timeout is None else timeout,
+        timeout=timeout,
         soft_timeout=soft_timeout,
         max_crashes=max_crashes,
         result_ttl=result_ttl,
@@ -167,12 +170,22 @@ def job(
         concurrency=concurrency,
         rate=rate,
     )
-    given = given_of(priority=priority, retry=retry, timeout=timeout, start_deadline=start_deadline)
-    return partial(_register, name, options.fields() | {"profile": profile_field(profile)}, tuple(without), given)
+    return _declaration(name, options, profile_field(profile), tuple(without))
+
+
+def _declaration(name: Any, options: Options, profile: str, without: tuple[type, ...]) -> Callable[[F], F]:
+    fields = options.fields() | {"profile": profile}
+    given = given_of(
+        priority=options.priority, retry=options.retry, timeout=options.timeout, start_deadline=options.start_deadline
+    )
+    if callable(name):  # plain @job: what it is given is the function
+        return cast("Callable[[F], F]", _register(None, fields, without, given, name))
+    return partial(_register, name, fields, without, given)
 
 
 def _register(name: str | None, fields: dict[str, Any], without: tuple[type, ...], given: Given, function: F) -> F:
     registry.add(replace(_spec(name, function, fields, without), given=given))
+    add_attributes(function)
     return function
 
 

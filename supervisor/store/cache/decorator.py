@@ -23,7 +23,7 @@ from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from supervisor.core.jobs.options import seconds_of
+from supervisor.core.durations import seconds_of
 from supervisor.store.cache.cached_function import Kept, Result, Steps
 from supervisor.store.scripts import Call
 

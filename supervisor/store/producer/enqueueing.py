@@ -18,7 +18,7 @@ def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOpti
     Args:
         job: the job's name, or the function that ``@job`` registered.
         args: its arguments by name; JSON values, with all else at most 64 KiB.
-        **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``traceparent``; see ``EnqueueOptions``.
+        **options: ``queue``, ``priority``, ``delay``, ``at``, ``run_id``, ``traceparent``; see ``EnqueueOptions``.
 
     Raises:
         NoRedisError: no address of Redis is configured.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypedDict
 
+from supervisor.core.durations import Duration
 from supervisor.store.queues.runs import Enqueued
 
 JobRef = str | Callable[..., Any]
@@ -23,8 +25,11 @@ class EnqueueOptions(TypedDict, total=False):
     priority: str | None
     """``high``, ``normal`` or ``low``; default: the job's."""
 
-    delay: float | str | None
-    """Seconds, or a duration such as ``"5m"``, before it may start; by Redis' clock."""
+    delay: Duration | None
+    """Seconds, a duration such as ``"5m"``, or a ``timedelta``, before it may start; by Redis' clock."""
+
+    at: datetime | None
+    """Moment before which it does not start, with a time zone, by this machine's clock; instead of ``delay``."""
 
     run_id: str | None
     """Its identity: enqueued in its queue once in an hour, and not while its run exists. Default: a fresh UUIDv7."""
@@ -45,7 +50,7 @@ class SpawnOptions(TypedDict, total=False):
     """As of any run, and so is ``priority``."""
 
     priority: str | None
-    delay: float | str | None
+    delay: Duration | None
     """Before it may start, counted from when its parent is acknowledged."""
 
     traceparent: str | None
@@ -56,10 +61,11 @@ class ManyOptions(TypedDict, total=False):
     """Options shared by many runs that are enqueued at once."""
 
     queue: str | None
-    """As of one run, and so are ``priority``, ``delay`` and ``traceparent``."""
+    """As of one run, and so are ``priority``, ``delay``, ``at`` and ``traceparent``."""
 
     priority: str | None
-    delay: float | str | None
+    delay: Duration | None
+    at: datetime | None
     traceparent: str | None
     run_id: Callable[[Args], str] | None
     """Makes the identity of a run from its arguments, so that a call that is repeated enqueues none twice."""

@@ -19,15 +19,16 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from supervisor.clock import Clock, SystemClock
+from supervisor.core.durations import Duration, delay_to_ms
 from supervisor.core.errors import EXIT_CONFIG, StoreUnavailableError, TenureError
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.core.units import SECOND_NS
-from supervisor.settings.sections.durations import delay_to_ms
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.client.sync_client import AsyncStore, Store
@@ -129,7 +130,7 @@ class Producer:
         Args:
             job: the job's name or function.
             many: arguments; any number, of which at most a thousand are held in memory.
-            **options: ``queue``, ``priority``, ``delay``, ``run_id``, ``each``, ``traceparent``; see ``ManyOptions``.
+            **options: ``queue``, ``priority``, ``delay``, ``at``, ``run_id``, ``each``, …; see ``ManyOptions``.
 
         Raises:
             PartlyEnqueuedError: it stopped before the end, at the place it names; its cause is the reason.
@@ -150,7 +151,8 @@ class Producer:
         *,
         queue: str | None = None,
         priority: str | None = None,
-        delay: float | str | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
         run_id: Callable[[Args], str] | None = None,
         each: Each | None = None,
         traceparent: str | None = None,
@@ -161,7 +163,7 @@ class Producer:
             iter(many),
             queues=self._queues,
             run_id=run_id,
-            delay_ms=delay_to_ms(delay),
+            delay_ms=delay_to_ms(delay, at, now_ms=self._clock.wall_ms()),
             wall_ms=self._clock.wall_ms,
             entropy=self._entropy,
             on_new=lambda new: self._on_enqueued(template.template, new),
@@ -200,11 +202,12 @@ class Producer:
         *,
         queue: str | None = None,
         priority: str | None = None,
-        delay: float | str | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
         run_id: str | None = None,
         traceparent: str | None = None,
     ) -> tuple[JobTemplate, PackedRun]:
-        delay_ms = delay_to_ms(delay)
+        delay_ms = delay_to_ms(delay, at, now_ms=self._clock.wall_ms())
         template = self._templates.of(job, queue=queue, priority=priority)
         wall_ms = self._clock.wall_ms()
         name = fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES))[0] if run_id is None else check_run_id(run_id)

@@ -79,7 +79,7 @@ def test_an_option_becomes_fields_of_every_run(
         ({"rate": 5}, "rate must be runs/duration"),
         ({"start_deadline": 0}, "start_deadline must be 1 ms to 366 days"),
         ({"timeout": "10"}, "timeout: '10' is not a duration: write 10s"),
-        ({"timeout": True}, "timeout must be seconds or a duration"),
+        ({"timeout": True}, "timeout must be seconds, a duration"),
         ({"without": [int]}, "without= takes classes of middleware, got <class 'int'>"),
     ],
 )

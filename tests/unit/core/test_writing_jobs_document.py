@@ -33,7 +33,7 @@ def test_the_examples_run_as_a_test_would_call_them(examples: dict[str, Any]) ->
     """Nobody forgives an example that does not work."""
     context = Context(run_id="r", job="j")
 
-    assert asyncio.run(examples["send"](7, context, copies=2)) == {"sent": 2}
+    assert asyncio.run(examples["send"](context, 7, copies=2)) == {"sent": 2}
     assert context.last_progress is not None
     assert context.last_progress.total == 2
     inventory = examples["Inventory"]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ import supervisor.telemetry.logs  # loaded before the first test, which would le
 import tenure
 import tenure.errors
 import tenure.testing
+from supervisor.core.jobs.job_function import ATTRIBUTES
+from supervisor.store.producer.options import EnqueueOptions
 
 PACKAGES = (tenure, tenure.errors, tenure.testing)
 HEAVY = ("pydantic", "aiohttp", "prometheus_client", "uvloop", "sqlalchemy", "yaml")
@@ -39,10 +42,13 @@ def test_every_public_name_exists_and_is_typed(package: ModuleType) -> None:
         for alias in node.names
         if alias.name != "lazy_names"
     }
+    if "job" in typed:  # its types are a module of their own, which no running program loads
+        assert typed.pop("job") == "tenure.declaring"
+        typed["job"] = "supervisor.core.jobs.registry"
     assert typed == package._MODULES
     assert sorted(typed) == package.__all__
     for name in package.__all__:
-        assert getattr(package, name).__module__ == typed[name]
+        assert getattr(package, name).__module__ == typed[name], name
         assert name in dir(package)
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'"):
         package.nothing  # noqa: B018 - the access is the test
@@ -87,3 +93,19 @@ def test_every_module_that_ships_jobs_is_importable_by_its_public_name() -> None
     """And no second copy of it under another name."""
     for name in ("shell", "http", "identity", "maintenance"):
         assert importlib.import_module(f"tenure.jobs.{name}").__name__ == f"tenure.jobs.{name}"
+
+
+def test_the_types_of_job_are_the_options_it_has() -> None:
+    """A type checker that refuses an option, or offers one that is none, would be worse than none."""
+    tree = ast.parse(Path(tenure.__file__).with_name("declaring.py").read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.args.kwonlyargs]
+    declared = next(node for node in calls if node.name == "__call__")
+    options = next(node for node in calls if node.name == "options")
+
+    parameters = inspect.signature(tenure.job).parameters
+    defaults = [ast.literal_eval(each) for each in declared.args.kw_defaults if each is not None]
+    assert [each.arg for each in declared.args.kwonlyargs] == list(parameters)[1:]
+    assert defaults == [each.default for each in parameters.values()][1:]
+    assert {each.arg for each in options.args.kwonlyargs} == set(EnqueueOptions.__annotations__)
+    methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    assert methods - {"__call__"} == set(ATTRIBUTES)

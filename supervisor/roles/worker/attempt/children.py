@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.durations import delay_to_ms
+from supervisor.core.durations import Duration, delay_to_ms
 from supervisor.core.errors import PayloadTooLargeError, TenureError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import PRIORITIES, Envelope
@@ -73,7 +73,7 @@ class Children:
         key: str | int | None = None,
         queue: str | None = None,
         priority: str | None = None,
-        delay: float | str | None = None,
+        delay: Duration | None = None,
         traceparent: str | None = None,
     ) -> str:
         """Add a child and return its id; see ``Context.spawn``."""
@@ -92,7 +92,7 @@ class Children:
         key: str | int | None = None,
         queue: str | None = None,
         priority: str | None = None,
-        delay: float | str | None = None,
+        delay: Duration | None = None,
         traceparent: str | None = None,
     ) -> str:
         """Add a run that starts when all children have ended, and return its id; see ``Context.then``."""
