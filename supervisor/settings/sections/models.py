@@ -144,7 +144,7 @@ class ElectionSettings(Section):
 
     presence: bool | None = None
     """Notice the death of a leader's process by the end of its connection, long before its lease ends. Unset: as
-    the feature FastCrashDetection says, which is off by default."""
+    with the feature FastCrashDetection, which is off by default."""
 
     presence_poll_s: Seconds = Field(default=0.5, ge=0.1, le=60)
     """Time between two looks of a standby at whether the leader's connection is there."""
@@ -295,11 +295,11 @@ class Settings(Section):
     """What the log looks like."""
 
     cloudforet: CloudforetSettings = CloudforetSettings()
-    """For services that came from Cloudforet: where their classes are, their token, their queues."""
+    """Services that came from Cloudforet: packages of their classes, token, queues."""
 
     features: dict[FeatureName, bool] = Field(default_factory=dict, max_length=100)
-    """Features to switch on or off by name, such as ``{FastCrashDetection: true}``; AllAlpha and AllBeta stand for
-    those of a stage. ``tenure run --help`` lists them."""
+    """Features to switch on or off by name, such as ``{FastCrashDetection: true}``; AllAlpha and AllBeta set all of
+    a stage. ``tenure run --help`` lists them."""
 
     metrics: MetricsSettings = MetricsSettings()
     """Which metrics there are, and how many series they may have."""
