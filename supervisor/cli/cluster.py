@@ -17,7 +17,7 @@ from supervisor.cli.connection import Connection
 from supervisor.core.effects import drive
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.jobs.registry import Registry
-from supervisor.operations import Delay, Effect, InvalidRequestError, Operation
+from supervisor.operations import Delay, Effect, InvalidRequestError, Operation, workers
 from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.store.schedules.apply import has_labels
 from supervisor.store.schedules.reads import Inspection, Record, Views
@@ -238,6 +238,18 @@ def who() -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError):
         return socket.gethostname()
+
+
+def command_replica(
+    connection: Connection, target: workers.WorkerTarget, word: workers.Word, *, wait_s: float = workers.WAIT_S
+) -> workers.Answer | None:
+    """Send a command to a replica, signed where the cluster has a key; None when there was no answer in time."""
+    from supervisor.clock import SystemClock
+
+    signer = connection.settings.commands.signer(connection.settings.cluster)
+    at_ms = SystemClock().wall_ms()
+    command = workers.control(connection.keys, target, word, by=who(), signer=signer, at_ms=at_ms, wait_s=wait_s)
+    return ask(connection, command)
 
 
 def confirm(question: str, *, yes: bool) -> None:

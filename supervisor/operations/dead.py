@@ -13,7 +13,7 @@ from typing import Any
 from supervisor.core.errors import TenureError
 from supervisor.operations import Operation, Tell, pages, slices, untold
 from supervisor.operations.queues import known
-from supervisor.operations.runs import RunPermit, permitted
+from supervisor.operations.runs import RunPermit, checked_runs, permitted
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import PAGE, QueueControl, RequeueCode
 from supervisor.store.queues.reads import DeadRun, QueueReads, RunView
@@ -107,8 +107,10 @@ def show(keys: Keys, run_id: str, queue: str = "") -> Operation[RunView]:
     """Read one dead run of ``queue``, or of any.
 
     Raises:
+        InvalidRunError: no run can have the id, or no queue the name.
         NotDeadError: it is unknown, or in another state.
     """
+    checked_runs([(queue, run_id)])
     view: RunView | None = yield QueueReads(keys).show(run_id, [queue] if queue else None)
     if view is None or view.state != "dead":
         state = "unknown" if view is None else f"{view.state}, not dead"

@@ -22,10 +22,10 @@ import msgspec
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
-from supervisor.operations import InvalidRequestError, Operation, checked_reason, slices
+from supervisor.operations import InvalidRequestError, Operation, checked_reason, one, pages, slices
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.control import BATCH_MAX, KEYED_MAX, REASON_MAX, Control, ResumeCode, TriggerCode
-from supervisor.store.schedules.reads import Inspection, Views
+from supervisor.store.schedules.reads import Inspection, Record, RecordPage, Views
 
 TRIES = 10
 Permit = Callable[[ScheduleDef], None]
@@ -101,6 +101,30 @@ class Triggered:
     run_id: str
 
 
+def page(keys: Keys, cursor: str, *, count: int) -> Operation[RecordPage]:
+    """Read some of the schedules; begin with "0", end when the answer's cursor is "0"."""
+    return one(Views(keys).browse(cursor, count=count))
+
+
+def browse(keys: Keys, keep: Callable[[Record], bool] | None = None) -> Operation[list[Record]]:
+    """Read every schedule that ``keep`` takes, each once, in the order of their ids."""
+    found: list[Record] = yield from pages(Views(keys).browse, keep=keep)
+    by_id = {record.id: record for record in found}
+    return [by_id[name] for name in sorted(by_id)]
+
+
+def read(keys: Keys, schedule: str) -> Operation[Inspection]:
+    """Read one schedule; its ``record`` is never None.
+
+    Raises:
+        UnknownScheduleError: there is none.
+    """
+    (found,) = yield from one(Views(keys).inspect([schedule]))
+    if found.record is None:
+        raise UnknownScheduleError(schedule, removed_ms=found.removed_ms)
+    return found
+
+
 def inspect(keys: Keys, schedule: str) -> Operation[tuple[Inspection, ScheduleDef]]:
     """Read one schedule and its definition.
 
@@ -108,9 +132,8 @@ def inspect(keys: Keys, schedule: str) -> Operation[tuple[Inspection, ScheduleDe
         UnknownScheduleError: there is none.
         NewerScheduleError: another version wrote it.
     """
-    (found,) = yield Views(keys).inspect([schedule])
-    if found.record is None:
-        raise UnknownScheduleError(schedule, removed_ms=found.removed_ms)
+    found = yield from read(keys, schedule)
+    assert found.record is not None
     try:
         return found, found.record.definition()
     except msgspec.DecodeError as error:

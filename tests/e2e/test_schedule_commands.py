@@ -24,7 +24,7 @@ schedules:
 DYNAMIC = 'tick: {job: shell.command, every: 1s, overlap: allow, args: {command: ["echo", "at {{ nominal_ms }}"]}}\n'
 
 
-def test_an_operator_changes_schedules_while_the_tree_runs(start: Callable[..., Tree], short_directory: Path) -> None:
+def test_an_control_schedules_while_the_tree_runs(start: Callable[..., Tree], short_directory: Path) -> None:
     """No reload, no restart: each change is seen in what runs."""
     (short_directory / "tenure.yaml").write_text(CONFIG)
     (short_directory / "s.yaml").write_text(DYNAMIC)

@@ -19,7 +19,6 @@ from supervisor.core.units import SECOND_NS
 
 if TYPE_CHECKING:
     from supervisor.process.run_file import RunningTree
-    from supervisor.store.election.commands import Command
 
 POLL_S = 0.05
 SAY_EVERY_S = 5.0
@@ -216,15 +215,13 @@ def _remote(
     replica: str | None, word: str, output: str, load_settings: LoadSettings, *, done: str, wait_s: float
 ) -> int:
     """Ask a replica through Redis."""
-    from supervisor.cli.cluster import who
+    from supervisor.cli.cluster import ask, command_replica
     from supervisor.cli.connection import connected
-    from supervisor.cli.replica.replica_commands import chosen_replica, replicas, send
-    from supervisor.store.election.commands import Command, Word
+    from supervisor.operations import workers
 
     with connected(load_settings().settings) as connection:
-        name = chosen_replica(replicas(connection), replica)
-        command: Command = Command(word=Word(word), by=who())
-        answer = send(connection, {name: command}, wait_s=wait_s)[name]
+        name = ask(connection, workers.chosen(connection.keys, replica))
+        answer = command_replica(connection, workers.WorkerTarget(name), workers.Word(word), wait_s=wait_s)
     if answer is None:
         raise TenureError(f"{name} gave no answer within {wait_s:g} s; its log shows whether it took the command")
     if not answer.is_done:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from supervisor.cli.cluster import confirm, run, who
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.cluster import ask, command_replica, confirm
+from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedCommand as CliCommand
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, output_option, print_rows, span
-from supervisor.cli.replica.replica_commands import chosen_replica, replicas, report_of, send
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
-from supervisor.store.election.commands import Command, Word, WorkerReport
+from supervisor.operations import workers
+from supervisor.operations.workers import Word, WorkerView
 
-RUNS_MAX = 1000
 RUNS_SHOWN = 3
 COLUMNS = ("replica", "slot", "pid", "state", "busy", "done", "memory", "age", "version", "runs")
 
@@ -44,86 +42,33 @@ def worker_list(*, replica: str | None, output: str, load_settings: LoadSettings
       tenure worker list --replica web-1 -o json
     """
     with connected(load_settings().settings) as connection:
-        names = replicas(connection)
-        if replica is not None:
-            names = [chosen_replica(names, replica)]
-        rows = _rows(connection, names)
+        rows = [_row(each) for each in ask(connection, workers.overview(connection.keys, replica))]
     print_rows(rows, columns=COLUMNS, output=output, empty="no replica has workers")
     return EXIT_OK if rows else EXIT_NO
 
 
-def _rows(connection: Connection, names: list[str]) -> list[dict[str, Any]]:
-    answers = report_of(connection, names)
-    running = _running(connection)
-    rows = [
-        _row(connection, replica, worker, running)
-        for replica, answer in answers.items()
-        if answer is not None
-        for worker in answer.workers
-    ]
-    silent = {replica for replica, answer in answers.items() if answer is None}
-    sessions: dict[str, int] = run(connection, connection.sessions.list())
-    for session in sorted(sessions):
-        replica, _, rest = session.partition("/")
-        if replica in silent:
-            slot, _, generation = rest.rpartition("/")
-            unknown = WorkerReport(slot=slot, pool="", state="no answer", generation=int(generation))
-            rows.append(_row(connection, replica, unknown, running))
-    return sorted(rows, key=lambda row: (row["replica"], row["slot"], row["generation"]))
-
-
-def _row(connection: Connection, replica: str, worker: WorkerReport, running: dict[str, list[str]]) -> dict[str, Any]:
-    session = f"{replica}/{worker.slot}/{worker.generation}"
-    info = run(connection, connection.sessions.info(session))
-    runs = running.get(session, [])
-    more = len(runs) - RUNS_SHOWN
-    has_process = bool(worker.pid)
+def _row(worker: WorkerView) -> dict[str, Any]:
+    report, info, more = worker.report, worker.info, len(worker.runs) - RUNS_SHOWN
+    has_process = bool(report.pid)
     return {
-        "replica": replica,
-        "slot": worker.slot,
-        "session": session,
-        "generation": worker.generation,
-        "pid": worker.pid or (int(info["pid"]) if worker.state == "no answer" and "pid" in info else None),
-        "pool": worker.pool or info.get("pool"),
-        "state": worker.state,
-        "busy": worker.busy if has_process else None,
-        "done": worker.done if has_process else None,
-        "memory": f"{worker.rss_kib / 1024:.1f} MiB" if worker.rss_kib else None,
-        "rss_kib": worker.rss_kib or None,
-        "age": span(worker.age_s) if has_process else None,
-        "age_s": worker.age_s if has_process else None,
+        "replica": worker.replica,
+        "slot": report.slot,
+        "session": worker.session,
+        "generation": report.generation,
+        "pid": report.pid or (int(info["pid"]) if report.state == "no answer" and "pid" in info else None),
+        "pool": report.pool or info.get("pool"),
+        "state": report.state,
+        "busy": report.busy if has_process else None,
+        "done": report.done if has_process else None,
+        "memory": f"{report.rss_kib / 1024:.1f} MiB" if report.rss_kib else None,
+        "rss_kib": report.rss_kib or None,
+        "age": span(report.age_s) if has_process else None,
+        "age_s": report.age_s if has_process else None,
         "version": info.get("version"),
         "host": info.get("host"),
-        "runs": "\n".join([*runs[:RUNS_SHOWN], *([f"and {more} more"] if more > 0 else [])]),
-        "run_ids": runs,
+        "runs": "\n".join([*worker.runs[:RUNS_SHOWN], *([f"and {more} more"] if more > 0 else [])]),
+        "run_ids": worker.runs,
     }
-
-
-def _running(connection: Connection) -> dict[str, list[str]]:
-    """Return the runs that each session holds, at most so many in all."""
-    found: dict[str, list[str]] = {}
-    count = 0
-    names: list[str] = run(connection, connection.queues.names())
-    for queue in sorted(names):
-        cursor = "0"
-        while count < RUNS_MAX:
-            page = run(connection, connection.queues.running(queue, cursor))
-            for each in page.items:
-                found.setdefault(each.session, []).append(each.run_id)
-            count += len(page.items)
-            cursor = page.cursor
-            if cursor == "0":
-                break
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Worker process named on the command line."""
-
-    replica: str
-    slot: str
-    generation: int
 
 
 def _control(word: Word, *, done: str, question: str = "") -> Callable[..., int]:
@@ -141,11 +86,10 @@ def _control(word: Word, *, done: str, question: str = "") -> Callable[..., int]
         if everything == (target is not None):
             raise click.UsageError("name one worker, by its slot or its session, or give --all")
         with connected(load_settings().settings) as connection:
-            found = _target(connection, target, replica)
+            found = ask(connection, workers.target(connection.keys, target or "", replica))
             if question and everything:
                 confirm(f"{question} {found.replica}?", yes=yes)
-            command = Command(word=word, slot=found.slot, generation=found.generation, by=who())
-            answer = send(connection, {found.replica: command})[found.replica]
+            answer = command_replica(connection, found, word)
         row = {"replica": found.replica, "worker": found.slot or "all", "result": done}
         if answer is None:
             row["result"] = "no answer; `tenure worker list` shows whether that replica lives"
@@ -155,16 +99,6 @@ def _control(word: Word, *, done: str, question: str = "") -> Callable[..., int]
         return EXIT_OK if answer is not None and answer.is_done else EXIT_FAILED
 
     return act
-
-
-def _target(connection: Connection, target: str | None, replica: str | None) -> _Target:
-    """Return which process is meant: ``worker-io-0``, or ``web-1.4fe2a1/worker-io-0/3``."""
-    parts = (target or "").split("/")
-    if len(parts) == 3 and parts[2].isdecimal():
-        return _Target(chosen_replica(replicas(connection), parts[0]), parts[1], int(parts[2]))
-    if len(parts) > 1:
-        raise click.UsageError(f"{target!r} is neither a slot nor a session, as `tenure worker list` shows them")
-    return _Target(chosen_replica(replicas(connection), replica), target or "", 0)
 
 
 def _add(name: str, act: Callable[..., int], text: str) -> None:

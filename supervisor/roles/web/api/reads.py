@@ -1,4 +1,4 @@
-"""Reads of the API: leader, schedules, queues, jobs, one run. Of arguments their names, of results nothing.
+"""Reads of the API, for tokens with ``read``. Of arguments they show the names, of results nothing.
 
 Guarantees
     Each answer costs a bounded number of calls of Redis, with a page of at most ``PAGE_MAX`` items.
@@ -6,7 +6,7 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -14,37 +14,34 @@ from aiohttp import web
 
 from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.json_values import read_json
+from supervisor.operations import dead, jobs, leader, queues, runs, schedules, workers
+from supervisor.operations.dead import DeadRun
+from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally
+from supervisor.operations.schedules import Record
+from supervisor.operations.workers import WorkerView
+from supervisor.roles.web.api.base import ApiHandlers
 from supervisor.roles.web.cluster_snapshot import Overviews
-from supervisor.roles.web.responses import bad_request, json_response, limit_of, not_found
+from supervisor.roles.web.responses import bad_request, json_response, limit_of
 from supervisor.store.client.sync_client import AsyncStore
-from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.queues.fanout_counts import Tallies, Tally
-from supervisor.store.queues.reads import RunView
-from supervisor.store.queues.runs import Queues
-from supervisor.store.queues.sessions import Sessions
-from supervisor.store.schedules.reads import Record, Views
 from supervisor.telemetry.masking import mask
 
 PAGE_MAX = 250
 HISTORY_MAX = 20
+REPORT_WAIT_S = 2.0  # a replica that is gone must not keep the answer from coming in time
 
 
-class ApiReads:
+class ApiReads(ApiHandlers):
     """The handlers."""
 
-    def __init__(self, store: AsyncStore, keys: Keys, overviews: Overviews) -> None:
-        self._store = store
-        self._leases = Leases(keys)
-        self._views = Views(keys)
-        self._queues = Queues(keys)
-        self._sessions = Sessions(keys)
-        self._tallies = Tallies(keys)
+    def __init__(self, store: AsyncStore, keys: Keys, overviews: Overviews, own_queues: Collection[str] = ()) -> None:
+        super().__init__(store, keys)
         self._overviews = overviews
+        self._own_queues = frozenset(own_queues)
 
     async def leader(self, _request: web.Request) -> web.Response:
         """Answer with the leader."""
-        lease = await self._store.run(self._leases.view())
+        lease = await self._ask(leader.view(self._keys))
         shown = {
             "replica": lease.holder or None,
             "epoch": lease.epoch,
@@ -61,18 +58,16 @@ class ApiReads:
     async def schedules(self, request: web.Request) -> web.Response:
         """A page of the schedules."""
         cursor = request.query.get("cursor", "0")
-        if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 20 and int(cursor) < 1 << 64):
+        if not _is_number(cursor):
             raise bad_request("cursor", cursor, "give the one of the page before, or none")
-        page = await self._store.run(self._views.browse(cursor, count=limit_of(request, most=PAGE_MAX)))
+        page = await self._ask(schedules.page(self._keys, cursor, count=limit_of(request, most=PAGE_MAX)))
         rows = [_schedule(record) for record in page.items]
         return json_response({"schedules": rows, "cursor": page.cursor if page.cursor != "0" else None})
 
     async def schedule(self, request: web.Request) -> web.Response:
         """One schedule."""
-        name = request.match_info["schedule"]
-        (found,) = await self._store.run(self._views.inspect([name]))
-        if found.record is None:
-            raise not_found("schedule", name)
+        found = await self._ask(schedules.read(self._keys, request.match_info["schedule"]))
+        assert found.record is not None
         live = [run for _, run in found.live]
         return json_response(_schedule(found.record) | {"live_runs": live, "buffered": found.buffered})
 
@@ -98,7 +93,7 @@ class ApiReads:
     async def jobs(self, request: web.Request) -> web.Response:
         """A page of the jobs that replicas run, by name."""
         after, limit = request.query.get("cursor", ""), limit_of(request, most=PAGE_MAX)
-        published = await self._store.run(self._sessions.read_jobs())
+        published = await self._ask(jobs.published(self._keys))
         names = sorted(name for name in published if name > after)
         shown = [_job(name, published[name]) for name in names[:limit]]
         return json_response({"jobs": shown, "cursor": names[limit - 1] if len(names) > limit else None})
@@ -106,17 +101,114 @@ class ApiReads:
     async def run(self, request: web.Request) -> web.Response:
         """One run: its place, its attempts, its steps and the runs below it."""
         run_id = request.match_info["run"]
-        found = await self._store.run(self._queues.show(run_id))
-        try:
-            below = await self._store.run(self._tallies.read(run_id))
-            steps = await self._store.run(self._tallies.steps(run_id))
-        except ValueError:  # no run can have this id
-            raise not_found("run", run_id) from None
-        if found is None and below is None and not steps:
-            raise not_found("run", run_id)
-        shown = {"run": run_id, "state": "forgotten"} if found is None else _run(found)
-        of_below = None if below is None else _below(below)
-        return json_response(shown | {"below": of_below, "steps": [_step(name, step) for name, step in steps.items()]})
+        found = await self._ask(runs.show(self._keys, run_id))
+        shown = {"run": run_id, "state": "forgotten"} if found.view is None else _run(found.view)
+        below = None if found.below is None else _below(found.below)
+        steps = [_step(name, step) for name, step in found.steps.items()]
+        return json_response(shown | {"below": below, "steps": steps})
+
+    async def runs(self, request: web.Request) -> web.Response:
+        """The newest ended attempts, or with ``state=running`` the runs that are executed."""
+        state, limit = request.query.get("state", "ended"), limit_of(request, most=PAGE_MAX)
+        if state not in {"ended", "running"}:
+            raise bad_request("state", state, "ended or running")
+        queue = await self._queue_of(request)
+        if state == "running":
+            rows = [_running(each) for each in await self._ask(runs.running(self._keys, count=limit, queue=queue))]
+        else:
+            rows = [_ended(*each) for each in await self._ask(runs.latest(self._keys, count=limit, queue=queue))]
+        return json_response({"runs": rows})
+
+    async def dead(self, request: web.Request) -> web.Response:
+        """The newest dead runs."""
+        limit, before = limit_of(request, most=PAGE_MAX), request.query.get("before_ms")
+        if before is not None and not _is_number(before):
+            raise bad_request("before_ms", before, "milliseconds since 1970")
+        which = dead.DeadFilter(
+            queue=request.query.get("queue"),
+            job=request.query.get("job"),
+            reason=request.query.get("reason"),
+            before_ms=None if before is None else int(before),
+        )
+        found = await self._ask(dead.find(self._keys, which, count=limit, configured=self._own_queues))
+        return json_response({"dead": [_dead(each) for each in found]})
+
+    async def dead_run(self, request: web.Request) -> web.Response:
+        """One dead run."""
+        return json_response(_run(await self._ask(dead.show(self._keys, request.match_info["run"]))))
+
+    async def workers(self, _request: web.Request) -> web.Response:
+        """The worker processes of all replicas."""
+        found = await self._ask(workers.overview(self._keys, wait_s=REPORT_WAIT_S))
+        return json_response({"workers": [_worker(each) for each in found]})
+
+    async def _queue_of(self, request: web.Request) -> str | None:
+        """Return the queue that is named in the query, if it is known."""
+        queue = request.query.get("queue")
+        if queue is not None:
+            await self._ask(queues.known(self._keys, [queue], self._own_queues))
+        return queue
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 1 << 64
+
+
+def _running(run: RunningRun) -> dict[str, Any]:
+    return {
+        "run": run.run_id,
+        "queue": run.queue,
+        "job": None if run.envelope is None else run.envelope.template.job,
+        "attempt": run.attempt,
+        "fetched_ms": run.fetched_ms,
+        "session": run.session,
+    }
+
+
+def _ended(queue: str, entry: HistoryEntry) -> dict[str, Any]:
+    return {"run": entry.run_id, "queue": queue, "job": entry.job, "session": entry.session} | _attempt(entry)
+
+
+def _attempt(entry: HistoryEntry) -> dict[str, Any]:
+    return {
+        "outcome": entry.outcome,
+        "attempt": entry.attempt,
+        "started_ms": entry.started_ms,
+        "ended_ms": entry.ended_ms,
+        "note": mask(entry.note),
+    }
+
+
+def _dead(run: DeadRun) -> dict[str, Any]:
+    return {
+        "run": run.run_id,
+        "queue": run.queue,
+        "job": None if run.envelope is None else run.envelope.template.job,
+        "schedule": None if run.envelope is None else run.envelope.schedule,
+        "died_ms": run.died_ms,
+        "attempts": run.attempts,
+        "crashes": run.crashes,
+        "interruptions": run.interrupts,
+        "reason": dead.reason_of(run.error) or None,
+    }
+
+
+def _worker(worker: WorkerView) -> dict[str, Any]:
+    report = worker.report
+    return {
+        "replica": worker.replica,
+        "slot": report.slot,
+        "session": worker.session,
+        "pool": report.pool or worker.info.get("pool"),
+        "state": report.state,
+        "pid": report.pid or None,
+        "busy": report.busy,
+        "done": report.done,
+        "rss_kib": report.rss_kib or None,
+        "age_s": report.age_s,
+        "version": worker.info.get("version"),
+        "runs": worker.runs,
+    }
 
 
 def _schedule(record: Record) -> dict[str, Any]:
@@ -178,16 +270,7 @@ def _run(view: RunView) -> dict[str, Any]:
         "died_ms": view.died_ms,
         "error": mask(view.error) or None,
         "progress": mask(_decoded(view.progress)),
-        "history": [
-            {
-                "outcome": entry.outcome,
-                "attempt": entry.attempt,
-                "started_ms": entry.started_ms,
-                "ended_ms": entry.ended_ms,
-                "note": mask(entry.note),
-            }
-            for entry in view.history[:HISTORY_MAX]
-        ],
+        "history": [_attempt(entry) for entry in view.history[:HISTORY_MAX]],
     }
 
 

@@ -6,6 +6,7 @@ docs/openapi.json is that document; a test compares the two, and every route wit
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,9 @@ from aiohttp import web
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.roles.child import Seat
 from supervisor.roles.web.access.auth import needs
-from supervisor.roles.web.api import changes
+from supervisor.roles.web.api import changes, control
 from supervisor.roles.web.api.changes import ApiChanges
+from supervisor.roles.web.api.control import ApiControl
 from supervisor.roles.web.api.reads import ApiReads
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.events.handlers import EventPages
@@ -53,6 +55,15 @@ _EVENT_QUERY = {
     "level": "info, warning or error: the least",
     "reason": "only this reason; may be given again",
 }
+_RUNS = {"limit": "at most so many", "queue": "only of this queue", "state": "ended or running"}
+_DEAD = {
+    "limit": "at most so many",
+    "queue": "only of this queue",
+    "job": "only of this job",
+    "reason": "only with this in the reason",
+    "before_ms": "only those that died before, in milliseconds since 1970",
+}
+_COMMAND = (200, 202, 400, 404, 409)
 ROUTES = (
     ApiRoute("GET", "/leader", "leader", Scope.READ, "Who leads", (200,)),
     ApiRoute("GET", "/events", "events", Scope.READ, "What happened, also as a stream", (200, 400), _EVENT_QUERY),
@@ -60,7 +71,11 @@ ROUTES = (
     ApiRoute("GET", "/schedules/{schedule}", "schedule", Scope.READ, "One schedule", (200, 404)),
     ApiRoute("GET", "/queues", "queues", Scope.READ, "How queues stand", (200,)),
     ApiRoute("GET", "/jobs", "jobs", Scope.READ, "A page of the jobs that replicas run", (200, 400), _PAGE),
+    ApiRoute("GET", "/runs", "runs", Scope.READ, "The newest ended attempts, or running runs", (200, 400, 404), _RUNS),
     ApiRoute("GET", "/runs/{run}", "run", Scope.READ, "One run", (200, 404)),
+    ApiRoute("GET", "/dead", "dead", Scope.READ, "The newest dead runs", (200, 400, 404), _DEAD),
+    ApiRoute("GET", "/dead/{run}", "dead_run", Scope.READ, "One dead run", (200, 400, 404)),
+    ApiRoute("GET", "/workers", "workers", Scope.READ, "Worker processes of all replicas", (200, 409)),
     ApiRoute("POST", "/jobs/{job}/runs", "enqueue", Scope.OPERATE, "Enqueue a run", (200, 201, 400, 404, 409, 413),
              None, changes.EnqueueBody),
     ApiRoute("POST", "/schedules/{schedule}/pause", "pause", Scope.OPERATE, "Pause a schedule", (200, 400, 404), None,
@@ -71,6 +86,28 @@ ROUTES = (
              None, changes.TriggerBody),
     ApiRoute("POST", "/runs/{run}/cancel", "cancel", Scope.OPERATE, "Cancel a run", (200, 400, 404, 409), None,
              changes.CancelBody),
+    ApiRoute("POST", "/runs/{run}/requeue", "requeue", Scope.OPERATE, "Let a delayed run start now",
+             (200, 400, 404, 409), None, changes.RunBody),
+    ApiRoute("POST", "/runs/{run}/priority", "set_priority", Scope.OPERATE, "Give a run another priority",
+             (200, 400, 404, 409), None, changes.PriorityBody),
+    ApiRoute("POST", "/queues/{queue}/pause", "pause_queue", Scope.OPERATE, "Pause a queue", (200, 400, 404), None,
+             control.QueuePauseBody),
+    ApiRoute("POST", "/queues/{queue}/resume", "resume_queue", Scope.OPERATE, "End its pause", (200, 400, 404), None,
+             changes.EmptyBody),
+    ApiRoute("POST", "/queues/{queue}/purge", "purge_queue", Scope.OPERATE, "End its waiting runs", (200, 400, 404),
+             None, control.PurgeBody),
+    ApiRoute("POST", "/dead/{run}/requeue", "requeue_dead", Scope.OPERATE, "Let a dead run be executed again",
+             (200, 400, 404, 409), None, control.RequeueBody),
+    ApiRoute("POST", "/dead/{run}/drop", "drop_dead", Scope.OPERATE, "Forget a dead run", (200, 400, 404, 409), None,
+             control.DropBody),
+    ApiRoute("POST", "/workers/{worker}/quiet", "quiet_worker", Scope.ADMIN, "Let it finish and go; start no other",
+             _COMMAND, None, changes.EmptyBody),
+    ApiRoute("POST", "/workers/{worker}/resume", "resume_worker", Scope.ADMIN, "Start it again", _COMMAND, None,
+             changes.EmptyBody),
+    ApiRoute("POST", "/workers/{worker}/recycle", "recycle_worker", Scope.ADMIN, "Replace it by a fresh one", _COMMAND,
+             None, changes.EmptyBody),
+    ApiRoute("POST", "/leader/resign", "resign", Scope.ADMIN, "Ask the leader to hand over", (200, 202, 400, 409), None,
+             control.ResignBody),
 )  # fmt: skip
 
 
@@ -82,14 +119,22 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
     own_queues = {queue for pool in settings.workers.values() for queue in pool.queues}
     parts = (
         event_pages,
-        ApiReads(store, keys, overviews),
+        ApiReads(store, keys, overviews, own_queues),
         ApiChanges(store, keys, producer, seat.clock, history=settings.queues.history, own_queues=own_queues),
+        ApiControl(
+            store,
+            keys,
+            seat.clock,
+            history=settings.queues.history,
+            signer=settings.commands.signer(settings.cluster),
+            own_queues=own_queues,
+        ),
     )
     found = [web.get(f"{PATH}/openapi.json", _openapi)]
     for route in ROUTES:
         handler = next(getattr(part, route.handler) for part in parts if hasattr(part, route.handler))
-        # Ids of schedules and runs hold slashes: the last variable of a path takes them, a verb stands behind it.
-        path = PATH + route.path.replace("{schedule}", "{schedule:.+}").replace("{run}", "{run:.+}")
+        # Ids of schedules, runs and workers hold slashes: the variable of a path takes them, a verb stands behind it.
+        path = PATH + re.sub(r"\{(schedule|run|worker)\}", r"{\1:.+}", route.path)
         method = web.get if route.method == "GET" else web.post
         found.append(method(path, needs(route.scope)(_answering(handler))))
     return found
@@ -160,6 +205,7 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
 _MEANINGS = {
     200: "as asked",
     201: "enqueued",
+    202: "asked; what comes of it shows later",
     400: "what was asked cannot be used; says why",
     401: "no token, or an unknown one",
     403: "the token may not",

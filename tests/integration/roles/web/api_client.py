@@ -11,6 +11,8 @@ from supervisor.store.keys import Keys
 
 TOKENS = {"reader": "read", "driver": "operate", "owner": "admin"}
 KEYS = Keys("c1")
+SESSION = "r2.1/w-0/1"
+"""A worker of another replica, which the test plays."""
 
 
 def line(name: str, scope: str) -> str:

@@ -30,9 +30,10 @@ from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.telemetry import logs, metrics
 from supervisor.telemetry.events import Mailbox
-from tests.integration.roles.web.api_client import KEYS, TOKENS, line
+from tests.integration.roles.web.api_client import KEYS, SESSION, TOKENS, line
+from tests.kit.builders import StoreCalls
 from tests.kit.canary import CANARY
-from tests.kit.servers import RealServer
+from tests.kit.servers import RealServer, Server
 from tests.kit.waiting import wait_until
 
 SLOTS = ("agent", "scheduler", "web", "worker-io-0", "worker-cpu-0")
@@ -202,3 +203,15 @@ def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path) -> Any
     tree.tokens = tokens
     tree.start()
     return tree
+
+
+@pytest.fixture
+def world(api: Any, real_server: RealServer) -> Iterator[StoreCalls]:
+    """The cluster of the API, with a worker of another replica that the test plays."""
+    del api
+    server = Server(real_server)
+    server.keys = KEYS
+    calls = StoreCalls(server)
+    calls.open(SESSION)
+    yield calls
+    server.close()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.roles.web.api.routes import PATH, ROUTES
+from supervisor.core.model import Outcome
+from supervisor.roles.web.api.routes import PATH, ROUTES, ApiRoute
 from supervisor.settings.web.tokens import Scope
-from tests.integration.roles.web.api_client import ask, line
+from tests.integration.roles.web.api_client import SESSION, ask, line
+from tests.kit.builders import StoreCalls
 from tests.kit.waiting import wait_until
 
 LIMITED = {
@@ -15,26 +17,54 @@ LIMITED = {
 }  # fmt: skip
 
 
-def limit(api: Any) -> None:
-    """Have the tokens of ``LIMITED`` in the place of the others."""
-    text = "".join(line(name, "operate").rstrip() + f" {limits}\n" for name, limits in LIMITED.items())
+BODIES = {"set_priority": {"priority": "high"}, "purge_queue": {"job": "mail.send"}}
+OF_QUEUES = {"pause_queue", "resume_queue", "purge_queue"}
+
+
+def limit(api: Any, limits: dict[str, str] = LIMITED, scope: str = "operate") -> None:
+    """Have tokens with ``limits`` in the place of the others."""
+    text = "".join(line(name, scope).rstrip() + f" {words}\n" for name, words in limits.items())
     api.tokens.write_text(text)
-    wait_until(lambda: ask(api, "GET", f"{PATH}/leader", "mailer")[0] == 200, "the file to be read")
+    wait_until(lambda: ask(api, "GET", f"{PATH}/leader", next(reversed(limits)))[0] == 200, "the file to be read")
 
 
-def test_a_token_for_some_jobs_changes_nothing_of_others(api: Any) -> None:
+def ask_route(api: Any, route: ApiRoute, token: str, run: str) -> int:
+    """Ask for a change with names that exist; return the status."""
+    path = route.path.format(schedule="team/nightly", job="mail.send", run=run, queue="default", worker="r2/w-0/1")
+    return ask(api, route.method, PATH + path, token, BODIES.get(route.handler, {}))[0]
+
+
+def test_a_token_for_some_jobs_changes_nothing_of_others(api: Any, world: StoreCalls) -> None:
     """By no route that changes something, whether it is limited by job, by queue or by label."""
-    run = ask(api, "POST", f"{PATH}/schedules/team/nightly/trigger", "driver", {})[1]["run"]
     limit(api)
-
     for route in (each for each in ROUTES if each.scope > Scope.READ):
-        path = PATH + route.path.format(schedule="team/nightly", job="mail.send", run=run)
-        for name in ("reporter", "queuer", "outsider"):
-            assert ask(api, route.method, path, name, {})[0] == 403, (name, path)
-        if route.handler != "cancel":
-            assert ask(api, route.method, path, "mailer", {})[0] in {200, 201}, path
-        expected = {403} if route.handler == "enqueue" else {200, 201}  # a run by itself has no labels
-        assert ask(api, route.method, path, "labelled", {})[0] in expected, path
+
+        def answer(name: str, route: ApiRoute = route) -> int:
+            run = ask(api, "POST", f"{PATH}/schedules/team/nightly/trigger", "mailer", {})[1]["run"]
+            if "/dead/" in route.path:
+                world.fetch(SESSION)
+                world.ack(SESSION, run, Outcome.DEAD)
+            return ask_route(api, route, name, run)
+
+        assert {answer(name) for name in ("reporter", "queuer", "outsider")} == {403}, route.path
+        is_others = route.scope > Scope.OPERATE or route.handler in OF_QUEUES
+        may_mailer = not is_others or route.handler == "purge_queue"
+        assert answer("mailer") in ({200, 201} if may_mailer else {403}), route.path
+        may_labelled = not is_others and route.handler != "enqueue"  # a run by itself has no labels, nor has a queue
+        assert answer("labelled") in ({200, 201} if may_labelled else {403}), route.path
+
+
+def test_a_limited_token_commands_no_process_and_no_leader_and_changes_its_queues_alone(api: Any) -> None:
+    """A worker runs what the token does not reach; all runs of a queue are within a limit by queue."""
+    limit(api, {"chief": "jobs=mail.*", "queue-chief": "queues=default"}, "admin")
+    for route in (each for each in ROUTES if each.scope is Scope.ADMIN):
+        assert {ask_route(api, route, name, "r") for name in ("chief", "queue-chief")} == {403}, route.path
+
+    ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "queue-chief", {"queue": "default", "delay": "1h"})
+    for verb in ("pause", "resume", "purge"):
+        assert ask(api, "POST", f"{PATH}/queues/default/{verb}", "queue-chief", {})[0] == 200, verb
+        assert ask(api, "POST", f"{PATH}/queues/default/{verb}", "chief", {})[0] == 403, verb
+        assert ask(api, "POST", f"{PATH}/queues/billing/{verb}", "queue-chief", {})[0] == 403, verb
 
 
 def test_a_limited_token_ends_the_run_that_it_was_judged_by(api: Any) -> None:

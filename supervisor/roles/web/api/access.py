@@ -1,0 +1,74 @@
+"""Rights of limited tokens: what a token with ``jobs=``, ``queues=`` or ``labels=`` may change.
+
+Guarantees
+    A token changes no run, schedule or queue that its limits do not reach, and no process. Arguments of jobs that are
+    as good as code are taken from ``admin``, or from a token that names the job. A limited token chooses no run id that
+    is a schedule's or another run's to give: a fire whose id is taken already does not happen.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from supervisor.core.model import ScheduleDef
+from supervisor.operations.runs import RunPermit
+from supervisor.operations.schedules import Permit
+from supervisor.roles.web.responses import HOLDER
+
+_UNDERIVED_ID = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)
+"""Run ids that are derived of a schedule or of another run hold one of @ ! / #."""
+
+
+def permit_run(request: web.Request) -> RunPermit | None:
+    """Return a check that raises 403 for a run that the token does not reach; None for a token without limits."""
+    return functools.partial(_must_reach, request) if request[HOLDER].is_limited else None
+
+
+def permit_schedule(request: web.Request) -> Permit | None:
+    """Return a check that raises 403 for a schedule that the token does not reach; None for a token without limits."""
+
+    def permit(definition: ScheduleDef) -> None:
+        _must_reach(request, definition.template.job, definition.template.queue, definition.labels)
+
+    return permit if request[HOLDER].is_limited else None
+
+
+def _must_reach(request: web.Request, job: str, queue: str, labels: Mapping[str, str]) -> None:
+    """Raise 403 unless the token reaches ``job`` in ``queue``, of a schedule with ``labels``."""
+    token = request[HOLDER]
+    if not token.reaches(job=job, queue=queue, labels=labels):
+        of_labels = ", or not for a schedule without its labels" if token.labels else ""
+        raise web.HTTPForbidden(text=f"the token {token.name} is not for job {job} in queue {queue}{of_labels}")
+
+
+def must_reach_queue(request: web.Request, queue: str, *, job: str = "") -> None:
+    """Raise 403 unless the token reaches all runs of a queue, or with ``job`` all runs of that job in it."""
+    token = request[HOLDER]
+    if token.labels or (token.jobs and not job):
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited, and queues hold runs that it does not reach")
+    _must_reach(request, job, queue, {})
+
+
+def must_be_unlimited(request: web.Request) -> None:
+    """Raise 403 where the token has limits: a process, or the leader, serves runs of all jobs."""
+    token = request[HOLDER]
+    if token.is_limited:
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited, and processes run what it does not reach")
+
+
+def may_enqueue(request: web.Request, job: str, *, queue: str | None, run_id: str | None) -> None:
+    """Raise 403 unless the token may choose arguments for ``job``, its queue and the id of its run."""
+    token = request[HOLDER]
+    if token.labels:
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited by label, and a run by itself has none")
+    if token.queues and queue is None:
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited by queue: say which one in the body")
+    if token.is_limited and run_id is not None and not _UNDERIVED_ID.fullmatch(run_id):
+        remedy = "choose a run_id of letters, digits and . _ : -, since others may be those of schedules"
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited: {remedy}")
+    if not token.may_enqueue(job, queue):
+        raise web.HTTPForbidden(text=f"the token {token.name} may not enqueue job {job[:200]}{token.remedy(job)}")

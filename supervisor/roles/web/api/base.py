@@ -1,0 +1,64 @@
+"""Shared parts of the handlers of the API: operations asked, bodies read, who asks, and the line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from supervisor.core.durations import parse_duration
+from supervisor.core.effects import drive_async
+from supervisor.core.json_values import read_json
+from supervisor.operations import Delay, Effect, Operation
+from supervisor.roles.web.responses import ASKER, bad_request
+from supervisor.store.client.sync_client import AsyncStore
+from supervisor.store.keys import Keys
+
+T = TypeVar("T")
+BodyT = TypeVar("BodyT", bound=msgspec.Struct)
+log = structlog.get_logger()
+
+
+class ApiHandlers:
+    """Handlers of one subject."""
+
+    def __init__(self, store: AsyncStore, keys: Keys) -> None:
+        self._store = store
+        self._keys = keys
+
+    async def _ask(self, operation: Operation[T]) -> T:
+        """Return the result of ``operation``; its errors are answers by their ``http_status``."""
+        return await drive_async(operation, self._perform)
+
+    async def _perform(self, effect: Effect) -> Any:
+        return await (asyncio.sleep(effect.seconds) if isinstance(effect, Delay) else self._store.run(effect))
+
+
+async def body_of(request: web.Request, kind: type[BodyT]) -> BodyT:
+    """Return the body of a request; none is the same as {}."""
+    text = await request.read()
+    try:
+        return read_json(text or b"{}", kind)
+    except msgspec.DecodeError as error:
+        raise web.HTTPBadRequest(text=f"the body cannot be used: {error}") from error
+
+
+def seconds_of(name: str, text: str) -> float:
+    """Return the duration in the field ``name`` of a body."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise bad_request(name, text, str(error)) from error
+
+
+def who(request: web.Request) -> str:
+    """Return who asks, for the record."""
+    return f"{request.get(ASKER, '')}@http"
+
+
+def note(request: web.Request, event: str, **fields: str) -> None:
+    """Log a change: what, and who asked for it."""
+    log.info(event, by=request.get(ASKER, ""), **fields)

@@ -1,0 +1,198 @@
+"""Changes by the API to queues, dead runs and processes, and the hand-over of the leadership.
+
+Guarantees
+    As of ``changes.py``. Queues and dead runs are for tokens with ``operate`` whose limits reach all that is changed;
+    processes and the leadership are for ``admin`` without limits.
+    A command to a process is signed where the cluster has a key, and its answer is awaited for ``ANSWER_S`` seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from supervisor.clock import Clock
+from supervisor.core.signing import Signer
+from supervisor.operations import dead, leader, queues, workers
+from supervisor.operations.workers import Word
+from supervisor.roles.web.api.access import must_be_unlimited, must_reach_queue, permit_run
+from supervisor.roles.web.api.base import ApiHandlers, body_of, note, seconds_of, who
+from supervisor.roles.web.api.changes import EmptyBody
+from supervisor.roles.web.responses import json_response
+from supervisor.store.client.sync_client import AsyncStore
+from supervisor.store.keys import Keys
+
+ANSWER_S = 3.0  # less than an answer may take
+
+
+class QueuePauseBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A pause of a queue."""
+
+    reason: str = ""
+
+
+class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The end of the waiting runs of a queue; with ``job`` of those of one job."""
+
+    job: str = ""
+    reason: str = ""
+
+
+class RequeueBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Another execution of a dead run, not before ``delay`` is over."""
+
+    queue: str = ""
+    delay: str = "0s"
+
+
+class DropBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The end of a dead run."""
+
+    queue: str = ""
+    reason: str = ""
+
+
+class ResignBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A hand-over, to a replica that is named or to any."""
+
+    to: str | None = None
+
+
+class ApiControl(ApiHandlers):
+    """The handlers."""
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        keys: Keys,
+        clock: Clock,
+        *,
+        history: int,
+        signer: Signer | None,
+        own_queues: Collection[str] = (),
+    ) -> None:
+        """Build them; ``own_queues``: those of this replica's pools, known also before their first run."""
+        super().__init__(store, keys)
+        self._clock = clock
+        self._history = history
+        self._signer = signer
+        self._own_queues = frozenset(own_queues)
+
+    async def pause_queue(self, request: web.Request) -> web.Response:
+        """Let nothing be fetched from a queue."""
+        body, queue = await body_of(request, QueuePauseBody), request.match_info["queue"]
+        must_reach_queue(request, queue)
+        operation = queues.pause(self._keys, [queue], by=who(request), reason=body.reason, configured=self._own_queues)
+        ((_, is_new),) = await self._ask(operation)
+        note(request, "api_queue_paused", queue=queue)
+        return json_response({"queue": queue, "result": "paused", "new": is_new})
+
+    async def resume_queue(self, request: web.Request) -> web.Response:
+        """End the pause of a queue."""
+        await body_of(request, EmptyBody)
+        queue = request.match_info["queue"]
+        must_reach_queue(request, queue)
+        ((_, was_paused),) = await self._ask(queues.resume(self._keys, [queue], configured=self._own_queues))
+        note(request, "api_queue_resumed", queue=queue)
+        return json_response({"queue": queue, "result": "resumed" if was_paused else "running"})
+
+    async def purge_queue(self, request: web.Request) -> web.Response:
+        """End the waiting runs of a queue, or those of one job."""
+        body, queue = await body_of(request, PurgeBody), request.match_info["queue"]
+        must_reach_queue(request, queue, job=body.job)
+        counts = await self._ask(queues.counts(self._keys, queue, self._own_queues))
+        operation = queues.purge(
+            self._keys, counts, job=body.job, by=who(request), reason=body.reason, history=self._history
+        )
+        ended = await self._ask(operation)
+        note(request, "api_queue_purged", queue=queue, job=body.job, ended=str(ended))
+        return json_response({"queue": queue, "ended": ended})
+
+    async def requeue_dead(self, request: web.Request) -> web.Response:
+        """Let a dead run be executed again."""
+        body = await body_of(request, RequeueBody)
+        delay_ms = round(seconds_of("delay", body.delay) * 1000)
+        found = await self._ask(dead.show(self._keys, request.match_info["run"], body.queue))
+        operation = dead.requeue(
+            self._keys,
+            {found.queue: [found.run_id]},
+            delay_ms=delay_ms,
+            by=who(request),
+            history=self._history,
+            permit=permit_run(request),
+        )
+        return _ended(request, "api_dead_requeued", await self._ask(operation), dead.REQUEUED)
+
+    async def drop_dead(self, request: web.Request) -> web.Response:
+        """Forget a dead run."""
+        body = await body_of(request, DropBody)
+        found = await self._ask(dead.show(self._keys, request.match_info["run"], body.queue))
+        operation = dead.drop(
+            self._keys,
+            {found.queue: [found.run_id]},
+            by=who(request),
+            reason=body.reason,
+            history=self._history,
+            permit=permit_run(request),
+        )
+        return _ended(request, "api_dead_dropped", await self._ask(operation), dead.DROPPED)
+
+    async def quiet_worker(self, request: web.Request) -> web.Response:
+        """Let a worker finish and go, and start none in its place."""
+        return await self._command(request, Word.QUIET)
+
+    async def resume_worker(self, request: web.Request) -> web.Response:
+        """Start a worker that was made quiet."""
+        return await self._command(request, Word.RESUME)
+
+    async def recycle_worker(self, request: web.Request) -> web.Response:
+        """Replace a worker by a fresh one."""
+        return await self._command(request, Word.RECYCLE)
+
+    async def _command(self, request: web.Request, word: Word) -> web.Response:
+        await body_of(request, EmptyBody)
+        must_be_unlimited(request)
+        worker = request.match_info["worker"]
+        replica, _, slot = worker.partition("/")
+        target = await self._ask(workers.target(self._keys, worker if "/" in slot else slot, replica))
+        operation = workers.control(
+            self._keys,
+            target,
+            word,
+            by=who(request),
+            signer=self._signer,
+            at_ms=self._clock.wall_ms(),
+            wait_s=ANSWER_S,
+        )
+        answer = await self._ask(operation)
+        note(request, "api_worker_commanded", worker=worker, word=word.value)
+        shown: dict[str, Any] = {"replica": target.replica, "worker": target.slot or None}
+        if answer is None:
+            return json_response(shown | {"result": "sent"}, status_code=202)
+        if not answer.is_done:
+            raise web.HTTPConflict(text=answer.reason)
+        return json_response(shown | {"result": "done"})
+
+    async def resign(self, request: web.Request) -> web.Response:
+        """Ask the leader to hand over."""
+        body = await body_of(request, ResignBody)
+        must_be_unlimited(request)
+        lease, heir = await self._ask(leader.successor(self._keys, body.to))
+        if heir != lease.holder:
+            at_ms = self._clock.wall_ms()
+            await self._ask(leader.resign(self._keys, lease, heir, by=who(request), signer=self._signer, at_ms=at_ms))
+            note(request, "api_resign_requested", replica=lease.holder, to=heir)
+        shown = {"replica": lease.holder, "epoch": lease.epoch, "to": heir or None}
+        return json_response(shown, status_code=200 if heir == lease.holder else 202)
+
+
+def _ended(request: web.Request, event: str, results: list[dead.Result], expected: str) -> web.Response:
+    """Answer with the result of one dead run."""
+    ((queue, run_id, result),) = results
+    if result != expected:
+        raise web.HTTPConflict(text=f"{run_id}: {result}")
+    note(request, event, run=run_id)
+    return json_response({"run": run_id, "queue": queue, "result": result})

@@ -1,0 +1,150 @@
+"""What operators do over HTTP: to queues, runs, dead runs, worker processes and the leader."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import pytest
+
+from supervisor.core.model import Outcome
+from supervisor.roles.web.api import control
+from supervisor.roles.web.api.routes import PATH
+from supervisor.roles.web.handlers import PAGE_S
+from supervisor.store.election.commands import Answer, Command, Commands, Word
+from tests.integration.roles.web.api_client import KEYS, SESSION, ask
+from tests.kit.builders import StoreCalls, envelope
+from tests.kit.waiting import wait_until
+
+REPLICA = SESSION.partition("/")[0]
+
+
+def kill(world: StoreCalls, *run_ids: str) -> None:
+    """Let runs be executed and given up."""
+    world.enqueue(*map(envelope, run_ids))
+    world.fetch(SESSION)
+    for run_id in run_ids:
+        error = {"type": "ValueError", "message": "no tenant", "traceback": "password=hunter2"}
+        world.ack(SESSION, run_id, Outcome.DEAD, error=error, job="tests.noop")
+
+
+def change(api: Any, path: str, body: Any = None, *, who: str = "driver") -> tuple[int, Any]:
+    """Ask for a change; return status and JSON."""
+    return ask(api, "POST", f"{PATH}{path}", who, {} if body is None else body)
+
+
+def read(api: Any, path: str) -> Any:
+    """Return what a reader is shown."""
+    code, shown = ask(api, "GET", f"{PATH}{path}", "reader")
+    assert code == 200, shown
+    return shown
+
+
+def test_a_queue_is_paused_resumed_and_purged(api: Any, world: StoreCalls) -> None:
+    """Under the name of the token; an unknown name is refused with the nearest, and nothing is made by it."""
+    world.enqueue(envelope("a"), envelope("b", job="tests.other"))
+
+    paused = {"queue": "default", "result": "paused", "new": True}
+    assert change(api, "/queues/default/pause", {"reason": "moving"}) == (200, paused)
+    counts = world.run(world.queues.counts("default"))
+    assert (counts.paused, counts.paused_by) == ("moving", "driver@http")
+    assert change(api, "/queues/default/resume")[1]["result"] == "resumed"
+    assert change(api, "/queues/default/resume")[1]["result"] == "running"
+    assert change(api, "/queues/default/purge", {"job": "tests.other"}) == (200, {"queue": "default", "ended": 1})
+    assert (world.state("a"), world.state("b")) == ("queued", "finished")
+
+    code, refused = change(api, "/queues/defualt/pause")
+    assert (code, "did you mean default?" in refused["error"]) == (404, True)
+    assert change(api, "/queues/default/pause", {"reason": "x" * 201})[0] == 400
+    assert world.run(world.queues.names()) == ["default"]
+
+
+def test_runs_are_listed_started_now_and_given_another_priority(api: Any, world: StoreCalls) -> None:
+    """What the commands do, with the former place in the answer."""
+    world.enqueue(envelope("later"), delays_ms=[60_000])
+    world.enqueue(envelope("busy"))
+    world.fetch(SESSION)
+    world.enqueue(envelope("done"))
+    world.fetch(SESSION)
+    world.ack(SESSION, "done", job="tests.noop", history_note="password=hunter2")
+
+    assert [each["run"] for each in read(api, "/runs?state=running")["runs"]] == ["busy"]
+    (ended,) = read(api, "/runs?queue=default")["runs"]
+    assert (ended["run"], ended["outcome"], ended["job"]) == ("done", "ok", "tests.noop")
+    assert "hunter2" not in json.dumps(ended)
+    assert change(api, "/runs/later/priority", {"priority": "high"})[1]["place"] == "later"
+    assert change(api, "/runs/later/requeue") == (200, {"run": "later", "queue": "default", "place": "later"})
+    assert change(api, "/runs/later/requeue")[1]["place"] == "ready"
+    assert change(api, "/runs/later/priority", {"priority": "urgent"})[0] == 400
+    assert change(api, "/runs/never/requeue")[0] == 404
+    assert ask(api, "GET", f"{PATH}/runs?queue=none", "reader")[0] == 404
+
+
+def test_dead_runs_are_listed_shown_requeued_and_dropped(api: Any, world: StoreCalls) -> None:
+    """Their errors are masked, and no filter looks into what is hidden."""
+    kill(world, "one", "two")
+
+    rows = read(api, "/dead?reason=NO%20TENANT&job=tests.noop&limit=10")["dead"]
+    assert [(each["run"], each["reason"]) for each in rows] == [
+        ("two", "ValueError: no tenant"),
+        ("one", "ValueError: no tenant"),
+    ]
+    assert read(api, "/dead?reason=hunter2") == {"dead": []}
+    assert read(api, "/dead?before_ms=1")["dead"] == []
+    shown = read(api, "/dead/one")
+    assert (shown["state"], "hunter2" in json.dumps(shown)) == ("dead", False)
+
+    assert change(api, "/dead/one/requeue", {"delay": "1h"}) == (
+        200,
+        {"run": "one", "queue": "default", "result": "requeued"},
+    )
+    assert (world.state("one"), change(api, "/dead/one/requeue")[0]) == ("later", 404)
+    assert change(api, "/dead/two/drop", {"reason": "old"})[1]["result"] == "dropped"
+    assert (change(api, "/dead/two/drop")[0], read(api, "/dead")["dead"]) == (404, [])
+    assert change(api, "/dead/two/drop", {"queue": "{}"})[0] == 400
+    assert change(api, "/runs/one/requeue")[1]["place"] == "later"
+
+
+@pytest.mark.parametrize(
+    ("worker", "slot", "generation"), [(SESSION, "w-0", 1), (f"{REPLICA}/w-0", "w-0", 0), ("r2", "", 0)]
+)
+def test_a_command_reaches_the_replica_of_a_worker(
+    api: Any, world: StoreCalls, worker: str, slot: str, generation: int
+) -> None:
+    """By the session, by a slot of a replica, or for all of its workers; the answer is the replica's."""
+    calls = Commands(KEYS)
+    with ThreadPoolExecutor(1) as executor:
+        asked = executor.submit(change, api, f"/workers/{worker}/quiet", who="owner")
+        ((command_id, body),) = wait_until(lambda: world.run(calls.take(REPLICA)), "the command")
+        world.run(calls.answer(REPLICA, command_id, Answer(is_done=True)))
+        code, shown = asked.result(timeout=20)
+
+    command = msgspec.json.decode(body, type=Command)
+    assert (command.word, command.slot, command.generation) == (Word.QUIET, slot, generation)
+    assert command.by == "owner@http"
+    if code == 202:  # the answer came later than it was awaited
+        assert shown["result"] == "sent"
+    else:
+        assert (code, shown) == (200, {"replica": REPLICA, "worker": slot or None, "result": "done"})
+
+
+def test_commands_that_nobody_answers_or_that_mean_nobody_say_so(api: Any, world: StoreCalls) -> None:
+    """Sent is not done; a worker without a replica that answers is listed with what Redis knows."""
+    assert change(api, f"/workers/{SESSION}/recycle", who="owner")[0] == 202
+    assert [each["state"] for each in read(api, "/workers")["workers"]] == ["no answer"]
+    assert change(api, "/workers/r9/w-0/quiet", who="owner")[0] == 404
+    assert change(api, "/workers/r2.1/w-0/1/2/quiet", who="owner")[0] == 404
+    assert control.ANSWER_S < PAGE_S
+    del world
+
+
+def test_the_leader_is_asked_to_hand_over(api: Any, world: StoreCalls) -> None:
+    """Nobody leads at first, and then nobody else could."""
+    assert change(api, "/leader/resign", who="owner")[0] == 409
+    world.lead()
+    code, refused = change(api, "/leader/resign", who="owner")
+    assert (code, "is the only candidate" in refused["error"]) == (409, True)
+    assert change(api, "/leader/resign", {"to": "nobody"}, who="owner")[0] == 409
+    assert change(api, "/leader/resign", {"to": "a"}, who="owner")[0] == 200
