@@ -24,7 +24,7 @@ from supervisor.roles.effects import Steps
 from supervisor.roles.scheduler.batch_split import ask_split
 from supervisor.roles.scheduler.fenced_client import Asking
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, advanced, items
-from supervisor.roles.scheduler.prefetcher import Reading
+from supervisor.roles.scheduler.prefetcher import Prefetcher
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.scripts import Call
 from supervisor.store.wire.fire import NOTHING, FireCode, FireItem, FireReply, FireResult
@@ -63,11 +63,11 @@ class Firing:
     """Fires for the planner."""
 
     def __init__(
-        self, schedules: Schedules, asking: Asking, reading: Reading, *, moment: Callable[[], DecisionTime]
+        self, schedules: Schedules, asking: Asking, prefetcher: Prefetcher, *, moment: Callable[[], DecisionTime]
     ) -> None:
         self._schedules = schedules
         self._asking = asking
-        self._reading = reading
+        self._prefetcher = prefetcher
         self._moment = moment
         self._next: FireBatch | None = None  # put together while the one before was in flight
         self._answered: tuple[FireBatch, FireReply] | None = None  # not yet taken in
@@ -99,10 +99,10 @@ class Firing:
         batch, self._next = self._next, None
         if batch is not None and abs(moment.now_ms - batch.moment.now_ms) > OLD_MS:
             for ready in [*batch.sent.values(), *batch.idle]:
-                self._reading.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
+                self._prefetcher.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
             batch = None
         if batch is None:
-            due = self._reading.window.due(moment.now_ms, moment.now_ms - moment.grace_ms, FIRE_BATCH_MAX)
+            due = self._prefetcher.window.due(moment.now_ms, moment.now_ms - moment.grace_ms, FIRE_BATCH_MAX)
             batch = self.batch(due, moment) if due else None
         return batch
 
@@ -110,7 +110,7 @@ class Firing:
         """Plan the held schedules again, once their time is over."""
         if self._held and self._asking.clock.elapsed_ns() >= self._held_until_ns:
             for ready in self._held.values():
-                self._reading.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
+                self._prefetcher.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
             self._held = {}
 
     def fire(self, term: Term, batch: FireBatch) -> Steps[int]:
@@ -139,14 +139,14 @@ class Firing:
                 if code in {FireCode.HELD, FireCode.PAUSED, FireCode.SKEWED}:
                     held.add(item.schedule)  # what waits behind it is a DUP, and says nothing new
                 elif item.schedule not in held:
-                    self._reading.again(item.schedule)
+                    self._prefetcher.again(item.schedule)
 
     def batch(self, due: Sequence[DueSchedule], moment: DecisionTime) -> FireBatch:
         """Put together the runs ``due`` owe; the excess goes back into the window."""
         batch = FireBatch([], {}, [], moment)
         for ready in due:
             if len(batch.items) >= FIRE_BATCH_MAX:
-                self._reading.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
+                self._prefetcher.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
                 continue
             found = self._items(ready, moment, FIRE_BATCH_MAX - len(batch.items))
             if found:
@@ -184,7 +184,7 @@ class Firing:
         try:
             return items(ready, moment, limit)
         except TenureError as error:
-            self._reading.refuse(ready.schedule, ready.known.revision, str(error))
+            self._prefetcher.refuse(ready.schedule, ready.known.revision, str(error))
             return None
 
     def _send(
@@ -202,12 +202,12 @@ class Firing:
         now_ms = self._asking.clock.wall_ms()
         for asked, reply, error in answers:
             if error:
-                self._reading.put_off([part[0].schedule for part in asked], error)
+                self._prefetcher.put_off([part[0].schedule for part in asked], error)
                 decided |= {
                     part[0].schedule: [FireResult(FireCode.REFUSED, part[0].mark_ms)] * len(part) for part in asked
                 }
                 continue
-            self._reading.accepted(part[0].schedule for part in asked)
+            self._prefetcher.accepted(part[0].schedule for part in asked)
             now_ms, results = reply.now_ms, iter(reply.results)
             decided |= {part[0].schedule: list(islice(results, len(part))) for part in asked}
         return FireReply([result for part in parts for result in decided[part[0].schedule]], now_ms)
@@ -224,13 +224,13 @@ class Firing:
                 # DUP: Redis knows better, from an answer that was lost or from another term.
                 marks[name] = mark_ms
                 if code is FireCode.BUFFERED and item.policy.startswith("cancel"):
-                    self._reading.again(name)  # it is to be looked at when the grace is over
+                    self._prefetcher.again(name)  # it is to be looked at when the grace is over
             elif code is FireCode.SKEWED and name not in marks:
                 skewed[name] = batch.sent[name]
             elif code is FireCode.STALE:
-                self._reading.again(name)
+                self._prefetcher.again(name)
         for name, mark_ms in marks.items():
-            self._reading.marks.remember(name, mark_ms)
+            self._prefetcher.marks.remember(name, mark_ms)
             self._follow(batch.sent[name], mark_ms, batch.moment)
         return list(skewed.values())
 
@@ -238,10 +238,10 @@ class Firing:
         try:
             following = advanced(ready, mark_ms)
         except TenureError as error:
-            self._reading.refuse(ready.schedule, ready.known.revision, str(error))
+            self._prefetcher.refuse(ready.schedule, ready.known.revision, str(error))
             return
         if following is not None:
-            self._reading.keep(following, moment)
+            self._prefetcher.keep(following, moment)
 
     def _note_skew(self, ahead_ms: int, *, is_skewed: bool) -> None:
         if is_skewed and not self._is_skewed:

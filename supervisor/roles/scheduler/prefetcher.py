@@ -1,4 +1,4 @@
-"""Reads ahead: keeps the window filled, answers requests to look at a schedule, and finds forgotten schedules.
+"""Prefetch of schedules: fills the window, reads schedules on request, and finds those that it missed.
 
 Guarantees
     Pauses, graces, windows of waiting runs and retention are judged by Redis' time, which wrote them down.
@@ -29,23 +29,18 @@ from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
 from supervisor.roles.scheduler.reconcile import Evaluation, evaluate, unusable
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.roles.scheduler.watermarks import Watermarks
-from supervisor.roles.scheduler.window import Window
+from supervisor.roles.scheduler.window import NEVER_MS, PAGE, DueCursor, DueQuestion, Window
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.scripts import Call
 from supervisor.store.wire.fire import DueReply, FireItem, PlanCode, PlanItem, Seen
 
-AHEAD_MS = 6000  # long enough to read 100,000 that are due at one instant
-PAGE = 250
-FIRST_PAGE = 50  # of a term: what is due at its start is fired before the rest is read
 OVERDUE_MS = 60_000
-FORGOTTEN_MS = 500  # what was due so long ago and still is in the plan is not in the window
 DYNAMIC = "dynamic"
-NEVER_MS = 1 << 62
 AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page
 
 
-class Reading:
-    """Schedules read during this term."""
+class Prefetcher:
+    """Schedules read ahead during this term."""
 
     def __init__(
         self, schedules: Schedules, asking: Asking, *, reconcile_ns: int, is_outdated: Callable[[str, bytes], bool]
@@ -65,18 +60,12 @@ class Reading:
         self.window = Window()
         self.last_change = ""
         self._telling.begin()
-        self._page = FIRST_PAGE
-        self._covered = (0, "")  # up to where the window holds everything
-        self._is_asked = self._is_late_left = True
+        self._cursor = DueCursor()
         self._again: dict[str, None] = {}
         self._kept_back: dict[str, int] = {}  # schedule to the revision that is about to be changed or removed
         self._looks = DueHeap()  # schedules to read again at a time at which nothing is due
         self._put_off = PutOff()
-        self._read_at_ms = 0
         self._reconcile_at_ns = self._asking.clock.elapsed_ns() + self._reconcile_ns
-        self._is_reconciling = False
-        self._is_page_left = False
-        self._audit_cursor = "0"
 
     @property
     def reconcile_at_ns(self) -> int:
@@ -87,13 +76,13 @@ class Reading:
     def read_at_ms(self) -> int:
         """Wall clock time at which something is to be read again."""
         look_ms = None if self._refused_until_ns else self._looks.next_ms()
-        read_ms = self._read_at_ms if self.window.has_room and not self._refused_until_ns else NEVER_MS
+        read_ms = self._cursor.read_at_ms if self.window.has_room and not self._refused_until_ns else NEVER_MS
         return read_ms if look_ms is None else min(read_ms, look_ms)
 
     def hear(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         """Somebody changed something."""
         self.last_change = changes[-1][0]
-        self._is_asked = True
+        self._cursor = self._cursor.wanting()
         for _, fields in changes:
             if fields.get("kind") in {"delete", "remove"}:  # its id may come again, and count its revisions anew
                 self._catalogue.forget(fields.get("schedule", ""))
@@ -102,7 +91,7 @@ class Reading:
 
     def expect(self) -> None:
         """A configuration was brought in, or need not be: schedules that were kept back are read again."""
-        self._is_asked = self._is_late_left = True
+        self._cursor = self._cursor.wanting(late=True)
         self._again |= dict.fromkeys(self._kept_back)
         self._kept_back.clear()
 
@@ -113,11 +102,11 @@ class Reading:
 
     def keep(self, ready: DueSchedule, moment: DecisionTime) -> None:
         """Take ``ready`` into the window if it belongs there; else Redis has it."""
-        if ready.fire_ms <= self._covered[0]:
+        if ready.fire_ms <= self._cursor.covered[0]:
             self.window.put(ready, late_ms=moment.now_ms + moment.ahead_ms - moment.grace_ms)
         else:
             self.window.drop(ready.schedule)
-            self._read_at_ms = min(self._read_at_ms, ready.fire_ms - AHEAD_MS)
+            self._cursor = self._cursor.by(ready.fire_ms)
 
     def refuse(self, schedule: str, revision: int, reason: str) -> None:
         """Report why a definition cannot be used, and leave it: reading the schedule again plans it for later."""
@@ -146,11 +135,11 @@ class Reading:
             return False
         for schedule in self._looks.due(moment.now_ms, PAGE):
             self.again(schedule)
-        if self._is_asked or self._again or self._asking.clock.elapsed_ns() >= self._reconcile_at_ns:
+        if self._cursor.is_asked or self._again or self._asking.clock.elapsed_ns() >= self._reconcile_at_ns:
             return True
-        if self._is_late_left and not self.window.behind:
+        if self._cursor.is_late_left and not self.window.behind:
             return True
-        wants_more = self._is_page_left or moment.now_ms >= self._read_at_ms
+        wants_more = self._cursor.is_page_left or moment.now_ms >= self._cursor.read_at_ms
         return wants_more and self.window.has_room
 
     def read(self, term: Term, moment: DecisionTime) -> Steps[tuple[list[FireItem], int]]:
@@ -164,16 +153,18 @@ class Reading:
             if not self._refused_until_ns:
                 self._asking.report("reading_refused", what="schedules", error=str(error))
             self._refused_until_ns = self._asking.clock.elapsed_ns() + AGAIN_NS
-            self._covered, self._is_asked = (0, ""), True
+            self._cursor = self._cursor.rewound()
             return [], 0
         self._refused_until_ns = 0
         return found
 
     def _read(self, term: Term, moment: DecisionTime) -> Steps[tuple[list[FireItem], int]]:
-        again, call = self._question(moment)
-        reply: DueReply = yield from self._asking.ask(term, call)
+        again = list(self._again)[:PAGE]
+        question = self._question(moment)
+        reply: DueReply = yield from self._asking.ask(term, self._call(question, again))
         self._telling.read(reply, refused=len(self._put_off))
-        self._take_cursor(reply, moment)
+        self._cursor = self._cursor.after(question, reply, behind=self.window.behind)
+        self.last_change = self.last_change or reply.last_change
         for schedule in again:
             self._again.pop(schedule, None)
         yield from self._know(term, reply.seen)
@@ -181,64 +172,29 @@ class Reading:
         begin = yield from self._settle(term, reply.seen, by_redis)
         return begin, reply.now_ms
 
-    def audit(self, term: Term) -> Steps[bool]:
-        """Look for schedules that nothing would ever look at; whether a round ended."""
-        try:
-            cursor, lost = yield from self._asking.ask(term, self._schedules.audit(self._audit_cursor))
-        except StoreRefusedError as error:
-            self._asking.report("reading_refused", what="audit", error=str(error))
-            return False
-        self._audit_cursor = cursor
-        for schedule in lost:
-            self._asking.report("schedule_overdue", schedule=schedule, reason="it is in no plan")
-            self._again[schedule] = None
-        return bool(cursor == "0")
-
-    def _question(self, moment: DecisionTime) -> tuple[list[str], Call[DueReply]]:
-        late_ms = moment.now_ms - moment.grace_ms
+    def _question(self, moment: DecisionTime) -> DueQuestion:
         now_ns = self._asking.clock.elapsed_ns()
-        self._is_reconciling = now_ns >= self._reconcile_at_ns
-        if self._covered[0] < late_ms:  # it stood still, or the clock was set forward
-            self._covered = (late_ms, "")
-            self._is_late_left = True
-        (after_ms, after_id), until_ms = self._covered, moment.now_ms + AHEAD_MS
-        if self._is_reconciling:
+        is_reconciling = now_ns >= self._reconcile_at_ns
+        self._cursor = self._cursor.caught_up(moment)
+        if is_reconciling:
             self._reconcile_at_ns = now_ns + self._reconcile_ns
-            self._is_asked = self._is_late_left = True
-            after_ms, after_id, until_ms = late_ms, "", moment.now_ms - FORGOTTEN_MS
-        again = list(self._again)[:PAGE]
-        call = self._schedules.due(
-            after_ms=after_ms,
-            after_id=after_id,
-            until_ms=max(until_ms, after_ms),
-            limit=self._page if self.window.has_room else 0,
-            asked=self._page if self._is_asked else 0,
-            late_ms=late_ms,
-            late=self._page if self._is_late_left and not self.window.behind else 0,
-            overdue_ms=moment.now_ms - OVERDUE_MS,
+            self._cursor = self._cursor.wanting(late=True)
+        return self._cursor.question(
+            moment, has_room=self.window.has_room, behind=self.window.behind, is_reconciling=is_reconciling
+        )
+
+    def _call(self, question: DueQuestion, again: list[str]) -> Call[DueReply]:
+        return self._schedules.due(
+            after_ms=question.after_ms,
+            after_id=question.after_id,
+            until_ms=question.until_ms,
+            limit=question.limit,
+            asked=question.asked,
+            late_ms=question.late_ms,
+            late=question.late,
+            overdue_ms=question.now_ms - OVERDUE_MS,
             ids=again,
         )
-        return again, call
-
-    def _take_cursor(self, reply: DueReply, moment: DecisionTime) -> None:
-        """Note how far the window reaches now, and the pages left to read."""
-        until_ms = max(moment.now_ms + AHEAD_MS, self._covered[0])
-        page, self._page = self._page, PAGE
-        if not self.last_change:
-            self.last_change = reply.last_change
-        asked = sum(each.score is not None and each.score <= 0 for each in reply.seen)
-        self._is_asked = self._is_asked and asked >= page
-        self._is_late_left = self._is_late_left and (reply.is_late_full or self.window.behind > 0)
-        if self._is_reconciling or not self.window.has_room:
-            return  # nothing that is soon was read
-        self._is_page_left = reply.is_full
-        if reply.is_full:
-            last = reply.seen[page - 1]
-            self._covered = (last.score or 0, last.schedule)
-        else:
-            self._covered = (until_ms, "")
-            head_ms = NEVER_MS if reply.next_ms is None else reply.next_ms
-            self._read_at_ms = max(head_ms - AHEAD_MS, moment.now_ms + AHEAD_MS // 2)
 
     def _know(self, term: Term, seen: Sequence[Seen]) -> Steps[None]:
         """Read the definitions that are not known in their revision."""
@@ -285,8 +241,7 @@ class Reading:
             else:
                 self._take(each, each.score, evaluation.ready, moment)
         if seen and not has_moved:  # the next page would hold the same
-            self._is_asked = False
-            self._is_late_left = self._is_late_left and self.window.behind > 0
+            self._cursor = self._cursor.stalled(behind=self.window.behind)
         for start in range(0, len(plans), FIRE_BATCH_MAX):
             yield from self._plan(term, plans[start : start + FIRE_BATCH_MAX], moment)
         return begin
@@ -344,7 +299,38 @@ class Reading:
             self.window.drop(seen.schedule)
         if score is None or score <= moment.now_ms or (ready is not None and score >= ready.fire_ms):
             return
-        if score <= self._covered[0]:
+        if score <= self._cursor.covered[0]:
             self._looks.put(seen.schedule, score + moment.ahead_ms)
         else:
-            self._read_at_ms = min(self._read_at_ms, score - AHEAD_MS)
+            self._cursor = self._cursor.by(score)
+
+
+class Auditor:
+    """Reads a page of schedules each period, and has those read again that are in no plan."""
+
+    def __init__(self, schedules: Schedules, asking: Asking, *, period_ns: int, again: Callable[[str], None]) -> None:
+        self._schedules = schedules
+        self._asking = asking
+        self._period_ns = period_ns
+        self._again = again
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a term."""
+        self._cursor = "0"
+        self.wake_ns = self._asking.clock.elapsed_ns() + self._period_ns
+
+    def work(self, term: Term) -> Steps[bool]:
+        """Search one page if it is time; return whether it was."""
+        if self._asking.clock.elapsed_ns() < self.wake_ns:
+            return False
+        self.wake_ns = self._asking.clock.elapsed_ns() + self._period_ns
+        try:
+            self._cursor, lost = yield from self._asking.ask(term, self._schedules.audit(self._cursor))
+        except StoreRefusedError as error:
+            self._asking.report("reading_refused", what="audit", error=str(error))
+            return True
+        for schedule in lost:
+            self._asking.report("schedule_overdue", schedule=schedule, reason="it is in no plan")
+            self._again(schedule)
+        return True

@@ -32,7 +32,7 @@ from supervisor.roles.scheduler.config_sync import Declaring
 from supervisor.roles.scheduler.fenced_client import Asking, TermOverError, same
 from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.firing import Firing
-from supervisor.roles.scheduler.prefetcher import Reading
+from supervisor.roles.scheduler.prefetcher import Auditor, Prefetcher
 from supervisor.roles.scheduler.rezoning import Rezoning
 from supervisor.store.schedules.fire import Schedules
 
@@ -83,20 +83,20 @@ class Scheduler:
         self._asking = Asking(
             board=board, clock=clock, is_stopping=is_stopping, report=report, rng=rng, idle_ns=self.idle_ns
         )
-        self._reading = Reading(
+        self._prefetcher = Prefetcher(
             schedules,
             self._asking,
             reconcile_ns=self.reconcile_ns,
             is_outdated=lambda schedule, body: self._declaring.is_outdated(schedule, body),  # noqa: PLW0108 - replaced
         )
+        self._auditor = Auditor(schedules, self._asking, period_ns=self.audit_ns, again=self._prefetcher.again)
         self._rezoning = Rezoning(schedules, self._asking, zones_version)
-        self._firing = Firing(schedules, self._asking, self._reading, moment=self._moment)
+        self._firing = Firing(schedules, self._asking, self._prefetcher, moment=self._moment)
         self._refused: Term | None = None
         self._refused_until_ns = 0  # no renewal before the refusal is trusted for as long
         self._allow_empty = allow_empty
         self.redeclare(definitions)
         self._late_at_ns = 0  # when the next late batch may be fired
-        self._audit_at_ns = 0
         self._lost_ms = 0  # when the agent last found that Redis lost data
 
     def redeclare(self, definitions: Sequence[ScheduleDef]) -> None:
@@ -136,31 +136,31 @@ class Scheduler:
             return False
         if term.trusted_until_ns <= self._refused_until_ns:
             return True
-        self._reading.marks.doubt()  # what the term fired that Redis forgot may be due once more
+        self._prefetcher.marks.doubt()  # what the term fired that Redis forgot may be due once more
         self._refused = None
         return False
 
     def _serve(self, term: Term) -> Steps[None]:
         self._report("term_begun", acquired_ns=self._asking.board.header.acquired_ns)
-        self._reading.begin()
-        self._reading.marks.begin(term)
+        self._prefetcher.begin()
+        self._prefetcher.marks.begin(term)
         self._firing.begin()
         self._rezoning.begin()
         self._is_served = False  # whether what is due at its start was looked at
-        self._audit_at_ns = self._clock.elapsed_ns() + self.audit_ns
+        self._auditor.begin()
         try:
-            yield from self._reading.marks.restore(term, self._definitions)  # before anything is defined anew
+            yield from self._prefetcher.marks.restore(term, self._definitions)  # before anything is defined anew
             while True:
                 yield from self._asking.await_trust(term)
                 if not (yield from self._work(term)):
-                    changes = yield Watch(self._reading.last_change, self._wake_ns())
+                    changes = yield Watch(self._prefetcher.last_change, self._wake_ns())
                     if changes:
                         self._heard(changes)
         finally:
             self._firing.settle()
 
     def _heard(self, changes: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-        self._reading.hear(changes)
+        self._prefetcher.hear(changes)
         for _, fields in changes:
             if event := _REQUESTED.get(fields.get("kind", "")):
                 self._report(event, schedule=fields.get("schedule", ""))
@@ -179,26 +179,26 @@ class Scheduler:
         if batch is not None:
             yield from self._firing.fire(term, batch)
             return True
-        if self._reading.is_due(moment):
-            begin, redis_ms = yield from self._reading.read(term, moment)
+        if self._prefetcher.is_due(moment):
+            begin, redis_ms = yield from self._prefetcher.read(term, moment)
             if begin:
                 yield from self._firing.begin_runs(term, begin, redis_ms)
             return True
         if (yield from self._fire_late(term, moment)) or (yield from self._declare(term)):
             return True
         if (yield from self._rezoning.work(term)):
-            self._reading.expect()
+            self._prefetcher.expect()
             return True
         if self._backfills is not None and (yield from self._backfills.work(term)):
             return True
-        return (yield from self._audit(term))
+        return (yield from self._auditor.work(term))
 
     def _fire_late(self, term: Term, moment: DecisionTime) -> Steps[bool]:
         """Fire a small batch of late runs, as many in a second as is allowed."""
         now_ns = self._clock.elapsed_ns()
-        if now_ns < self._late_at_ns or not self._reading.window.behind:
+        if now_ns < self._late_at_ns or not self._prefetcher.window.behind:
             return False
-        late = self._reading.window.late(min(LATE_BATCH, self._catchup_rate))
+        late = self._prefetcher.window.late(min(LATE_BATCH, self._catchup_rate))
         count = yield from self._firing.fire(term, self._firing.batch(late, moment))
         pace_ns = count * 1000 * MILLISECOND_NS // self._catchup_rate
         self._late_at_ns = max(self._late_at_ns, now_ns - round(LATE_BURST_S * 1000) * MILLISECOND_NS) + pace_ns
@@ -215,15 +215,8 @@ class Scheduler:
         """Ask one question about this replica's configuration; False while Redis does not answer."""
         is_more: bool = yield from self._declaring.work(term)
         if self._declaring.is_done(term):
-            self._reading.expect()
+            self._prefetcher.expect()
         return is_more or self._declaring.is_done(term)
-
-    def _audit(self, term: Term) -> Steps[bool]:
-        if self._clock.elapsed_ns() < self._audit_at_ns:
-            return False
-        self._audit_at_ns = self._clock.elapsed_ns() + self.audit_ns
-        yield from self._reading.audit(term)
-        return True
 
     def _notice_loss(self) -> None:
         """Read everything again after a loss of data: a revision may have come back with another definition."""
@@ -231,23 +224,24 @@ class Scheduler:
         if lost_ms != self._lost_ms:
             self._lost_ms = lost_ms
             self._firing.begin()
-            self._reading.begin()
+            self._prefetcher.begin()
+            self._auditor.begin()
 
     def _moment(self) -> DecisionTime:
-        doubtful_ms = max(self._asking.board.header.doubtful_until_ms, self._reading.marks.doubtful_until_ms)
+        doubtful_ms = max(self._asking.board.header.doubtful_until_ms, self._prefetcher.marks.doubtful_until_ms)
         return DecisionTime(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms)
 
     def _wake_ns(self) -> int:
         """Return when to look again. Timers may fire early and the wall clock may step, so look often."""
         now_ns, now_ms = self._clock.elapsed_ns(), self._clock.wall_ms()
-        wake_ns = min(now_ns + self.slice_ns, self._reading.reconcile_at_ns, self._audit_at_ns)
-        due_ms = self._reading.window.next_ms()
+        wake_ns = min(now_ns + self.slice_ns, self._prefetcher.reconcile_at_ns, self._auditor.wake_ns)
+        due_ms = self._prefetcher.window.next_ms()
         if due_ms is not None:
             wake_ns = min(wake_ns, now_ns + (due_ms - now_ms) * MILLISECOND_NS)
-        wake_ns = min(wake_ns, now_ns + (self._reading.read_at_ms - now_ms) * MILLISECOND_NS)
+        wake_ns = min(wake_ns, now_ns + (self._prefetcher.read_at_ms - now_ms) * MILLISECOND_NS)
         if self._firing.held_until_ns is not None:
             wake_ns = min(wake_ns, self._firing.held_until_ns)
-        if self._reading.window.behind:
+        if self._prefetcher.window.behind:
             wake_ns = min(wake_ns, self._late_at_ns)
         if not self._declaring.is_done(self._asking.board.term()):
             wake_ns = min(wake_ns, self._declaring.wake_ns)

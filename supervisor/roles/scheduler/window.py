@@ -1,5 +1,7 @@
 """The window: runs due within the next seconds, read ahead, so that at its instant only ``fire`` is sent.
 
+The cursor is its position in the plan of Redis: up to where it holds everything, and the pages left to read. Pure.
+
 Guarantees
     Each schedule is in it once, or behind: late, in the order they were due, paced, after on-time ones.
     It is bounded; the excess stays in Redis.
@@ -11,11 +13,19 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from supervisor.core.schedules.due_heap import DueHeap
-from supervisor.roles.scheduler.fire_items import DueSchedule
+from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
+from supervisor.store.wire.fire import DueReply
 
 WINDOW_MAX = 100_000
+AHEAD_MS = 6000  # long enough to read 100,000 that are due at one instant
+PAGE = 250
+FIRST_PAGE = 50  # of a term: what is due at its start is fired before the rest is read
+FORGOTTEN_MS = 500  # what was due so long ago and still is in the plan is not in the window
+NEVER_MS = 1 << 62
 
 
 class Window:
@@ -80,3 +90,92 @@ class Window:
 
 def _first(names: Iterable[str], count: int) -> list[str]:
     return [name for _, name in zip(range(count), names, strict=False)]
+
+
+class DueQuestion(NamedTuple):
+    """Page of the plan to read. Limits of 0 leave a kind of schedules out."""
+
+    now_ms: int
+    late_ms: int
+    after_ms: int
+    after_id: str
+    until_ms: int
+    limit: int
+    asked: int
+    late: int
+    is_reconciling: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DueCursor:
+    """Position after some pages of a term."""
+
+    covered: tuple[int, str] = (0, "")
+    """Due time and id up to which the window holds everything."""
+
+    read_at_ms: int = 0
+    """Wall clock time of the next page, when none is left."""
+
+    page: int = FIRST_PAGE
+    is_page_left: bool = False
+    is_asked: bool = True
+    """Somebody may have requested a look at a schedule."""
+
+    is_late_left: bool = True
+
+    def wanting(self, *, late: bool = False) -> DueCursor:
+        """Return the position from which requests are read, and ``late`` schedules too."""
+        return replace(self, is_asked=True, is_late_left=late or self.is_late_left)
+
+    def rewound(self) -> DueCursor:
+        """Return the position that covers nothing, after a page was refused."""
+        return replace(self, covered=(0, ""), is_asked=True)
+
+    def by(self, at_ms: int) -> DueCursor:
+        """Return the position from which what is due at ``at_ms`` is read in time."""
+        return self if self.read_at_ms <= at_ms - AHEAD_MS else replace(self, read_at_ms=at_ms - AHEAD_MS)
+
+    def caught_up(self, moment: DecisionTime) -> DueCursor:
+        """Return the position without what is late by now: it stood still, or the clock was set forward."""
+        late_ms = moment.now_ms - moment.grace_ms
+        return self if self.covered[0] >= late_ms else replace(self, covered=(late_ms, ""), is_late_left=True)
+
+    def question(self, moment: DecisionTime, *, has_room: bool, behind: int, is_reconciling: bool) -> DueQuestion:
+        """Return the next page; with ``is_reconciling`` that of schedules which the window should have held."""
+        late_ms = moment.now_ms - moment.grace_ms
+        (after_ms, after_id), until_ms = self.covered, moment.now_ms + AHEAD_MS
+        if is_reconciling:
+            after_ms, after_id, until_ms = late_ms, "", moment.now_ms - FORGOTTEN_MS
+        return DueQuestion(
+            now_ms=moment.now_ms,
+            late_ms=late_ms,
+            after_ms=after_ms,
+            after_id=after_id,
+            until_ms=max(until_ms, after_ms),
+            limit=self.page if has_room else 0,
+            asked=self.page if self.is_asked else 0,
+            late=self.page if self.is_late_left and not behind else 0,
+            is_reconciling=is_reconciling,
+        )
+
+    def after(self, question: DueQuestion, reply: DueReply, *, behind: int) -> DueCursor:
+        """Return the position once ``reply`` is read; ``behind`` late schedules are at hand already."""
+        requests = sum(each.score is not None and each.score <= 0 for each in reply.seen)
+        read = replace(
+            self,
+            page=PAGE,
+            is_asked=self.is_asked and requests >= self.page,
+            is_late_left=self.is_late_left and (reply.is_late_full or behind > 0),
+        )
+        if question.is_reconciling or not question.limit:
+            return read  # nothing that is soon was read
+        if reply.is_full:
+            last = reply.seen[self.page - 1]
+            return replace(read, is_page_left=True, covered=(last.score or 0, last.schedule))
+        head_ms = NEVER_MS if reply.next_ms is None else reply.next_ms
+        read_at_ms = max(head_ms - AHEAD_MS, question.now_ms + AHEAD_MS // 2)
+        return replace(read, is_page_left=False, covered=(question.until_ms, ""), read_at_ms=read_at_ms)
+
+    def stalled(self, *, behind: int) -> DueCursor:
+        """Return the position after a page of which nothing moved: the next would hold the same."""
+        return replace(self, is_asked=False, is_late_left=self.is_late_left and behind > 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.core.model import ScheduleDef
-from supervisor.roles.scheduler.prefetcher import AHEAD_MS, FIRST_PAGE, PAGE
+from supervisor.roles.scheduler.window import AHEAD_MS, FIRST_PAGE, PAGE
 from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, SchedulerStepper, Stored
 
 
