@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from supervisor.store.producer.enqueueing import enqueue, enqueue_async, enqueue_many
     from supervisor.store.producer.producer import Producer, connect
     from supervisor.store.producer.run_handle import Run
+    from supervisor.store.producer.run_status import RunPhase, RunStatus
     from tenure.declaring import JobFunction, job
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "Resource",
     "Retry",
     "Run",
+    "RunPhase",
+    "RunStatus",
     "SoftTimeout",
     "Totals",
     "cached",
@@ -53,6 +56,8 @@ _MODULES = {
     "Resource": "supervisor.core.jobs.resource",
     "Retry": "supervisor.core.retry",
     "Run": "supervisor.store.producer.run_handle",
+    "RunPhase": "supervisor.store.producer.run_status",
+    "RunStatus": "supervisor.store.producer.run_status",
     "SoftTimeout": "supervisor.roles.worker.attempt.context",
     "Totals": "supervisor.store.producer.bulk",
     "cached": "supervisor.store.cache.decorator",

@@ -105,6 +105,69 @@ class PayloadTooLargeError(TenureError):
     http_status = 413
 
 
+class JobFailedError(TenureError):
+    """A run ended without success: its job failed for good, its process died, or it was refused.
+
+    Attributes:
+        run_id: the run.
+        type: class of the job's exception, or the reason in one word: crashed, lost, expired, rejected.
+        message: text of the exception, without credentials; may be empty.
+        attempt: number of the last attempt, from 1; 0: it never began.
+    """
+
+    def __init__(self, run_id: str, *, type: str, message: str, attempt: int) -> None:  # noqa: A002 - the field's word
+        said = f": {message}" if message else ""
+        super().__init__(f"run {run_id} failed at attempt {attempt}: {type}{said}")
+        self.run_id = run_id
+        self.type = type
+        self.message = message
+        self.attempt = attempt
+
+
+class RunCancelledError(TenureError):
+    """A run was ended on request before it was done: cancelled, purged, or replaced by a newer one."""
+
+    http_status = 409
+
+    def __init__(self, run_id: str, outcome: str) -> None:
+        super().__init__(f"run {run_id} was {outcome}")
+        self.run_id = run_id
+        self.outcome = outcome
+
+
+class ResultGoneError(TenureError):
+    """A run's result is not there: it expired, was never kept, or the run is not known here."""
+
+    http_status = 404
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"the result of run {run_id} is gone: {reason}")
+        self.run_id = run_id
+
+
+class ResultTypeError(TenureError):
+    """A result that does not fit the return annotation of its job; another version of the job may have written it."""
+
+
+class RunTimeoutError(TenureError, TimeoutError):
+    """A run had not ended when the wait for it was over; it goes on.
+
+    Attributes:
+        run_id: the run.
+        state: its last known state, in one word; empty if Redis never told.
+    """
+
+    http_status = 409
+    is_retryable = True
+
+    def __init__(self, run_id: str, *, state: str, waited_s: float, fault: str = "") -> None:
+        away = f"; Redis did not answer at last: {fault}" if fault else ""
+        shown = state or "in an unknown state"
+        super().__init__(f"run {run_id} has not ended after {waited_s:g} s, it is {shown}{away}")
+        self.run_id = run_id
+        self.state = state
+
+
 class StoreUnavailableError(TenureError):
     """Redis did not answer: down, refusing, too slow, loading or read-only. Worth a retry."""
 

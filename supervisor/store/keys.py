@@ -194,6 +194,19 @@ class Keys:
         """String, expires. A cached value (kind ``v``), or who computes it (``l``)."""
         return self._of("cache", kind, name)
 
+    @property
+    def awaited(self) -> str:
+        """Hash. Id of an unfinished run to the bells of those who wait for its end."""
+        return self._of("awaited")
+
+    def ended(self, run_id: str) -> str:
+        """String, expires. JSON of how a run ended whose end somebody waited for."""
+        return self._of("ended", run_id)
+
+    def rung(self, bell: str) -> str:
+        """List, expires. Ids of ended runs, for the process whose bell it is."""
+        return self._of("rung", bell)
+
     def progress(self, run_id: str) -> str:
         """String, expires. Fence of the execution, a space, and the JSON of its reported progress."""
         return self._of("progress", run_id)

@@ -45,8 +45,8 @@ READ_COMMANDS = (
 )
 TREE_COMMANDS = ("scan", "pubsub|numsub")
 """What only trees call: both tell of keys or channels that are not the cluster's."""
-PRODUCER_WRITES = ("q:*", "limit:*", "enqueues:*", "queues")
-"""Keys of a cluster that enqueueing writes."""
+PRODUCER_WRITES = ("q:*", "limit:*", "enqueues:*", "queues", "awaited", "rung:*", "ended:*", "result:*")
+"""Keys of a cluster that enqueueing and waiting for a result write."""
 AclRole = Literal["tree", "producer", "reader"]
 
 
@@ -66,7 +66,7 @@ def acl_rules(cluster: str, role: AclRole = "tree") -> list[str]:
         return [*_keys(f"~{prefix}*"), *_allow((*SHARED_COMMANDS, *READ_COMMANDS.split()))]
     # The scripts of producers declare the bare prefix as their one key, under which nothing lies.
     writes = [f"~{prefix}{part}" for part in PRODUCER_WRITES]
-    return [*_keys(f"~{prefix}", *writes, f"%R~{prefix}*"), *_allow((*SHARED_COMMANDS, *called))]
+    return [*_keys(f"~{prefix}", *writes, f"%R~{prefix}*"), *_allow((*SHARED_COMMANDS, "blpop", *called))]
 
 
 def _keys(*patterns: str) -> list[str]:

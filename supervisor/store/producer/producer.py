@@ -37,7 +37,9 @@ from supervisor.store.producer.batching import EnqueueBatcher, PackedRun
 from supervisor.store.producer.bulk import BatchStream, Totals, send, send_async
 from supervisor.store.producer.job_templates import JobTemplate, JobTemplates
 from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions
+from supervisor.store.producer.run_asking import RunAsking
 from supervisor.store.producer.tracing import traceparent_of
+from supervisor.store.producer.waiting import RunWaits
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.routing.route import Signpost
@@ -100,6 +102,15 @@ class Producer:
         self._local = threading.local()
         self._by_loop: WeakKeyDictionary[Any, AsyncStore] = WeakKeyDictionary()
         self._batchers: WeakKeyDictionary[Any, EnqueueBatcher] = WeakKeyDictionary()
+        waits = RunWaits(self.keys, open_store=self._open, clock=self._clock, entropy=self._entropy)
+        self._asking = RunAsking(self.keys, clock=self._clock, run=self._run, run_async=self._run_async, waits=waits)
+
+    @property
+    def asking(self) -> RunAsking:
+        """Questions about runs, for their handles."""
+        if self._pid != os.getpid():
+            self._forget()
+        return self._asking
 
     def enqueue(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
         """Enqueue a run; see ``tenure.enqueue``."""
@@ -114,7 +125,7 @@ class Producer:
         self._read_cards(job)
         template, run = self._packed(job, args or {}, **options)
         nonce, is_chosen = self._entropy(16).hex(), options.get("run_id") is not None
-        call = self._queues.enqueue_flat(nonce=nonce, ids=[run.run_id], runs=run, is_chosen=is_chosen)
+        call = self._queues.enqueue_flat(nonce=nonce, ids=run[:1], runs=run, is_chosen=is_chosen)
         return self._count(template, self._run(call)[0])
 
     async def put_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
@@ -177,15 +188,15 @@ class Producer:
         return enqueued
 
     def close(self) -> None:
-        """Drop this thread's connection. The producer may be used again."""
-        store: Store | None = self._local.__dict__.pop("store", None)
-        if store is not None:
+        """Drop this thread's connection, and that of waiting if nobody waits. The producer may be used again."""
+        self.asking.waits.close()
+        if (store := self._local.__dict__.pop("store", None)) is not None:
             store.close()
 
     async def close_async(self) -> None:
-        """Drop this event loop's connection. The producer may be used again."""
-        store = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if store is not None:
+        """Drop this event loop's connection, and that of waiting if nobody waits. The producer may be used again."""
+        await self.asking.waits.close_async()
+        if (store := self._by_loop.pop(asyncio.get_running_loop(), None)) is not None:
             await store.close()
 
     def _read_cards(self, job: JobRef) -> None:
@@ -259,18 +270,15 @@ class Producer:
         if self._pid != os.getpid():
             self._forget()
         loop = asyncio.get_running_loop()
-        batcher = self._batchers.get(loop)
-        if batcher is None:
-            batcher = EnqueueBatcher(self._queues, send=self._run_async, entropy=self._entropy)
-            self._batchers[loop] = batcher
+        if (batcher := self._batchers.get(loop)) is None:
+            batcher = self._batchers[loop] = EnqueueBatcher(self._queues, send=self._run_async, entropy=self._entropy)
         return batcher
 
     def _async_store(self) -> AsyncStore:
         if self._pid != os.getpid():
             self._forget()
         loop = asyncio.get_running_loop()
-        store = self._by_loop.get(loop)
-        if store is None:
+        if (store := self._by_loop.get(loop)) is None:
             store = self._by_loop[loop] = self._open_async()
         return store
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from supervisor.core.model import Envelope, Kind
 from supervisor.store.keys import Keys, check_name, valid_names
+from supervisor.store.queues.ends import RunEnd, parse_end
 from supervisor.store.queues.pages import Page
 from supervisor.store.scripts import Call, script
 from supervisor.store.wire.codec import chunks, number, optional_number, pairs, text, texts, unpack_json
@@ -17,6 +18,7 @@ from supervisor.store.wire.envelope import limits_text, unpack
 from supervisor.store.wire.history import HistoryEntry, parse_history
 from supervisor.store.wire.poll import charges, fence_parts
 
+Need = Literal["history", "job", "end"]
 FSCK_LIMIT = 20_000
 HISTORY_SCAN, DEAD_PAGE_MAX = 1000, 10_000
 PARTS = ("later", "suspect:a", "suspect:s", *(f"ready:{kind}:{priority}" for kind in "as" for priority in (0, 1, 2)))
@@ -98,6 +100,13 @@ class RunView:
     waits_for: str  # the concurrency key, while it is blocked
     holders: list[tuple[str, str]]  # queue and id of some runs that hold a slot of that key
     history: list[HistoryEntry]  # newest first
+    ended: RunEnd | None = None  # of a finished one for whose end somebody waited
+    job_card: bytes = b""  # of its job, where it finished and left no result
+
+    @property
+    def is_live(self) -> bool:
+        """True while it has not ended; a dead run has, until somebody requeues it."""
+        return self.state not in {"finished", "dead"}
 
 
 class QueueReads:
@@ -154,7 +163,7 @@ class QueueReads:
         return script("queue_recent").call(keys=keys, args={"count": count}, parse=parse_history)
 
     def show(
-        self, run_id: str, queues: Sequence[str] | None = None, *, scan: int = HISTORY_SCAN
+        self, run_id: str, queues: Sequence[str] | None = None, *, scan: int = HISTORY_SCAN, need: Need = "history"
     ) -> Call[RunView | None]:
         """Read everything known about a run; None when nothing is. Looks into ``queues``, or into all.
 
@@ -162,13 +171,15 @@ class QueueReads:
             run_id: which.
             queues: where to look.
             scan: how many of the newest ended attempts of each queue are searched; 10,000 take milliseconds.
+            need: ``job``: they are searched only where nothing else names its job; ``end``: only where nothing else
+                tells that it ended.
         """
-        args = {"id": run_id, "scan": scan, "queues": list(queues or ())}
+        args = {"id": run_id, "scan": scan, "need": need, "queues": list(queues or ())}
         return script("run_show").call(keys=self._prefix, args=args, parse=lambda r: _run(run_id, r))
 
     def locate(self, run_id: str) -> Call[str | None]:
         """Read which queue a run is in, or was in as far as history reaches."""
-        args = {"id": run_id, "scan": HISTORY_SCAN, "queues": []}
+        args = {"id": run_id, "scan": HISTORY_SCAN, "need": "history", "queues": []}
         return script("run_show").call(keys=self._prefix, args=args, parse=lambda r: text(r[1]) or None)
 
     def fsck(self, queue: str) -> Call[list[str]]:
@@ -251,7 +262,7 @@ def _dead(queue: str, reply: Any) -> list[DeadRun]:
 
 
 def _run(run_id: str, reply: Any) -> RunView | None:
-    state, queue, data, charged, token, due, died, error, result, progress, key, holders, *lines = reply
+    state, queue, data, charged, token, due, died, error, result, progress, key, holders, ended, card, *lines = reply
     if state == b"unknown":
         return None
     attempts, crashes, interrupts = charges(charged)
@@ -275,4 +286,6 @@ def _run(run_id: str, reply: Any) -> RunView | None:
         waits_for=text(key),
         holders=[(queue, run_id) for queue, _, run_id in (each.partition(" ") for each in text(holders).splitlines())],
         history=sorted(parse_history(lines), key=lambda entry: entry.ended_ms, reverse=True),
+        ended=parse_end(ended) if state == b"finished" else None,
+        job_card=card or b"",
     )

@@ -94,11 +94,20 @@ local function claim(queue, id, data)
   return nil
 end
 
+-- An id comes to be anew: how an earlier run of it ended is no end of this one.
+local function forget_end(id)
+  redis.pcall('DEL', keys.result(id), keys.ended(id))
+end
+
 -- Make a run exist; false if its id is there already: an id names one run. The caller then puts it into a place.
 -- False and `queue id` of the holder, if another unfinished run holds its unique key.
 local function create(queue, id, data)
   if string.byte(data, 3) ~= 91 then
-    return redis.call('HSETNX', keys.data(queue), id, data) == 1
+    local is_new = redis.call('HSETNX', keys.data(queue), id, data) == 1
+    if is_new then
+      forget_end(id)
+    end
+    return is_new
   end
   if redis.call('HEXISTS', keys.data(queue), id) == 1 then
     return false
@@ -108,6 +117,7 @@ local function create(queue, id, data)
     return false, holder
   end
   redis.call('HSET', keys.data(queue), id, data)
+  forget_end(id)
   return true
 end
 

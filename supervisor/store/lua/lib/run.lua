@@ -1,9 +1,11 @@
 -- Library: how a run ends.
 --
 -- Includes  fanout
+--           ended
 
--- Free what a run holds, at any end of it. May be called twice.
+-- Free what a run holds, at any end of it but those that a turn settles, and tell who waits. May be called twice.
 local function end_limits(queue, id, outcome, err)
+  tell_any_end(id, outcome)
   local counted = release_all(queue, { id }, true)
   if counted then
     tally_end(id, counted[id], outcome, err)

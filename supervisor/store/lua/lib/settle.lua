@@ -143,6 +143,10 @@ local function settle(of)
   if #of.owned == 0 then
     return
   end
+  local awaited, envelopes = awaited_of(of.over), {}
+  for id in pairs(awaited or {}) do
+    envelopes[id] = redis.call('HGET', keys.data(queue), id)
+  end
   -- Deletions first: they are allowed when memory is full, and free some.
   redis.call('HDEL', keys.run(queue), unpack(of.owned_ids))
   if #of.over > 0 then
@@ -179,6 +183,10 @@ local function settle(of)
       if is_unwanted then
         of.lines[n], of.outcomes[n] = string.gsub(of.lines[n], '^([^|]+)|%l+|', '%1|cancelled|', 1), 'cancelled'
       end
+    end
+    if awaited and awaited[id] then
+      local ttl = of.more[n] and of.more[n].ttl or '0'
+      tell_acknowledged(id, awaited[id], of.lines[n], envelopes[id], ttl ~= '0', ttl)
     end
   end
   for _, n in ipairs(of.owned) do

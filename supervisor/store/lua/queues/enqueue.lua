@@ -78,6 +78,7 @@ for _, of in ipairs(order) do
         seen[id], new = true, new + 1
         if is_remembered then
           redis.call('SET', of.ran[n], '', 'PX', memory_ms)
+          forget_end(id)
         end
         local ids = ARGV[i + 2] == '0' and of.heads[n].ids or later
         ids[#ids + 1] = ids == later and i or id

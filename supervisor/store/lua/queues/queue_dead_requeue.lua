@@ -39,6 +39,7 @@ local function requeue(id)
     redis.call('HSET', keys.att(queue), id, '0,0,' .. whole(spent))
   end
   redis.call('ZREM', keys.dead(queue), id)
+  forget_end(id)
   tally_revive(id, data)
   if wait > 0 then
     delay(queue, id, data, now + wait)

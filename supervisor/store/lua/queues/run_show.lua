@@ -3,16 +3,19 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  id             of the run
 --       scan           how many of the newest ended attempts of each queue are searched
+--       need           history: they are searched; job: only where nothing else names the run's job; end: only where
+--                      nothing else tells that it ended
 --       queues...      where to look; none: in all
 --
 -- Includes  clock
 --
 -- Returns  state, queue, data, charges, token, due_ms, died_ms, error, result, progress, the concurrency key that it waits
---          for, up to three runs that hold a slot of that key, one a line, lines of ended attempts …
+--          for, up to three runs that hold a slot of that key, one a line, how it ended if somebody waited for that, the
+--          card of its job where it ended and left no result, lines of ended attempts …
 --          State is running, later, dead, blocked, queued, finished or unknown.
 local HOLDERS_MAX = 3
-if not_whole(scan) or tonumber(scan) < 1 then
-  return refuse('scan must be above 0')
+if not_whole(scan) or tonumber(scan) < 1 or (need ~= 'history' and need ~= 'job' and need ~= 'end') then
+  return refuse('scan must be above 0, need history, job or end')
 end
 local queues, lines = {}, {}
 for i = FIRST, #ARGV do
@@ -42,18 +45,27 @@ local function look(queue)
     redis.call('HGET', keys.err(queue), id) or '', key or '', key and holders_of(key) or '' }
 end
 
-local found = nil
+local found, ended = nil, redis.call('GET', keys.ended(id))
 for _, queue in ipairs(queues) do
   found = found or look(queue)
-  local ended = redis.call('LRANGE', keys.hist(queue), '-' .. scan, -1)
-  for n = #ended, 1, -1 do
-    if string.sub(ended[n], 1, #id + 1) == id .. '|' then
-      lines[#lines + 1] = ended[n]
-      if #lines == 1 and not found then
+end
+local is_told = found or ended or (need == 'end' and redis.call('EXISTS', keys.result(id)) == 1)
+if not found and ended then
+  found = { 'finished', '', '', '', '', '', '', '', '', '' }
+end
+local function search(queue)
+  local past = redis.call('LRANGE', keys.hist(queue), '-' .. scan, -1)
+  for n = #past, 1, -1 do
+    if string.sub(past[n], 1, #id + 1) == id .. '|' then
+      lines[#lines + 1] = past[n]
+      if not found or (found[1] == 'finished' and found[2] == '') then
         found = { 'finished', queue, '', '', '', '', '', '', '', '' }
       end
     end
   end
+end
+for _, queue in ipairs(need ~= 'history' and is_told and {} or queues) do
+  search(queue)
 end
 local result, progress = redis.call('GET', keys.result(id)), redis.call('GET', keys.progress(id))
 local shown = found or { result and 'finished' or 'unknown', '', '', '', '', '', '', '', '', '' }
@@ -61,7 +73,9 @@ local reply = {}
 for n = 1, 8 do
   reply[n] = shown[n]
 end
-reply[9], reply[10], reply[11], reply[12] = result or '', progress or '', shown[9], shown[10]
+reply[9], reply[10], reply[11], reply[12], reply[13] = result or '', progress or '', shown[9], shown[10], ended or ''
+local job = shown[1] == 'finished' and not result and lines[1] and string.match(lines[1], '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|([^|]*)')
+reply[14] = job and redis.call('HGET', keys.jobs, job) or ''
 for _, line in ipairs(lines) do
   reply[#reply + 1] = line
 end

@@ -23,6 +23,8 @@ from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.fire import Schedules
+from tenure import Run
+from tenure.errors import RunTimeoutError
 from tests.integration.store.limits.limit_checks import limited, rated, unique
 from tests.kit.builders import envelope
 from tests.kit.servers import RealServer
@@ -79,6 +81,10 @@ def test_a_producer_enqueues_with_limits_and_reads_its_runs(users: Users) -> Non
     producer = Producer(users.settings("producer"), cluster="roles")
     try:
         run_id = producer.enqueue("mail")
+        with pytest.raises(RunTimeoutError, match="it is waiting"):
+            Run(run_id, producer=producer).result(timeout="10ms")
+        assert Run(run_id, producer=producer).cancel()
+        run_id = producer.enqueue("mail", run_id="chosen")
     finally:
         producer.close()
     assert store.run(queues.show(run_id)).queue == "mail"

@@ -1,0 +1,46 @@
+-- Ask to be told of the end of runs.
+--
+-- KEYS  prefix         every key of this cluster begins with it
+-- ARGV  bell           of the process that waits
+--       runs...        queue (empty: where it is found) and id, at most 100 times
+--
+-- Includes  place
+--
+-- Returns  for each run: the queue that it is in, while it has not ended; else empty
+--
+-- The ids of those that end come to the list of the bell. A dead run has ended, until somebody requeues it.
+-- A full memory refuses to note who waits, and does not fail the call: the caller asks again anyway.
+local FIELDS, AWAITED_MS, AWAITED_MAX, BELLS_MAX = 2, 3600000, 100000, 16
+if not string.find(bell, '^%x+$') or #bell > 64 or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS
+  or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
+  return refuse('bell and up to 100 runs of queue and id')
+end
+local awaited, reply = keys.awaited, {}
+local room = AWAITED_MAX - redis.call('HLEN', awaited)
+
+local function await(id)
+  local bells = redis.call('HGET', awaited, id) or ''
+  if string.find(' ' .. bells .. ' ', ' ' .. bell .. ' ', 1, true) then
+    return
+  end
+  local _, spaces = string.gsub(bells, ' ', '')
+  if (bells == '' and room <= 0) or spaces + 1 >= BELLS_MAX then
+    return -- they look again now and then
+  end
+  room = room - (bells == '' and 1 or 0)
+  redis.pcall('HSET', awaited, id, bells == '' and bell or bells .. ' ' .. bell)
+end
+
+for i = FIRST, #ARGV, FIELDS do
+  local id = ARGV[i + 1]
+  local queue = (ARGV[i] ~= '' and queue_of(ARGV[i], id)) or queue_of('', id)
+  if queue and redis.call('ZSCORE', keys.dead(queue), id) then
+    queue = nil
+  end
+  if queue then
+    await(id)
+  end
+  reply[#reply + 1] = queue or ''
+end
+redis.call('PEXPIRE', awaited, AWAITED_MS)
+return reply
