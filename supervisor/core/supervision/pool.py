@@ -4,6 +4,7 @@ Guarantees
     A worker is asked to go for a replacement only once its successor runs, so a replacement never
     leaves the pool with fewer running workers than it had. A successor that does not come up ends
     its replacement: the old worker goes on, and with it everybody else who was still to be replaced.
+    The replacement of a whole pool is done when every process that came instead of one has run.
     No more than ``capacity`` rows are ever in use, and after ``stopped`` none is started.
 
 Does not guarantee
@@ -23,6 +24,7 @@ from enum import Enum
 from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, RowState
 from supervisor.core.supervision.scoreboard import SlotState
 
+_COMING_UP = {SlotState.STOPPED, SlotState.STARTING, SlotState.RUNNING}
 SURGE_DIVISOR = 4  # of the processes of a pool, this part may be replaced at once
 
 
@@ -82,6 +84,7 @@ class Pool:
     places: tuple[RowState, ...]
     pairs: tuple[Pair, ...] = ()
     waiting: tuple[tuple[int, int], ...] = ()  # (row, generation) of processes still to be replaced
+    unproven: tuple[int, ...] = ()  # rows whose process took a place for want of the old one, before it ran
     rolling: Rolling = Rolling.NEVER
     is_quiet: bool = False  # as a whole: places added meanwhile stay without a process too
     is_stopped: bool = False
@@ -135,10 +138,14 @@ class _Change:
         self.abort_roll()
 
     def abort_roll(self) -> None:
-        self.pool = replace(self.pool, waiting=())
+        self.pool = replace(self.pool, waiting=(), unproven=())
         if self.pool.rolling is Rolling.GOING:
             self.pool = replace(self.pool, rolling=Rolling.ABORTED)
             self.news.append(PoolNotice(News.ROLL_ABORTED))
+
+    def expect(self, row: int) -> None:
+        """Let the replacement of the pool wait until the process of ``row`` runs."""
+        self.pool = replace(self.pool, unproven=(*self.pool.unproven, row))
 
     def leave_pairs(self, row: int) -> None:
         """Give up the replacement of ``row``, which is not wanted any more itself."""
@@ -189,7 +196,7 @@ def roll(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
     """Replace every process that lives now. One that is not forked yet will be of the new kind anyway."""
     rows = pool.rows(RowState.MEMBER, RowState.SUCCESSOR)
     waiting = tuple((row, facts[row].generation) for row in rows if facts[row].state.has_process)
-    return PoolChange(replace(pool, waiting=waiting, rolling=Rolling.GOING))
+    return PoolChange(replace(pool, waiting=waiting, unproven=(), rolling=Rolling.GOING))
 
 
 def abort(pool: Pool) -> PoolChange:
@@ -245,7 +252,7 @@ def resume_all(pool: Pool) -> PoolChange:
 
 def stopped(pool: Pool) -> Pool:
     """Return the pool once the tree stops: no order comes from it any more."""
-    return replace(pool, is_stopped=True, waiting=(), pairs=())
+    return replace(pool, is_stopped=True, waiting=(), unproven=(), pairs=())
 
 
 def settle(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
@@ -257,25 +264,40 @@ def settle(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
     for row in pool.rows(RowState.LEAVING):
         if not facts[row].state.has_process:
             change.move(row, Move.GONE)
+    _prove(change, facts)
     for pair in pool.pairs:
         _follow(change, pair, facts)
     _resize(change, facts)
     _replace_next(change, facts)
-    if change.pool.rolling is Rolling.GOING and not change.pool.waiting and not change.pool.pairs:
+    after = change.pool
+    if after.rolling is Rolling.GOING and not (after.waiting or after.pairs or after.unproven):
         change.pool = replace(change.pool, rolling=Rolling.DONE)
         change.news.append(PoolNotice(News.ROLLED))
     return change.done()
+
+
+def _prove(change: _Change, facts: Sequence[Fact]) -> None:
+    """Look at those that took a place before they ran: one that fails ends the replacement of the pool."""
+    left = [row for row in change.pool.unproven if change.pool.places[row] is RowState.MEMBER]
+    if any(facts[row].state not in _COMING_UP for row in left):
+        change.abort_roll()
+    else:
+        coming = tuple(row for row in left if facts[row].state is not SlotState.RUNNING)
+        change.pool = replace(change.pool, unproven=coming)
 
 
 def _follow(change: _Change, pair: Pair, facts: Sequence[Fact]) -> None:
     """Carry one replacement on. Whether the successor failed is looked at first: then nothing may change."""
     old, new = facts[pair.old], facts[pair.new]
     is_old_there = old.state.has_process and old.generation == pair.generation
-    if new.state not in {SlotState.STOPPED, SlotState.STARTING, SlotState.RUNNING}:
+    if new.state not in _COMING_UP:
         change.abort(pair)
     elif old.generation != pair.generation:
         change.leave_pairs(pair.old)  # it died and came back: it is a fresh one itself
+        change.expect(pair.old)
     elif new.state is SlotState.RUNNING or not is_old_there:
+        if new.state is not SlotState.RUNNING:
+            change.expect(pair.new)
         change.move(pair.new, Move.PROMOTE)
         change.move(pair.old, Move.RETIRE)
         change.end_pair(pair, News.REPLACED if is_old_there else News.OUTLIVED)
@@ -307,7 +329,7 @@ def _replace_next(change: _Change, facts: Sequence[Fact]) -> None:
             still.append((row, generation))
         elif place is RowState.MEMBER and fact.state.has_process and fact.generation == generation:
             free = change.pool.rows(RowState.EMPTY)
-            if free and len(change.pool.pairs) < change.pool.surge:
+            if free and len(change.pool.pairs) + len(change.pool.unproven) < change.pool.surge:
                 pair = Pair(row, generation, free[0])
                 change.move(pair.new, Move.FOLLOW)
                 change.pool = replace(change.pool, pairs=(*change.pool.pairs, pair))

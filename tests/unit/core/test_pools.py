@@ -101,6 +101,26 @@ def test_an_old_one_that_dies_first_is_followed_at_once() -> None:
     assert world.news == [News.REPLACING, News.OUTLIVED]
 
 
+@pytest.mark.parametrize("comes_up", [False, True])
+def test_a_roll_waits_for_one_that_took_a_place_before_it_ran(*, comes_up: bool) -> None:
+    """Its configuration may be on trial, and the death of an old worker proves nothing of it."""
+    world = SimulatedPool.of(2)
+    world.take(pools.roll(world.pool, world.facts))
+    world.settle()
+    world.fork(2)
+    world.die(0)
+    world.settle()
+    world.settle()
+    assert world.pool.places[2] is RowState.MEMBER
+    assert world.pool.rolling is Rolling.GOING
+    assert len(world.pool.waiting) == 1, "the other one goes on meanwhile"
+    world.set(2, UP if comes_up else SlotState.BACKOFF)
+    world.settle()
+    assert world.pool.rolling is (Rolling.GOING if comes_up else Rolling.ABORTED)
+    world.run()
+    assert world.pool.rolling is (Rolling.DONE if comes_up else Rolling.ABORTED)
+
+
 def test_an_old_one_that_died_and_came_back_needs_no_successor() -> None:
     """It is a fresh one itself."""
     world = SimulatedPool.of(1)
