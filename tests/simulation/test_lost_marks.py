@@ -244,6 +244,8 @@ def test_a_roll_back_of_its_own_term_gives_the_leader_a_later_one() -> None:
 
         assert it.leader is leader
         assert it.leader.board.term().epoch > before
+        record = it.server.store.fields(it.server.keys.lease)
+        assert int(record[b"doubtful_until"]) > it.world.server_ms() - 6000, "for replicas that start later"
         again = it.repeated()
         assert sum(int(str(fields["count"])) for fields in it.told("fires_doubtful")) >= len(again) > 0
 

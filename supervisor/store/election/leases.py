@@ -220,11 +220,19 @@ class Leases:
         args |= {"replica": info.replica if info else "", "info": _entry(info) if info else ""}
         return script("lease_renew").call(keys=keys, args=args, parse=_view)
 
-    def promote(self, *, epoch: int, nonce: str, new_nonce: str, duration_ms: int) -> Call[LeaseView]:
-        """Give the caller's own term a later epoch, after the confirmed death of its scheduler."""
+    def promote(
+        self, *, epoch: int, nonce: str, new_nonce: str, duration_ms: int, is_rolled_back: bool = False
+    ) -> Call[LeaseView]:
+        """Give the caller's own term a later epoch, after the confirmed death of its scheduler or a roll-back."""
         assert _NONCE.fullmatch(new_nonce), "a nonce is 32 hex digits"
         keys = {**self._record, "fence": self._keys.fence}
-        args = {"epoch": epoch, "nonce": nonce, "new_nonce": new_nonce, "duration_ms": duration_ms}
+        args = {
+            "epoch": epoch,
+            "nonce": nonce,
+            "new_nonce": new_nonce,
+            "duration_ms": duration_ms,
+            "rolled_back": int(is_rolled_back),
+        }
         return script("lease_promote").call(keys=keys, args=args, parse=_view)
 
     def release(self, *, epoch: int, nonce: str, reason: str, prefer: str = "") -> Call[LeaseView]:

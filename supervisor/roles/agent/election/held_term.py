@@ -102,7 +102,11 @@ class Tenancy:
         self.term = replace(self.term, trusted_until_ns=0)
         at.publish(self.term)
         return at.leases.promote(
-            epoch=self.term.epoch, nonce=self.term.nonce, new_nonce=nonce, duration_ms=at.timing.duration_ms
+            epoch=self.term.epoch,
+            nonce=self.term.nonce,
+            new_nonce=nonce,
+            duration_ms=at.timing.duration_ms,
+            is_rolled_back=at.loss is Loss.ROLLED_BACK,
         )
 
     def lapse(self) -> None:

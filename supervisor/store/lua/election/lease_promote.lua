@@ -2,12 +2,13 @@
 --
 -- KEYS  lease          hash: the current term
 --       genesis        string: identity of this data set
---       events         stream: acquired goes in
+--       events         stream: acquired and regression go in
 --       fence          string: highest epoch ever granted
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
 --       new_nonce      32 hex digits, drawn for this promotion and kept for its retries
 --       duration_ms    how long the new term lasts unless renewed
+--       rolled_back    1: the data went back within the caller's term; what was due until now is noted as doubtful. Else 0
 --
 -- Includes  room
 --           lease
@@ -18,7 +19,7 @@
 --          MISSING  there is no lease at all: the data set was emptied
 --          LOST     another term was granted, or this one was released
 --
--- The caller asks only after its parent reaped the scheduler. The holder stays, so this is no transition.
+-- The caller asks only after its parent reaped the scheduler, or after a roll-back. The holder stays, so this is no transition.
 if not_whole(epoch, duration_ms) or nonce == '' or tonumber(duration_ms) <= 0 then
   return refuse('epoch and duration must be whole numbers and nonce not empty')
 end
@@ -44,5 +45,9 @@ local granted = whole(math.max(highest + 1, now))
 redis.call('SET', fence, granted)
 redis.call('HSET', lease, 'epoch', granted, 'nonce', new_nonce, 'seq', '0', 'duration', duration_ms,
   'until', whole(now + tonumber(duration_ms)), 'renewed', whole(now), 'presence', '0')
+if rolled_back == '1' then -- for those who start later: they saw nothing of it
+  redis.call('HSET', lease, 'doubtful_until', whole(now))
+  event('regression', granted, r[3], 'rolled_back')
+end
 event('acquired', granted, r[3], 'promoted')
 return world('GRANTED', now)
