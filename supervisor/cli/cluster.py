@@ -18,8 +18,8 @@ from supervisor.core.effects import drive
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.jobs.registry import Registry
 from supervisor.operations import Delay, Effect, InvalidRequestError, Operation, workers
+from supervisor.operations.apply import has_labels
 from supervisor.operations.schedules import UnknownScheduleError
-from supervisor.store.schedules.apply import has_labels
 from supervisor.store.schedules.reads import Inspection, Record, Views
 from supervisor.store.scripts import Call
 

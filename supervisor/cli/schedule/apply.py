@@ -18,7 +18,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import DefinitionDifference, FieldChange
-from supervisor.store.schedules.apply import Applying, ApplyResult, Compared
+from supervisor.operations.apply import Applying, ApplyResult, Compared
 from supervisor.store.schedules.control import Control
 from supervisor.store.schedules.reads import Record
 

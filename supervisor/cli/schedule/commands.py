@@ -15,7 +15,7 @@ from supervisor.cli.schedule.control import delete, pause, resume, trigger
 from supervisor.cli.schedule.format import COLUMNS, inspection_value, record_row
 from supervisor.cli.schedule.times import coming_rows, explain, next_command, preview
 from supervisor.core.errors import TenureError
-from supervisor.store.schedules.apply import has_labels
+from supervisor.operations.apply import has_labels
 from supervisor.store.schedules.backfills import BackfillCalls
 
 _NEXT_SHOWN = 5

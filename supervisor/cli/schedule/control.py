@@ -215,7 +215,7 @@ def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, output: str
       tenure schedule delete tenant-4711-report
       tenure schedule delete tenant-4711-report --revision 3 --yes
     """
-    from supervisor.store.schedules.apply import why_not_deleted
+    from supervisor.operations.apply import why_not_deleted
     from supervisor.store.schedules.definitions import Definitions, DeleteCode
 
     names = list(dict.fromkeys(ids))

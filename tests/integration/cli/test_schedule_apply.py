@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.store.schedules.apply import Applying, ApplyResult
+from supervisor.operations.apply import Applying, ApplyResult
 from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.cli.conftest import ClusterWithJobs
 from tests.kit.builders import schedule

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.jobs.registry import job
-from supervisor.store.schedules.apply import compared
+from supervisor.operations.apply import compared
 from tests.integration.scheduling.cluster_operator import definition_of
 
 

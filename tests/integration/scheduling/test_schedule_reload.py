@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.store.schedules.apply import compared
+from supervisor.operations.apply import compared
 from supervisor.store.schedules.definitions import DefineCode
 from tests.integration.scheduling.cluster_operator import EVERY_10S, START, definition_of
 
