@@ -17,23 +17,18 @@ from supervisor.cli.connection import Connection
 from supervisor.core.effects import drive
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.jobs.registry import Registry
-from supervisor.operations import Delay, Effect, InvalidRequestError, Operation, workers
-from supervisor.operations.apply import has_labels
+from supervisor.operations import Delay, Effect, InvalidRequestError, Operation, schedules, suggestion, workers
 from supervisor.operations.schedules import UnknownScheduleError
-from supervisor.store.schedules.reads import Inspection, Record, Views
-from supervisor.store.scripts import Call
 
 T = TypeVar("T")
 TRIES = 5
-PAGES_MAX = 10_000
-SUGGESTIONS_MAX = 3
 
 
-def run(connection: Connection, call: Call[T]) -> T:
-    """Run a call that may be run again: a reply that was lost is no reason to give up."""
+def run(connection: Connection, effect: Effect) -> Any:
+    """Perform an effect that may be performed again: a reply that was lost is no reason to give up."""
     for tries_left in reversed(range(TRIES)):
         try:
-            return connection.store.run(call)
+            return _perform(connection.store.run, effect)
         except StoreUnavailableError:
             if not tries_left:
                 raise
@@ -48,7 +43,7 @@ def ask(connection: Connection, operation: Operation[T]) -> T:
         UnknownScheduleError: there is no such schedule; names the nearest.
     """
     try:
-        return drive(operation, partial(_perform, partial(run, connection)))
+        return drive(operation, partial(run, connection))
     except UnknownScheduleError as error:
         message = unknown_message(connection, error.schedule, removed_ms=error.removed_ms)
         raise UnknownScheduleError(error.schedule, removed_ms=error.removed_ms, message=message) from None
@@ -59,7 +54,7 @@ def ask_once(connection: Connection, operation: Operation[T]) -> T:
     return drive(operation, partial(_perform, connection.store.run))
 
 
-def _perform(send: Callable[[Call[Any]], Any], effect: Effect) -> Any:
+def _perform(send: Callable[[Any], Any], effect: Effect) -> Any:
     if isinstance(effect, Delay):
         return time.sleep(effect.seconds)  # noqa: TID251 - a person waits, and nothing would announce what is awaited
     return send(effect)
@@ -83,49 +78,19 @@ def moment_of_patience() -> None:
     time.sleep(0.2)  # noqa: TID251 - a person waits, and nothing would announce what is waited for
 
 
-def find(connection: Connection, schedule: str) -> Inspection:
-    """Return everything about ``schedule``.
-
-    Raises:
-        UnknownScheduleError: there is none; names the nearest.
-    """
-    found: Inspection = run(connection, Views(connection.keys).inspect([schedule]))[0]
-    if found.record is None:
-        message = unknown_message(connection, schedule, removed_ms=found.removed_ms)
-        raise UnknownScheduleError(schedule, removed_ms=found.removed_ms, message=message)
-    return found
-
-
 def unknown_message(connection: Connection, schedule: str, *, removed_ms: int | None = None) -> str:
     """Return that there is no ``schedule``, and which might be meant."""
-    import difflib
-
     from supervisor.cli.output import moment
 
     if removed_ms is not None:
         return f"schedule {schedule!r} was removed at {moment(removed_ms)}; adding it again restores its counters"
-    names = [record.id for record in browse(connection)]
-    close = difflib.get_close_matches(schedule, names, n=SUGGESTIONS_MAX, cutoff=0.6)
-    hint = f"did you mean {', '.join(close)}?" if close else "`tenure schedule list` shows all"
-    return f"no schedule is called {schedule!r}; {hint}"
-
-
-def browse(connection: Connection) -> Iterator[Record]:
-    """Yield every schedule once, in the order of their ids."""
-    found: dict[str, Record] = {}
-    cursor = "0"
-    for _ in range(PAGES_MAX):
-        page = run(connection, Views(connection.keys).browse(cursor))
-        found.update((record.id, record) for record in page.items)
-        cursor = page.cursor
-        if cursor == "0":
-            break
-    yield from (found[name] for name in sorted(found))
+    names = [record.id for record in ask(connection, schedules.browse(connection.keys))]
+    return f"no schedule is called {schedule!r}; {suggestion(schedule, names, '`tenure schedule list` shows all')}"
 
 
 def server_now_ms(connection: Connection) -> int:
     """Return Redis' time."""
-    return run(connection, Views(connection.keys).browse("0", count=1)).now_ms
+    return ask(connection, schedules.now_ms(connection.keys))
 
 
 class LabelType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
@@ -196,13 +161,8 @@ def chosen(connection: Connection, ids: Sequence[str], labels: Mapping[str, str]
         return list(dict.fromkeys(ids))
     if not labels and not everything:
         raise click.UsageError("which? give ids, --label NAME=VALUE, or --all")
-    return [record.id for record in browse(connection) if has_labels(record, labels)]
-
-
-def batches(items: Sequence[T], size: int = 250) -> Iterator[Sequence[T]]:
-    """Yield ``items`` in groups as large as one call takes."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+    found = ask(connection, schedules.browse(connection.keys, lambda record: schedules.has_labels(record, labels)))
+    return [record.id for record in found]
 
 
 def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) -> Registry:
@@ -214,8 +174,8 @@ def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) 
     from supervisor.app.plugins import prepare as prepare_plugins
     from supervisor.core.errors import ConfigError
     from supervisor.core.jobs.registry import registry
+    from supervisor.operations import jobs
     from supervisor.settings.schedules.complete import import_jobs
-    from supervisor.store.queues.jobs import published_registry
 
     if loaded.settings.jobs:
         problems = import_jobs(loaded.settings.jobs, loaded.origins)
@@ -223,8 +183,7 @@ def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) 
             raise ConfigError(problems)
         prepare_plugins(loaded.settings, loaded.origins)
         return registry
-    cards = run(connection, connection.sessions.read_jobs())
-    published = published_registry(cards)
+    published = ask(connection, jobs.known(connection.keys))
     say(
         f"note: no job modules are configured here (jobs:), so jobs and the names of their arguments are checked "
         f"against the {len(published.names())} that the replicas published; types are not checked"

@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.settings.sections.models import Settings
 from supervisor.store.client.sync_client import Store
-from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.queues.runs import Queues
-from supervisor.store.queues.sessions import Sessions
-from supervisor.store.schedules.fire import Schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +19,6 @@ class Connection:
     settings: Settings
     store: Store
     keys: Keys
-
-    @property
-    def leases(self) -> Leases:
-        """The election."""
-        return Leases(self.keys)
-
-    @property
-    def schedules(self) -> Schedules:
-        """The stored schedules."""
-        return Schedules(self.keys)
-
-    @property
-    def queues(self) -> Queues:
-        """Queues and runs."""
-        return Queues(self.keys)
-
-    @property
-    def sessions(self) -> Sessions:
-        """Worker processes."""
-        return Sessions(self.keys)
 
 
 @contextmanager

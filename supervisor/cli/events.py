@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 import click
 
-from supervisor.cli.cluster import moment_of_patience, run
+from supervisor.cli.cluster import ask, moment_of_patience
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
@@ -16,7 +16,8 @@ from supervisor.cli.output import moment, output_option, print_record, print_row
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_OK, StoreUnavailableError
 from supervisor.core.events import LEVELS
-from supervisor.store.event_log import READ_MAX, EventLog, KeptEvent, listened
+from supervisor.operations import events as operations
+from supervisor.operations.events import READ_MAX, KeptEvent
 
 LISTEN_S = 1.0
 COLUMNS = ("time", "level", "reason", "subject", "count", "note", "replica", "role")
@@ -68,8 +69,8 @@ def events(
     wanted = _EventFilter(reasons, level)
     with connected(load_settings().settings) as connection:
         since_ms = 0 if since_s is None else max(0, SystemClock().wall_ms() - int(since_s * 1000))
-        call = EventLog(connection.keys).read(after=after, since_ms=since_ms, count=count)
-        found = run(connection, call)
+        read = operations.read(connection.keys, after=after, since_ms=since_ms, count=count)
+        found = ask(connection, read)
         rows = [_row(kept) for kept in found if wanted.admits(kept)]
         if not follow:
             print_rows(rows, columns=COLUMNS, output=output, empty="no events")
@@ -110,11 +111,10 @@ def _follow(
 
 def _added(connection: Connection, last_id: str) -> Iterator[KeptEvent]:
     """Yield the events added after one, through outages of Redis."""
-    key = EventLog(connection.keys).key
     is_away = False
     while True:
         try:
-            entries = connection.store.listen(key, last_id, LISTEN_S)
+            entries = connection.store.listen(connection.keys.event_log, last_id, LISTEN_S)
         except StoreUnavailableError as error:
             if not is_away:
                 click.echo(f"tenure: {error}; waiting for it", err=True)
@@ -124,7 +124,7 @@ def _added(connection: Connection, last_id: str) -> Iterator[KeptEvent]:
         is_away = False
         if entries:
             last_id = entries[-1][0]
-        yield from listened(entries)
+        yield from operations.listened(entries)
 
 
 def _row(kept: KeptEvent) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.cluster import run, who
+from supervisor.cli.cluster import ask, run, who
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
@@ -24,13 +24,14 @@ from supervisor.cli.output import (
 )
 from supervisor.core.errors import EXIT_OK, TenureError
 from supervisor.core.json_values import read_json
+from supervisor.operations import plugins
 
 if TYPE_CHECKING:
+    from supervisor.operations.plugins import PluginRecord
     from supervisor.plugins.host import ReadyPlugin
     from supervisor.plugins.registration import Registered
     from supervisor.plugins.status import Standing, Subject
     from supervisor.settings.loader import Loaded
-    from supervisor.store.plugins import PluginRecord
 
 PARAMS_BYTES_MAX = 8 * 1024 * 1024
 COLUMNS = ("plugin", "state", "version", "kind", "origin", "suspended", "until", "reason")
@@ -83,7 +84,7 @@ def plugin_show(*, name: str, output: str, load_settings: LoadSettings) -> int:
     schedules: list[str] = []
     with _cluster(loaded) as connection:
         if connection is not None:
-            records = _of_cluster(connection).get(name, [])
+            records = ask(connection, plugins.records(connection.keys)).get(name, [])
             schedules = _standing(connection).schedules_running(name)
     value = {
         **_row(name, records),
@@ -222,7 +223,7 @@ def _cluster(loaded: Loaded) -> Iterator[Connection | None]:
         connection = None
         try:
             connection = stack.enter_context(connected(loaded.settings))
-            run(connection, connection.sessions.list())
+            ask(connection, plugins.records(connection.keys))
         except TenureError as error:
             connection = None
             click.echo(f"tenure: the state of the cluster is not known: {error}", err=True)
@@ -231,16 +232,7 @@ def _cluster(loaded: Loaded) -> Iterator[Connection | None]:
 
 def _records(loaded: Loaded) -> dict[str, list[PluginRecord]] | None:
     with _cluster(loaded) as connection:
-        return None if connection is None else _of_cluster(connection)
-
-
-def _of_cluster(connection: Connection) -> dict[str, list[PluginRecord]]:
-    from supervisor.store.plugins import Plugins
-
-    found: dict[str, list[PluginRecord]] = {}
-    for record in run(connection, Plugins(connection.keys).read()):
-        found.setdefault(record.plugin, []).append(record)
-    return found
+        return None if connection is None else ask(connection, plugins.records(connection.keys))
 
 
 class _Runner:

@@ -1,4 +1,4 @@
-"""Applying a set of dynamic schedules: compare with the stored ones, then write the differences, batch by batch.
+"""Operations that apply a set of dynamic schedules: compare with the stored ones, write the differences.
 
 Guarantees
     Equal schedules are not written. Each write names the revision that was compared, so that
@@ -11,23 +11,20 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
 
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import DefinitionDifference, FieldChange, field_changes
+from supervisor.operations import Delay, Operation, Tell, one, slices, untold
+from supervisor.operations.schedules import browse, delete, has_labels
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import BATCH_MAX, Change, DefineCode, Definitions, DeleteCode
-from supervisor.store.schedules.reads import Inspection, Record, Views, change_of
-from supervisor.store.scripts import Call
+from supervisor.store.schedules.reads import Record, Views, change_of
 from supervisor.store.wire.definition import pack_definition
 
-PAGES_MAX = 10_000
 TRIES = 50
-Run = Callable[[Call[Any]], Any]
+BUSY_S = 0.2  # between two attempts while a leader brings in its configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,90 +50,66 @@ class ApplyResult:
     refused: list[tuple[str, str]] = field(default_factory=list)  # (id, why)
 
 
-class Applying:
-    """Compares and writes, through whatever runs calls."""
+def compare(keys: Keys, wanted: Sequence[ScheduleDef], *, tell: Tell = untold) -> Operation[list[Compared]]:
+    """Return each of ``wanted`` beside the stored one, in their order."""
+    found: list[Compared] = []
+    for batch in slices(wanted, BATCH_MAX):
+        stored = yield from one(Views(keys).inspect([each.id for each in batch]))
+        found += [compared(each, now.record, now.now_ms) for each, now in zip(batch, stored, strict=True)]
+        tell(len(found))
+    return found
 
-    def __init__(self, keys: Keys, run: Run, *, wall_ms: Callable[[], int], pause: Callable[[], None]) -> None:
-        """Take the collaborators.
 
-        Args:
-            keys: of the cluster.
-            run: runs a call; a call may be run again when its reply was lost.
-            wall_ms: the caller's clock.
-            pause: waits a moment, while a leader brings in its configuration.
-        """
-        self._views = Views(keys)
-        self._definitions = Definitions(keys)
-        self._run = run
-        self._wall_ms = wall_ms
-        self._pause = pause
+def surplus(keys: Keys, wanted: Collection[str], labels: Mapping[str, str]) -> Operation[list[Record]]:
+    """Read the dynamic schedules with all of ``labels`` that are not ``wanted``."""
+    return browse(keys, lambda each: each.is_dynamic and each.id not in wanted and has_labels(each, labels))
 
-    def compare(self, wanted: Sequence[ScheduleDef]) -> Iterator[Compared]:
-        """Yield each of ``wanted`` beside the stored one, in their order."""
-        for start in range(0, len(wanted), BATCH_MAX):
-            batch = wanted[start : start + BATCH_MAX]
-            stored: list[Inspection] = self._run(self._views.inspect([each.id for each in batch]))
-            for definition, found in zip(batch, stored, strict=True):
-                yield compared(definition, found.record, found.now_ms)
 
-    def surplus(self, wanted: Mapping[str, Any] | set[str], labels: Mapping[str, str]) -> list[Record]:
-        """Return the dynamic schedules with all of ``labels`` that are not ``wanted``."""
-        found: dict[str, Record] = {}
-        for record in self.browse():
-            if record.is_dynamic and record.id not in wanted and has_labels(record, labels):
-                found[record.id] = record
-        return [found[name] for name in sorted(found)]
+def write(
+    keys: Keys, found: Sequence[Compared], result: ApplyResult, *, wall_ms: int, tell: Tell = untold
+) -> Operation[None]:
+    """Write the differences.
 
-    def browse(self) -> Iterator[Record]:
-        """Yield every stored schedule; one may come twice."""
-        cursor = "0"
-        for _ in range(PAGES_MAX):
-            page = self._run(self._views.browse(cursor))
-            yield from page.items
-            cursor = page.cursor
-            if cursor == "0":
-                return
+    Args:
+        keys: of the cluster.
+        found: as ``compare`` returned them.
+        result: takes what becomes of each, also when the operation ends in between.
+        wall_ms: now, for jobs that a change of timing starts.
+        tell: is told how many of ``found`` are done.
+    """
+    changes = [each.change for each in found if each.change is not None]
+    result.unchanged += len(found) - len(changes)
+    done = len(found) - len(changes)
+    tell(done)
+    for batch in slices(changes, BATCH_MAX):
+        yield from _define(keys, batch, result, wall_ms)
+        done += len(batch)
+        tell(done)
 
-    def write(self, found: Sequence[Compared], outcome: ApplyResult) -> Iterator[int]:
-        """Write the differences; yield how many of ``found`` are done after each batch."""
-        pending = [each for each in found if each.change is not None]
-        outcome.unchanged += len(found) - len(pending)
-        done = len(found) - len(pending)
-        yield done
-        for start in range(0, len(pending), BATCH_MAX):
-            batch = pending[start : start + BATCH_MAX]
-            for name, code, revision in self._define([each.change for each in batch if each.change is not None]):
-                _count(outcome, name, code, revision)
-            done += len(batch)
-            yield done
 
-    def _define(self, changes: Sequence[Change]) -> Iterator[tuple[str, DefineCode, int]]:
-        """Yield the result of each change; one that came while a leader was busy is tried again."""
-        left = list(changes)
-        for tries_left in reversed(range(TRIES)):
-            reply = self._run(self._definitions.upsert(left, wall_ms=self._wall_ms()))
-            busy = []
-            for change, (code, revision) in zip(left, reply.results, strict=True):
-                if code is DefineCode.BUSY and tries_left:
-                    busy.append(change)
-                else:
-                    yield change.definition.id, code, revision
-            left = busy
-            if not left:
-                return
-            self._pause()
+def _define(keys: Keys, changes: Sequence[Change], result: ApplyResult, wall_ms: int) -> Operation[None]:
+    """Write one batch; what came while a leader was busy is tried again."""
+    for tries_left in reversed(range(TRIES)):
+        reply = yield from one(Definitions(keys).upsert(changes, wall_ms=wall_ms))
+        busy = []
+        for change, (code, revision) in zip(changes, reply.results, strict=True):
+            if code is DefineCode.BUSY and tries_left:
+                busy.append(change)
+            else:
+                _count(result, change.definition.id, code, revision)
+        if not busy:
+            return
+        changes = busy
+        yield Delay(BUSY_S)
 
-    def delete(self, records: Sequence[Record], outcome: ApplyResult) -> Iterator[int]:
-        """Delete ``records`` if they are still as they were read; yield how many are done after each batch."""
-        for start in range(0, len(records), BATCH_MAX):
-            batch = records[start : start + BATCH_MAX]
-            reply = self._run(self._definitions.delete([(each.id, each.revision) for each in batch]))
-            for record, (code, revision) in zip(batch, reply.results, strict=True):
-                if code in {DeleteCode.DELETED, DeleteCode.GONE}:
-                    outcome.deleted += 1
-                elif code is not DeleteCode.UNKNOWN:
-                    outcome.refused.append((record.id, why_not_deleted(code, revision)))
-            yield start + len(batch)
+
+def remove(keys: Keys, records: Sequence[Record], result: ApplyResult, *, tell: Tell = untold) -> Operation[None]:
+    """Delete ``records`` if they are still as they were read; for the rest see ``write``."""
+    for each in (yield from delete(keys, [(record.id, record.revision) for record in records], tell=tell)):
+        if each.is_gone:
+            result.deleted += 1
+        elif each.code is not DeleteCode.UNKNOWN:
+            result.refused.append((each.schedule, each.why))
 
 
 def compared(definition: ScheduleDef, record: Record | None, now_ms: int) -> Compared:
@@ -156,41 +129,16 @@ def compared(definition: ScheduleDef, record: Record | None, now_ms: int) -> Com
     )
 
 
-def has_labels(record: Record, labels: Mapping[str, str]) -> bool:
-    """Return whether the definition in ``record`` has all of ``labels``."""
-    if not labels:
-        return True
-    try:
-        own = record.definition().labels
-    except msgspec.DecodeError:
-        return False
-    return all(own.get(name) == value for name, value in labels.items())
+_REFUSALS = {
+    DefineCode.CONFLICT: "somebody else changed it: it is at revision {revision} now; look at it, and try again",
+    DefineCode.CLASH: "a configuration defines a schedule of this id; change it there, or choose another id",
+    DefineCode.BUSY: "the leader is just bringing in its configuration; try again in a moment",
+}
 
 
-def why_not_defined(code: DefineCode, revision: int) -> str:
-    """Return why a definition was refused, for people."""
-    return {
-        DefineCode.CONFLICT: f"somebody else changed it: it is at revision {revision} now; look at it, and try again",
-        DefineCode.CLASH: "a configuration defines a schedule of this id; change it there, or choose another id",
-        DefineCode.BUSY: "the leader is just bringing in its configuration; try again in a moment",
-    }[code]
-
-
-def why_not_deleted(code: DeleteCode, revision: int) -> str:
-    """Return why a deletion was refused, for people."""
-    return {
-        DeleteCode.CONFLICT: f"somebody else changed it: it is at revision {revision} now; look at it, and try again",
-        DeleteCode.CLASH: "a configuration defines it: remove it there, or pause it",
-        DeleteCode.UNKNOWN: "there is no such schedule",
-    }[code]
-
-
-def _count(outcome: ApplyResult, name: str, code: DefineCode, revision: int) -> None:
-    if code is DefineCode.CREATED:
-        outcome.created += 1
-    elif code is DefineCode.CHANGED:
-        outcome.changed += 1
-    elif code is DefineCode.UNCHANGED:
-        outcome.unchanged += 1
+def _count(result: ApplyResult, name: str, code: DefineCode, revision: int) -> None:
+    if code in _REFUSALS:
+        result.refused.append((name, _REFUSALS[code].format(revision=revision)))
     else:
-        outcome.refused.append((name, why_not_defined(code, revision)))
+        field_name = code.value.lower()
+        setattr(result, field_name, getattr(result, field_name) + 1)

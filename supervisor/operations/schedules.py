@@ -22,10 +22,15 @@ import msgspec
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
-from supervisor.operations import InvalidRequestError, Operation, checked_reason, one, pages, slices
+from supervisor.operations import InvalidRequestError, Operation, Tell, checked_reason, one, pages, slices, untold
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.control import BATCH_MAX, KEYED_MAX, REASON_MAX, Control, ResumeCode, TriggerCode
+from supervisor.store.schedules.definitions import Definitions, DeleteCode
+from supervisor.store.schedules.fire import Schedules
 from supervisor.store.schedules.reads import Inspection, Record, RecordPage, Views
+from supervisor.store.schedules.reads import Pause as Pause  # noqa: PLC0414 - of a record
+from supervisor.store.schedules.state import ScheduleState as ScheduleState  # noqa: PLC0414 - of an inspection
+from supervisor.store.schedules.state import Stretch as Stretch  # noqa: PLC0414
 
 TRIES = 10
 Permit = Callable[[ScheduleDef], None]
@@ -138,6 +143,78 @@ def inspect(keys: Keys, schedule: str) -> Operation[tuple[Inspection, ScheduleDe
         return found, found.record.definition()
     except msgspec.DecodeError as error:
         raise NewerScheduleError(f"a newer version wrote schedule {schedule[:200]!r}; update this one") from error
+
+
+def now_ms(keys: Keys) -> Operation[int]:
+    """Read Redis' time."""
+    return (yield from page(keys, "0", count=1)).now_ms
+
+
+def has_labels(record: Record, labels: Mapping[str, str]) -> bool:
+    """Return whether the definition in ``record`` has all of ``labels``."""
+    if not labels:
+        return True
+    try:
+        own = record.definition().labels
+    except msgspec.DecodeError:
+        return False
+    return all(own.get(name) == value for name, value in labels.items())
+
+
+def due_together(keys: Keys, due_ms: int, *, limit: int) -> Operation[list[str]]:
+    """Read at most ``limit`` schedules that are due in the same second as ``due_ms``."""
+    second_ms = due_ms // 1000 * 1000
+    call = Schedules(keys).due(after_ms=second_ms - 1, until_ms=second_ms + 999, late_ms=0, limit=limit)
+    return [seen.schedule for seen in (yield from one(call)).seen]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedSchedule:
+    """The result of a deletion for one schedule; ``revision`` is of what is stored now."""
+
+    schedule: str
+    code: DeleteCode
+    revision: int
+
+    @property
+    def is_gone(self) -> bool:
+        """True if it was deleted now, or within the last day."""
+        return self.code in {DeleteCode.DELETED, DeleteCode.GONE}
+
+    @property
+    def why(self) -> str:
+        """Reason of a refusal, for people."""
+        revision = f"it is at revision {self.revision} now"
+        return {
+            DeleteCode.CONFLICT: f"somebody else changed it: {revision}; look at it, and try again",
+            DeleteCode.CLASH: "a configuration defines it: remove it there, or pause it",
+            DeleteCode.UNKNOWN: "there is no such schedule",
+        }[self.code]
+
+
+def delete(
+    keys: Keys, schedules: Sequence[tuple[str, int | None]], *, permit: Permit | None = None, tell: Tell = untold
+) -> Operation[list[DeletedSchedule]]:
+    """Delete dynamic schedules, each only at its revision where one is given; answer for each in their order.
+
+    Raises:
+        UnknownScheduleError: with ``permit`` only, which is called with each definition and raises to refuse.
+    """
+    results: list[DeletedSchedule] = []
+    for batch in slices(schedules, BATCH_MAX):
+        yield from _permitted(keys, [name for name, _ in batch], permit)
+        done = yield from one(Definitions(keys).delete(batch))
+        results += [DeletedSchedule(name, *result) for (name, _), result in zip(batch, done.results, strict=True)]
+        tell(len(results))
+    return results
+
+
+def drop_buffered(keys: Keys, schedules: Sequence[str]) -> Operation[int]:
+    """Drop the due times that wait in the buffers of ``schedules``, and return how many."""
+    dropped = 0
+    for batch in slices(schedules, BATCH_MAX):
+        dropped += sum((yield from one(Control(keys).drop_buffered(batch))))
+    return dropped
 
 
 def trigger(

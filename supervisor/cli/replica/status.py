@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from supervisor.cli.cluster import ask, browse, server_now_ms
+from supervisor.cli.cluster import ask, server_now_ms
 from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedCommand, SectionedGroup
 from supervisor.cli.leader.format import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
@@ -30,13 +30,13 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
     """
     from supervisor.cli.queue.commands import queue_row
     from supervisor.cli.runs.commands import history_row
-    from supervisor.operations import leader, queues, runs
+    from supervisor.operations import leader, queues, runs, schedules
 
     with connected(load_settings().settings) as connection:
         lease, candidates = ask(connection, leader.show(connection.keys))
         replicas = replica_rows(lease, candidates)
         now_ms = server_now_ms(connection)
-        rows = [record_row(record, now_ms) for record in browse(connection)]
+        rows = [record_row(record, now_ms) for record in ask(connection, schedules.browse(connection.keys))]
         depths = [queue_row(each) for each in ask(connection, queues.overview(connection.keys))]
         recent = [history_row(*each) for each in ask(connection, runs.latest(connection.keys, count=10))]
     if output != "table":

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import LABEL, batches, confirm, known_jobs, moment_of_patience, run
+from supervisor.cli.cluster import LABEL, ask, confirm, known_jobs
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options, fail
@@ -18,9 +18,10 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import DefinitionDifference, FieldChange
-from supervisor.operations.apply import Applying, ApplyResult, Compared
-from supervisor.store.schedules.control import Control
-from supervisor.store.schedules.reads import Record
+from supervisor.operations import apply as operations
+from supervisor.operations import schedules
+from supervisor.operations.apply import ApplyResult, Compared
+from supervisor.operations.schedules import Record
 
 REFUSED_SHOWN = 50
 NOTES_MAX = 20
@@ -85,31 +86,19 @@ def apply(
     read = read_files(file)
     with connected(loaded.settings) as connection:
         definitions = _validated(connection, loaded, read, name=str(file), form=form)
-        applying = Applying(
-            connection.keys,
-            lambda call: run(connection, call),
-            wall_ms=SystemClock().wall_ms,
-            pause=moment_of_patience,
-        )
-        found = _compared(applying, definitions)
+        found = _compared(connection, definitions)
         wanted = {each.id for each in definitions}
-        surplus = applying.surplus(wanted, dict(labels)) if prune else []
+        surplus = ask(connection, operations.surplus(connection.keys, wanted, dict(labels))) if prune else []
         if dry_run:
             return _show(found, surplus, output)
         if surplus:
             confirm(f"Delete {len(surplus)} schedules that {file} does not name?", yes=yes)
-        code = _apply(applying, found, surplus, output)
+        code = _apply(connection, found, surplus, output)
         if drop_buffered:
-            _drop_buffered(connection, [each.id for each in found if each.difference is DefinitionDifference.CHANGED])
+            changed = [each.id for each in found if each.difference is DefinitionDifference.CHANGED]
+            dropped = ask(connection, schedules.drop_buffered(connection.keys, changed))
+            click.echo(f"{dropped} waiting due times dropped", err=True)
         return code
-
-
-def _drop_buffered(connection: Connection, names: list[str]) -> None:
-    dropped = 0
-    for batch in batches(names):
-        counts = run(connection, Control(connection.keys).drop_buffered(batch))
-        dropped += sum(counts)
-    click.echo(f"{dropped} waiting due times dropped", err=True)
 
 
 def read_raw(file: Path) -> bytes:
@@ -170,13 +159,9 @@ def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
         click.echo(f"note: and {len(notes) - NOTES_MAX} more", err=True)
 
 
-def _compared(applying: Applying, definitions: tuple[ScheduleDef, ...]) -> list[Compared]:
-    found: list[Compared] = []
+def _compared(connection: Connection, definitions: tuple[ScheduleDef, ...]) -> list[Compared]:
     with progress("comparing", len(definitions)) as advance:
-        for each in applying.compare(definitions):
-            found.append(each)
-            if len(found) % 250 == 0:
-                advance(len(found))
+        found = ask(connection, operations.compare(connection.keys, definitions, tell=advance))
     clashes = [each.id for each in found if each.is_clash]
     if clashes:
         remedy = "change it there, or choose another id"
@@ -203,15 +188,14 @@ def _show(found: list[Compared], surplus: list[Record], output: str) -> int:
     return EXIT_OK
 
 
-def _apply(applying: Applying, found: list[Compared], surplus: list[Record], output: str) -> int:
+def _apply(connection: Connection, found: list[Compared], surplus: list[Record], output: str) -> int:
     outcome = ApplyResult()
     with progress("applying", len(found)) as advance:
-        for done in applying.write(found, outcome):
-            advance(done)
+        wall_ms = SystemClock().wall_ms()
+        ask(connection, operations.write(connection.keys, found, outcome, wall_ms=wall_ms, tell=advance))
     if surplus:
         with progress("deleting", len(surplus)) as advance:
-            for done in applying.delete(surplus, outcome):
-                advance(done)
+            ask(connection, operations.remove(connection.keys, surplus, outcome, tell=advance))
     counts = {name: getattr(outcome, name) for name in ("created", "changed", "unchanged", "deleted")}
     if output == "table":
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count or name != "deleted")

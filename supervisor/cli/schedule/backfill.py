@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, NamedTuple
-
 import click
 
 from supervisor.cli.cluster import (
     INSTANT,
     LAST_INSTANT,
+    ask,
     confirm,
-    find,
     moment_of_patience,
-    run,
     server_now_ms,
     who,
 )
@@ -23,22 +19,14 @@ from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import moment, output_option, print_rows, print_value, say
 from supervisor.cli.progress import progress
 from supervisor.cli.schedule.format import backfill_row
-from supervisor.core.errors import EXIT_FAILED, EXIT_OK, TenureError
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.core.model import ScheduleDef, scheduled_run_id
 from supervisor.core.schedules.backfill import Chunk, SchedulePast, chunks
 from supervisor.core.schedules.triggers import after_completion_ms
-from supervisor.store.schedules.backfills import (
-    OVERLAPS,
-    REMEMBERED_MAX,
-    AddCode,
-    Backfill,
-    BackfillCalls,
-    BackfillCancelCode,
-    BackfillState,
-)
-from supervisor.store.schedules.backfills import Request as BackfillRequest
+from supervisor.operations import backfills
+from supervisor.operations.backfills import OVERLAPS, REMEMBERED_MAX, BackfillRun, BackfillState
+from supervisor.operations.backfills import Request as BackfillRequest
 
-_REMEMBERED_BATCH = 500
 _NOT_PLANNED = "a schedule that is due after the end of a run has no due times in the past to backfill"
 _LIST_COLUMNS = ("backfill", "schedule", "state", "from", "to", "enqueued", "of", "skipped", "updated", "note")
 
@@ -113,7 +101,7 @@ def backfill(
             raise click.UsageError(f"--to {moment(until_ms)} lies before --from {moment(from_ms)}")
         definition, known = _known(connection, schedule_id)
         planned = _plan(definition, known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=force)
-        marked = _marked(connection, definition, planned, is_forced=force)
+        marked = ask(connection, backfills.planned_runs(connection.keys, definition, planned, is_forced=force))
         if dry_run:
             return _dry_run(definition, planned, marked, output)
         _warn(planned, known, until_ms)
@@ -122,22 +110,18 @@ def backfill(
             return _nothing(len(marked) + sum(chunk.skipped for chunk in planned), output)
         confirm(f"Enqueue up to {count} runs of {schedule_id}?", yes=yes or count == 1)
         request = BackfillRequest(from_ms=from_ms, until_ms=until_ms, overlap=overlap, by=who(), at_ms=until_ms)
-        name = os.urandom(4).hex()
-        _add(connection, name, schedule_id, request, limit=count, is_forced=force)
+        add = backfills.add(connection.keys, schedule_id, request, limit=count, is_forced=force)
+        name = ask(connection, add)
         if no_wait:
             return _asked(name, schedule_id, count, output)
         return _follow(connection, name, count, output)
 
 
 def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, SchedulePast]:
-    from supervisor.store.schedules.history import known_of
-
-    found = find(connection, schedule)
-    assert found.record is not None
-    definition = found.record.definition()
+    definition, known = ask(connection, backfills.past(connection.keys, schedule))
     if after_completion_ms(definition) is not None:
         click.echo(f"note: {_NOT_PLANNED}", err=True)
-    return definition, known_of(found)
+    return definition, known
 
 
 def _plan(
@@ -180,28 +164,7 @@ def _nothing(left_out: int, output: str) -> int:
     return EXIT_OK
 
 
-class _Marked(NamedTuple):
-    """One due time of a backfill."""
-
-    nominal_ms: int
-    is_again: bool  # it ran or may have run: under an id of its own
-    has_run: bool  # a backfill enqueued it within seven days
-
-
-def _marked(connection: Connection, definition: ScheduleDef, planned: list[Chunk], *, is_forced: bool) -> list[_Marked]:
-    nominals = [(nominal, nominal in chunk.again) for chunk in planned for nominal in chunk.run]
-    ran: list[bool] = []
-    for start in range(0, len(nominals), _REMEMBERED_BATCH):
-        ids = [scheduled_run_id(definition.id, nominal) for nominal, _ in nominals[start : start + _REMEMBERED_BATCH]]
-        remembered = run(connection, BackfillCalls(connection.keys).ran(ids))
-        ran += remembered
-    return [
-        _Marked(nominal, is_again or (is_forced and has_run), has_run)
-        for (nominal, is_again), has_run in zip(nominals, ran, strict=True)
-    ]
-
-
-def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[_Marked], output: str) -> int:
+def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[BackfillRun], output: str) -> int:
     rows = [
         {
             "nominal": moment(each.nominal_ms),
@@ -218,33 +181,12 @@ def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[_Marked
     return EXIT_OK
 
 
-def _add(
-    connection: Connection, name: str, schedule: str, request: BackfillRequest, *, limit: int, is_forced: bool
-) -> None:
-    code = run(
-        connection, BackfillCalls(connection.keys).add(name, schedule, request, limit=limit, is_forced=is_forced)
-    )
-    reasons = {
-        AddCode.UNKNOWN: f"no schedule is called {schedule!r}",
-        AddCode.FULL: "100 backfills are under way, or 1000 were asked for within seven days; cancel one, or wait",
-        AddCode.CAPPED: f"more than {REMEMBERED_MAX} backfilled runs of {schedule} would have to be remembered for "
-        f"seven days; ask for fewer, or wait",
-    }
-    if code in reasons:
-        raise TenureError(reasons[code])
-
-
 def _follow(connection: Connection, name: str, total: int, output: str) -> int:
     """Show how far it is until it ends."""
-    backfills = BackfillCalls(connection.keys)
     try:
         with progress(f"backfill {name}", total) as advance:
             while True:
-                now: Backfill | None = next(
-                    (each for each in run(connection, backfills.all()) if each.id == name), None
-                )
-                if now is None:
-                    raise TenureError(f"backfill {name} is gone")
+                now = ask(connection, backfills.show(connection.keys, name))
                 advance(min(now.enqueued + now.skipped, total))
                 if now.state is not BackfillState.ACTIVE:
                     break
@@ -262,20 +204,15 @@ def _follow(connection: Connection, name: str, total: int, output: str) -> int:
 
 def _list(connection: Connection, output: str) -> int:
     now_ms = server_now_ms(connection)
-    rows: list[dict[str, Any]] = [
-        backfill_row(each, now_ms) for each in run(connection, BackfillCalls(connection.keys).all())
-    ]
+    rows = [backfill_row(each, now_ms) for each in ask(connection, backfills.remembered(connection.keys))]
     print_rows(rows, columns=_LIST_COLUMNS, output=output, empty="no backfill within seven days")
     return EXIT_OK
 
 
 def _cancel(connection: Connection, name: str) -> int:
-    code, stopped = run(connection, BackfillCalls(connection.keys).cancel(name))
-    if code is BackfillCancelCode.UNKNOWN:
-        raise TenureError(f"no backfill is called {name!r}; `tenure schedule backfill --list` shows all")
-    assert stopped is not None
-    if code is BackfillCancelCode.OVER:
-        click.echo(f"{name} had ended: {stopped.state.value}, {stopped.enqueued} enqueued")
-    else:
+    stopped = ask(connection, backfills.cancel(connection.keys, name))
+    if stopped.state is BackfillState.CANCELLED:
         click.echo(f"cancelled {name} after {stopped.enqueued} runs, which stay enqueued")
+    else:
+        click.echo(f"{name} had ended: {stopped.state.value}, {stopped.enqueued} enqueued")
     return EXIT_OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from supervisor.cli.cluster import LABEL, browse, find, run, server_now_ms
+from supervisor.cli.cluster import LABEL, ask, server_now_ms
 from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
@@ -15,8 +15,8 @@ from supervisor.cli.schedule.control import delete, pause, resume, trigger
 from supervisor.cli.schedule.format import COLUMNS, inspection_value, record_row
 from supervisor.cli.schedule.times import coming_rows, explain, next_command, preview
 from supervisor.core.errors import TenureError
-from supervisor.operations.apply import has_labels
-from supervisor.store.schedules.backfills import BackfillCalls
+from supervisor.operations import backfills, schedules
+from supervisor.operations.schedules import Record
 
 _NEXT_SHOWN = 5
 
@@ -54,16 +54,18 @@ def schedule_list(
       tenure schedule list --paused --label team=billing
       tenure schedule list --prefix reports/ -o json
     """
-    with connected(load_settings().settings) as connection:
-        now_ms = server_now_ms(connection)
-        rows = [
-            record_row(record, now_ms)
-            for record in browse(connection)
-            if record.id.startswith(prefix)
+
+    def is_shown(record: Record) -> bool:
+        return (
+            record.id.startswith(prefix)
             and (not is_paused or record.pause is not None)
             and (kind is None or record.is_dynamic == (kind == "dynamic"))
-            and has_labels(record, dict(labels))
-        ]
+            and schedules.has_labels(record, dict(labels))
+        )
+
+    with connected(load_settings().settings) as connection:
+        now_ms = server_now_ms(connection)
+        rows = [record_row(each, now_ms) for each in ask(connection, schedules.browse(connection.keys, is_shown))]
     print_rows(rows, columns=COLUMNS, output=output, empty="no schedules")
 
 
@@ -79,10 +81,8 @@ def schedule_show(*, schedule_id: str, output: str, load_settings: LoadSettings)
       tenure schedule show nightly-report
     """
     with connected(load_settings().settings) as connection:
-        found = find(connection, schedule_id)
-        backfills = [
-            each for each in run(connection, BackfillCalls(connection.keys).all()) if each.schedule == schedule_id
-        ]
+        found = ask(connection, schedules.read(connection.keys, schedule_id))
+        requests = ask(connection, backfills.remembered(connection.keys, schedule_id))
     assert found.record is not None
     upcoming: list[int] = []
     if found.record.pause is None:
@@ -90,7 +90,7 @@ def schedule_show(*, schedule_id: str, output: str, load_settings: LoadSettings)
             upcoming = [row["nominal_ms"] for row in coming_rows(found, count=_NEXT_SHOWN)]
         except (TenureError, ValueError):
             upcoming = []  # the status says why
-    value = inspection_value(found, backfills, upcoming)
+    value = inspection_value(found, requests, upcoming)
     print_value(value, output="yaml" if output == "table" else output)
 
 

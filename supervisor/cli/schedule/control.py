@@ -12,12 +12,10 @@ from supervisor.cli.cluster import (
     INSTANT,
     LABEL,
     ask,
-    batches,
     checked_options,
     chosen,
     confirm,
     known_jobs,
-    run,
     server_now_ms,
     unknown_message,
     who,
@@ -72,7 +70,7 @@ def trigger(
     """
     from supervisor.cli.runs.commands import parse_arguments
     from supervisor.operations import schedules
-    from supervisor.store.schedules.control import TriggerCode
+    from supervisor.operations.schedules import TriggerCode
 
     loaded = load_settings()
     given = parse_arguments(arguments)
@@ -184,7 +182,7 @@ def resume(
       tenure schedule resume --all --yes
     """
     from supervisor.operations import schedules
-    from supervisor.store.schedules.control import ResumeCode
+    from supervisor.operations.schedules import ResumeCode
 
     words = {ResumeCode.RESUMED: "resumed", ResumeCode.RUNNING: "was not paused", ResumeCode.UNKNOWN: "unknown"}
     with connected(load_settings().settings) as connection:
@@ -215,19 +213,13 @@ def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, output: str
       tenure schedule delete tenant-4711-report
       tenure schedule delete tenant-4711-report --revision 3 --yes
     """
-    from supervisor.operations.apply import why_not_deleted
-    from supervisor.store.schedules.definitions import Definitions, DeleteCode
+    from supervisor.operations import schedules
 
     names = list(dict.fromkeys(ids))
-    rows: list[dict[str, Any]] = []
     confirm(f"Delete {names[0] if len(names) == 1 else f'{len(names)} schedules'}?", yes=yes)
     with connected(load_settings().settings) as connection:
-        for batch in batches(names):
-            done = run(connection, Definitions(connection.keys).delete([(name, revision) for name in batch]))
-            for name, (code, stored) in zip(batch, done.results, strict=True):
-                is_gone = code in {DeleteCode.DELETED, DeleteCode.GONE}
-                result = "deleted" if is_gone else why_not_deleted(code, stored)
-                rows.append({"schedule": name, "result": result})
+        done = ask(connection, schedules.delete(connection.keys, [(name, revision) for name in names]))
+    rows = [{"schedule": each.schedule, "result": "deleted" if each.is_gone else each.why} for each in done]
     print_rows(rows, columns=("schedule", "result"), output=output, empty="nothing")
     return EXIT_OK if all(row["result"] == "deleted" for row in rows) else EXIT_FAILED
 

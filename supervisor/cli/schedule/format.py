@@ -11,9 +11,8 @@ from supervisor.cli.output import distance, moment
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
-from supervisor.store.schedules.backfills import Backfill
-from supervisor.store.schedules.reads import Inspection, Pause, Record
-from supervisor.store.schedules.state import ScheduleState, Stretch
+from supervisor.operations.backfills import Backfill
+from supervisor.operations.schedules import Inspection, Pause, Record, ScheduleState, Stretch
 
 COLUMNS = ("schedule", "job", "trigger", "overlap", "next", "in", "status", "description")
 _OVER = "nothing is due any more"

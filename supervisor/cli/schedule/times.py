@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.cluster import INSTANT, find, run
+from supervisor.cli.cluster import INSTANT, ask
 from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options, fail
@@ -19,8 +19,8 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.catchup import next_fire
-from supervisor.store.schedules.reads import Inspection
-from supervisor.store.schedules.state import ScheduleState
+from supervisor.operations import schedules
+from supervisor.operations.schedules import Inspection, ScheduleState
 
 if TYPE_CHECKING:
     from supervisor.settings.sections.pipeline import ProfileSettings
@@ -52,9 +52,8 @@ def next_command(
       tenure schedule next nightly-report --from 2027-03-27
     """
     with connected(load_settings().settings) as connection:
-        found = find(connection, schedule_id)
+        found, definition = ask(connection, schedules.inspect(connection.keys, schedule_id))
     assert found.record is not None
-    definition = found.record.definition()
     if from_ms is None:
         rows = coming_rows(found, count=count)
     else:
@@ -107,9 +106,7 @@ def preview(
         raise click.UsageError("give one of SCHEDULE, --cron, --every and -f FILE")
     if file is None and schedule_id:
         with connected(load_settings().settings) as connection:
-            record = find(connection, schedule_id).record
-        assert record is not None
-        definitions = [record.definition()]
+            definitions = [ask(connection, schedules.inspect(connection.keys, schedule_id))[1]]
     elif file is not None:
         definitions = [
             each for each in _from_file(file, load_settings().settings.profiles) if schedule_id in {None, each.id}
@@ -145,15 +142,12 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
         definition = _unsaved(cron=subject, every=None, timezone=timezone)
     else:
         with connected(load_settings().settings) as connection:
-            found = find(connection, subject)
+            found, definition = ask(connection, schedules.inspect(connection.keys, subject))
             assert found.record is not None
-            definition, now_ms = found.record.definition(), found.now_ms
+            now_ms = found.now_ms
             if found.record.next_ms is not None and found.record.next_ms > 0:
-                second_ms = found.record.next_ms // 1000 * 1000
-                due = connection.schedules.due(
-                    after_ms=second_ms - 1, until_ms=second_ms + 999, late_ms=0, limit=_SECOND_MAX + 1
-                )
-                others = sum(1 for seen in run(connection, due).seen if seen.schedule != subject)
+                together = schedules.due_together(connection.keys, found.record.next_ms, limit=_SECOND_MAX + 1)
+                others = sum(name != subject for name in ask(connection, together))
     value = {"sentences": sentences(definition), "notes": lints(definition, now_ms=now_ms)}
     if definition.id == subject:
         value["sentences"] += profile_sentences(definition, load_settings().settings)
@@ -232,8 +226,8 @@ def _validated(
     entries: Any, where: str, profiles: Mapping[str, ProfileSettings] = MappingProxyType({})
 ) -> tuple[ScheduleDef, ...]:
     """Return the definitions in ``entries``, of whatever jobs they are: here only their times matter."""
+    from supervisor.operations.jobs import AnyJob
     from supervisor.settings.schedules.definitions import validate_schedules
-    from supervisor.store.queues.jobs import AnyJob
 
     validated = validate_schedules(entries, known=AnyJob(), where=where, profiles=profiles)
     if validated.problems:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.operations.apply import Applying, ApplyResult
+from supervisor.core.effects import drive
+from supervisor.operations import Delay
+from supervisor.operations.apply import ApplyResult, compare, write
 from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.cli.conftest import ClusterWithJobs
 from tests.kit.builders import schedule
@@ -157,11 +159,11 @@ def test_a_static_schedule_is_not_overwritten_and_nothing_else_is_applied(desk: 
 def test_an_edit_of_somebody_else_in_between_is_refused_by_name(desk: ClusterWithJobs) -> None:
     """Compare-and-set: theirs is not lost."""
     keys = desk.world.keys
-    applying = Applying(keys, desk.world.run, wall_ms=lambda: 1, pause=lambda: None)
-    found = list(applying.compare([schedule("a"), schedule("b")]))
+    found = drive(compare(keys, [schedule("a"), schedule("b")]), desk.world.run)
     desk.world.run(Definitions(keys).upsert([Change(definition=schedule("a", description="theirs"))], wall_ms=1))
-    outcome = ApplyResult()
-    assert list(applying.write(found, outcome)) == [0, 2]
+    outcome, told = ApplyResult(), list[int]()
+    drive(write(keys, found, outcome, wall_ms=1, tell=told.append), desk.world.run)
+    assert told == [0, 2]
 
     assert (outcome.created, [name for name, _ in outcome.refused]) == (1, ["a"])
     assert "somebody else changed it: it is at revision 1" in outcome.refused[0][1]
@@ -174,13 +176,17 @@ def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: Cluster
     desk.world.run(definitions.begin(epoch=term.epoch, nonce=term.nonce, digest="d", lease_ms=5000))
     waits: list[int] = []
 
-    def pause() -> None:
+    def execute(effect: Any) -> Any:
+        if not isinstance(effect, Delay):
+            return desk.world.run(effect)
         waits.append(1)
         if len(waits) == 3:
             desk.world.run(definitions.end(epoch=term.epoch, nonce=term.nonce, digest="d", is_applied=True))
+        return None
 
-    applying, outcome = Applying(keys, desk.world.run, wall_ms=lambda: 1, pause=pause), ApplyResult()
-    list(applying.write(list(applying.compare([schedule("a"), schedule("b")])), outcome))
+    outcome = ApplyResult()
+    found = drive(compare(keys, [schedule("a"), schedule("b")]), execute)
+    drive(write(keys, found, outcome, wall_ms=1), execute)
     assert (outcome.created, len(waits)) == (2, 3)
 
 
