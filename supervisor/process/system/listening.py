@@ -6,9 +6,10 @@ import socket
 
 from supervisor.core.errors import CannotBindError
 
-BACKLOG = 512
-"""Connections that the kernel keeps until they are accepted; beyond it a client tries again after a second, which is
-too late for a probe. As many as a flood brings while the loop is held up for a fraction of a second."""
+BACKLOG = 4096
+"""Connections that the kernel keeps until they are accepted, as far as `net.core.somaxconn` allows; beyond it a client
+tries again after a second, which is too late for a probe. As many as a flood brings while the loop is held up for most
+of a second."""
 
 
 def bind(host: str, port: int, *, setting: str = "web.port") -> socket.socket:

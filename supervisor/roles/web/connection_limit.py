@@ -29,9 +29,9 @@ from supervisor.roles.web.connection_table import REQUEST_S, ConnectionEntry, Pl
 from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
 from supervisor.roles.web.responses import HEADERS, PEER, unavailable
 
-ACCEPTS_MAX = 128
+ACCEPTS_MAX = 512
 """Connections that are accepted in one turn of the loop: those of a flood are cheaper to accept than to leave waiting,
-where they fill the queue of the kernel, which then drops others, that come again after a second."""
+where they fill the queue of the kernel, in which probes wait behind them."""
 
 PAUSE_S = 0.1
 """How long nothing is accepted after the kernel had no descriptor or memory for it."""
@@ -163,6 +163,7 @@ class ConnectionGate:
         return place.is_stream
 
     def _make_room(self, place: ConnectionEntry, *, spares_streams: bool) -> None:
+        self._forget_gone()
         crowding = self._places.crowding(place, spares_streams=spares_streams)
         if crowding is not None:
             self._end(crowding)
@@ -180,31 +181,36 @@ class ConnectionGate:
             self._end(place)
 
     def _accept(self) -> None:
+        newcomers = []
         for _ in range(ACCEPTS_MAX):
             try:
                 plain, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError):
-                return
+                break
             except ConnectionError:
                 continue  # it went away while it waited
             except OSError as error:
                 self._pause_for(error)
-                return
+                break
             plain.settimeout(0)
             address = self._identify(plain, peer)
             if address is None:
                 plain.close()
             else:
-                self._seat(plain, address)
+                newcomers.append(self._seat(plain, address))
+        for place in newcomers:  # most of a flood have left already
+            silent = self._silent.get(place)
+            if silent is not None:
+                self._loop.add_reader(silent, self._listen_to, place)
 
-    def _seat(self, plain: socket.socket, address: str) -> None:
-        """Give a newcomer a place, and wait for its first byte."""
+    def _seat(self, plain: socket.socket, address: str) -> ConnectionEntry:
+        """Return the place of a newcomer, which is still to be listened to."""
         place = self._places.take(address, self._clock.elapsed_ns())
         self._silent[place] = plain
-        self._loop.add_reader(plain, self._listen_to, place)
         while (surplus := self._places.surplus()) is not None:
             if not self._listen_to(surplus):
                 self._end(surplus)
+        return place
 
     def _listen_to(self, place: ConnectionEntry) -> bool:
         """Open the connection of ``place`` if its first byte has come; return whether it is silent no more."""
@@ -220,7 +226,8 @@ class ConnectionGate:
             return True
         self._loop.remove_reader(plain)
         del self._silent[place]
-        self._forget_gone()
+        if self._places.is_full:
+            self._forget_gone()
         has_room, leaver = self._places.speak(place, self._clock.elapsed_ns())
         if leaver is not None:
             self._end(leaver)

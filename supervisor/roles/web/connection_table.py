@@ -79,6 +79,11 @@ class Places:
     def __iter__(self) -> Iterator[ConnectionEntry]:
         return iter((*chain.from_iterable(self._silent.values()), *self._speaking))
 
+    @property
+    def is_full(self) -> bool:
+        """True if one more that speaks needs the place of another."""
+        return len(self._speaking) >= CONNECTIONS_MAX
+
     def take(self, address: str, now_ns: int) -> ConnectionEntry:
         """Return the place of a newcomer, silent so far. Let go of ``surplus`` before the next one."""
         place = ConnectionEntry(address, now_ns)
@@ -97,7 +102,7 @@ class Places:
         """Note the first byte of ``place``; return whether there is room for it, and which one gave way, if any."""
         self._break_silence(place)
         leaver = None
-        if len(self._speaking) >= CONNECTIONS_MAX:
+        if self.is_full:
             leaver = _oldest_of_most([each for each in self._speaking if each.gives_way(now_ns)])
             if leaver is None:
                 return False, None

@@ -2,6 +2,7 @@
 
 Guarantees
     An answer to a malformed request carries the headers of every answer, names no software, and repeats nothing of it.
+    A body is not decompressed: a small one that becomes a large one costs nothing.
     A malformed request leaves a line in the log at level debug only: a stranger fills no disk.
 """
 
@@ -31,6 +32,7 @@ class HttpProtocol(web.RequestHandler):
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             lingering_time=0,
+            auto_decompress=False,
         )
 
     def handle_error(

@@ -39,6 +39,9 @@ class ApiHandlers:
 
 async def body_of(request: web.Request, kind: type[BodyT]) -> BodyT:
     """Return the body of a request; none is the same as {}."""
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise bad_request("Content-Encoding", encoding, "send the body as it is")
     text = await request.read()
     try:
         return read_json(text or b"{}", kind)
