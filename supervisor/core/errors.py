@@ -168,6 +168,20 @@ class RunTimeoutError(TenureError, TimeoutError):
         self.state = state
 
 
+class QueueFullError(TenureError):
+    """As many runs wait in a queue as ``queues.length_max`` allows; this one was not enqueued."""
+
+    http_status = 503
+    is_retryable = True
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(
+            f"as many runs wait in queue {queue} as queues.length_max allows: try again later, start more workers for "
+            f"it, or raise the setting"
+        )
+        self.queue = queue
+
+
 class StoreUnavailableError(TenureError):
     """Redis did not answer: down, refusing, too slow, loading or read-only. Worth a retry."""
 

@@ -84,6 +84,7 @@ KEY_TABLE = (
         "those that hold runs, are served, or were so a day ago",
         "queues_forget",
     ),
+    KeyRow("length_max", "queues:length_max", "string", "nothing", "constant", "agents without queues.length_max"),
     KeyRow("jobs", "jobs", "hash", "names of jobs", "those published within a week", "queues_forget"),
     KeyRow("jobs_seen", "jobs:seen", "hash", "names of jobs", "as jobs", "queues_forget"),
     KeyRow("jobs_cursor", "jobs:cursor", "string", "nothing", "a day", "expiry"),

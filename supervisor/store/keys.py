@@ -148,6 +148,11 @@ class Keys:
         """Prefix of strings that expire after ten minutes: command id to what became of it."""
 
     @property
+    def length_max(self) -> str:
+        """String. How many runs may wait in a queue; absent: any number."""
+        return self._of("length_max")
+
+    @property
     def jobs_seen(self) -> str:
         """Hash. Job name to when it was last published; jobs that nobody publishes for a week are forgotten."""
         return self._of("jobs_seen")

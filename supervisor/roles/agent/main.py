@@ -93,6 +93,7 @@ class Agent:
             sessions=sessions,
             reaper=self._reaper(keys),
             registry=registry,
+            length_max=queues.length_max or 0,
             beat_period_ns=int(queues.beat_period_s * SECOND_NS),
             session_lease_ns=int(queues.session_lease_s * SECOND_NS),
             report=self._report,

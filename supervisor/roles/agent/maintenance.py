@@ -71,6 +71,7 @@ class Duties:
         sessions: Sessions,
         reaper: Reaper,
         registry: Registry,
+        length_max: int = 0,
         beat_period_ns: int,
         session_lease_ns: int,
         report: Reporter,
@@ -82,7 +83,7 @@ class Duties:
         self._watch = ForeignSessions(
             run, sessions, workers, reaper, clock, lease_ns=session_lease_ns, period_ns=beat_period_ns
         )
-        self._publisher = JobPublisher(run, sessions, registry)
+        self._publisher = JobPublisher(run, sessions, registry, length_max=length_max)
         self._reclaim = LocalReclaim(workers, reaper, clock)
         self._beating = _Scheduled(SessionBeats(run, sessions, workers, report, beat_period_ns))
         self._reclaiming = _Scheduled(self._reclaim, NEVER_NS)

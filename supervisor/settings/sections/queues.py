@@ -17,6 +17,9 @@ class QueueSettings(Section):
     beat_period_s: Seconds = Field(default=3.0, ge=0.2, le=60)
     """Time between two session beats; at most a third of session_lease."""
 
+    length_max: int | None = Field(default=None, ge=0, le=100_000_000)
+    """How many runs may wait in a queue: beyond it programs and the API are refused. Unset or 0: any number."""
+
     history: int = Field(default=10_000, ge=0, le=1_000_000)
     """How many finished runs each queue remembers."""
 

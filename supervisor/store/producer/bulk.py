@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from supervisor.core.errors import TenureError
+from supervisor.core.errors import QueueFullError, TenureError
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.producer.options import Args, Each
@@ -150,12 +150,15 @@ class BatchStream:
         return batch
 
     def settled(self, reply: bytes, read: Callable[[bytes], list[Enqueued]]) -> None:
-        """Take note of the results of a batch: a digit for each run, as the script replies."""
-        digits = reply.partition(b"\n")[0]
+        """Take note of the results of a batch: a digit for each run, up to one that has no room."""
+        digits, refused, _ = reply.partition(b"\n")[0].partition(b"3")
         new = digits.count(b"1")
         self.totals.new += new
         self.totals.present += digits.count(b"0")
         self.totals.duplicates += digits.count(b"2")
+        if refused:  # and nothing new after it
+            self.fault, self._is_over = QueueFullError(self._job.template.queue), True
+            self._pulled, self._next = [], None
         if new:
             self._on_new(new)
         if self._each is not None:

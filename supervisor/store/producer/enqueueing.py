@@ -25,6 +25,7 @@ def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOpti
         UnknownJobError: neither this program nor any replica knows the job.
         ArgumentsError: the arguments do not fit the job.
         PayloadTooLargeError: the run would be larger than 64 KiB.
+        QueueFullError: as many runs wait in its queue as ``queues.length_max`` allows.
         StoreUnavailableError: Redis did not answer; whether it enqueued is not known. Calling again
             with a ``run_id`` of your own cannot enqueue it twice while the run is unfinished or dead.
     """

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.durations import Duration, delay_to_ms
-from supervisor.core.errors import EXIT_CONFIG, StoreUnavailableError, TenureError
+from supervisor.core.errors import EXIT_CONFIG, QueueFullError, StoreUnavailableError, TenureError
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.core.units import SECOND_NS
@@ -121,7 +121,11 @@ class Producer:
         return (await self.put_async(job, args, **options)).run_id
 
     def put(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
-        """Enqueue a run as ``enqueue`` does; return its id and whether it is new, was there, or is a duplicate."""
+        """Enqueue a run as ``enqueue`` does; return its id and whether it is new, was there, or is a duplicate.
+
+        Raises:
+            QueueFullError: as many runs wait in its queue as ``queues.length_max`` allows.
+        """
         self._read_cards(job)
         template, run = self._packed(job, args or {}, **options)
         nonce, is_chosen = self._entropy(16).hex(), options.get("run_id") is not None
@@ -183,6 +187,8 @@ class Producer:
         )
 
     def _count(self, template: JobTemplate, enqueued: Enqueued) -> Enqueued:
+        if enqueued.is_full:
+            raise QueueFullError(template.template.queue)
         if enqueued.is_new:
             self._on_enqueued(template.template, 1)
         return enqueued

@@ -75,6 +75,7 @@ class Enqueued(NamedTuple):
     run_id: str  # the id that stands: its own, or that of the run which holds its unique key
     is_new: bool
     is_duplicate: bool = False  # refused, because another unfinished run holds its unique key
+    is_full: bool = False  # refused, because as many runs wait in its queue as may
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,11 +286,11 @@ def only(release: Release, run: FetchedRun) -> str:
 def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
     """Read a digit for each run, then the holders of the unique keys of those that have a 2, one a line."""
     digits, *holders = text(reply).split("\n")
-    if not holders:  # most batches
-        return [Enqueued(run_id, digit == "1") for run_id, digit in zip(ids, digits, strict=True)]
     left = iter(holders)
     return [
-        Enqueued(next(left), is_new=False, is_duplicate=True) if digit == "2" else Enqueued(run_id, is_new=digit == "1")
+        Enqueued(next(left), is_new=False, is_duplicate=True)
+        if digit == "2"
+        else Enqueued(run_id, is_new=digit == "1", is_full=digit == "3")
         for run_id, digit in zip(ids, digits, strict=True)
     ]
 

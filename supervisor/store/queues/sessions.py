@@ -79,6 +79,11 @@ class Sessions:
         keys = {"jobs": self._keys.jobs, "seen": self._keys.jobs_seen}
         return script("jobs_publish").call(keys=keys, args={"pairs": flat}, parse=lambda _: None)
 
+    def bound_queues(self, length_max: int) -> Call[None]:
+        """Publish how many runs may wait in a queue to whoever enqueues; 0: any number."""
+        args = {"most": length_max}
+        return script("queues_bound").call(keys={"length_max": self._keys.length_max}, args=args, parse=lambda _: None)
+
     def read_jobs(self) -> Call[dict[str, bytes]]:
         """Read every published job: name to JSON."""
         return read_hash(self._keys.prefix, self._keys.jobs, _bytes_by_name)

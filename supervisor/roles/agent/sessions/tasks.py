@@ -174,7 +174,7 @@ class RecordCleanup:
 
 @dataclass(eq=False)
 class JobPublisher:
-    """Publishes the jobs of this replica to producers."""
+    """Publishes the jobs of this replica, and the bound of queues, to producers."""
 
     name = "publish"
     period_ns = 300_000 * MILLISECOND_NS  # again now and then, because Redis may have been emptied
@@ -184,9 +184,12 @@ class JobPublisher:
     registry: Registry
     cards: Mapping[str, str] | None = None
     """Name to card; None: of the jobs that were imported before the fork."""
+    length_max: int = 0
+    """Number of runs that may wait in a queue; 0: any."""
 
     def run(self, _now_ns: int) -> None:
         """Publish all of them."""
+        self.call(self.sessions.bound_queues(self.length_max))
         cards = self.registry.cards() if self.cards is None else self.cards
         names = sorted(cards)
         for start in range(0, len(names), PUBLISH_MAX):

@@ -71,6 +71,11 @@ local function check_types(queue, head)
   end
 end
 
+-- How many runs of a queue are neither executed nor dead.
+local function waiting(queue)
+  return redis.call('HLEN', keys.data(queue)) - redis.call('HLEN', keys.run(queue)) - redis.call('ZCARD', keys.dead(queue))
+end
+
 -- Take what a run holds as long as it exists; `queue id` of the holder, and nothing written, if its unique key is taken.
 local function claim(queue, id, data)
   local header = header_of(data)

@@ -8,7 +8,7 @@
 -- Includes  replace
 --
 -- Returns  one digit for each run: 1 new, 0 its id was there or is remembered, 2 refused, because another unfinished run holds its unique
---          key; then, each on a line of its own, the ids of those holders. A repeated nonce gets the first reply again,
+--          key, 3 refused, because as many runs wait in its queue as may (length_max), and so for all new ones after it; then, each on a line of its own, the ids of those holders. A repeated nonce gets the first reply again,
 --          also when the runs have ended since.
 local FIELDS, MEMORY_MS = 4, 600000
 local memory = keys.enqueues(nonce)
@@ -48,10 +48,12 @@ for i = FIRST, last, FIELDS do
     of.ran[n] = keys.ran_in(queue, ARGV[i])
   end
 end
+local most = tonumber(redis.call('GET', keys.length_max) or nil)
 for _, of in ipairs(order) do -- raises, before the first write, if a key is not ours
   for head in pairs(of.kinds) do
     check_types(of.name, head)
   end
+  of.room = most and most - waiting(of.name) or math.huge
 end
 
 local now = now_ms()
@@ -60,7 +62,10 @@ for _, of in ipairs(order) do
   local known, fresh, seen, new, later = redis.call('HMGET', keys.data(of.name), unpack(of.ids)), {}, {}, 0, {}
   for n, i in ipairs(of.places) do
     local id, data, digit = ARGV[i], ARGV[i + 3], '0'
-    if not known[n] and not seen[id] and not (is_remembered and redis.call('EXISTS', of.ran[n]) == 1) then
+    local is_new = not known[n] and not seen[id] and not (is_remembered and redis.call('EXISTS', of.ran[n]) == 1)
+    if is_new and new >= of.room then
+      digit = '3'
+    elseif is_new then
       local holder
       digit = '1'
       if string.byte(data, 3) == 91 then

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 import pytest
 
 from supervisor.roles.web.api.routes import PATH
-from tests.integration.roles.web.api_client import ask
+from supervisor.store.queues.sessions import Sessions
+from tests.integration.roles.web.api_client import KEYS, ask
 
 TOO_LARGE = "99999999999999999999"
 
@@ -29,3 +31,23 @@ def test_names_that_cannot_be_used_are_bad_requests(api: Any, path: str, body: A
 
     assert code == 400
     assert "request_failed" not in api.log.read_text()
+
+
+def test_a_body_that_unpacks_to_a_large_one_is_not_unpacked(api: Any) -> None:
+    """A bomb of 120 KiB would keep the loop busy with 120 MiB, and a probe waiting."""
+    bomb = gzip.compress(bytes(100 << 20))
+    code, shown = ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "driver", bomb, **{"Content-Encoding": "gzip"})
+
+    assert (code, shown["error"]) == (400, "Content-Encoding: 'gzip' cannot be used: send the body as it is")
+    assert ask(api, "POST", f"{PATH}/jobs/mail.send/runs", None, bomb, **{"Content-Encoding": "gzip"})[0] == 401
+
+
+def test_a_queue_without_room_is_told_with_the_time_to_come_back(api: Any, store: Any) -> None:
+    """As for any service that is busy: 503, and nothing was enqueued."""
+    store.run(Sessions(KEYS).bound_queues(1))
+    sent = [
+        ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "driver", {"queue": "default", "force": True}) for _ in range(2)
+    ]
+
+    assert [code for code, _ in sent] == [201, 503]
+    assert "queues.length_max" in sent[1][1]["error"]

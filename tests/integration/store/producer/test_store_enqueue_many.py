@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, StoreUnavailableError
+from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, QueueFullError, StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Template
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.bulk import PartlyEnqueuedError, Totals
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.runs import Enqueued, Queues
+from supervisor.store.queues.sessions import Sessions
 from tenure import job
 from tests.kit.servers import Server
 
@@ -117,6 +119,37 @@ def test_bad_arguments_stop_it_and_everything_before_them_is_in(
     assert isinstance(caught.value.__cause__, cause)
     assert (caught.value.totals.done, caught.value.unsure) == (502, ())
     assert server.store().run(Queues(server.keys).counts("mail")).ready_total == 502
+
+
+@pytest.mark.parametrize("room", [3, 502])
+async def test_a_queue_without_room_ends_many_at_the_place_it_names(
+    server: Server, subject: Producer, room: int
+) -> None:
+    """In the middle of a batch too: the first so many are in, and nothing after them."""
+    server.store().run(Sessions(server.keys).bound_queues(room))
+
+    with pytest.raises(PartlyEnqueuedError, match=f"{room} runs were enqueued, nothing after them is in") as caught:
+        subject.enqueue_many("mail", numbers(1700))
+    with pytest.raises(PartlyEnqueuedError, match="0 runs were enqueued"):
+        await subject.enqueue_many_async("mail", numbers(3))
+    await subject.close_async()
+
+    assert isinstance(caught.value.__cause__, QueueFullError)
+    assert ready(server) == list(range(room))
+
+
+async def test_a_queue_without_room_refuses_one_and_its_neighbours_go_on(server: Server, subject: Producer) -> None:
+    """Enqueues of one loop share a call: who has no room fails alone, with the remedy."""
+    server.store().run(Sessions(server.keys).bound_queues(1))
+    answers = await asyncio.gather(
+        *(subject.enqueue_async("mail", {"number": number}, queue=f"q{number % 2}") for number in range(4)),
+        return_exceptions=True,
+    )
+    await subject.close_async()
+
+    assert [isinstance(each, QueueFullError) for each in answers] == [False, False, True, True]
+    with pytest.raises(QueueFullError, match=r"queue q0 as queues\.length_max allows: try again later, start more"):
+        subject.enqueue("mail", {"number": 5}, queue="q0")
 
 
 async def test_a_source_that_fails_does_not_take_back_what_it_gave(server: Server, subject: Producer) -> None:
