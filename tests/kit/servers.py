@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import fakeredis
+import pytest
 import redis
 
 from supervisor.embedded.valkey import bundled_server, find_server
@@ -17,6 +18,13 @@ from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import Keys
 from tests.kit.canary import keys_with_secrets
 from tests.kit.waiting import wait_until
+
+LONG_ON_FAKEREDIS = pytest.mark.parametrize(
+    "server",
+    [pytest.param("real", marks=pytest.mark.server), pytest.param("fakeredis", marks=pytest.mark.long)],
+    indirect=True,
+)
+"""Of a test of many calls: each costs ten times as much there, and the real server shows the same."""
 
 
 class RealServer:

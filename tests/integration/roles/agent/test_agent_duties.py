@@ -19,7 +19,7 @@ from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.scripts import Call
 from tests.kit.clock import FakeClock
-from tests.kit.servers import Server
+from tests.kit.servers import LONG_ON_FAKEREDIS, Server
 
 LEASE_MS, BEAT_MS, TICK_MS = 15_000, 3_000, 100
 NAMES = ("worker-cpu-0",)
@@ -122,6 +122,7 @@ def live_for(clock: FakeClock, agents: list[Agent], how_long_ms: int) -> None:
     pass_time(clock, agents, lambda: clock.now_ns >= until_ns, how_long_ms)
 
 
+@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("is_same_replica", [True, False])
 def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
     server: Server,
@@ -150,6 +151,7 @@ def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
     assert dying.is_all_back(3)
 
 
+@LONG_ON_FAKEREDIS
 def test_a_lost_replica_gives_its_runs_back_a_second_after_the_lease(server: Server) -> None:
     """Whatever the phases of the two replicas' periods; and never sooner than the lease after the last beat."""
     for phase_ms in range(0, BEAT_MS, 700):

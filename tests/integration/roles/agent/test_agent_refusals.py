@@ -25,7 +25,7 @@ from supervisor.store.scripts import Call
 from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, TICK_MS
 from tests.kit.clock import FakeClock
 from tests.kit.every_key import every_key
-from tests.kit.servers import Server
+from tests.kit.servers import LONG_ON_FAKEREDIS, Server
 
 LOST = "lost.1/worker-cpu-0/1"
 NEEDS = {
@@ -128,6 +128,7 @@ def spoil(replica: Replica, key: str) -> None:
     replica.store.raw.set(key, "another program's")
 
 
+@LONG_ON_FAKEREDIS
 def test_a_foreign_key_stops_no_duty_that_does_not_need_it(server: Server) -> None:
     """Every key that the project spells, in turn: beats, reaping, cancels and publishing go on all the same."""
     missing = {}

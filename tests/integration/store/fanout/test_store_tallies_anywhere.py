@@ -22,7 +22,7 @@ from supervisor.store.queues.reads import PARTS
 from supervisor.store.queues.runs import Ack, Child
 from supervisor.store.wire.envelope import pack
 from tests.kit.builders import StoreCalls
-from tests.kit.servers import leaks
+from tests.kit.servers import LONG_ON_FAKEREDIS, leaks
 
 QUEUES = ("default", "other")
 SESSIONS = ("r.1/w-0/1", "r.1/w-1/1")
@@ -209,6 +209,7 @@ class Forest:
         return found if left or follower is None or follower in states else [*found, f"{follower} did not begin"]
 
 
+@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("seed", range(4))
 def test_a_tally_is_exact_wherever_its_runs_go(world: StoreCalls, seed: int) -> None:
     """Limits, moves and purges end runs too, and each end is counted once."""

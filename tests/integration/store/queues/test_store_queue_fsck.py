@@ -13,6 +13,7 @@ from supervisor.store.queues.fsck import Fsck, FsckFinding
 from supervisor.store.scripts import Call
 from tests.integration.store.queues.control_calls import READY, cancel
 from tests.kit.builders import StoreCalls, envelope, schedule
+from tests.kit.servers import LONG_ON_FAKEREDIS
 
 S = "r.1/worker-io-0/1"
 LIMITED = {"concurrency": "k", "concurrency_max": 1}
@@ -270,6 +271,7 @@ def test_what_must_not_run_twice_is_given_up_when_it_was_lost(queue: Queue) -> N
     assert queue.world.run(queue.world.queues.show("once")).error["reason"] == "lost"
 
 
+@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("is_long", [False, True])
 def test_what_comes_and_goes_while_the_pages_are_read_is_no_fault(
     world: StoreCalls, monkeypatch: pytest.MonkeyPatch, *, is_long: bool
