@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.kit.canary import CANARY
 from tests.kit.isolation import FAILED, isolated
@@ -17,6 +18,10 @@ __all__ = ["isolated"]
 
 for name in [each for each in os.environ if each.startswith("TENURE_") and not each.startswith("TENURE_TEST_")]:
     del os.environ[name]  # whoever works with a cluster of their own may run the tests from the same shell
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -172,7 +172,9 @@ def test_features_are_written_back_as_they_were_given(tmp_path: Path) -> None:
 durations = st.integers(min_value=1000, max_value=300_000).map(lambda ms: f"{ms}ms")
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(lease=durations, port=st.integers(0, 65_535), level=st.sampled_from(["debug", "info", "error"]))
 def test_what_is_written_loads_to_the_same_and_needs_no_redis(
     tmp_path: Path, lease: str, port: int, level: str
