@@ -14,7 +14,7 @@ from supervisor.core.errors import EXIT_FAILED, TenureError
 from supervisor.operations import PAGES_MAX, Operation, Tell, checked_reason, one, pages, suggestion, untold
 from supervisor.store.keys import LETTER_KIND, Keys
 from supervisor.store.queues.control import PAGE, REASON_MAX, QueueControl
-from supervisor.store.queues.pages import UnservedQueue
+from supervisor.store.queues.pages import Served, UnservedQueue
 from supervisor.store.queues.reads import PARTS, QueueCounts
 from supervisor.store.queues.runs import Queues
 
@@ -83,7 +83,8 @@ def unserved(keys: Keys) -> Operation[list[UnservedQueue]]:
 
 def is_served(keys: Keys, queue: str) -> Operation[bool]:
     """Return whether a live worker takes runs from ``queue``."""
-    return one(Queues(keys).is_served(queue))
+    served: Served = yield from one(Queues(keys).served(queue))
+    return served is Served.YES
 
 
 def pause(

@@ -15,6 +15,9 @@ from supervisor.core.model import Kind
 from supervisor.store.key_table import spell
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+CLUSTERS = "tenure:clusters"
+"""Hash of a database: name of a cluster to the moment, in ms, of its newest replica's start. At most 1,000."""
+
 KIND_LETTER = {Kind.ASYNC: "a", Kind.SYNC: "s"}
 LETTER_KIND = {letter: kind for kind, letter in KIND_LETTER.items()}
 

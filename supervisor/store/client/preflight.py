@@ -18,16 +18,18 @@ from typing import Any, Literal
 
 import structlog
 
+from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_CONFIG, EXIT_OK, Problem, StoreRefusedError, StoreUnavailableError
 from supervisor.settings.sections.models import Settings
 from supervisor.store.client.connection_options import NO_RIGHT, wait_ms
 from supervisor.store.client.sync_client import Store
-from supervisor.store.keys import Keys
+from supervisor.store.keys import CLUSTERS, Keys
 from supervisor.store.scripts import script
 from supervisor.store.wire.codec import texts
 
 log = structlog.get_logger()
 VERSION_MIN = (6, 2)
+CLUSTERS_MAX = 1000
 CLIENT_COMMANDS = ("eval", "evalsha", "ping", "xread", "blpop", "client|setname", "select", "subscribe", "role", "wait")
 """What clients send beside scripts."""
 SCRIPT_COMMANDS = (
@@ -61,12 +63,13 @@ def acl_rules(cluster: str, role: AclRole = "tree") -> list[str]:
     prefix = Keys(cluster).prefix
     called = [name for name in SCRIPT_COMMANDS.split() if role == "tree" or name not in TREE_COMMANDS]
     if role == "tree":
-        return [*_keys(f"~{prefix}*"), f"&{prefix}alive:*", *_allow((*CLIENT_COMMANDS, *called))]
+        return [*_keys(f"~{prefix}*", f"~{CLUSTERS}"), f"&{prefix}alive:*", *_allow((*CLIENT_COMMANDS, *called))]
     if role == "reader":  # without a command that writes, since Redis takes the keys of a script for written ones
         return [*_keys(f"~{prefix}*"), *_allow((*SHARED_COMMANDS, *READ_COMMANDS.split()))]
     # The scripts of producers declare the bare prefix as their one key, under which nothing lies.
     writes = [f"~{prefix}{part}" for part in PRODUCER_WRITES]
-    return [*_keys(f"~{prefix}", *writes, f"%R~{prefix}*"), *_allow((*SHARED_COMMANDS, "blpop", *called))]
+    reads = (f"%R~{prefix}*", f"%R~{CLUSTERS}")
+    return [*_keys(f"~{prefix}", *writes, *reads), *_allow((*SHARED_COMMANDS, "blpop", *called))]
 
 
 def _keys(*patterns: str) -> list[str]:
@@ -89,6 +92,16 @@ def check(store: Store, settings: Settings) -> list[Problem]:
         return [_problem("redis", str(error), "correct redis.url, redis.username or redis.password")]
     facts = _info(store, "server") | _info(store, "memory")
     return [*_version(facts), *_eviction(store, settings, facts), *_rights(store, settings)]
+
+
+def note_cluster(store: Store, cluster: str, wall_ms: int) -> None:
+    """Write the name of a cluster into its database, for producers that name another one by mistake.
+
+    A user without the right, and a Redis Cluster whose node has another slot, leave it unwritten.
+    """
+    known = _ask(store, "HLEN", CLUSTERS)
+    if isinstance(known, int) and known < CLUSTERS_MAX:
+        _ask(store, "HSET", CLUSTERS, cluster, wall_ms)
 
 
 def _version(facts: dict[str, str]) -> list[Problem]:
@@ -156,7 +169,7 @@ def _config(store: Store, name: str) -> str:
     return reply[1].decode("utf-8", "replace") if isinstance(reply, list) and len(reply) == 2 else ""
 
 
-def _ask(store: Store, *parts: str) -> Any:
+def _ask(store: Store, *parts: str | int) -> Any:
     try:
         return store.command(*parts)
     except StoreRefusedError:
@@ -178,6 +191,8 @@ def report(url: str, settings: Settings, origin: Callable[..., str]) -> int:
     store = Store.connect(url, settings=settings.redis, name=f"{settings.cluster}:preflight")
     try:
         problems = check(store, settings)
+        if not problems:
+            note_cluster(store, settings.cluster, SystemClock().wall_ms())
     except StoreUnavailableError as error:
         log.warning("redis_unreachable", error=str(error))
         return EXIT_OK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
 from supervisor.core.model import Kind
@@ -18,6 +19,16 @@ class Page(Generic[T]):
 
     cursor: str
     items: list[T]
+
+
+class Served(IntEnum):
+    """Whether live workers take the runs of a queue."""
+
+    NO_CLUSTER = -1
+    """No replica of the cluster was ever seen."""
+
+    NO = 0
+    YES = 1
 
 
 @dataclass(frozen=True, slots=True)

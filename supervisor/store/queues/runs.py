@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from supervisor.core.model import Envelope, Kind, Release
 from supervisor.store.keys import KIND_LETTER, check_name
-from supervisor.store.queues.pages import Page, UnservedQueue, parse_queues, parse_unserved
+from supervisor.store.queues.pages import Page, Served, UnservedQueue, parse_queues, parse_unserved
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import Argument, Call, script
@@ -239,10 +239,10 @@ class Queues(QueueReads):
         args = {"cursor": cursor, "idle_ms": idle_ms, "jobs_ms": jobs_ms}
         return script("queues_forget").call(keys=self._prefix, args=args, parse=parse_queues)
 
-    def is_served(self, queue: str) -> Call[bool]:
-        """Read whether an open session takes runs from ``queue``."""
+    def served(self, queue: str) -> Call[Served]:
+        """Read whether an open session takes runs from ``queue``, and if not, whether there ever was a replica."""
         args = {"queue": check_name("queue", queue)}
-        return script("queue_served").call(keys=self._prefix, args=args, parse=bool)
+        return script("queue_served").call(keys=self._prefix, args=args, parse=lambda reply: Served(number(reply)))
 
     def unserved(self, cursor: str = "0") -> Call[Page[UnservedQueue]]:
         """Read in which queues runs wait that no open session takes."""

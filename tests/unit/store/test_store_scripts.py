@@ -106,7 +106,7 @@ def test_the_acl_grants_what_the_scripts_call_and_nothing_else() -> None:
     called = {command.lower() for name in script_names() for command in CALL.findall(script(name).source)}
     assert called == {name.partition("|")[0] for name in SCRIPT_COMMANDS.split()}
     rules = acl_rules("x")
-    assert rules[:4] == ["resetkeys", "~{tenure:x}:*", "resetchannels", "-@all"]
+    assert rules[:5] == ["resetkeys", "~{tenure:x}:*", "~tenure:clusters", "resetchannels", "-@all"]
 
 
 def test_the_preflight_tries_every_command_of_the_acl() -> None:

@@ -3,7 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
 --
--- Returns  1 if one does, else 0
+-- Returns  1 if one does, else 0; -1 if no replica of this cluster was ever seen
 local sessions = redis.pcall('HKEYS', keys.sessions)
 for _, session in ipairs(sessions['err'] and {} or sessions) do
   local queues = redis.pcall('HGET', keys.session(session), 'queues')
@@ -11,4 +11,4 @@ for _, session in ipairs(sessions['err'] and {} or sessions) do
     return 1
   end
 end
-return 0
+return redis.call('EXISTS', keys.fence, keys.lease, keys.candidates, keys.sessions) > 0 and 0 or -1

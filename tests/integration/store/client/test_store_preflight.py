@@ -12,8 +12,9 @@ import redis
 from supervisor.core.errors import Problem, StoreUnavailableError
 from supervisor.core.model import Outcome, Release
 from supervisor.settings.sections.models import RedisSettings, Settings
-from supervisor.store.client.preflight import acl_rules, check
+from supervisor.store.client.preflight import CLUSTERS_MAX, acl_rules, check, note_cluster
 from supervisor.store.client.sync_client import Store
+from supervisor.store.keys import CLUSTERS
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.fsck import Fsck
 from tests.kit.builders import StoreCalls, envelope, schedule
@@ -196,3 +197,19 @@ def test_an_old_server_is_refused() -> None:
     """Below 6.2 LPOP with a count and others are missing; no such server is at hand, so its answer is given."""
     found = check(OldServer(), settings("c"))  # type: ignore[arg-type]
     assert [problem.message for problem in found] == ["the server is version 6.0.16"]
+
+
+def test_a_start_writes_the_name_of_its_cluster_beside_others(world: StoreCalls) -> None:
+    """Producers that name another cluster by mistake are told which ones there are."""
+    world.raw.delete(CLUSTERS)
+    try:
+        note_cluster(world.store, "shop", 5)
+        note_cluster(world.store, "mailer", 6)
+        note_cluster(world.store, "shop", 7)
+        assert world.raw.hgetall(CLUSTERS) == {b"shop": b"7", b"mailer": b"6"}
+
+        world.raw.hset(CLUSTERS, mapping={f"c{n}": "1" for n in range(CLUSTERS_MAX)})
+        note_cluster(world.store, "one-more", 8)
+        assert not world.raw.hexists(CLUSTERS, "one-more")
+    finally:
+        world.raw.delete(CLUSTERS)

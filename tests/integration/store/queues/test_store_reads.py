@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Kind, Outcome, Release
+from supervisor.store.queues.pages import Served
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"
@@ -125,13 +126,22 @@ def test_queues_that_no_open_session_serves_are_found_by_kind(world: StoreCalls)
     world.run(world.sessions.open("r.2/w-0/1", {"kind": "async", "queues": "gpu"}))
 
     assert world.run(world.queues.unserved()).items == []
-    assert [world.run(world.queues.is_served(name)) for name in ("gpu", "mail", "default", "gp", "mai")] == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
+    served = {name: world.run(world.queues.served(name)) for name in ("gpu", "mail", "default", "gp", "mai")}
+    assert [name for name, answer in served.items() if answer is Served.YES] == ["gpu", "mail", "default"]
+    assert {served["gp"], served["mai"]} == {Served.NO}
+
+
+@pytest.mark.parametrize("sign", ["fence", "lease", "candidates"])
+def test_a_cluster_of_which_no_replica_was_ever_seen_is_told_from_one_without_workers(
+    world: StoreCalls, sign: str
+) -> None:
+    """The one is a name that somebody mistyped, the other waits for its workers."""
+    world.enqueue(envelope("a"))
+    assert world.run(world.queues.served("default")) is Served.NO_CLUSTER
+
+    world.raw.set(getattr(world.keys, sign), "x")
+
+    assert world.run(world.queues.served("default")) is Served.NO
 
 
 def test_a_foreign_key_in_a_queue_hides_no_other_queue_that_nobody_serves(world: StoreCalls) -> None:
