@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.context import Context
     from supervisor.roles.worker.attempt.middleware import Middleware
     from supervisor.store.cache.decorator import cached
+    from supervisor.store.producer.connect import connect
     from supervisor.store.producer.enqueueing import enqueue
-    from supervisor.store.producer.producer import connect
 
 __all__ = ["Context", "Middleware", "Plugin", "Resource", "Retry", "cached", "connect", "enqueue", "job"]
 
@@ -28,7 +28,7 @@ _MODULES = {
     "Resource": "supervisor.core.jobs.resource",
     "Retry": "supervisor.core.retry",
     "cached": "supervisor.store.cache.decorator",
-    "connect": "supervisor.store.producer.producer",
+    "connect": "supervisor.store.producer.connect",
     "enqueue": "supervisor.store.producer.enqueueing",
     "job": "supervisor.core.jobs.registry",
 }

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.middleware import Middleware
     from supervisor.store.cache.decorator import cached
     from supervisor.store.producer.bulk import Totals
+    from supervisor.store.producer.connect import connect
     from supervisor.store.producer.enqueueing import enqueue, enqueue_async, enqueue_many
-    from supervisor.store.producer.producer import Producer, connect
+    from supervisor.store.producer.producer import Producer
     from supervisor.store.producer.run_handle import Run
     from supervisor.store.producer.run_status import RunPhase, RunStatus
     from tenure.declaring import JobFunction, job
@@ -61,7 +62,7 @@ _MODULES = {
     "SoftTimeout": "supervisor.roles.worker.attempt.context",
     "Totals": "supervisor.store.producer.bulk",
     "cached": "supervisor.store.cache.decorator",
-    "connect": "supervisor.store.producer.producer",
+    "connect": "supervisor.store.producer.connect",
     "enqueue": "supervisor.store.producer.enqueueing",
     "enqueue_async": "supervisor.store.producer.enqueueing",
     "enqueue_many": "supervisor.store.producer.enqueueing",

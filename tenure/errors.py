@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.steps import StepError
     from supervisor.roles.worker.process.resources import ResourceError
     from supervisor.store.producer.bulk import PartlyEnqueuedError
-    from supervisor.store.producer.producer import NoRedisError
+    from supervisor.store.producer.connect import NoRedisError
     from supervisor.testing.servers import ServerNotReadyError
 
 __all__ = [
@@ -70,7 +70,7 @@ __all__ = [
 _MODULES = dict.fromkeys(__all__, "supervisor.core.errors") | {
     "CronError": "supervisor.core.cron.errors",
     "DuplicateJobError": "supervisor.core.jobs.registry",
-    "NoRedisError": "supervisor.store.producer.producer",
+    "NoRedisError": "supervisor.store.producer.connect",
     "PartlyEnqueuedError": "supervisor.store.producer.bulk",
     "PluginError": "supervisor.plugins.contract",
     "PluginUnusableError": "supervisor.plugins.contract",

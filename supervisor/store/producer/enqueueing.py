@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Unpack
 
 from supervisor.store.producer.bulk import Totals
+from supervisor.store.producer.connect import current
 from supervisor.store.producer.options import Args, EnqueueOptions, JobRef, ManyOptions
-from supervisor.store.producer.producer import current
 
 
 def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:

@@ -18,14 +18,14 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.durations import Duration, delay_to_ms
-from supervisor.core.errors import EXIT_CONFIG, QueueFullError, StoreUnavailableError, TenureError
+from supervisor.core.errors import QueueFullError, StoreUnavailableError
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.core.units import SECOND_NS
@@ -50,18 +50,6 @@ TRIES = 2  # a connection that died while idle fails once; the second try has a 
 AGAIN_NS_MAX = 300 * SECOND_NS  # Redis remembers a nonce for ten minutes; a machine may sleep between two tries
 
 T = TypeVar("T")
-
-
-class NoRedisError(TenureError):
-    """No address of Redis is configured."""
-
-    exit_code = EXIT_CONFIG
-
-    def __init__(self) -> None:
-        super().__init__(
-            "no Redis is configured for this program: set TENURE_REDIS__URL, or call tenure.connect(url); "
-            "for a tree with `redis.url: embedded` that is unix:// and the absolute path of the socket in its data_dir"
-        )
 
 
 class Producer:
@@ -287,53 +275,3 @@ class Producer:
         if (store := self._by_loop.get(loop)) is None:
             store = self._by_loop[loop] = self._open_async()
         return store
-
-
-def settings_from_environment(environment: Mapping[str, str]) -> RedisSettings:
-    """Return the connection that ``TENURE_REDIS__…`` variables describe.
-
-    Raises:
-        NoRedisError: no URL, or ``embedded``, which only the tree that runs the server can resolve.
-    """
-    prefix = "TENURE_REDIS__"
-    names = {field.alias or name for name, field in RedisSettings.model_fields.items()}
-    given = {key.removeprefix(prefix).lower(): value for key, value in environment.items() if key.startswith(prefix)}
-    if given.get("url", "embedded") == "embedded":
-        raise NoRedisError
-    return RedisSettings.model_validate({key: value for key, value in given.items() if key in names})
-
-
-_default: Producer | None = None
-
-
-def connect(url: str | None = None, *, cluster: str = "default") -> Producer:
-    """Return the producer that ``enqueue`` of this process uses; ``url`` is its destination from now on.
-
-    Without one it is the one in use: in a job, the worker's; else that of TENURE_REDIS__URL and TENURE_CLUSTER.
-    Opens nothing yet.
-
-    Raises:
-        NoRedisError: no address of Redis is configured.
-    """
-    if url is not None:
-        use(Producer(RedisSettings.model_validate({"url": url}), cluster=cluster))
-    return current()
-
-
-def use(producer: Producer | None) -> None:
-    """Make ``producer`` the one that this process enqueues with."""
-    global _default  # noqa: PLW0603 - one per process, as the environment is
-    _default = producer
-
-
-def current() -> Producer:
-    """Return the producer of this process, made from the environment when nobody chose one.
-
-    Raises:
-        NoRedisError: no address of Redis is configured.
-    """
-    if _default is None:
-        settings = settings_from_environment(os.environ)
-        use(Producer(settings, cluster=os.environ.get("TENURE_CLUSTER", "default")))
-    assert _default is not None
-    return _default

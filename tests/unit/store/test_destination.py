@@ -31,20 +31,20 @@ def test_many_other_clusters_are_shown_by_the_first_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("served", "others", "is_configured", "words"),
+    ("served", "others", "origin", "words"),
     [
-        (Served.NO_CLUSTER, [], False, "no replica of cluster shop was ever seen; its runs wait until one starts"),
-        (Served.NO_CLUSTER, ["shop"], False, "no replica of cluster shop was ever seen"),
-        (Served.NO_CLUSTER, ["mailer"], True, "no replica of cluster shop was ever seen"),
-        (Served.NO, ["mailer"], False, "no live worker takes runs from queue mail of cluster shop"),
+        (Served.NO_CLUSTER, [], "code", "no replica of cluster shop was ever seen; its runs wait until one starts"),
+        (Served.NO_CLUSTER, ["shop"], "code", "no replica of cluster shop was ever seen"),
+        (Served.NO_CLUSTER, ["mailer"], "file", "no replica of cluster shop was ever seen"),
+        (Served.NO, ["mailer"], "code", "no live worker takes runs from queue mail of cluster shop"),
     ],
 )
 def test_what_may_yet_be_served_is_a_warning(
-    served: Served, others: list[str], is_configured: bool, words: str, caplog: pytest.LogCaptureFixture
+    served: Served, others: list[str], origin: str, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A web application may start before its workers do."""
     with caplog.at_level(logging.WARNING, "tenure.producer"):
-        Destination("shop", is_configured=is_configured).judge("mail", served, others)
+        Destination("shop", is_configured=origin == "file").judge("mail", served, others)
 
     (record,) = caplog.records
     assert words in record.getMessage()
