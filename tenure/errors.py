@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.process.resources import ResourceError
     from supervisor.store.producer.bulk import PartlyEnqueuedError
     from supervisor.store.producer.connect import NoRedisError
+    from supervisor.store.producer.destination import UnknownClusterError
     from supervisor.testing.servers import ServerNotReadyError
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "StoreRefusedError",
     "StoreUnavailableError",
     "TenureError",
+    "UnknownClusterError",
     "UnknownJobError",
 ]
 
@@ -77,6 +79,7 @@ _MODULES = dict.fromkeys(__all__, "supervisor.core.errors") | {
     "ResourceError": "supervisor.roles.worker.process.resources",
     "ServerNotReadyError": "supervisor.testing.servers",
     "SpawnError": "supervisor.roles.worker.attempt.children",
+    "UnknownClusterError": "supervisor.store.producer.destination",
     "StepError": "supervisor.roles.worker.attempt.steps",
 }
 

@@ -27,9 +27,12 @@ from supervisor.settings.sections.models import Settings
 if TYPE_CHECKING:
     from supervisor.operations.leader import CandidateInfo, LeaseView
     from supervisor.operations.queues import UnservedQueue
+    from supervisor.store.client.sync_client import Store
+    from supervisor.store.queues.pages import Served
 
 CLOCK_SKEW_MS_MAX = 500
 UNSERVED_SHOWN = 10
+CLUSTERS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +57,18 @@ class Finding:
 
 @click.command(cls=SectionedCommand)
 @config_options
+@click.option("--producer", is_flag=True, help="Check what a program that enqueues needs: Redis, replicas, queues.")
 @output_option
-def doctor(*, output: str, load_settings: LoadSettings) -> int:
+def doctor(*, producer: bool, output: str, load_settings: LoadSettings) -> int:
     """Check environment, permissions, port, Redis, clock and imports. Exits with 3 if anything is wrong.
 
     \b
-    Example:
+    Examples:
       tenure doctor --config /etc/tenure
+      tenure doctor --producer
     """
-    loaded = load_settings()
-    found = list(examine(loaded.settings, loaded.settings.jobs))
+    settings = load_settings().settings
+    found = list(examine_producer(settings) if producer else examine(settings, settings.jobs))
     rows = [{"check": each.check, "state": each.state, "seen": each.seen, "remedy": each.remedy} for each in found]
     print_rows(rows, columns=("check", "state", "seen", "remedy"), output=output, empty="nothing was checked")
     return 0 if all(each.is_ok for each in found) else EXIT_NO
@@ -83,6 +88,36 @@ def examine(settings: Settings, modules: tuple[str, ...]) -> Iterator[Finding]:
     for found in exposures(settings.redis):
         yield Finding("redis security", found.seen, found.remedy, is_warning=True)
     yield from _redis(settings)
+
+
+def examine_producer(settings: Settings) -> Iterator[Finding]:
+    """Yield what keeps a program that enqueues from being served."""
+    from supervisor.cli.cluster import ask
+    from supervisor.cli.connection import connected
+    from supervisor.operations import queues
+
+    try:
+        with connected(settings) as connection:
+            connection.store.ping()
+            yield Finding("redis", f"{connection.store.where} answers")
+            served = ask(connection, queues.served(connection.keys, "default"))
+            yield replicas_of(settings.cluster, served, connection.store)
+            yield unserved_queues(ask(connection, queues.unserved(connection.keys)))
+    except TenureError as error:
+        yield _unreachable(error)
+
+
+def replicas_of(cluster: str, served: Served, store: Store) -> Finding:
+    """Find a cluster without replicas, and its probable name."""
+    from supervisor.store.client.preflight import known_clusters
+    from supervisor.store.queues.pages import Served
+
+    if served is not Served.NO_CLUSTER:
+        return Finding("cluster", f"{cluster} has, or had, replicas")
+    others = sorted(set(known_clusters(store)) - {cluster})
+    holds = f"; the database holds {', '.join(others[:CLUSTERS_SHOWN])}" if others else ""
+    remedy = "correct `cluster` (TENURE_CONFIG, TENURE_CLUSTER), or start a replica of it: tenure run"
+    return Finding("cluster", f"no replica of {cluster} was ever seen{holds}", remedy)
 
 
 def _python() -> Finding:
@@ -198,8 +233,12 @@ def _redis(settings: Settings) -> Iterator[Finding]:
             yield replica_names(candidates, lease)
             yield unserved_queues(ask(connection, queues.unserved(connection.keys)))
     except TenureError as error:
-        text, _, remedy = str(error).partition("; ")
-        yield Finding("redis", text, remedy or "start Redis, or correct redis.url")
+        yield _unreachable(error)
+
+
+def _unreachable(error: TenureError) -> Finding:
+    text, _, remedy = str(error).partition("; ")
+    return Finding("redis", text, remedy or "start Redis, or correct redis.url")
 
 
 def unserved_queues(found: Sequence[UnservedQueue]) -> Finding:

@@ -35,10 +35,10 @@ from typing import NoReturn
 from urllib.parse import quote
 
 from supervisor.core.errors import EXIT_OK, CannotCreateError
+from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
 from supervisor.trust import make_private_directory, peer_uid
 
 VERSION_MIN = (6, 2)
-SOCKET_NAME = "redis.sock"
 LOG_NAME = "redis.log"
 LOCK_NAME = "redis.lock"
 MEMORY_MIB_MAX = 1024
@@ -114,7 +114,7 @@ class EmbeddedServer:
         self.data_dir = Path(data_dir).absolute()
         self.fsync = str(fsync)
         self.memory_mib_max = memory_mib_max
-        self.socket_path = self.data_dir / SOCKET_NAME
+        self.socket_path = self.data_dir / EMBEDDED_SOCKET
         size = len(os.fsencode(self.socket_path))
         if size > SOCKET_PATH_BYTES_MAX:
             raise CannotCreateError(

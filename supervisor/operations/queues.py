@@ -83,8 +83,12 @@ def unserved(keys: Keys) -> Operation[list[UnservedQueue]]:
 
 def is_served(keys: Keys, queue: str) -> Operation[bool]:
     """Return whether a live worker takes runs from ``queue``."""
-    served: Served = yield from one(Queues(keys).served(queue))
-    return served is Served.YES
+    return (yield from served(keys, queue)) is Served.YES
+
+
+def served(keys: Keys, queue: str) -> Operation[Served]:
+    """Read whether a live worker takes runs from ``queue``, and if not, whether the cluster ever had a replica."""
+    return one(Queues(keys).served(queue))
 
 
 def pause(

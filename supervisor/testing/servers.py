@@ -36,7 +36,7 @@ import yaml
 from supervisor.clock import SystemClock
 from supervisor.core.errors import TenureError
 from supervisor.core.units import SECOND_NS
-from supervisor.embedded.valkey import SOCKET_NAME
+from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
 
 TENURE = (sys.executable, "-m", "supervisor")
 LOG_CHARS_SHOWN = 4000
@@ -78,7 +78,7 @@ class RunningServer:
         settings = yaml.safe_load(self.config.read_text())
         url = settings.get("redis", {}).get("url", "embedded")
         data = self.directory / settings.get("data_dir", ".tenure")
-        return f"unix://{data / SOCKET_NAME}" if url == "embedded" else str(url)
+        return f"unix://{data / EMBEDDED_SOCKET}" if url == "embedded" else str(url)
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and body of a GET."""

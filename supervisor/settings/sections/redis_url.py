@@ -19,6 +19,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 SENTINEL_PORT = 26379
 REDIS_PORT = 6379
 NODES_MAX = 16
+EMBEDDED_SOCKET = "redis.sock"
+"""Socket of the embedded server in its data directory."""
+
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}\Z")
 _WITH_PORT = re.compile(r"(\A[^:]*|\]):[^:]*\Z")
 _MASTER = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")

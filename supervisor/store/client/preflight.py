@@ -104,6 +104,11 @@ def note_cluster(store: Store, cluster: str, wall_ms: int) -> None:
         _ask(store, "HSET", CLUSTERS, cluster, wall_ms)
 
 
+def known_clusters(store: Store) -> list[str]:
+    """Return the clusters that are known to share the database; none without the right to read them."""
+    return texts(_ask(store, "HKEYS", CLUSTERS) or [])
+
+
 def _version(facts: dict[str, str]) -> list[Problem]:
     # Valkey keeps redis_version at 7.2.4 for compatibility, so one field serves both.
     seen = facts.get("redis_version", "")

@@ -92,6 +92,7 @@ class BatchStream:
         traceparent: str = "",
     ) -> None:
         self.queues = queues
+        self.queue = job.template.queue
         self._job = job
         self._many = many
         self._run_id = run_id
@@ -127,14 +128,13 @@ class BatchStream:
         batch, size = Batch(nonce=self._entropy(16).hex(), is_chosen=self._run_id is not None), 0
         wall_ms = self._wall_ms()
         tail = self._job.tail(wall_ms, self._delay_ms, self._traceparent)
-        queue = self._job.template.queue
         fresh = [] if self._run_id else fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES * len(self._pulled)))
         try:
             for index, args in enumerate(self._pulled):
                 run_id = fresh[index] if self._run_id is None else check_run_id(self._run_id(args))
                 data = self._job.pack(run_id, args, tail)
                 batch.ids.append(run_id)
-                batch.runs += (run_id, queue, self._delay_ms, data)
+                batch.runs += (run_id, self.queue, self._delay_ms, data)
                 size += len(data)
                 if size > BATCH_BYTES:
                     break

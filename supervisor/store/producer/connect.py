@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from pydantic import SecretStr
 
 from supervisor.core.errors import EXIT_CONFIG, TenureError
 from supervisor.settings.sections.models import RedisSettings
+from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
+from supervisor.store.producer.destination import Destination
 from supervisor.store.producer.producer import Producer
+
+_OURS = {"", "cluster", "data_dir", "redis"}
 
 
 class NoRedisError(TenureError):
@@ -17,8 +25,8 @@ class NoRedisError(TenureError):
 
     def __init__(self) -> None:
         super().__init__(
-            "no Redis is configured for this program: set TENURE_REDIS__URL, or call tenure.connect(url); "
-            "for a tree with `redis.url: embedded` that is unix:// and the absolute path of the socket in its data_dir"
+            'no Redis is configured for this program: call tenure.connect(config="tenure.yaml") with the replicas\' '
+            "configuration, or set TENURE_CONFIG to it, or TENURE_REDIS__URL and TENURE_CLUSTER"
         )
 
 
@@ -39,18 +47,55 @@ def settings_from_environment(environment: Mapping[str, str]) -> RedisSettings:
 _default: Producer | None = None
 
 
-def connect(url: str | None = None, *, cluster: str = "default") -> Producer:
-    """Return the producer that ``enqueue`` of this process uses; ``url`` is its destination from now on.
+def connect(
+    url: str | None = None, *, cluster: str | None = None, config: str | Path | Sequence[str | Path] | None = None
+) -> Producer:
+    """Return the producer that ``enqueue`` of this process uses, from now on that of ``config`` or ``url`` if given.
 
-    Without one it is the one in use: in a job, the worker's; else that of TENURE_REDIS__URL and TENURE_CLUSTER.
-    Opens nothing yet.
+    Without either it is the one in use: in a job, the worker's; else that of ``TENURE_CONFIG``, or of
+    ``TENURE_REDIS__URL`` and ``TENURE_CLUSTER``. Opens no connection yet.
+
+    Args:
+        url: of Redis; ``redis://``, ``rediss://`` or ``unix://``.
+        cluster: beside ``url``, name of the cluster; default: ``TENURE_CLUSTER``, or ``default``.
+        config: the replicas' configuration: a file, a directory, or several; variables go over it as they do there.
 
     Raises:
         NoRedisError: no address of Redis is configured.
+        ConfigError: the configuration does not say how to reach Redis.
+        ValueError: ``config`` beside ``url`` or ``cluster``, or ``cluster`` without ``url``.
     """
-    if url is not None:
-        use(Producer(RedisSettings.model_validate({"url": url}), cluster=cluster))
+    if config is not None:
+        if url is not None or cluster is not None:
+            raise ValueError("connect takes config, which names Redis and the cluster, or url and cluster; not both")
+        use(_configured([Path(config)] if isinstance(config, str | Path) else [Path(each) for each in config]))
+    elif url is not None:
+        use(_plain(RedisSettings.model_validate({"url": url}), cluster))
+    elif cluster is not None:
+        raise ValueError("connect takes cluster beside url; without a url, set TENURE_REDIS__URL and TENURE_CLUSTER")
     return current()
+
+
+def _plain(settings: RedisSettings, cluster: str | None = None) -> Producer:
+    name = cluster or os.environ.get("TENURE_CLUSTER", "default")
+    return Producer(settings, cluster=name, destination=Destination(name, is_configured=False))
+
+
+def _configured(files: Sequence[Path]) -> Producer:
+    """Return the producer of a configuration. Problems elsewhere in it are not the application's."""
+    from supervisor.settings.loader import UnusableError, load  # noqa: PLC0415 - most producers have no configuration
+
+    try:
+        settings = load(files=files, environ=os.environ, flags={}).settings
+    except UnusableError as error:
+        if error.partial is None or any(each.path.split(".")[0] in _OURS for each in error.problems):
+            raise
+        settings = error.partial.settings
+    redis = settings.redis
+    if redis.url.get_secret_value() == "embedded":
+        socket = Path(settings.data_dir).absolute() / EMBEDDED_SOCKET
+        redis = redis.model_copy(update={"url": SecretStr(f"unix://{quote(str(socket))}")})
+    return Producer(redis, cluster=settings.cluster, destination=Destination(settings.cluster, is_configured=True))
 
 
 def use(producer: Producer | None) -> None:
@@ -66,7 +111,7 @@ def current() -> Producer:
         NoRedisError: no address of Redis is configured.
     """
     if _default is None:
-        settings = settings_from_environment(os.environ)
-        use(Producer(settings, cluster=os.environ.get("TENURE_CLUSTER", "default")))
+        files = [Path(name) for name in os.environ.get("TENURE_CONFIG", "").split(os.pathsep) if name]
+        use(_configured(files) if files else _plain(settings_from_environment(os.environ)))
     assert _default is not None
     return _default

@@ -19,31 +19,35 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.durations import Duration, delay_to_ms
-from supervisor.core.errors import QueueFullError, StoreUnavailableError
+from supervisor.core.errors import QueueFullError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.client.sync_client import AsyncStore, Store
-from supervisor.store.keys import Keys
+from supervisor.store.keys import CLUSTERS, Keys
 from supervisor.store.producer.batching import EnqueueBatcher, PackedRun
 from supervisor.store.producer.bulk import BatchStream, Totals, send, send_async
+from supervisor.store.producer.destination import Destination
 from supervisor.store.producer.job_templates import JobTemplate, JobTemplates
 from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions
 from supervisor.store.producer.run_asking import RunAsking
 from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.producer.waiting import RunWaits
+from supervisor.store.queues.pages import Served
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.routing.route import Signpost
 from supervisor.store.scripts import Call
+from supervisor.store.wire.codec import texts
 from supervisor.store.wire.envelope import check_run_id
 
 TRIES = 2  # a connection that died while idle fails once; the second try has a fresh one
@@ -67,6 +71,7 @@ class Producer:
         open_store: Callable[[], Store] | None = None,
         open_async_store: Callable[[], AsyncStore] | None = None,
         follow: Signpost | None = None,
+        destination: Destination | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._entropy = entropy
@@ -81,6 +86,7 @@ class Producer:
         self._open_async = open_async_store or (
             lambda: AsyncStore.connect(url, settings=settings, name=name, follow=follow)
         )
+        self._destination = destination  # None: what it enqueues is executed where it comes from
         self._templates = JobTemplates()
         self._forget()
 
@@ -116,6 +122,7 @@ class Producer:
         """
         self._read_cards(job)
         template, run = self._packed(job, args or {}, **options)
+        self._check(run.queue)
         nonce, is_chosen = self._entropy(16).hex(), options.get("run_id") is not None
         call = self._queues.enqueue_flat(nonce=nonce, ids=run[:1], runs=run, is_chosen=is_chosen)
         return self._count(template, self._run(call)[0])
@@ -125,6 +132,7 @@ class Producer:
         if self._templates.needs_cards(job, self._clock.elapsed_ns()):
             await self._read_cards_async()
         template, run = self._packed(job, args or {}, **options)
+        await self._check_async(run.queue)
         return self._count(template, await self._batcher().put(run, is_chosen=options.get("run_id") is not None))
 
     def enqueue_many(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
@@ -139,13 +147,17 @@ class Producer:
             PartlyEnqueuedError: it stopped before the end, at the place it names; its cause is the reason.
         """
         self._read_cards(job)
-        return send(self._stream(job, many, **options), self._run)
+        stream = self._stream(job, many, **options)
+        self._check(stream.queue)
+        return send(stream, self._run)
 
     async def enqueue_many_async(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
         """Enqueue as ``enqueue_many`` without blocking the event loop for longer than packing a batch takes."""
         if self._templates.needs_cards(job, self._clock.elapsed_ns()):
             await self._read_cards_async()
-        return await send_async(self._stream(job, many, **options), self._run_async)
+        stream = self._stream(job, many, **options)
+        await self._check_async(stream.queue)
+        return await send_async(stream, self._run_async)
 
     def _stream(
         self,
@@ -199,6 +211,24 @@ class Producer:
 
     async def _read_cards_async(self) -> None:
         self._templates.remember(await self._run_async(self._sessions.read_jobs()), self._clock.elapsed_ns())
+
+    def _check(self, queue: str) -> None:
+        if self._destination is None or not self._destination.is_due(queue, self._clock.elapsed_ns()):
+            return
+        served, others = self._run(self._queues.served(queue)), []
+        if served is Served.NO_CLUSTER:
+            with suppress(StoreRefusedError):  # no right to it, or another node of a cluster has it
+                others = texts(self._store().command("HKEYS", CLUSTERS))
+        self._destination.judge(queue, served, others)
+
+    async def _check_async(self, queue: str) -> None:
+        if self._destination is None or not self._destination.is_due(queue, self._clock.elapsed_ns()):
+            return
+        served, others = await self._run_async(self._queues.served(queue)), []
+        if served is Served.NO_CLUSTER:
+            with suppress(StoreRefusedError):
+                others = texts(await self._async_store().command("HKEYS", CLUSTERS))
+        self._destination.judge(queue, served, others)
 
     def _packed(
         self,

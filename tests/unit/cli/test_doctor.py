@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.cli.doctor import replica_names
+from supervisor.cli.doctor import replica_names, replicas_of
+from supervisor.store.client.preflight import note_cluster
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, LeaseView
+from supervisor.store.queues.pages import Served
+from tests.kit.servers import Server
 
 LEASE = LeaseView(
     code=LeaseCode.VIEW, epoch=7, nonce="n", holder="a.1", seq=1, remaining_ms=1, duration_ms=5000, now_ms=100_000,
@@ -28,3 +31,16 @@ def test_a_name_that_two_living_replicas_have_is_found(seen: dict[str, int], *, 
     candidates = [CandidateInfo(replica=replica, seen_ms=seen_ms) for replica, seen_ms in seen.items()]
 
     assert replica_names(candidates, LEASE).is_ok is is_ok
+
+
+def test_a_cluster_without_replicas_is_found_for_producers_with_the_names_there_are() -> None:
+    """Whoever asks why nothing runs reads the name to correct."""
+    store = Server(None).store()
+    note_cluster(store, "shop", 1)
+
+    wrong = replicas_of("default", Served.NO_CLUSTER, store)
+    right = replicas_of("shop", Served.NO, store)
+
+    assert (wrong.is_ok, right.is_ok) == (False, True)
+    assert "no replica of default was ever seen; the database holds shop" in wrong.seen
+    assert "TENURE_CLUSTER" in wrong.remedy

@@ -265,7 +265,7 @@ def test_without_an_address_the_error_says_what_to_set(monkeypatch: pytest.Monke
 
     with pytest.raises(NoRedisError, match="TENURE_REDIS__URL"):
         tenure.enqueue("mail", {"to": "x"})
-    with pytest.raises(NoRedisError, match="data_dir"):
+    with pytest.raises(NoRedisError, match=r"tenure\.yaml"):
         settings_from_environment({"TENURE_REDIS__URL": "embedded"})
 
 
