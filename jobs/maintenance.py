@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from supervisor.store.producer.connect import current
+from supervisor.store.producer.connection import current
 from supervisor.store.queues.fsck import Fsck
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Queues

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.context import Context
     from supervisor.roles.worker.attempt.middleware import Middleware
     from supervisor.store.cache.decorator import cached
-    from supervisor.store.producer.connect import connect
+    from supervisor.store.producer.connection import connect
     from supervisor.store.producer.enqueueing import enqueue
 
 __all__ = ["Context", "Middleware", "Plugin", "Resource", "Retry", "cached", "connect", "enqueue", "job"]
@@ -28,7 +28,7 @@ _MODULES = {
     "Resource": "supervisor.core.jobs.resource",
     "Retry": "supervisor.core.retry",
     "cached": "supervisor.store.cache.decorator",
-    "connect": "supervisor.store.producer.connect",
+    "connect": "supervisor.store.producer.connection",
     "enqueue": "supervisor.store.producer.enqueueing",
     "job": "supervisor.core.jobs.registry",
 }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.middleware import Middleware
     from supervisor.store.cache.decorator import cached
     from supervisor.store.producer.bulk import Totals
-    from supervisor.store.producer.connect import connect
+    from supervisor.store.producer.connection import connect
     from supervisor.store.producer.enqueueing import enqueue, enqueue_async, enqueue_many
     from supervisor.store.producer.producer import Producer
     from supervisor.store.producer.run_handle import Run
@@ -62,7 +62,7 @@ _MODULES = {
     "SoftTimeout": "supervisor.roles.worker.attempt.context",
     "Totals": "supervisor.store.producer.bulk",
     "cached": "supervisor.store.cache.decorator",
-    "connect": "supervisor.store.producer.connect",
+    "connect": "supervisor.store.producer.connection",
     "enqueue": "supervisor.store.producer.enqueueing",
     "enqueue_async": "supervisor.store.producer.enqueueing",
     "enqueue_many": "supervisor.store.producer.enqueueing",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.steps import StepError
     from supervisor.roles.worker.process.resources import ResourceError
     from supervisor.store.producer.bulk import PartlyEnqueuedError
-    from supervisor.store.producer.connect import NoRedisError
+    from supervisor.store.producer.connection import NoRedisError
     from supervisor.store.producer.destination import UnknownClusterError
     from supervisor.testing.servers import ServerNotReadyError
 
@@ -72,7 +72,7 @@ __all__ = [
 _MODULES = dict.fromkeys(__all__, "supervisor.core.errors") | {
     "CronError": "supervisor.core.cron.errors",
     "DuplicateJobError": "supervisor.core.jobs.registry",
-    "NoRedisError": "supervisor.store.producer.connect",
+    "NoRedisError": "supervisor.store.producer.connection",
     "PartlyEnqueuedError": "supervisor.store.producer.bulk",
     "PluginError": "supervisor.plugins.contract",
     "PluginUnusableError": "supervisor.plugins.contract",

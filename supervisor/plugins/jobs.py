@@ -20,7 +20,7 @@ from supervisor.plugins.registry import load_callable, registry
 from supervisor.plugins.results import Results, Sink, Summary
 from supervisor.plugins.status import Standing, Subject
 from supervisor.roles.worker.attempt.context import Context
-from supervisor.store.producer import connect
+from supervisor.store.producer import connection
 from supervisor.telemetry import metrics
 
 
@@ -198,4 +198,4 @@ def _sink(ready: ReadyPlugin, ctx: Context) -> Sink | None:
 
 def _standing(ctx: Context) -> Standing | None:
     """Return the connection for reports to the cluster; None in a test of the job, which has no Redis."""
-    return Standing(connect.current(), ctx.clock) if ctx.producer is not None else None
+    return Standing(connection.current(), ctx.clock) if ctx.producer is not None else None

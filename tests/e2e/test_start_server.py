@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import tenure
-from supervisor.store.producer.connect import use
+from supervisor.store.producer.connection import use
 from supervisor.testing import start_server
 from supervisor.testing.servers import RunningServer, ServerNotReadyError
 from tests.e2e.servers import Server

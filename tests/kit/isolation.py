@@ -158,7 +158,7 @@ def registries() -> Mapping[str, object]:
         found["middleware"] = tuple(each for each in middleware._installed if _is_of_tests(type(each)))
     for module, attribute in (
         ("supervisor.telemetry.masking", "_hidden"),
-        ("supervisor.store.producer.connect", "_default"),
+        ("supervisor.store.producer.connection", "_default"),
         ("supervisor.telemetry.logs", "_last.sink"),
         ("supervisor.telemetry.events", "_process.recorder.write_fd"),
         ("supervisor.telemetry.metric_files.slots", "_store.directory"),

@@ -11,7 +11,7 @@ from supervisor.compat.cloudforet.tasks.redaction import with_references
 from supervisor.compat.cloudforet.tasks.schema import check, parse
 from supervisor.compat.cloudforet.tasks.traces import traceparent_of
 from supervisor.settings.sections.cloudforet import Bridge
-from supervisor.store.producer.connect import current
+from supervisor.store.producer.connection import current
 
 STP = "cloudforet.stp"
 EMIT = "cloudforet.emit"

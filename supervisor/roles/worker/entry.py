@@ -23,7 +23,7 @@ from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.settings.sections.models import RedisSettings, Settings, WorkerKind
 from supervisor.store.client.sync_client import AsyncStore, Store
-from supervisor.store.producer import connect, producer
+from supervisor.store.producer import connection, producer
 from supervisor.telemetry import metrics
 
 log = structlog.get_logger("tenure.worker")
@@ -33,7 +33,7 @@ def main(seat: Seat) -> int:
     """Run one worker process until it is asked to stop; return its exit code."""
     assert seat.pool is not None
     # In a job, `tenure.enqueue` goes where this worker's runs come from.
-    connect.use(
+    connection.use(
         producer.Producer(
             _redis(seat),
             cluster=seat.settings.cluster,
@@ -87,7 +87,7 @@ def _redis(seat: Seat) -> RedisSettings:
 def _sync(seat: Seat) -> int:
     settings = _redis(seat)
     store = Store.connect(seat.redis_url, settings=settings, name=_name(seat), clock=seat.clock, follow=seat.board)
-    return SyncPool(WorkerRuntime(seat, registry, connect.current()), store).run()
+    return SyncPool(WorkerRuntime(seat, registry, connection.current()), store).run()
 
 
 def _async(seat: Seat) -> int:
@@ -101,7 +101,7 @@ def _async(seat: Seat) -> int:
 async def _serve(seat: Seat) -> int:
     settings = _redis(seat)
     store = AsyncStore.connect(seat.redis_url, settings=settings, name=_name(seat), clock=seat.clock, follow=seat.board)
-    pool = AsyncPool(WorkerRuntime(seat, registry, connect.current()), store, is_sampling=True)
+    pool = AsyncPool(WorkerRuntime(seat, registry, connection.current()), store, is_sampling=True)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, pool.drain)
     loop.add_signal_handler(signal.SIGQUIT, pool.quit)

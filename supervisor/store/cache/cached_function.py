@@ -124,7 +124,7 @@ class Kept:
         """Return whom to ask; None for a local cache, and in a program that has no Redis."""
         if self.scope == "local":
             return None
-        from supervisor.store.producer import connect as producing  # noqa: PLC0415 - declaring loads no Redis client
+        from supervisor.store.producer import connection as producing  # noqa: PLC0415 - declaring loads no Redis client
 
         try:
             producer = producing.current()

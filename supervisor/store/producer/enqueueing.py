@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Unpack
 
 from supervisor.store.producer.bulk import Totals
-from supervisor.store.producer.connect import current
+from supervisor.store.producer.connection import current
 from supervisor.store.producer.options import Args, EnqueueOptions, JobRef, ManyOptions
 
 

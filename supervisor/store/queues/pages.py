@@ -22,7 +22,7 @@ class Page(Generic[T]):
 
 
 class Served(IntEnum):
-    """Whether live workers take the runs of a queue."""
+    """Presence of live workers for a queue."""
 
     NO_CLUSTER = -1
     """No replica of the cluster was ever seen."""

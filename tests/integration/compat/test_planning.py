@@ -21,7 +21,7 @@ from supervisor.core.model import Envelope
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.settings.sections.cloudforet import Bridge, CloudforetQueueSettings, CloudforetSettings
 from supervisor.settings.sections.models import RedisSettings
-from supervisor.store.producer import connect as producers
+from supervisor.store.producer import connection as producers
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.runs import Queues
 from tests.kit.canary import CANARY

@@ -10,7 +10,7 @@ import pytest
 from supervisor.clock import SystemClock
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.settings.sections.queues import QueueSettings
-from supervisor.store.producer import connect, producer
+from supervisor.store.producer import connection, producer
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Queues
 from tenure import Context
@@ -27,9 +27,9 @@ def connected(server: Any) -> Iterator[None]:
         producer.RedisSettings(), limits=QueueSettings(history=3, dead=2), open_store=lambda: store
     )
     made.keys = server.keys
-    connect.use(made)
+    connection.use(made)
     yield
-    connect.use(None)
+    connection.use(None)
 
 
 def enqueue(server: Any, queue: str, *run_ids: str) -> None:

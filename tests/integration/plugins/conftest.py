@@ -20,7 +20,7 @@ from supervisor.roles.worker.attempt.context import Context
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.plugins import PluginSettings
 from supervisor.store.plugins import PluginRecord, Plugins
-from supervisor.store.producer import connect, producer
+from supervisor.store.producer import connection, producer
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.reads import Pause, Views
 from tests.kit.builders import schedule
@@ -104,10 +104,10 @@ def desk(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[PluginCall
         monkeypatch.setattr(module, "registry", registry)
     before = family()
     found = PluginCalls(server, registry)
-    connect.use(found.producer)
+    connection.use(found.producer)
     yield found
     found.host.close()
-    connect.use(None)
+    connection.use(None)
     wait_until(lambda: family() <= before, "the processes of plugins, which were killed, to be gone")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.roles.worker.attempt.context import Context
-from supervisor.store.producer.connect import current
+from supervisor.store.producer.connection import current
 from supervisor.store.queues.bridges import Bridges
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet.tasks.redaction import resolved
 from supervisor.core.model import Kind, Outcome
-from supervisor.store.producer.connect import current
+from supervisor.store.producer.connection import current
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.runs import Ack, FetchedRun, Queues
 from supervisor.store.queues.sessions import Sessions

@@ -13,7 +13,7 @@ import pytest
 
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.settings.sections.models import RedisSettings
-from supervisor.store.producer import connect as producing
+from supervisor.store.producer import connection as producing
 from supervisor.store.producer.producer import Producer
 from tenure import cached
 from tests.kit.servers import RealServer, Server

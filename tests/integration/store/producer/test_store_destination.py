@@ -14,7 +14,7 @@ from supervisor.core.jobs import registry as registering
 from supervisor.core.jobs.registry import Registry, job
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.keys import CLUSTERS
-from supervisor.store.producer import connect as connecting
+from supervisor.store.producer import connection as connecting
 from supervisor.store.producer.destination import Destination, UnknownClusterError
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.sessions import Sessions

@@ -17,9 +17,9 @@ from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, StoreUn
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
 from supervisor.settings.sections.models import RedisSettings
-from supervisor.store.producer import connect as module
+from supervisor.store.producer import connection as module
 from supervisor.store.producer.bulk import Totals
-from supervisor.store.producer.connect import NoRedisError, settings_from_environment
+from supervisor.store.producer.connection import NoRedisError, settings_from_environment
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Queues
