@@ -8,8 +8,9 @@ from typing import Any, Unpack
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs import registry as jobs
 from supervisor.store.producer.bulk import Totals
+from supervisor.store.producer.connection import current
 from supervisor.store.producer.options import Args, EnqueueOptions
-from supervisor.store.producer.producer import Producer, current
+from supervisor.store.producer.producer import Producer
 from supervisor.store.producer.run_handle import Run
 from supervisor.store.queues.runs import Enqueued
 

@@ -15,7 +15,7 @@ from supervisor.core.durations import delay_to_ms
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs.registry import Registry
 from supervisor.settings.sections.models import RedisSettings
-from supervisor.store.producer import producer as module
+from supervisor.store.producer import connection as module
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.runs import Queues
 from tenure import Context, Resource, Run, job
