@@ -140,6 +140,6 @@ class Run(Generic[R]):
     def _asking(self) -> RunAsking:
         if self.producer is not None:
             return self.producer.asking
-        from supervisor.store.producer.producer import current  # noqa: PLC0415 - a handle loads no Redis client
+        from supervisor.store.producer.connection import current  # noqa: PLC0415 - a handle loads no Redis client
 
         return current().asking
