@@ -26,9 +26,8 @@ from supervisor.settings.sections.models import Settings
 
 if TYPE_CHECKING:
     from supervisor.operations.leader import CandidateInfo, LeaseView
-    from supervisor.operations.queues import UnservedQueue
+    from supervisor.operations.queues import Served, UnservedQueue
     from supervisor.store.client.sync_client import Store
-    from supervisor.store.queues.pages import Served
 
 CLOCK_SKEW_MS_MAX = 500
 UNSERVED_SHOWN = 10
@@ -109,8 +108,8 @@ def examine_producer(settings: Settings) -> Iterator[Finding]:
 
 def replicas_of(cluster: str, served: Served, store: Store) -> Finding:
     """Find a cluster without replicas, and its probable name."""
+    from supervisor.operations.queues import Served
     from supervisor.store.client.preflight import known_clusters
-    from supervisor.store.queues.pages import Served
 
     if served is not Served.NO_CLUSTER:
         return Finding("cluster", f"{cluster} has, or had, replicas")
