@@ -27,7 +27,6 @@ from supervisor.settings.sections.models import Settings
 if TYPE_CHECKING:
     from supervisor.operations.leader import CandidateInfo, LeaseView
     from supervisor.operations.queues import Served, UnservedQueue
-    from supervisor.store.client.sync_client import Store
 
 CLOCK_SKEW_MS_MAX = 500
 UNSERVED_SHOWN = 10
@@ -94,26 +93,26 @@ def examine_producer(settings: Settings) -> Iterator[Finding]:
     from supervisor.cli.cluster import ask
     from supervisor.cli.connection import connected
     from supervisor.operations import queues
+    from supervisor.store.client.preflight import known_clusters
 
     try:
         with connected(settings) as connection:
             connection.store.ping()
             yield Finding("redis", f"{connection.store.where} answers")
             served = ask(connection, queues.served(connection.keys, "default"))
-            yield replicas_of(settings.cluster, served, connection.store)
+            yield replicas_of(settings.cluster, served, known_clusters(connection.store))
             yield unserved_queues(ask(connection, queues.unserved(connection.keys)))
     except TenureError as error:
         yield _unreachable(error)
 
 
-def replicas_of(cluster: str, served: Served, store: Store) -> Finding:
+def replicas_of(cluster: str, served: Served, known: Sequence[str]) -> Finding:
     """Find a cluster without replicas, and its probable name."""
     from supervisor.operations.queues import Served
-    from supervisor.store.client.preflight import known_clusters
 
     if served is not Served.NO_CLUSTER:
         return Finding("cluster", f"{cluster} has, or had, replicas")
-    others = sorted(set(known_clusters(store)) - {cluster})
+    others = sorted(set(known) - {cluster})
     holds = f"; the database holds {', '.join(others[:CLUSTERS_SHOWN])}" if others else ""
     remedy = "correct `cluster` (TENURE_CONFIG, TENURE_CLUSTER), or start a replica of it: tenure run"
     return Finding("cluster", f"no replica of {cluster} was ever seen{holds}", remedy)

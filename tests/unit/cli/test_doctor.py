@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from supervisor.cli.doctor import replica_names, replicas_of
-from supervisor.store.client.preflight import note_cluster
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, LeaseView
 from supervisor.store.queues.pages import Served
-from tests.kit.servers import Server
 
 LEASE = LeaseView(
     code=LeaseCode.VIEW, epoch=7, nonce="n", holder="a.1", seq=1, remaining_ms=1, duration_ms=5000, now_ms=100_000,
@@ -35,11 +33,8 @@ def test_a_name_that_two_living_replicas_have_is_found(seen: dict[str, int], *, 
 
 def test_a_cluster_without_replicas_is_found_for_producers_with_the_names_there_are() -> None:
     """Whoever asks why nothing runs reads the name to correct."""
-    store = Server(None).store()
-    note_cluster(store, "shop", 1)
-
-    wrong = replicas_of("default", Served.NO_CLUSTER, store)
-    right = replicas_of("shop", Served.NO, store)
+    wrong = replicas_of("default", Served.NO_CLUSTER, ["shop"])
+    right = replicas_of("shop", Served.NO, ["shop"])
 
     assert (wrong.is_ok, right.is_ok) == (False, True)
     assert "no replica of default was ever seen; the database holds shop" in wrong.seen
