@@ -10,7 +10,7 @@ from tenure.lazy_names import lazy_names
 TYPE_CHECKING = False  # as ``typing`` has it, without importing that
 if TYPE_CHECKING:
     from supervisor.core.jobs.resource import Resource
-    from supervisor.core.retry import Retry
+    from supervisor.core.retry import Again, GiveUp, Retry
     from supervisor.main import main
     from supervisor.plugins.contract import Plugin
     from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from tenure.declaring import JobFunction, job
 
 __all__ = [
+    "Again",
     "Context",
+    "GiveUp",
     "Interrupted",
     "JobFunction",
     "Middleware",
@@ -48,7 +50,9 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Again": "supervisor.core.retry",
     "Context": "supervisor.roles.worker.attempt.context",
+    "GiveUp": "supervisor.core.retry",
     "Interrupted": "supervisor.roles.worker.attempt.context",
     "JobFunction": "tenure.declaring",
     "Middleware": "supervisor.roles.worker.attempt.middleware",

@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     OK = "ok"
     RETRY = "retry"  # failed, another attempt is due later
     DEAD = "dead"  # given up, kept for inspection
+    AGAIN = "again"  # asked to run again later: nothing charged, and its interruptions count up
     GIVEBACK = "giveback"  # not started: back to the head of the queue, nothing charged
     EXPIRED = "expired"  # not started in time: it ends, and nothing failed
     REPLACED = "replaced"  # asked to stop in favour of a newer run, of its schedule or with its concurrency key

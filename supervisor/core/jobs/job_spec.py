@@ -39,6 +39,9 @@ class JobSpec:
     has_models: bool = False
     """Whether an argument is, or holds, a pydantic model."""
 
+    rules: Retry | None = None
+    """Exceptions after which a run is tried again, or given up: all else of its retry policy travels with the run."""
+
     given: Given = frozenset()
     """Options that its ``@job`` said, and no profile replaces."""
 

@@ -95,7 +95,7 @@ class Options:
         at_most_once = self.delivery == "at_most_once"
         if at_most_once and self.retry is not None and self.retry.attempts > 1:
             raise ValueError("delivery at_most_once cannot be combined with retries; drop retry or set attempts=1")
-        return {"at_most_once": at_most_once, "retry": self.retry or Retry(attempts=1 if at_most_once else 3)}
+        return {"at_most_once": at_most_once, "retry": (self.retry or Retry(attempts=1 if at_most_once else 3)).on_wire}
 
     def _limits(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}

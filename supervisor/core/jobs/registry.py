@@ -19,7 +19,7 @@ from supervisor.core.errors import TenureError, UnknownJobError
 from supervisor.core.jobs.job_function import add_attributes
 from supervisor.core.jobs.job_spec import JobSpec
 from supervisor.core.jobs.options import Options, placeholders
-from supervisor.core.jobs.profile_policies import Given, Policies, given_of, profile_field, under
+from supervisor.core.jobs.profile_policies import Policies, given_of, profile_field, under
 from supervisor.core.jobs.signatures import Signature, kind_of, signature_of
 from supervisor.core.model import Kind, Template
 from supervisor.core.retry import Retry
@@ -178,13 +178,16 @@ def _declaration(name: Any, options: Options, profile: str, without: tuple[type,
     given = given_of(
         priority=options.priority, retry=options.retry, timeout=options.timeout, start_deadline=options.start_deadline
     )
+    more = {"given": given, "rules": options.retry}
     if callable(name):  # plain @job: what it is given is the function
-        return cast("Callable[[F], F]", _register(None, fields, without, given, name))
-    return partial(_register, name, fields, without, given)
+        return cast("Callable[[F], F]", _register(None, fields, without, more, name))
+    return partial(_register, name, fields, without, more)
 
 
-def _register(name: str | None, fields: dict[str, Any], without: tuple[type, ...], given: Given, function: F) -> F:
-    registry.add(replace(_spec(name, function, fields, without), given=given))
+def _register(
+    name: str | None, fields: dict[str, Any], without: tuple[type, ...], more: dict[str, Any], function: F
+) -> F:
+    registry.add(replace(_spec(name, function, fields, without), **more))
     add_attributes(function)
     return function
 

@@ -7,7 +7,7 @@ from supervisor.telemetry.metrics.buckets import CALL_SECONDS, RUN_SECONDS
 
 RUNS_FINISHED = Counter(
     "tenure_runs_finished_total",
-    "Attempts that ended, by outcome (ok, retry, dead, giveback, expired, replaced, cancelled, rejected). "
+    "Attempts that ended, by outcome (ok, retry, again, dead, giveback, expired, replaced, cancelled, rejected). "
     "Alarm on the rate of dead.",
     ["queue", "job", "outcome"],
 )

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-import msgspec
 import structlog
 
 from supervisor.clock import Clock
@@ -26,14 +25,21 @@ from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.jobs.hooks import UnknownProfileError, VetoedError
 from supervisor.core.jobs.registry import JobSpec, Registry
 from supervisor.core.jobs.trace_context import checked
-from supervisor.core.json_values import json_of
-from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
+from supervisor.core.model import Kind, Outcome
+from supervisor.core.retry import Again
 from supervisor.core.supervision.inflight import RunKey, execution_hash
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.worker.attempt.children import Children
 from supervisor.roles.worker.attempt.context import Context, Enqueuer
-from supervisor.roles.worker.attempt.failure import Failure, describe, is_clean_exit
+from supervisor.roles.worker.attempt.failure import (
+    Failure,
+    describe,
+    encoded_result,
+    granted,
+    is_clean_exit,
+    is_final,
+)
 from supervisor.roles.worker.attempt.invocation import Calling
 from supervisor.roles.worker.attempt.planning import is_planner
 from supervisor.roles.worker.attempt.rejections import Refusals
@@ -230,7 +236,7 @@ class Executor:
         """Return the acknowledgement of a job that returned ``value``."""
         result = None
         if value is not None and execution.fetched.envelope.template.result_ttl_s > 0:
-            result = self._encode(execution, value)
+            result = encoded_result(execution.fetched, value)
         execution.ended_ns = now_ns = self._clock.elapsed_ns()
         elapsed_ns = max(0, now_ns - execution.started_ns)
         self.ends.finished(execution.fetched, elapsed_ns / SECOND_NS, now_ns)
@@ -260,11 +266,16 @@ class Executor:
         if isinstance(error, VetoedError):
             return self._refusals.vetoed(fetched, error.veto, started_ms=execution.started_ms)
         template = fetched.envelope.template
+        error = granted(fetched, error)
+        if isinstance(error, Again):
+            self.ends.gave_way(fetched, Outcome.AGAIN, seconds, now_ns)
+            return self._ack(execution, Outcome.AGAIN, elapsed_ns, retry_delay_ms=round(1000 * error.delay_s))
         failure = describe(error, worker=self._worker)
-        # At most once means that what it did before it failed is not done again either; and some errors say
-        # themselves that another attempt meets them again.
-        is_final = template.at_most_once or getattr(error, "ends_run", False) is True
-        delay_s = None if is_final else template.retry.delay_s(fetched.attempt, self._uniform())
+        delay_s = (
+            None
+            if is_final(fetched, execution.spec, error)
+            else template.retry.delay_s(fetched.attempt, self._uniform())
+        )
         outcome = Outcome.DEAD if delay_s is None else Outcome.RETRY
         self.ends.failed(fetched, outcome, seconds, now_ns, error=failure.note, retry_s=delay_s)
         delay_ms = round(1000 * (delay_s or 0))
@@ -322,18 +333,6 @@ class Executor:
             children=children,
             left_behind=left_behind,
         )
-
-    @staticmethod
-    def _encode(execution: Execution, value: Any) -> bytes:
-        try:
-            encoded = json_of(value)
-            if len(encoded) <= PAYLOAD_BYTES_MAX:
-                return encoded
-            reason = f"{len(encoded)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
-        except ValueError as error:
-            reason = str(error)
-        log.warning("run_result_dropped", **identity(execution.fetched), reason=reason)
-        return msgspec.json.encode({"tenure_result_dropped": reason})
 
 
 def _left(execution: Execution, context: Context) -> dict[str, Any]:

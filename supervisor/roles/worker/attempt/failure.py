@@ -1,4 +1,4 @@
-"""Record of an exception: enough to find the fault, never more than its cap."""
+"""Ends of attempts: another one or none, the result to keep, and the record of an exception within its cap."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ import traceback
 from typing import Any
 
 import msgspec
+import structlog
 
+from supervisor.core.jobs.registry import JobSpec
+from supervisor.core.json_values import json_of
+from supervisor.core.model import PAYLOAD_BYTES_MAX
+from supervisor.core.retry import AGAIN_MAX, Again, GiveUp
+from supervisor.roles.worker.run_reporting import identity
+from supervisor.store.queues.runs import FetchedRun
 from supervisor.telemetry.log_lines.tracebacks import end_of_traceback
 from supervisor.telemetry.masking import mask_text
 
 MESSAGE_BYTES_MAX = 1024
 TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one error stays under 4 KiB
 NOTE_CHARS_MAX = 200
+log = structlog.get_logger("tenure.worker")
 _WORKER = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - code names its file by text
 
 
@@ -81,3 +89,40 @@ def _tail(text: str, limit: int) -> str:
     """Return the end of ``text``: the innermost frames and the message are most useful."""
     raw = text.encode("utf-8", "replace")
     return raw.decode() if len(raw) <= limit else "…" + raw[3 - limit :].decode("utf-8", "ignore")
+
+
+def is_final(fetched: FetchedRun, spec: JobSpec, error: BaseException) -> bool:
+    """Return whether no further attempt follows one that ended with ``error``, however many are left.
+
+    At most once means that what a run did before it failed is not done again either. Else the error itself may say
+    that another attempt would meet it again, or the job's ``Retry``.
+    """
+    if fetched.envelope.template.at_most_once or getattr(error, "ends_run", False) is True:
+        return True
+    return spec.rules is not None and not spec.rules.tries_again(error)
+
+
+def granted(fetched: FetchedRun, error: BaseException) -> BaseException:
+    """Return ``error``, or the end of a run that may not run again as it asks by it."""
+    if not isinstance(error, Again):
+        return error
+    if fetched.envelope.template.at_most_once:
+        why = "it runs at most once; raise it in jobs with delivery at_least_once"
+    elif fetched.interrupts >= AGAIN_MAX:
+        why = f"it was interrupted or asked to run again {fetched.interrupts} times already"
+    else:
+        return error
+    return GiveUp(f"{error}, but {why}").with_traceback(error.__traceback__)
+
+
+def encoded_result(fetched: FetchedRun, value: Any) -> bytes:
+    """Return the result of a job as JSON; a note with the reason in place of one that cannot be kept."""
+    try:
+        encoded = json_of(value)
+        if len(encoded) <= PAYLOAD_BYTES_MAX:
+            return encoded
+        reason = f"{len(encoded)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
+    except ValueError as error:
+        reason = str(error)
+    log.warning("run_result_dropped", **identity(fetched), reason=reason)
+    return msgspec.json.encode({"tenure_result_dropped": reason})

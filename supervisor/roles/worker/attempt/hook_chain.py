@@ -23,6 +23,7 @@ from typing import Any
 
 from supervisor.clock import Clock
 from supervisor.core.jobs.hooks import ASKED, HookAnswerError, Point, Veto, VetoedError, plain_reason, read_answer
+from supervisor.core.retry import Again
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.driver import Calls, Ended
@@ -146,6 +147,8 @@ def _outcome(error: BaseException | None) -> tuple[str, str]:
         return "ok", ""
     if isinstance(error, VetoedError):
         return "rejected" if error.veto.delay_s is None else "deferred", str(error)
+    if isinstance(error, Again):
+        return "again", str(error)
     if isinstance(error, asyncio.CancelledError | SoftTimeout | Interrupted):
         return "stopped", type(error).__name__
     return "failed", describe(error)

@@ -4,7 +4,7 @@
 local CHILD, CHILDREN_MAX = 4, 1000
 local ENDS = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true } -- only history and result are kept
 local OUTCOMES = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true, retry = true,
-  dead = true, giveback = true }
+  dead = true, giveback = true, again = true }
 
 -- The acknowledgements, by queue. Most have nothing in `more`: for them there is no table, only places in these.
 local by_queue, ack_queues, child_count = {}, {}, 0

@@ -78,7 +78,12 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
     ring(queue, kind, 1)
     return 'giveback'
   end
-  local _, crashes, interrupts = charges(att)
+  local attempts, crashes, interrupts = charges(att)
+  if outcome == 'again' then -- its job asked for it; counted as an interruption, so that the fence a job sees grows
+    push(kept.att, id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts + 1))
+    push(kept.later, whole(t.now + more.delay), id)
+    return 'again'
+  end
   local charged = attempt .. ',' .. whole(crashes) .. ',' .. whole(interrupts)
   if outcome == 'dead' then
     redis.call('HSET', keys.att(queue), id, charged)
@@ -190,7 +195,7 @@ local function settle(of)
     end
   end
   for _, n in ipairs(of.owned) do
-    if of.outcomes[n] ~= 'giveback' then
+    if of.outcomes[n] ~= 'giveback' and of.outcomes[n] ~= 'again' then
       lines[#lines + 1] = of.lines[n]
     end
   end

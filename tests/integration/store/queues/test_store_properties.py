@@ -120,7 +120,7 @@ class Life(RuleBasedStateMachine):
             assert reply.stale == ([] if owns else [run])
         if owns and not reply.lost:
             del self.holder[run]
-            if outcome not in {Outcome.RETRY, Outcome.GIVEBACK}:
+            if outcome not in {Outcome.RETRY, Outcome.GIVEBACK, Outcome.AGAIN}:
                 self.alive.discard(run)
                 self.ended.append(run)
                 self.alive.update(born)
