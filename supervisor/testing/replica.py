@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from msgspec import structs
-
 from supervisor.core.election.term import Term
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
@@ -131,7 +129,7 @@ class Replica:
         """Start an agent's elector on the board as it is."""
         tree = _SimulatedTree(self.board, self.clock, lambda: self.scheduler.wake())  # noqa: PLW0108 - may be replaced
         tree.progress_limit_ns = max(tree.progress_limit_ns, 2 * self._classes[1].slice_ns)
-        self._standing = standing = ElectionContext(
+        context = ElectionContext(
             leases=Leases(self._keys),
             board=self.board,
             clock=self.clock,
@@ -149,11 +147,13 @@ class Replica:
             rng=self._rng,
             new_nonce=lambda: f"{self._rng.getrandbits(128):032x}",
         )
-        self.elector.start(self._classes[0](standing).run())
+        elector = self._classes[0](context)
+        self._announce = elector.bring
+        self.elector.start(elector.run())
 
     def bring(self) -> None:
         """Follow a reload: announce from now on that it brings ``definitions``."""
-        self._standing.me = structs.replace(self._standing.me, schedules_digest=schedules_digest(self.definitions))
+        self._announce(schedules_digest(self.definitions))
 
     def start_scheduler(self) -> None:
         """Start a scheduler process on the board as it is."""

@@ -14,9 +14,9 @@ from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.schedules.catchup import owed
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election import elector
-from supervisor.roles.agent.election.context import ElectionContext
 from supervisor.roles.agent.election.elector import Elector
-from supervisor.roles.agent.election.resignation import Resignation
+from supervisor.roles.agent.election.held_term import Resignation
+from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.roles.effects import RunScript, Sleep
 from supervisor.roles.scheduler import fire_items
 from supervisor.roles.scheduler.fenced_client import ASK_TIMEOUT_NS, Asking
@@ -99,20 +99,19 @@ def _never_again(self: Elector, view: Any) -> None:
 
 def _released_first(self: Resignation, reason: str, *, prefer: str = "") -> Any:
     at, term = self._at, self._tenancy.term
-    at.move(lease.ElectorEvent.RESIGN)
+    self._memory.move(lease.ElectorEvent.RESIGN)
     yield from self._release(term, reason, prefer)
     yield Sleep(at.now() + 1000 * MILLISECOND_NS)
     self._tenancy.drop()
     self._candidacy.forget()
-    at.move(lease.ElectorEvent.RELEASED)
+    self._memory.move(lease.ElectorEvent.RELEASED)
 
 
 def _one_nonce(self: Elector, standing: Any) -> None:
-    standing.new_nonce = lambda: "7" * 32
-    _ELECTOR(self, standing)
+    _ELECTOR(self, dataclasses.replace(standing, new_nonce=lambda: "7" * 32))
 
 
-def _undisputed(self: ElectionContext, view: Any) -> None:
+def _undisputed(self: ElectionMemory, view: Any) -> None:
     # Either wait alone is enough in nearly every world.
     _SAW(self, view)
     self.disputed_until_ns = self.wait_until_ns = 0
@@ -127,7 +126,7 @@ def _unnoticed(self: Watermarks, schedule: str, mark_ms: int) -> None:
 
 
 _OBSERVE = lease.Observation.of
-_SAW = ElectionContext.saw
+_SAW = ElectionMemory.saw
 _OWED = owed
 _ASK = Asking.ask
 _LOSE = Elector._lose
@@ -196,7 +195,7 @@ MUTANTS: dict[str, Mutation] = {
     "trust counts from the reply": python(elector, "granted", _granted_at_reply),
     "two replicas draw the same nonce": python(Elector, "__init__", _one_nonce),
     "the lease is released before the scheduler stops": python(Resignation, "resign", _released_first),
-    "a loss of data ends the lost term at once": python(ElectionContext, "saw", _undisputed),
+    "a loss of data ends the lost term at once": python(ElectionMemory, "saw", _undisputed),
     "a follower campaigns without having watched": python(lease.Observation, "of", _at_once),
     "a follower waits for ever": python(lease, "SLACK_NS", 10**15),
     "a replica that lost once never contends again": python(Elector, "_lose", _never_again),

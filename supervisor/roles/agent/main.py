@@ -76,7 +76,7 @@ class Agent:
         self._watchdog = Watchdog()
         presence = self._presence(keys)
         self._elector = ElectorThread(
-            self._standing(keys, presence),
+            self._election(keys, presence),
             presence=presence,
             store=self._connect("elector", seat.settings.election.renew_timeout_s, publish=self._found_redis),
             keys=keys,
@@ -274,7 +274,7 @@ class Agent:
         age_ns = self._clock.elapsed_ns() - started_ns if started_ns else 0
         return self._clock.wall_ms() - age_ns // MILLISECOND_NS
 
-    def _standing(self, keys: Keys, presence: PresenceThread | None) -> ElectionContext:
+    def _election(self, keys: Keys, presence: PresenceThread | None) -> ElectionContext:
         seat = self._seat
         election = seat.settings.election
         return ElectionContext(

@@ -3,21 +3,27 @@
 Guarantees
     It is read when the list has changed, as the replies and the release itself show by a
     number, and now and then. Whoever was not seen for three lease durations does not count.
+    A leader whose wall clock is off gives way only to a candidate that was seen to ask Redis since, with a clock that
+    agrees with Redis'. So where Redis' own clock stepped, and all are as far from it, nobody does.
 
 Does not guarantee
     That who is listed will answer. The others wait for a better candidate a few
     milliseconds, not for ever.
+    That somebody with the right time leads: where nobody else has it, this replica goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+from msgspec import structs
 
 from supervisor.core.election.clock_skew import SKEW_MS_MAX
 from supervisor.core.election.lease import PREFER_NS, Rank, State, is_named, stagger_ns
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
+from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.roles.effects import RunScript, Steps
 from supervisor.store.election.leases import FRESH_LEASES, CandidateInfo
 
@@ -27,18 +33,29 @@ STANDBY_PERIOD_NS = (
 )  # of the others: less than half a question a second is what a standby may cost
 FORGET_MS = 86_400_000
 WITHDRAWN_MAX = 100  # in one question
+RENEWALS_MIN = 3  # with a clock that is off, in a row, before the lease is given to another
 
 
 class Roster:
     """The candidates beside this replica."""
 
-    def __init__(self, standing: ElectionContext) -> None:
-        self._at = standing
+    def __init__(self, context: ElectionContext, memory: ElectionMemory) -> None:
+        self._at = context
+        self._memory = memory
+        self._schedules_digest = context.me.schedules_digest
         self._others: list[CandidateInfo] = []
         self._number = -1  # of the list that was read
         self._due_ns = 0
         self._twins: dict[str, int] = {}  # replicas of this one's name, and when each was last seen
         self._reported: set[str] = set()
+
+    def bring(self, schedules_digest: str) -> None:
+        """Describe this replica from now on as one that brings another set of schedules."""
+        self._schedules_digest = schedules_digest
+
+    def described(self) -> CandidateInfo:
+        """Return the public description of this replica now."""
+        return structs.replace(self._at.me, schedules_digest=self._schedules_digest, wall_ms=self._at.clock.wall_ms())
 
     def noticed(self, number: int) -> None:
         """Take in which list Redis has now."""
@@ -56,7 +73,7 @@ class Roster:
     def learn(self, number: int) -> Steps[Sequence[CandidateInfo] | None]:
         """Read the list, whose number is ``number``, and return all of it; None: Redis did not answer."""
         at = self._at
-        self._due_ns = at.now() + (PERIOD_NS if at.state is State.LEADER else STANDBY_PERIOD_NS)
+        self._due_ns = at.now() + (PERIOD_NS if self._memory.state is State.LEADER else STANDBY_PERIOD_NS)
         try:
             listed: list[CandidateInfo] = yield RunScript(at.leases.candidates(), at.timing.timeout_ns)
         except UNANSWERED:
@@ -65,7 +82,7 @@ class Roster:
         # What is far ahead of Redis' clock was written by a stranger, or before that clock was set back.
         dated = [each for each in listed if each.seen_ms <= at.board.header.answered_ms + FORGET_MS]
         newest_ms = max((each.seen_ms for each in dated), default=0)
-        if at.state is State.LEADER:
+        if self._memory.state is State.LEADER:
             known = {each.replica for each in dated if each.seen_ms >= newest_ms - FORGET_MS}
             yield from self._forget([each.replica for each in listed if each.replica not in known])
         oldest_ms = newest_ms - FRESH_LEASES * at.timing.duration_ms
@@ -93,7 +110,7 @@ class Roster:
         if is_named(self._at.me.replica, prefer):
             return 0
         others = [rank(other) for other in self._others if other.replica != holder]
-        me = replace(rank(self._at.me), is_skewed=self._at.skew.is_over)
+        me = replace(rank(self._at.me), is_skewed=self._memory.skew.is_over)
         return stagger_ns(me, others) + (PREFER_NS if prefer else 0)
 
     def _look_for_twins(self, fresh: Sequence[CandidateInfo]) -> None:
@@ -128,3 +145,47 @@ def rank(candidate: CandidateInfo) -> Rank:
         started_ms=candidate.started_ms,
         replica=candidate.replica,
     )
+
+
+class SkewPolicy:
+    """Response of a leader to skew of its own clock."""
+
+    def __init__(self, context: ElectionContext, memory: ElectionMemory, roster: Roster) -> None:
+        self._at = context
+        self._memory = memory
+        self._roster = roster
+        self._epoch = 0
+        self._renewals = 0  # of this term in a row with a clock that is off
+        self._seen_at_first: dict[str, int] | None = None  # when each candidate had last asked, as it was noticed
+
+    def heir(self, epoch: int) -> Steps[str]:
+        """Return who should lead instead, after a renewal of the term ``epoch``; empty: nobody.
+
+        An entry of the list is believed once it changed: an older one may have been written before Redis' clock
+        stepped. Its readings of the writer's clock and of Redis' are of one moment.
+        """
+        if epoch != self._epoch or not self._memory.skew.is_over:
+            self._epoch, self._renewals, self._seen_at_first = epoch, 0, None
+        if not self._memory.skew.is_over:
+            return ""
+        self._renewals += 1
+        if self._seen_at_first is not None and self._renewals < RENEWALS_MIN:
+            return ""
+        listed = yield from self._roster.learn(self._memory.roster)
+        if listed is None:
+            return ""
+        if self._seen_at_first is None:
+            self._seen_at_first = {candidate.replica: candidate.seen_ms for candidate in listed}
+            return ""
+        return self._best(listed, self._seen_at_first)
+
+    def _best(self, listed: Sequence[CandidateInfo], seen_ms: Mapping[str, int]) -> str:
+        at = self._at
+        fit: list[Rank] = []
+        for candidate in listed:
+            is_new = candidate.seen_ms != seen_ms.get(candidate.replica)
+            is_other = candidate.replica != at.me.replica and candidate.participates and not candidate.draining
+            skew_ms = candidate.skew_ms
+            if is_new and is_other and skew_ms is not None and self._memory.skew.is_worse_than(skew_ms):
+                fit.append(rank(candidate))
+        return min(fit, key=lambda each: each.key).replica if fit else ""

@@ -21,12 +21,11 @@ from supervisor.core.election.lease import ElectorEvent, State, granted, is_name
 from supervisor.core.election.term import Term
 from supervisor.core.signing import without_mark
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.agent.election.candidates import Roster
-from supervisor.roles.agent.election.clock_skew import WallClock
+from supervisor.roles.agent.election.candidates import Roster, SkewPolicy
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.follower import Candidacy, Won
-from supervisor.roles.agent.election.held_term import Tenancy
-from supervisor.roles.agent.election.resignation import Resignation
+from supervisor.roles.agent.election.held_term import Resignation, Tenancy
+from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.roles.effects import RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView
 from supervisor.store.wire.codec import cut
@@ -42,13 +41,14 @@ CRASHES_MAX = 3  # of the scheduler within a minute: then another replica leads
 class Elector:
     """One replica's part in the election."""
 
-    def __init__(self, standing: ElectionContext) -> None:
-        self._at = standing
-        self._roster = Roster(standing)
-        self._candidacy = Candidacy(standing, self._roster)
-        self._tenancy = Tenancy(standing)
-        self._resignation = Resignation(standing, self._tenancy, self._candidacy)
-        self._wall_clock = WallClock(standing, self._roster)
+    def __init__(self, context: ElectionContext) -> None:
+        self._at = context
+        self.memory = self._memory = ElectionMemory(context)
+        self._roster = Roster(context, self._memory)
+        self._candidacy = Candidacy(context, self._memory, self._roster)
+        self._tenancy = Tenancy(context, self._memory)
+        self._resignation = Resignation(context, self._memory, self._tenancy, self._candidacy)
+        self._skew_policy = SkewPolicy(context, self._memory, self._roster)
         self._renew_at_ns = 0
         self._is_withheld = False  # renewals, because the scheduler stands still
         self._cool_downs = 0
@@ -58,29 +58,33 @@ class Elector:
         self._refused = (0, "")  # term and words of the last request to hand over that was no operator's
         self._incarnation = 0  # of the scheduler, when a follower last looked
 
+    def bring(self, schedules_digest: str) -> None:
+        """Announce another set of schedules from the next campaign or renewal on."""
+        self._roster.bring(schedules_digest)
+
     def run(self) -> Steps[None]:
         """Contend until asked to stop; then give back the lease, if held."""
         at = self._at
         self._resume()
         while not at.around.is_stopping():
-            if at.state in {State.LEADER, State.PROMOTING, State.LAPSED}:
+            if self._memory.state in {State.LEADER, State.PROMOTING, State.LAPSED}:
                 yield from self._hold()
             else:
                 yield from self._follow()
-        if at.state is not State.FOLLOWER:
+        if self._memory.state is not State.FOLLOWER:
             yield from self._resignation.resign("shutdown")
         yield from self._withdraw()
-        at.move(ElectorEvent.STOP)
+        self._memory.move(ElectorEvent.STOP)
 
     def _resume(self) -> None:
         """Take over the term of an agent that died: it is renewed, or its promotion repeated, before anything else."""
         at, term = self._at, self._at.board.term()
         self._leave_it_until(at.board.header.ineligible_until_ns)
-        at.resumed()
+        self._memory.resumed()
         if term.epoch > 0:
             self._tenancy.resume(term)
             self._candidacy.forget()
-            at.move(ElectorEvent.RESUMED)
+            self._memory.move(ElectorEvent.RESUMED)
             at.report("leader_resumed", epoch=term.epoch)
 
     # As a follower.
@@ -139,7 +143,7 @@ class Elector:
         """Hold a term of unknown age: renew before trusting it."""
         self._tenancy.adopt(Term(won.view.epoch, won.view.nonce, 0))
         self._renew_at_ns = self._at.now()
-        self._at.move(ElectorEvent.ADOPTED)
+        self._memory.move(ElectorEvent.ADOPTED)
 
     # As a holder.
 
@@ -147,9 +151,9 @@ class Elector:
         """Wait until the next renewal is due or trust ends, then act on whichever came."""
         at = self._at
         until_ns = self._renew_at_ns
-        if at.state is State.LEADER:
+        if self._memory.state is State.LEADER:
             until_ns = min(until_ns, self._tenancy.term.trusted_until_ns)
-        if at.now() < until_ns and (at.state is State.PROMOTING or not self._tenancy.is_outlived):
+        if at.now() < until_ns and (self._memory.state is State.PROMOTING or not self._tenancy.is_outlived):
             yield Sleep(min(until_ns, at.now() + LOOK_AGAIN_NS))  # the scheduler is looked at in between
         if at.around.is_stopping():
             return
@@ -163,7 +167,7 @@ class Elector:
     def _keep(self) -> Steps[None]:
         """Renew, if that is due and the scheduler makes progress."""
         at = self._at
-        if at.state is State.LEADER and not self._tenancy.term.is_trusted(at.now()):
+        if self._memory.state is State.LEADER and not self._tenancy.term.is_trusted(at.now()):
             self._tenancy.lapse()
         if at.now() < self._renew_at_ns:
             return
@@ -176,28 +180,30 @@ class Elector:
             return
         self._is_withheld = False
         yield from self._renew()
-        if at.state is State.LEADER and at.failures == 0:
+        if self._memory.state is State.LEADER and self._memory.failures == 0:
             yield from self._look_around()
 
     def _look_around(self) -> Steps[None]:
         """Learn who else there is; give way if this machine's clock is wrong, or Redis refuses its scheduler."""
         at = self._at
-        heir = yield from self._wall_clock.heir(self._tenancy.term.epoch)
+        heir = yield from self._skew_policy.heir(self._tenancy.term.epoch)
         if heir:
-            at.report("clock_skew_resigned", epoch=self._tenancy.term.epoch, skew_s=at.skew.ms / 1000, to=heir)
+            at.report(
+                "clock_skew_resigned", epoch=self._tenancy.term.epoch, skew_s=self._memory.skew.ms / 1000, to=heir
+            )
             yield from self._give_way("clock_skew", heir)
         elif at.board.header.vain_epoch == self._tenancy.term.epoch and not self._roster.is_alone():
             at.report("refusals_resigned", epoch=self._tenancy.term.epoch)
             yield from self._give_way("refusals", "")
         elif self._roster.is_due():
-            yield from self._roster.learn(at.roster)
+            yield from self._roster.learn(self._memory.roster)
 
     def _follow_up_death(self) -> Steps[None]:
         """Promote the term for the scheduler to come; or let another replica lead, when this one keeps dying."""
         at = self._at
         if at.around.crashes() >= CRASHES_MAX and self._tenancy.is_outlived:
             yield from self._resign("scheduler_crashes")
-        elif at.state is not State.PROMOTING or at.now() >= self._renew_at_ns:
+        elif self._memory.state is not State.PROMOTING or at.now() >= self._renew_at_ns:
             yield from self._promote()
 
     def _promote(self) -> Steps[None]:
@@ -207,9 +213,9 @@ class Elector:
         try:
             view = yield RunScript(call, at.timing.timeout_ns)
         except UNANSWERED as error:
-            self._renew_at_ns = at.now() + at.unanswered("promote", error)
+            self._renew_at_ns = at.now() + self._memory.unanswered("promote", error)
             return
-        at.answered("promote", view, asked_at_ns)
+        self._memory.answered("promote", view, asked_at_ns)
         if view.code in {LeaseCode.GRANTED, LeaseCode.SAME}:
             self._confirm(view, asked_at_ns)
         else:
@@ -219,28 +225,28 @@ class Elector:
         at, term = self._at, self._tenancy.term
         asked_at_ns = at.now()
         timeout_ns = at.timing.timeout_ns
-        if at.state is State.LEADER:
+        if self._memory.state is State.LEADER:
             timeout_ns = min(timeout_ns, max(MILLISECOND_NS, term.trusted_until_ns - asked_at_ns))
         is_present = at.presence.is_shown(term.epoch)
         call = at.leases.renew(
             epoch=term.epoch,
             nonce=term.nonce,
             duration_ms=at.timing.duration_ms,
-            info=at.described(),
-            hold=at.hold,
+            info=self._roster.described(),
+            hold=self._memory.hold,
             is_present=is_present,
         )
         try:
             view = yield RunScript(call, timeout_ns)
         except UNANSWERED as error:
-            self._renew_at_ns = at.now() + at.unanswered("renew", error)
+            self._renew_at_ns = at.now() + self._memory.unanswered("renew", error)
             return
-        at.answered("renew", view, asked_at_ns)
+        self._memory.answered("renew", view, asked_at_ns)
         if view.code not in {LeaseCode.RENEWED, LeaseCode.RECLAIMED}:
             self._lose(view)
             return
         self._confirm(view, asked_at_ns)
-        if at.loss is not None and not at.hold:
+        if self._memory.loss is not None and not self._memory.hold:
             # Redis went back within this very term. What fires from now on is of a later one.
             yield from self._promote()
             return
@@ -274,10 +280,12 @@ class Elector:
         if at.now() - at.board.header.acquired_ns > STABLE_NS:
             self._cool_downs = 0
         self._tenancy.confirm(term, view, mode=mode)
-        if at.hold:
+        if self._memory.hold:
             self._renew_at_ns = at.now()  # found with this very answer: Redis must be told
-        elif at.now() < at.disputed_until_ns:
-            self._renew_at_ns = min(self._renew_at_ns, at.disputed_until_ns)  # its answer makes the term a trusted one
+        elif at.now() < self._memory.disputed_until_ns:
+            self._renew_at_ns = min(
+                self._renew_at_ns, self._memory.disputed_until_ns
+            )  # its answer makes the term a trusted one
         self._roster.noticed(view.roster)
 
     def _lose(self, view: LeaseView) -> None:
@@ -286,12 +294,12 @@ class Elector:
         at.board.next_nonce = None  # a promotion that was refused
         self._incarnation = at.around.incarnation()
         self._tenancy.drop()
-        at.move(ElectorEvent.REFUSED)
+        self._memory.move(ElectorEvent.REFUSED)
         self._candidacy.observe(view)
 
     def _obey(self, heir: str) -> Steps[None]:
         """Hand over because a person asked; then let others lead for a lease duration, if there are any."""
-        yield from self._roster.learn(self._at.roster)
+        yield from self._roster.learn(self._memory.roster)
         yield from self._give_way("requested", heir)
 
     def _give_way(self, reason: str, heir: str) -> Steps[None]:

@@ -17,8 +17,6 @@ from random import Random
 from threading import Event, Thread
 from typing import Any
 
-from msgspec import structs
-
 from supervisor.core.effects import drive
 from supervisor.core.election.lease import State
 from supervisor.roles.agent.election.context import ElectionContext
@@ -34,13 +32,13 @@ class ElectorThread:
     """The elector, its thread and its connection."""
 
     def __init__(
-        self, standing: ElectionContext, *, store: Store, keys: Keys, presence: PresenceThread | None = None
+        self, context: ElectionContext, *, store: Store, keys: Keys, presence: PresenceThread | None = None
     ) -> None:
-        self._standing = standing
+        self._context = context
         self._presence = presence
         self._store = store
         self._events = keys.events
-        self._elector = Elector(standing)
+        self._elector = Elector(context)
         self._woken = Event()
         self.failure: BaseException | None = None
         self.answered_ns = 0  # when Redis last answered a question of the election
@@ -58,13 +56,12 @@ class ElectorThread:
 
     def bring(self, schedules_digest: str) -> None:
         """Announce from the next campaign or renewal on that this replica brings another set of schedules."""
-        standing = self._standing
-        standing.me = structs.replace(standing.me, schedules_digest=schedules_digest)
+        self._elector.bring(schedules_digest)
 
     @property
     def is_holding(self) -> bool:
         """True if a term is held, may have been won, or is being given back."""
-        return self._standing.state not in {State.FOLLOWER, State.STOPPED}
+        return self._elector.memory.state not in {State.FOLLOWER, State.STOPPED}
 
     def is_alive(self) -> bool:
         """Return whether it still contends or releases."""
@@ -80,13 +77,13 @@ class ElectorThread:
         except BaseException as failure:  # noqa: BLE001 - the main thread reports it and ends the role
             self.failure = failure
         finally:
-            self._standing.board.header.elector_due_ns = 0
+            self._context.board.header.elector_due_ns = 0
             self._store.close()
 
     def _execute(self, step: Step) -> Any:
-        clock = self._standing.clock
+        clock = self._context.clock
         until_ns = clock.elapsed_ns() + step.timeout_ns if isinstance(step, RunScript) else step.until_ns
-        self._standing.board.header.elector_due_ns = max(until_ns, clock.elapsed_ns()) + MARGIN_NS
+        self._context.board.header.elector_due_ns = max(until_ns, clock.elapsed_ns()) + MARGIN_NS
         if isinstance(step, RunScript):
             answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9)
             self.answered_ns = clock.elapsed_ns()

@@ -23,10 +23,10 @@ from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sightin
 from supervisor.core.election.term import Term
 from supervisor.roles.agent.election.candidates import Roster
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
+from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.roles.effects import Listen, RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView, Mode
 from supervisor.store.scripts import Call
-from supervisor.store.wire.codec import foreign_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +41,29 @@ class Won:
 class Candidacy:
     """Follower: observes the lease and campaigns for it."""
 
-    def __init__(self, standing: ElectionContext, roster: Roster) -> None:
-        self._at = standing
+    def __init__(self, context: ElectionContext, memory: ElectionMemory, roster: Roster) -> None:
+        self._at = context
+        self._memory = memory
         self._roster = roster
         self._observation: Observation | None = None
         self._at_silence: Mode = "expired"  # what to ask as when nothing changed until the observation ends
         self._is_new = True  # has never seen the lease
         self._is_vacant = False
         self._holder = ""
-        self._presence = PresenceWatch(standing.timing.duration_ns)
+        self._presence = PresenceWatch(context.timing.duration_ns)
         self._presence_due_ns = 0
         self._register_due_ns = 0
 
     def contend(self) -> Steps[Won | None]:
         """Take the next step of a follower; return the lease if that won it."""
         at = self._at
-        if at.now() < at.wait_until_ns and at.state is State.FOLLOWER:
+        if at.now() < self._memory.wait_until_ns and self._memory.state is State.FOLLOWER:
             return (yield from self._wait_out())
-        if self._is_new and at.memory.floor == 0:  # a predecessor of this agent may have watched a term
+        if self._is_new and self._memory.lease.floor == 0:  # a predecessor of this agent may have watched a term
             return (yield from self._campaign("cold"))
         if self._is_vacant:
             return (yield from self._campaign("free"))
-        if self._observation is None or at.state is State.CAMPAIGNING:
+        if self._observation is None or self._memory.state is State.CAMPAIGNING:
             return (yield from self._look())
         return (yield from self._stand_by(self._observation))
 
@@ -78,7 +79,7 @@ class Candidacy:
         except UNANSWERED as error:
             yield from self._start_afresh("register", error)
             return
-        at.answered("register", view, asked_at_ns)
+        self._memory.answered("register", view, asked_at_ns)
         self.observe(view)
         if self._roster.is_due():
             yield from self._roster.learn(view.roster)
@@ -113,7 +114,7 @@ class Candidacy:
         earlier term, because Redis went back in time: only a later epoch will do then.
         """
         self._is_vacant = True
-        self._at.board.next_nonce = view.nonce if view.epoch >= self._at.memory.floor else None
+        self._at.board.next_nonce = view.nonce if view.epoch >= self._memory.lease.floor else None
 
     def glance(self) -> Steps[tuple[int, int, str] | None]:
         """Read the lease without asking for it; return its epoch, sequence number and holder, None if unanswered."""
@@ -121,19 +122,18 @@ class Candidacy:
         try:
             view = yield RunScript(at.leases.view(), at.timing.timeout_ns)
         except UNANSWERED as error:
-            at.unanswered("view", error)
+            self._memory.unanswered("view", error)
             return None
-        at.failures = 0
-        at.saw(view)
+        self._memory.viewed(view)
         return view.epoch, view.seq, view.holder
 
     def is_called(self, until_ns: int) -> Steps[bool]:
         """Wait until ``until_ns``, or until the holder releases the lease to this very replica; whether it did."""
         at = self._at
         try:
-            heard = yield Listen(at.last_event, until_ns)
+            heard = yield Listen(self._memory.last_event, until_ns)
         except UNANSWERED as error:
-            yield Sleep(min(until_ns, at.now() + at.unanswered("listen", error)))
+            yield Sleep(min(until_ns, at.now() + self._memory.unanswered("listen", error)))
             return False
         released = self._release_in(heard)
         self._is_vacant = released is not None and is_named(at.me.replica, released.get("prefer", ""))
@@ -156,12 +156,12 @@ class Candidacy:
         """Wait for the holder to release, to be silent for too long, or to be gone visibly."""
         at = self._at
         if self._roster.is_due():
-            yield from self._roster.learn(at.roster)
+            yield from self._roster.learn(self._memory.roster)
         until_ns = observation.dead_at_ns
         if at.timing.presence_poll_ns:
             until_ns = min(until_ns, max(self._presence_due_ns, at.now()))
         try:
-            heard = yield Listen(at.last_event, until_ns)
+            heard = yield Listen(self._memory.last_event, until_ns)
         except UNANSWERED as error:
             yield from self._start_afresh("listen", error)
             return None
@@ -179,15 +179,9 @@ class Candidacy:
         """Return the release among ``heard``, unless the lease was granted again since."""
         found = None
         for event_id, fields in heard:
-            self._at.last_event = event_id
-            if fields.get("kind") == "released":
-                found = fields
-                epoch = foreign_number(fields.get("epoch", "")) or 0
-                self._at.memory = self._at.memory.heard_release(epoch)
-            elif fields.get("kind") == "acquired":
-                found = None
-                if fields.get("who") != self._at.me.replica:
-                    self._at.led(foreign_number(fields.get("epoch", "")) or 0)
+            self._memory.heard(event_id, fields)
+            if fields.get("kind") in {"released", "acquired"}:
+                found = fields if fields["kind"] == "released" else None
         return found
 
     def _let_better_ones_pass(self, released: dict[str, str]) -> Steps[None]:
@@ -230,19 +224,19 @@ class Candidacy:
             return None
         nonce = at.board.next_nonce or at.new_nonce()
         at.board.next_nonce = nonce
-        at.move(ElectorEvent.CAMPAIGN)
+        self._memory.move(ElectorEvent.CAMPAIGN)
         asked_at_ns = at.now()
         try:
             view = yield RunScript(self._call(mode, nonce), at.timing.timeout_ns)
         except UNANSWERED as error:
             yield from self._start_afresh("campaign", error)
             return None
-        at.answered("campaign", view, asked_at_ns, mode=mode)
+        self._memory.answered("campaign", view, asked_at_ns, mode=mode)
         if view.code is LeaseCode.GRANTED:
             return Won(view, asked_at_ns, mode)
-        if view.code is LeaseCode.SAME and view.epoch >= at.memory.floor:
+        if view.code is LeaseCode.SAME and view.epoch >= self._memory.lease.floor:
             return Won(view, None)
-        at.move(ElectorEvent.REFUSED)
+        self._memory.move(ElectorEvent.REFUSED)
         self.observe(view)
         return None
 
@@ -252,25 +246,24 @@ class Candidacy:
             replica=at.me.replica,
             nonce=nonce,
             duration_ms=at.timing.duration_ms,
-            floor=at.memory.floor,
+            floor=self._memory.lease.floor,
             mode=mode,
             observed_epoch=observation.epoch if observation else 0,
             observed_seq=observation.seq if observation else 0,
-            info=at.described(),
-            genesis=at.known_genesis,
-            hold=at.hold,
+            info=self._roster.described(),
+            genesis=self._memory.known_genesis,
+            hold=self._memory.hold,
         )
 
     def _look(self) -> Steps[Won | None]:
         """Find out the state of the lease, and whether an unanswered question won it."""
-        at = self._at
         view = yield from self._read()
         if view is None:
             return None
-        if at.state is State.CAMPAIGNING:
-            if self._is_ours(view) and view.epoch >= at.memory.floor:
+        if self._memory.state is State.CAMPAIGNING:
+            if self._is_ours(view) and view.epoch >= self._memory.lease.floor:
                 return Won(view, None)
-            at.move(ElectorEvent.REFUSED)
+            self._memory.move(ElectorEvent.REFUSED)
         self.observe(view)
         return None
 
@@ -282,15 +275,13 @@ class Candidacy:
         except UNANSWERED as error:
             yield from self._start_afresh("view", error)
             return None
-        at.failures = 0
-        at.saw(view)
+        self._memory.viewed(view)
         return view
 
     def _wait_out(self) -> Steps[Won | None]:
         """Let the highest term ever seen end, of which Redis knows nothing any more; look when something happens."""
-        at = self._at
         try:
-            heard = yield Listen(at.last_event, at.wait_until_ns)
+            heard = yield Listen(self._memory.last_event, self._memory.wait_until_ns)
         except UNANSWERED as error:
             yield from self._start_afresh("listen", error)
             return None
@@ -300,7 +291,7 @@ class Candidacy:
     def _start_afresh(self, operation: str, error: Exception) -> Steps[None]:
         """Pause after an error. Redis may have been away for all, so the silence before it proves nothing."""
         self.forget()
-        yield Sleep(self._at.now() + self._at.unanswered(operation, error))
+        yield Sleep(self._at.now() + self._memory.unanswered(operation, error))
 
     def _is_ours(self, view: LeaseView) -> bool:
         return view.nonce != "" and view.nonce == self._at.board.next_nonce

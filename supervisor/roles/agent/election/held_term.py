@@ -5,6 +5,11 @@ Guarantees
     issued to; the next process gets another one. While the lease is held for a person to
     look at it (``election.on_data_loss: hold``), it is renewed and never trusted. Nor is it
     while another replica may believe in a term that Redis lost, as far as this one knows.
+    A term is given back so that another replica leads within milliseconds: the scheduler is notified first, and has a
+    moment to end its batch; then Redis is. A question whose answer is not known is given back too, if it won.
+
+Does not guarantee
+    That the last batch got through: one that comes after the release is refused, and fired by the next leader.
 """
 
 from __future__ import annotations
@@ -13,17 +18,28 @@ from dataclasses import replace
 
 from supervisor.core.election.lease import ElectorEvent, Loss, State
 from supervisor.core.election.term import NO_TERM, Term
-from supervisor.core.units import SECOND_NS
-from supervisor.roles.agent.election.context import ElectionContext
-from supervisor.store.election.leases import LeaseView
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
+from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
+from supervisor.roles.agent.election.follower import Candidacy
+from supervisor.roles.agent.election.memory import ElectionMemory
+from supervisor.roles.effects import RunScript, Sleep, Steps
+from supervisor.store.election.leases import LeaseCode, LeaseView
 from supervisor.store.scripts import Call
+
+SCHEDULER_EXIT_NS = 50 * MILLISECOND_NS  # how long a release waits for the scheduler's last batch when the tree stops
+SCHEDULER_IDLE_NS = 20 * MILLISECOND_NS  # and when it goes on without the term
+IDLE_TURNS = 2  # the first may have begun before the term left the board
+LOOK_NS = 2 * MILLISECOND_NS
+RELEASE_TRIES_MAX = 3
+WHILE_SCHEDULING = {"requested", "clock_skew"}  # the scheduler works; it just goes on without the term
 
 
 class Tenancy:
     """Term that this replica holds, and its publication on the board."""
 
-    def __init__(self, standing: ElectionContext) -> None:
-        self._at = standing
+    def __init__(self, context: ElectionContext, memory: ElectionMemory) -> None:
+        self._at = context
+        self._memory = memory
         self._issued_epoch = 0  # the term that the words beside it on the board belong to
         self.term = NO_TERM
 
@@ -45,34 +61,36 @@ class Tenancy:
     def adopt(self, term: Term) -> None:
         """Hold a term that nothing may be done with yet."""
         self.term = term
-        self._at.publish(term)
+        self._publish(term)
         self._at.board.next_nonce = None
 
     def confirm(self, term: Term, view: LeaseView, *, mode: str) -> None:
         """Publish ``term``, which ``view`` confirmed; ``mode`` names the way it was won, if it just was."""
         at, header = self._at, self._at.board.header
-        was_leader, was_held = at.state is State.LEADER, bool(header.is_held)
+        was_leader, was_held = self._memory.state is State.LEADER, bool(header.is_held)
         was_trusted = at.board.term().trusted_until_ns > 0
-        is_promotion = at.state is State.PROMOTING
+        is_promotion = self._memory.state is State.PROMOTING
         if term.epoch != self._issued_epoch:
             self._issue(term)
         if view.hold:
-            at.hold = ""  # Redis knows
+            self._memory.hold_noted()
         self.term = term
-        header.is_held = int(bool(view.hold or at.hold))
-        is_trusted = not header.is_held and at.now() >= at.disputed_until_ns
-        at.publish(term if is_trusted else replace(term, trusted_until_ns=0))
+        header.is_held = int(bool(view.hold or self._memory.hold))
+        is_trusted = not header.is_held and at.now() >= self._memory.disputed_until_ns
+        self._publish(term if is_trusted else replace(term, trusted_until_ns=0))
         at.board.next_nonce = None
-        at.move(ElectorEvent.GRANTED)
+        self._memory.move(ElectorEvent.GRANTED)
         if header.is_held and not was_held:
-            at.report("fires_held", epoch=term.epoch, reason=view.hold or at.hold)
+            at.report("fires_held", epoch=term.epoch, reason=view.hold or self._memory.hold)
         if is_promotion:
             at.report("leader_promoted", epoch=term.epoch, generation=header.scheduler_generation)
         elif not was_leader:
             reason = view.code.name.lower()
             at.report("leader_acquired", epoch=term.epoch, reason=reason, mode=mode, gap_ms=view.gap_ms)
-            if at.now() < at.disputed_until_ns:
-                at.report("trust_deferred", epoch=term.epoch, seconds=(at.disputed_until_ns - at.now()) / SECOND_NS)
+            if at.now() < self._memory.disputed_until_ns:
+                at.report(
+                    "trust_deferred", epoch=term.epoch, seconds=(self._memory.disputed_until_ns - at.now()) / SECOND_NS
+                )
         if not was_leader or (is_trusted and not was_trusted):
             at.around.term_changed()
 
@@ -83,11 +101,9 @@ class Tenancy:
         header.scheduler_generation = at.around.incarnation()
         header.acquired_ns = at.now()
         header.ineligible_until_ns = 0
-        if at.loss is Loss.DATA:
+        if self._memory.loss is Loss.DATA:
             header.data_loss_epoch = term.epoch
-        hold = at.hold
-        at.recovered()
-        at.hold = hold  # until Redis has it
+        self._memory.recovered()
         at.presence.show(term.epoch)
 
     def promotion(self) -> Call[LeaseView]:
@@ -96,30 +112,96 @@ class Tenancy:
         The nonce is on the board before it is sent: an agent that dies now is followed by one that asks the same.
         """
         at = self._at
-        at.move(ElectorEvent.PROMOTE)
+        self._memory.move(ElectorEvent.PROMOTE)
         nonce = at.board.next_nonce or at.new_nonce()
         at.board.next_nonce = nonce
         self.term = replace(self.term, trusted_until_ns=0)
-        at.publish(self.term)
+        self._publish(self.term)
         return at.leases.promote(
             epoch=self.term.epoch,
             nonce=self.term.nonce,
             new_nonce=nonce,
             duration_ms=at.timing.duration_ms,
-            is_rolled_back=at.loss is Loss.ROLLED_BACK,
+            is_rolled_back=self._memory.loss is Loss.ROLLED_BACK,
         )
 
     def lapse(self) -> None:
         """Trust ended. The term stays on the board, untrusted: if nobody replaced it, a renewal reclaims it."""
         at = self._at
-        at.move(ElectorEvent.TRUST_EXPIRED)
+        self._memory.move(ElectorEvent.TRUST_EXPIRED)
         at.board.header.is_leading = 0
         at.report("leader_lapsed", epoch=self.term.epoch)
 
     def drop(self) -> None:
         """Take the term off the board, and wake the scheduler."""
         self.term = NO_TERM
-        self._at.publish(NO_TERM)
+        self._publish(NO_TERM)
         self._at.board.header.is_held = 0
         self._at.presence.show(0)
         self._at.around.term_changed()
+
+    def _publish(self, term: Term) -> None:
+        """Write ``term`` to the board."""
+        self._at.board.publish_term(term)
+        self._at.board.header.is_leading = int(term.is_trusted(self._at.now()))
+
+
+class Resignation:
+    """The way out of every state that may hold a term."""
+
+    def __init__(
+        self, context: ElectionContext, memory: ElectionMemory, tenancy: Tenancy, candidacy: Candidacy
+    ) -> None:
+        self._at = context
+        self._memory = memory
+        self._tenancy = tenancy
+        self._candidacy = candidacy
+
+    def resign(self, reason: str, *, prefer: str = "") -> Steps[None]:
+        """Give the term back; ``prefer`` should lead next, empty: any."""
+        term = self._tenancy.term
+        is_known = self._memory.state not in {State.CAMPAIGNING, State.PROMOTING}
+        self._memory.move(ElectorEvent.RESIGN)
+        if is_known and reason == "shutdown":
+            yield from self._await_exit()
+        self._tenancy.drop()
+        if is_known and reason in WHILE_SCHEDULING:
+            yield from self._await_idleness()
+        if not is_known:
+            term = yield from self._candidacy.find_unanswered(term)
+        if term.epoch > 0:
+            yield from self._release(term, reason, prefer)
+        self._candidacy.forget()
+        self._memory.move(ElectorEvent.RELEASED)
+
+    def _await_exit(self) -> Steps[None]:
+        at = self._at
+        limit_ns = at.now() + SCHEDULER_EXIT_NS
+        while not at.around.is_scheduler_gone() and at.now() < limit_ns:
+            yield Sleep(min(limit_ns, at.now() + LOOK_NS))
+
+    def _await_idleness(self) -> Steps[None]:
+        """Wait until the scheduler has looked at the board again, or for so long that the fence must do."""
+        at = self._at
+        limit_ns, turns = at.now() + SCHEDULER_IDLE_NS, at.around.progress() + IDLE_TURNS
+        while not at.around.is_scheduler_gone() and at.around.progress() < turns and at.now() < limit_ns:
+            yield Sleep(min(limit_ns, at.now() + LOOK_NS))
+
+    def _release(self, term: Term, reason: str, prefer: str) -> Steps[None]:
+        """Give the lease back in Redis, so that a standby leads at once. Idempotent, hence tried again."""
+        at = self._at
+        for _ in range(RELEASE_TRIES_MAX):
+            call = at.leases.release(epoch=term.epoch, nonce=term.nonce, reason=reason, prefer=prefer)
+            asked_at_ns = at.now()
+            try:
+                view = yield RunScript(call, at.timing.timeout_ns)
+            except UNANSWERED as error:
+                self._memory.unanswered("release", error)
+                continue
+            self._memory.answered("release", view, asked_at_ns)
+            if view.code is LeaseCode.LOST and view.nonce and view.nonce == at.board.next_nonce:
+                term = Term(view.epoch, view.nonce, 0)  # a late question was granted after we looked
+                continue
+            at.report("leader_released", epoch=term.epoch, reason=reason, answer=view.code.name.lower())
+            return
+        at.report("release_unanswered", epoch=term.epoch, reason=reason)

@@ -90,7 +90,9 @@ class Shown:
 class Scripted:
     """The generator, and what it asked last."""
 
-    def __init__(self, board: Board | None = None, *, me: CandidateInfo = ME, **election: Any) -> None:
+    def __init__(
+        self, board: Board | None = None, *, me: CandidateInfo = ME, signer: Any = None, **election: Any
+    ) -> None:
         self.board = board or Board(
             memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1
         )
@@ -100,7 +102,7 @@ class Scripted:
         settings = ElectionSettings(**election)
         self.told: list[tuple[str, dict[str, Any]]] = []
         nonces = iter(NONCES)
-        self.standing = ElectionContext(
+        self.context = ElectionContext(
             leases=Leases(Keys("test"), has_presence=settings.presence),
             board=self.board,
             clock=self.clock,
@@ -112,8 +114,11 @@ class Scripted:
             report=lambda event, **fields: self.told.append((event, fields)),
             rng=Random(1),
             new_nonce=lambda: next(nonces),
+            signer=signer,
         )
-        self.steps = Elector(self.standing).run()
+        elector = Elector(self.context)
+        self.standing = elector.memory
+        self.steps = elector.run()
         self.step: Step | None = None
         self.is_over = False
 
@@ -190,7 +195,7 @@ class Scripted:
         self.begin()
         self.answer(view(LeaseCode.DENIED, **fields))
         assert self.script == "hash_read"
-        self.answer([replace(self.standing.me, seen_ms=100_000), *others])
+        self.answer([replace(self.context.me, seen_ms=100_000), *others])
         return self
 
     def _advance(self, go: Any) -> Step | None:

@@ -54,9 +54,7 @@ def test_a_leader_obeys_and_says_who_should_follow() -> None:
 
 def keyed() -> Scripted:
     """Return a leader with a key that is about to hear of its renewal."""
-    elector = Scripted(me=ME).lead().to_renewal()
-    elector.standing.signer = SIGNER
-    return elector
+    return Scripted(me=ME, signer=SIGNER).lead().to_renewal()
 
 
 def told(elector: Scripted) -> list[str]:

@@ -39,7 +39,7 @@ def leader(*first: CandidateInfo, offset_ms: int = -HOUR_MS) -> Scripted:
 def renew_once(elector: Scripted) -> None:
     """Wait for the next renewal and answer it."""
     elector.to_renewal()
-    term, seq = elector.board.term(), elector.standing.memory.seq + 1
+    term, seq = elector.board.term(), elector.standing.lease.seq + 1
     elector.answer(
         view(LeaseCode.RENEWED, epoch=term.epoch, nonce=term.nonce, holder="me", seq=seq), after_ns=MILLISECOND_NS
     )

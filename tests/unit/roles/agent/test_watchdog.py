@@ -32,7 +32,7 @@ def test_an_elector_that_hangs_in_a_question_is_overdue_on_the_board() -> None:
     """The deadline is written where every step is executed, so no step escapes it."""
     scripted, store = Scripted(), StuckStore()
     header = scripted.board.header
-    thread: Any = ElectorThread(scripted.standing, store=store, keys=Keys("test"))  # type: ignore[arg-type]
+    thread: Any = ElectorThread(scripted.context, store=store, keys=Keys("test"))  # type: ignore[arg-type]
     thread.start()
     assert store.asked.wait(60)
     assert header.elector_due_ns == scripted.clock.now_ns + 750 * MILLISECOND_NS + MARGIN_NS

@@ -1,0 +1,205 @@
+"""Memory of one replica in the election: its state, what Redis showed, losses of data, errors, the skew of its clock.
+
+Guarantees
+    Nothing else writes here: the other classes of the election call the verbs below.
+    A loss of data is found by comparing each reply with the one before, and reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from supervisor.core.election.clock_skew import Skew
+from supervisor.core.election.lease import ElectorEvent, Loss, Memory, Sight, State, retry_delay_ns, step
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
+from supervisor.roles.agent.election.context import ElectionContext
+from supervisor.settings.sections.models import DataLoss
+from supervisor.store.election.leases import LeaseCode, LeaseView
+from supervisor.store.wire.codec import foreign_number
+
+_RENEWING = {LeaseCode.RENEWED, LeaseCode.RECLAIMED, LeaseCode.SAME}  # answers to what raised the sequence number
+
+
+class ElectionMemory:
+    """Whatever changes of a replica in the election, but for the term that it holds."""
+
+    def __init__(self, context: ElectionContext) -> None:
+        self._at = context
+        self.state = State.FOLLOWER
+        self.lease = Memory()
+        self.loss: Loss | None = None  # found, and no term was granted since
+        self.lost_genesis = ""  # the data set that was there before the loss
+        self.hold = ""  # why the next or the present term must not fire; Redis was not told yet
+        self.wait_until_ns = 0  # after a loss: the highest term may be believed in until then
+        self.disputed_until_ns = 0
+        """After a loss: no own term is trusted before, since another may believe in an older one."""
+        self.last_event = "0-0"
+        self.roster = -1  # number of the list of candidates that Redis has
+        self.is_unreadable = False  # the record, as last seen, and said so
+        self.broken_ms = 0  # Redis' time when it stopped answering; 0: it answers
+        self.held_until_ms = 0
+        """Redis' time until which nobody else can have led, as last answered; 0: another may."""
+        self.failures = 0  # unanswered questions in a row
+        self.skew = Skew()  # of this machine's wall clock
+
+    def move(self, event: ElectorEvent) -> None:
+        """Let ``event`` happen to the state."""
+        self.state = step(self.state, event)
+
+    def resumed(self) -> None:
+        """Remember what a predecessor of this agent saw: the term of this replica, else the latest of another."""
+        header, term = self._at.board.header, self._at.board.term()
+        epoch = term.epoch or header.foreign_epoch
+        is_anothers = epoch > term.epoch
+        believed_until_ns = self._at.now() + self._at.timing.duration_ns if is_anothers else 0
+        self.lease = Memory(floor=epoch, epoch=epoch, trusted_until_ns=believed_until_ns)
+        if term.trusted_until_ns:
+            self.held_until_ms = header.answered_ms + self._at.timing.duration_ms
+
+    def saw(self, view: LeaseView) -> None:
+        """Note the facts common to every reply; detect a loss of data in Redis."""
+        header = self._at.board.header
+        answered_ms, broken_ms, held_until_ms = header.answered_ms, self.broken_ms, self.held_until_ms
+        header.answered_ms, self.broken_ms = view.now_ms, 0
+        silent_ms = min(broken_ms or view.now_ms, view.now_ms)
+        self._tell_unreadable(view)
+        self._doubt(view.doubtful_until_ms)
+        if {"epoch", "seq"} & set(view.unreadable):  # it says nothing of the term: neither of its age nor of a loss
+            self.last_event = view.last_event or self.last_event
+            return
+        # Also what a question won whose answer was lost: its nonce is on the board, the term not yet.
+        is_ours = view.is_ours or (
+            view.nonce != "" and view.nonce in {self._at.board.term().nonce, self._at.board.next_nonce}
+        )
+        self.held_until_ms = view.now_ms + view.remaining_ms if is_ours and view.holder else 0
+        before = self.lease
+        sight = Sight(
+            epoch=view.epoch,
+            seq=view.seq,
+            genesis=view.genesis,
+            duration_ns=(view.duration_ms or self._at.timing.duration_ms) * MILLISECOND_NS,
+            is_held=view.holder != "",
+            is_ours=is_ours,
+            is_renewal=view.code in _RENEWING,
+        )
+        self.lease, loss = before.learn(sight, now_ns=self._at.now())
+        self.last_event = view.last_event or self.last_event
+        self.roster = view.roster
+        if view.epoch >= before.floor:
+            self.wait_until_ns = 0  # a later term stands: nothing older can be believed in for longer
+            if view.holder and not is_ours:
+                self.led(view.epoch)
+                self._note_data_loss(view.epoch)
+                self.recovered()  # another replica goes through it
+                self.hold = ""
+        if loss is not None:
+            self.lost_genesis = self.lost_genesis or before.genesis
+            if before.trusted_until_ns > 0:
+                # Whatever Redis lost was granted or renewed before this answer, perhaps a moment before. No later term
+                # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
+                self.disputed_until_ns = self._at.now() + self._at.timing.duration_ns
+            if header.data_loss_epoch != 1:  # else no term followed the loss before, which a predecessor may have found
+                header.sighted_ms, header.held_until_ms = answered_ms, held_until_ms
+            header.lost_until_ms = silent_ms
+            self._lost(loss, view)
+        elif (
+            self.loss is Loss.DATA
+            and silent_ms - answered_ms > self._at.timing.duration_ms + self._at.timing.renewal_ms
+        ):
+            header.lost_until_ms = silent_ms  # another may have led unseen for so long, and its data be lost too
+
+    def _doubt(self, until_ms: int) -> None:
+        """Note that schedules due until then may have run before Redis lost data."""
+        self._at.board.header.doubtful_until_ms = max(until_ms, self._at.board.header.doubtful_until_ms)
+
+    def led(self, epoch: int) -> None:
+        """Note that another replica holds or held the term ``epoch``."""
+        self._at.board.header.foreign_epoch = max(epoch, self._at.board.header.foreign_epoch)
+
+    def _note_data_loss(self, epoch: int) -> None:
+        """Note the first term since Redis lost its data, as far as it is known: the agent may die before one is won."""
+        if self.loss is Loss.DATA:
+            self._at.board.header.data_loss_epoch = max(1, epoch)
+
+    def _tell_unreadable(self, view: LeaseView) -> None:
+        """Report once that the record holds values no replica writes. Nobody can renew it, so it ends by silence."""
+        if view.unreadable and not self.is_unreadable:
+            self._at.report("lease_unreadable", fields=list(view.unreadable), epoch=view.epoch, holder=view.holder)
+        self.is_unreadable = bool(view.unreadable)
+
+    @property
+    def known_genesis(self) -> str:
+        """The data set as this replica knew it, before a loss that no term has followed yet."""
+        return self.lost_genesis or self.lease.genesis
+
+    def recovered(self) -> None:
+        """Note that a term was granted since the loss."""
+        self.loss, self.lost_genesis = None, ""
+
+    def hold_noted(self) -> None:
+        """Note that Redis knows of the hold."""
+        self.hold = ""
+
+    def _lost(self, loss: Loss, view: LeaseView) -> None:
+        """Redis lost data: report it once, and let nobody act on its replies before that is safe."""
+        self.loss = loss
+        if view.epoch < self.lease.floor:
+            self.wait_until_ns = self._at.now() + self._wait_ns()
+        self._note_data_loss(view.epoch)
+        # Of the clocks the later one: either may have decided. Never the same again: the scheduler compares it.
+        self._doubt(max(view.now_ms, self._at.clock.wall_ms(), self._at.board.header.doubtful_until_ms + 1))
+        if self._at.on_data_loss is DataLoss.HOLD:
+            self.hold = loss.value
+        self._at.report(
+            "redis_lost_data", kind=loss.value, epoch=view.epoch, floor=self.lease.floor, genesis=view.genesis
+        )
+
+    def _wait_ns(self) -> int:
+        """Return for how long the lease is left to others, who may know better what was decided.
+
+        The holder of the term that was seen may have renewed since, and until a moment ago. A former leader whose own
+        trust ended first may have been followed by one that it never saw: that one renews soon, if it lives.
+        """
+        if self.lease.trusted_until_ns > 0:
+            return self._at.timing.duration_ns
+        is_lapsed = self.state is State.LAPSED or (
+            self.state is State.LEADER and not self._at.board.term().is_trusted(self._at.now())
+        )
+        return self._at.timing.renewal_ms * MILLISECOND_NS if is_lapsed else 0
+
+    def heard(self, event_id: str, fields: Mapping[str, str]) -> None:
+        """Note an event of the election."""
+        self.last_event = event_id
+        epoch = foreign_number(fields.get("epoch", "")) or 0
+        if fields.get("kind") == "released":
+            self.lease = self.lease.heard_release(epoch)
+        elif fields.get("kind") == "acquired" and fields.get("who") != self._at.me.replica:
+            self.led(epoch)
+
+    def viewed(self, view: LeaseView) -> None:
+        """Note a reply that was read without asking for the lease."""
+        self.failures = 0
+        self.saw(view)
+
+    def answered(self, operation: str, view: LeaseView, asked_at_ns: int, *, mode: str = "") -> None:
+        """Count one answer."""
+        self.failures = 0
+        wall_ms = self._at.clock.wall_ms()
+        took_ns = self._at.now() - asked_at_ns
+        self._measure(self.skew.measured(wall_ms=wall_ms, redis_ms=view.now_ms, round_trip_ns=took_ns))
+        self.saw(view)
+        result = view.code.name.lower()
+        self._at.report("election_answer", operation=operation, result=result, seconds=took_ns / SECOND_NS, mode=mode)
+
+    def _measure(self, skew: Skew) -> None:
+        before, self.skew = self.skew, skew
+        self._at.board.header.clock_skew_ms = skew.ms
+        if skew.is_over != before.is_over:
+            self._at.report("clock_skewed" if skew.is_over else "clock_right", skew_s=skew.ms / 1000)
+
+    def unanswered(self, operation: str, error: Exception) -> int:
+        """Count one error; return the pause before the next attempt."""
+        self.failures += 1
+        self.broken_ms = self.broken_ms or self._at.clock.wall_ms() - self.skew.ms
+        self._at.report("election_unanswered", operation=operation, failures=self.failures, error=str(error))
+        return retry_delay_ns(self.failures, self._at.rng.random())
