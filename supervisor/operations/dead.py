@@ -6,12 +6,12 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from supervisor.core.errors import TenureError
-from supervisor.operations import Operation, Tell, pages, slices, untold
+from supervisor.operations import Operation, Tell, one, pages, slices, untold
 from supervisor.operations.queues import known
 from supervisor.operations.runs import RunPermit, checked_runs, permitted
 from supervisor.store.keys import Keys
@@ -142,16 +142,15 @@ def requeue(
     Returns:
         Queue, id and result of each; ``REQUEUED``, or why it stays.
     """
-    control, done = QueueControl(keys, history=history), list[Result]()
-    for queue, ids in which.items():
-        for group in slices(ids, PAGE):
-            yield from permitted(keys, [(queue, each) for each in group], permit)
-            results = yield control.requeue(queue, group, delay_ms=delay_ms, by=by)
-            for run_id, result in zip(group, results, strict=True):
-                holder = f"run {result.holder.partition(' ')[2]} holds its unique key"
-                done.append((queue, run_id, _RESULTS.get(result.code, holder)))
-            tell(len(done))
-    return done
+    control = QueueControl(keys, history=history)
+
+    def change(queue: str, ids: Sequence[str]) -> Operation[list[str]]:
+        results = yield from one(control.requeue(queue, ids, delay_ms=delay_ms, by=by))
+        return [
+            _RESULTS.get(each.code) or f"run {each.holder.partition(' ')[2]} holds its unique key" for each in results
+        ]
+
+    return _changed(keys, which, change, permit, tell)
 
 
 def drop(
@@ -165,12 +164,29 @@ def drop(
     tell: Tell = untold,
 ) -> Operation[list[Result]]:
     """Forget dead runs; arguments and answer as of ``requeue``, ``DROPPED`` for those that were forgotten."""
-    control, done = QueueControl(keys, history=history), list[Result]()
+    control = QueueControl(keys, history=history)
+
+    def change(queue: str, ids: Sequence[str]) -> Operation[list[str]]:
+        results = yield from one(control.drop(queue, ids, by=by, reason=reason))
+        return [DROPPED if was_dead else _NOT_DEAD for was_dead in results]
+
+    return _changed(keys, which, change, permit, tell)
+
+
+def _changed(
+    keys: Keys,
+    which: Selected,
+    change: Callable[[str, Sequence[str]], Operation[list[str]]],
+    permit: RunPermit | None,
+    tell: Tell,
+) -> Operation[list[Result]]:
+    """Apply ``change`` to dead runs, a page of one queue at a time."""
+    done: list[Result] = []
     for queue, ids in which.items():
         for group in slices(ids, PAGE):
-            yield from permitted(keys, [(queue, each) for each in group], permit)
-            results = yield control.drop(queue, group, by=by, reason=reason)
-            done += [(queue, each, DROPPED if gone else _NOT_DEAD) for each, gone in zip(group, results, strict=True)]
+            yield from permitted(keys, [(queue, run_id) for run_id in group], permit)
+            results = yield from change(queue, group)
+            done += [(queue, run_id, result) for run_id, result in zip(group, results, strict=True)]
             tell(len(done))
     return done
 

@@ -20,7 +20,8 @@ from typing import Any
 from supervisor.core.model import ScheduleDef
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import DefineCode
-from supervisor.store.schedules.fire import LogEntry, Schedules
+from supervisor.store.schedules.fire import LogEntry
+from supervisor.store.schedules.reads import Views
 from supervisor.store.scripts import Call
 from supervisor.testing.scripting import QuickStore
 
@@ -131,8 +132,7 @@ class Server:
 
     def definitions(self) -> list[ScheduleDef]:
         """Return every stored schedule."""
-        page = self.store.run(Schedules(self.keys).page("0"))
-        return [item.definition for item in page.items]
+        return [record.definition() for record in self.store.run(Views(self.keys).browse()).items]
 
     def _standing_epoch(self) -> int:
         for _, fields in reversed(self._events):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from supervisor.store.queues.runs import Ack, Queues, TurnReply
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.fire import Schedules
+from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.fire import FireItem, policy_text
 from supervisor.store.wire.poll import fence_parts
@@ -131,9 +133,14 @@ class StoreCalls:
     def stored(self) -> dict[str, Any]:
         found, cursor = {}, None
         while cursor != "0":
-            page = self.run(self.schedules.page(cursor or "0"))
+            page = self.run(Views(self.keys).browse(cursor or "0"))
             cursor = page.cursor
-            found |= {item.definition.id: item for item in page.items}
+            found |= {
+                each.id: SimpleNamespace(
+                    definition=each.definition(), revision=each.revision, mark_ms=each.mark_ms, next_ms=each.next_ms
+                )
+                for each in page.items
+            }
         return found
 
     def item(self, schedule: str, /, *, ahead_ms: int = 0, **fields: Any) -> FireItem:

@@ -113,10 +113,8 @@ class AsyncStore:
                         self._call_link, wait_s, "EVAL", item.source, *tail, durable_ms=durable_ms
                     )
             reply = replicated(replies, where=self.where, operation=call.script, bound_ms=durable_ms)
-        except ResponseError as error:
-            raise (fenced(error, call) or self._meaning(error, call.script)) from error
         except (RedisError, OSError) as error:
-            raise self._meaning(error, call.script) from error
+            raise (fenced(error, call) or self._meaning(error, call.script)) from error
         return parsed(call, reply, where=self.where)
 
     async def listen(self, key: str, last_id: str, block_s: float) -> list[tuple[str, dict[str, str]]]:

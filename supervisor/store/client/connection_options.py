@@ -263,10 +263,10 @@ def parsed(call: Call[T], reply: Any, *, where: str) -> T:
         raise _refused(where, call.script, why) from error
 
 
-def fenced(error: ResponseError, call: Call[Any]) -> FencedError | None:
+def fenced(error: Exception, call: Call[Any]) -> FencedError | None:
     """Return the refusal by the current term, if ``error`` is one."""
     words = str(error).split(" ")
-    if words[0] != "FENCED":
+    if words[0] != "FENCED" or not isinstance(error, ResponseError):
         return None
     epoch = script(call.script).argument(call, "epoch")
     return FencedError(

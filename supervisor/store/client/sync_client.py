@@ -167,10 +167,8 @@ class Store:
             except NoScriptError:
                 replies = self._send(self._call_link, until_ns, "EVAL", item.source, *tail, durable_ms=durable_ms)
             reply = replicated(replies, where=self.where, operation=call.script, bound_ms=durable_ms)
-        except ResponseError as error:
-            raise (fenced(error, call) or self._meaning(error, call.script)) from error
         except (RedisError, OSError) as error:
-            raise self._meaning(error, call.script) from error
+            raise (fenced(error, call) or self._meaning(error, call.script)) from error
         return parsed(call, reply, where=self.where)
 
     def listen(self, key: str, last_id: str, block_s: float) -> list[tuple[str, dict[str, str]]]:

@@ -11,23 +11,18 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgspec
-
-from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
+from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.scripts import Call, script
 from supervisor.store.wire.codec import (
-    chunks,
     number,
-    optional_number,
     text,
     texts,
 )
-from supervisor.store.wire.definition import StoredDefinition, unpack_definition
+from supervisor.store.wire.definition import StoredDefinition
 from supervisor.store.wire.fire import (
     DueReply,
     FireCode,
@@ -45,34 +40,13 @@ from supervisor.store.wire.history import LogEntry
 
 __all__ = [
     "DueReply", "FireCode", "FireItem", "FireReply", "FireResult", "LogEntry", "PlanCode", "PlanItem",
-    "SchedulePage", "ScheduleState", "Schedules", "Seen", "StoredSchedule",
+    "ScheduleState", "Schedules", "Seen",
 ]  # fmt: skip
 
 DECLARE_MAX = 1000
 READ_MAX = 500
 AUDIT_PAGE = 500
 LOG_CAP = 10_000
-_PAGE = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSchedule:
-    """A schedule as Redis holds it."""
-
-    definition: ScheduleDef
-    revision: int
-    mark_ms: int  # newest nominal time that was decided
-    next_ms: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulePage:
-    """Some of the schedules. ``cursor`` "0": the last page. One may come on two pages."""
-
-    cursor: str
-    items: list[StoredSchedule]
-    now_ms: int
-    unreadable: list[str]  # ids whose definition a newer version wrote, or nobody
 
 
 class Seed(NamedTuple):
@@ -98,10 +72,6 @@ class Schedules:
         self.keys = keys
         self._keys = keys
         self._prefix = {"prefix": keys.prefix}
-
-    def page(self, cursor: str = "0") -> Call[SchedulePage]:
-        """Read some of the schedules; begin with "0", end when the reply's cursor is "0"."""
-        return script("schedule_page").call(keys=self._prefix, args={"cursor": cursor, "count": _PAGE}, parse=_page)
 
     def fire(
         self,
@@ -220,22 +190,6 @@ class Schedules:
         """Read the newest decisions, newest first."""
         keys = {"log": self._keys.schedule_log}
         return script("schedule_log").call(keys=keys, args={"count": count, "schedule": schedule or ""}, parse=_log)
-
-
-def _page(reply: Any) -> SchedulePage:
-    items, unreadable = [], []
-    for schedule, stored, mark, next_ms in chunks(reply[2:], 4):
-        revision, _, body = StoredDefinition.parse(stored)
-        try:
-            definition = unpack_definition(body)
-        except msgspec.DecodeError:
-            unreadable.append(text(schedule))
-            continue
-        item = StoredSchedule(
-            definition=definition, revision=revision or 0, mark_ms=number(mark), next_ms=optional_number(next_ms)
-        )
-        items.append(item)
-    return SchedulePage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]), unreadable=unreadable)
 
 
 def _definitions(reply: Any) -> list[tuple[int, bytes] | None]:

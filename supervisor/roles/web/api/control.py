@@ -8,7 +8,8 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import functools
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from aiohttp import web
 
 from supervisor.clock import Clock
 from supervisor.core.signing import Signer
-from supervisor.operations import dead, leader, queues, workers
+from supervisor.operations import Operation, dead, leader, queues, workers
 from supervisor.operations.workers import Word
 from supervisor.roles.web.api.access import must_be_unlimited, must_reach_queue, permit_run
 from supervisor.roles.web.api.base import ApiHandlers, body_of, note, seconds_of, who
@@ -114,31 +115,27 @@ class ApiControl(ApiHandlers):
     async def requeue_dead(self, request: web.Request) -> web.Response:
         """Let a dead run be executed again."""
         body = await body_of(request, RequeueBody)
-        delay_ms = round(seconds_of("delay", body.delay) * 1000)
-        found = await self._ask(dead.show(self._keys, request.match_info["run"], body.queue))
-        operation = dead.requeue(
-            self._keys,
-            {found.queue: [found.run_id]},
-            delay_ms=delay_ms,
-            by=who(request),
-            history=self._history,
-            permit=permit_run(request),
-        )
-        return _ended(request, "api_dead_requeued", await self._ask(operation), dead.REQUEUED)
+        requeue = functools.partial(dead.requeue, delay_ms=round(seconds_of("delay", body.delay) * 1000))
+        return await self._change_dead(request, body.queue, requeue, dead.REQUEUED)
 
     async def drop_dead(self, request: web.Request) -> web.Response:
         """Forget a dead run."""
         body = await body_of(request, DropBody)
-        found = await self._ask(dead.show(self._keys, request.match_info["run"], body.queue))
-        operation = dead.drop(
-            self._keys,
-            {found.queue: [found.run_id]},
-            by=who(request),
-            reason=body.reason,
-            history=self._history,
-            permit=permit_run(request),
+        return await self._change_dead(
+            request, body.queue, functools.partial(dead.drop, reason=body.reason), dead.DROPPED
         )
-        return _ended(request, "api_dead_dropped", await self._ask(operation), dead.DROPPED)
+
+    async def _change_dead(
+        self, request: web.Request, queue: str, change: Callable[..., Operation[list[dead.Result]]], expected: str
+    ) -> web.Response:
+        found = await self._ask(dead.show(self._keys, request.match_info["run"], queue))
+        which, permit = {found.queue: [found.run_id]}, permit_run(request)
+        operation = change(self._keys, which, by=who(request), history=self._history, permit=permit)
+        ((_, run_id, result),) = await self._ask(operation)
+        if result != expected:
+            raise web.HTTPConflict(text=f"{run_id}: {result}")
+        note(request, f"api_dead_{expected}", run=run_id)
+        return json_response({"run": run_id, "queue": found.queue, "result": result})
 
     async def quiet_worker(self, request: web.Request) -> web.Response:
         """Let a worker finish and go, and start none in its place."""
@@ -187,12 +184,3 @@ class ApiControl(ApiHandlers):
             note(request, "api_resign_requested", replica=lease.holder, to=heir)
         shown = {"replica": lease.holder, "epoch": lease.epoch, "to": heir or None}
         return json_response(shown, status_code=200 if heir == lease.holder else 202)
-
-
-def _ended(request: web.Request, event: str, results: list[dead.Result], expected: str) -> web.Response:
-    """Answer with the result of one dead run."""
-    ((queue, run_id, result),) = results
-    if result != expected:
-        raise web.HTTPConflict(text=f"{run_id}: {result}")
-    note(request, event, run=run_id)
-    return json_response({"run": run_id, "queue": queue, "result": result})

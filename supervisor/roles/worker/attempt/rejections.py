@@ -14,6 +14,7 @@ Decisions
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 import structlog
 
@@ -53,19 +54,7 @@ class Refusals:
 
     def give_back(self, fetched: FetchedRun, *, delay_ms: int = 0, kind: Kind | None = None) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
-        now_ms = self._clock.wall_ms()
-        return Ack(
-            run_id=fetched.envelope.id,
-            queue=fetched.queue,
-            attempt=fetched.attempt,
-            fetched_ms=fetched.fetched_ms,
-            outcome=Outcome.GIVEBACK,
-            schedule=fetched.envelope.schedule,
-            retry_delay_ms=delay_ms,
-            kind=kind,
-            started_ms=now_ms,
-            ended_ms=now_ms,
-        )
+        return self._ack(fetched, Outcome.GIVEBACK, retry_delay_ms=delay_ms, kind=kind)
 
     def other_kind(self, fetched: FetchedRun, kind: Kind) -> Ack:
         """Return the acknowledgement of a run of the other kind; one that comes again is put off for five seconds.
@@ -115,19 +104,8 @@ class Refusals:
         late_s = (fetched.fetched_ms - (envelope.not_after_ms or 0)) / 1000
         self._ends.refused("run_expired", fetched, Outcome.EXPIRED, self._clock.elapsed_ns(), late_s=late_s)
         metrics.RUNS_FINISHED.labels(fetched.queue, envelope.template.job, Outcome.EXPIRED.value).inc()
-        now_ms = self._clock.wall_ms()
-        return Ack(
-            run_id=envelope.id,
-            queue=fetched.queue,
-            attempt=fetched.attempt,
-            fetched_ms=fetched.fetched_ms,
-            outcome=Outcome.EXPIRED,
-            schedule=envelope.schedule,
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            history_note=f"not started within its start deadline, {late_s:g} s too late",
-            job=envelope.template.job,
-        )
+        note = f"not started within its start deadline, {late_s:g} s too late"
+        return self._ack(fetched, Outcome.EXPIRED, history_note=note, job=envelope.template.job)
 
     def vetoed(self, fetched: FetchedRun, veto: Veto, *, started_ms: int) -> Ack:
         """Return the acknowledgement of a run that a hook kept from being executed: put off, or ended."""
@@ -143,18 +121,8 @@ class Refusals:
         metrics.RUNS_FINISHED.labels(fetched.queue, job, outcome.value).inc()
         if veto.delay_s is not None:
             return self.give_back(fetched, delay_ms=max(1, round(1000 * veto.delay_s)))
-        return Ack(
-            run_id=envelope.id,
-            queue=fetched.queue,
-            attempt=fetched.attempt,
-            fetched_ms=fetched.fetched_ms,
-            outcome=outcome,
-            schedule=envelope.schedule,
-            started_ms=started_ms,
-            ended_ms=max(started_ms, self._clock.wall_ms()),
-            history_note=f"{veto.point} {veto.hook}: {veto.reason}",
-            job=job,
-        )
+        note = f"{veto.point} {veto.hook}: {veto.reason}"
+        return self._ack(fetched, outcome, started_ms=started_ms, history_note=note, job=job)
 
     def unknown(self, fetched: FetchedRun, error: UnknownJobError | UnknownProfileError) -> Ack:
         """Return the acknowledgement of a run whose job no module here registered, or whose profile is not there."""
@@ -182,17 +150,20 @@ class Refusals:
 
     def _dead(self, fetched: FetchedRun, error: Exception) -> Ack:
         failure = Failure(type=type(error).__name__, message=str(error), worker=self._worker)
+        job, note = fetched.envelope.template.job, failure.note
+        return self._ack(fetched, Outcome.DEAD, error=failure.as_error(), history_note=note, job=job)
+
+    def _ack(self, fetched: FetchedRun, outcome: Outcome, *, started_ms: int | None = None, **fields: Any) -> Ack:
+        """Return an acknowledgement whose other ``fields`` are given by name; without a start it ended at once."""
         now_ms = self._clock.wall_ms()
         return Ack(
             run_id=fetched.envelope.id,
             queue=fetched.queue,
             attempt=fetched.attempt,
             fetched_ms=fetched.fetched_ms,
-            outcome=Outcome.DEAD,
+            outcome=outcome,
             schedule=fetched.envelope.schedule,
-            error=failure.as_error(),
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            history_note=failure.note,
-            job=fetched.envelope.template.job,
+            started_ms=now_ms if started_ms is None else started_ms,
+            ended_ms=max(started_ms or 0, now_ms),
+            **fields,
         )

@@ -11,6 +11,7 @@ from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Ack, Child
 from supervisor.store.schedules.backfills import BackfillCalls, Request
+from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import pack, unpack
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
@@ -73,8 +74,8 @@ def test_every_way_of_making_a_run_writes_the_form_that_pack_writes() -> None:
         plan.until(15)
         plan.upsert(every(3600, "d", template=PLAIN))
         plan.upsert(every(7200, "d", template=PLAIN, on_change="run_now"))
-        view = plan.run(plan.schedules.page("0"))
-        revision = {item.definition.id: item.revision for item in view.items}["d"]
+        (defined,) = plan.run(Views(plan.keys).inspect(["d"]))
+        revision = defined.record.revision
         manual = extra_run(schedules[0], run_id="d!manual!x", nominal_ms=7, cause=MANUAL, wall_ms=7)
         plan.run(plan.control.trigger(msgspec.structs.replace(manual, schedule="d"), revision=revision))
         plan.run(
@@ -88,7 +89,7 @@ def test_every_way_of_making_a_run_writes_the_form_that_pack_writes() -> None:
         )
         plan.world.executed()
         plan.run(plan.queues.enqueue(nonce="n", envelopes=[Envelope(id="one", template=PLAIN)]))
-        job = JobTemplate(None, msgspec.structs.replace(PLAIN, args={}), lambda _args: None)
+        job = JobTemplate(None, msgspec.structs.replace(PLAIN, args={}), dict)
         data = job.pack("many", PLAIN.args, job.tail(1, 0))
         plan.run(plan.queues.enqueue_flat(nonce="m", ids=["many"], runs=["many", "default", 0, data]))
         plan.until(25)  # the buffered times wait now
