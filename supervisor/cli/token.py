@@ -30,6 +30,7 @@ def token_group() -> None:
 @click.option("--until", metavar="WHEN", help="Its end: 90d from now, 2027-01-01, or an instant with an offset.")
 @click.option("--job", "jobs", multiple=True, metavar="PATTERN", help="Only jobs like this; may be given again.")
 @click.option("--queue", "queues", multiple=True, metavar="PATTERN", help="Only queues like this; may be given again.")
+@click.option("--results", "shows_results", is_flag=True, help="Also show results of runs.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=PATTERN", help="Only schedules with all of these.")
 def new(
     *,
@@ -40,6 +41,7 @@ def new(
     jobs: tuple[str, ...],
     queues: tuple[str, ...],
     labels: tuple[str, ...],
+    shows_results: bool,
 ) -> None:
     """Make a random token NAME with SCOPE (read, operate or admin).
 
@@ -54,6 +56,7 @@ def new(
       tenure token new grafana read
       tenure token new deploys operate --file /etc/tenure/tokens --until 90d
       tenure token new reports operate --job 'report.*' --label team=mail
+      tenure token new frontend read --results --job 'report.*'
     """
     if not _NAME.fullmatch(name):
         raise click.BadParameter("1 to 64 letters, digits and . _ -, a letter or digit first", param_hint="NAME")
@@ -66,6 +69,7 @@ def new(
         jobs=tuple(_pattern("--job", each) for each in jobs),
         queues=tuple(_pattern("--queue", each) for each in queues),
         labels=tuple(_label(each) for each in labels),
+        shows_results=shows_results,
     )
     if file is None:
         click.echo(secret)

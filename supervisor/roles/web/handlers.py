@@ -20,6 +20,7 @@ from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import Seat
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.access.auth import RequestGuard, needs, public, scope_of
+from supervisor.roles.web.api.run_waiting import WAIT_S_MAX
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.configz import Configuration, flags, masked_settings, with_sources
 from supervisor.roles.web.metrics import Scrape
@@ -43,6 +44,7 @@ HEALTH_S = 1.0
 BODY_BYTES_MAX = 128 * 1024
 PAGE_S = 5.0
 EVENTS_PATH = "/api/v1/events"
+RUNS_PATH = "/api/v1/runs/"
 WITHHELD = "reason withheld"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _INDEX = {
@@ -212,8 +214,10 @@ def _shield(pages: Pages, admit: Admit) -> Any:
     async def shield(request: web.Request, handler: Handler) -> web.StreamResponse:
         is_health = request.path.startswith(tuple(f"/{endpoint.title}" for endpoint in HealthEndpoint))
         is_stream = request.path == EVENTS_PATH and "text/event-stream" in request.headers.get("Accept", "")
+        is_waiting = request.path.startswith(RUNS_PATH) and "wait" in request.query
+        allowed_s = HEALTH_S if is_health else None if is_stream else PAGE_S + is_waiting * WAIT_S_MAX
         try:
-            async with asyncio.timeout(HEALTH_S if is_health else None if is_stream else PAGE_S):
+            async with asyncio.timeout(allowed_s):
                 admit(request)
                 _admit(pages.guard, request)
                 if not is_health:

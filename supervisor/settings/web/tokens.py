@@ -36,6 +36,9 @@ JOBS_OF_ALL_QUEUES = ("maintenance.*",)
 """Jobs that drop or read what lies in other queues than their own. A token with ``queues=`` enqueues one of them only
 when it names it in full."""
 
+RESULTS = "results"
+"""Scope that shows results of runs, beside what ``read`` shows. Included in no other one."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DIGEST = re.compile(r"sha256:([0-9a-fA-F]{64})", re.ASCII)
 _REMEDY = (
@@ -71,6 +74,7 @@ class Token:
     jobs: tuple[str, ...] = ()  # patterns; empty: all
     queues: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()  # names with patterns of values, all of which a schedule must have
+    shows_results: bool = False  # by the scope ``results``, which no other one includes
 
     @property
     def is_limited(self) -> bool:
@@ -81,6 +85,10 @@ class Token:
         """Return whether it may change runs and schedules of ``job`` in ``queue``, of a schedule with ``labels``."""
         has_labels = all(name in labels and fnmatchcase(labels[name], value) for name, value in self.labels)
         return has_labels and _matches(job, self.jobs) and (queue is None or _matches(queue, self.queues))
+
+    def may_see_result(self, *, job: str, queue: str) -> bool:
+        """Return whether it shows the result of a run; one limited by label shows none: ended runs have no labels."""
+        return self.shows_results and not self.labels and self.reaches(job=job, queue=queue or None)
 
     def may_enqueue(self, job: str, queue: str | None) -> bool:
         """Return whether it may choose the arguments of a run of ``job``, which has no labels."""
@@ -109,7 +117,8 @@ class Token:
             "queues": ",".join(self.queues),
             "labels": ",".join(f"{name}={value}" for name, value in self.labels),
         }
-        words = [self.name, f"sha256:{self.digest.hex()}", self.scope.word]
+        scopes = f"{self.scope.word},{RESULTS}" if self.shows_results else self.scope.word
+        words = [self.name, f"sha256:{self.digest.hex()}", scopes]
         return " ".join([*words, *(f"{key}={text}" for key, text in limits.items() if text)])
 
     @classmethod
@@ -199,11 +208,12 @@ def _token(words: Sequence[str]) -> tuple[str, Token | None]:
     match = _DIGEST.fullmatch(digest)
     if match is None:
         return f"{name}: the second word is not sha256: and 64 hex digits", None
-    by_word = {scope.word: scope for scope in Scope}
+    by_word = {scope.word: scope for scope in Scope} | {RESULTS: Scope.READ}
     chosen = scopes.split(",")
     if not set(chosen) <= set(by_word):
         return f"{name}: a scope is not one of {', '.join(by_word)}", None
-    token = Token(name, bytes.fromhex(match[1]), max(by_word[word] for word in chosen))
+    scope = max(by_word[word] for word in chosen)
+    token = Token(name, bytes.fromhex(match[1]), scope, shows_results=RESULTS in chosen)
     return _limited(token, limits)
 
 

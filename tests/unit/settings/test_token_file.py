@@ -25,6 +25,7 @@ PATTERN = st.from_regex(r"[a-z0-9.*_:/-]{1,12}", fullmatch=True)
 UNTIL = "deploys: until= is no day and no instant with an offset, like 2027-01-01"
 LABELS = "deploys: labels= has no pairs like team=mail, separated by commas"
 DIGEST = hashlib.sha256(b"s3cret").hexdigest()
+SCOPES_WITH_RESULTS = (("both", "operate,results"), ("alone", "results"), ("admin", "admin"))
 
 
 def written(directory: Path, text: str) -> str:
@@ -54,10 +55,10 @@ def test_a_line_is_a_name_a_digest_and_scopes(tmp_path: Path) -> None:
     [
         ("deploys s3cret admin", "deploys: the second word is not sha256: and 64 hex digits"),
         ("s3cret", "has 1 words instead of three"),
-        (f"deploys sha256:{DIGEST} s3cret", "deploys: a scope is not one of read, operate, admin"),
+        (f"deploys sha256:{DIGEST} s3cret", "deploys: a scope is not one of read, operate, admin, results"),
         (
             f"deploys sha256:{DIGEST} read, operate",
-            "deploys: a scope is not one of read, operate, admin",
+            "deploys: a scope is not one of read, operate, admin, results",
         ),
         (f"deploys sha256:{DIGEST} read until=s3cret", UNTIL),
         (f"deploys sha256:{DIGEST} read until=2027-01-01T10:00", UNTIL),
@@ -148,3 +149,13 @@ def test_a_link_to_a_file_is_followed_and_the_file_is_judged(tmp_path: Path) -> 
 def test_the_line_of_a_token_is_read_as_that_token(token: Token) -> None:
     """What writes a line and what reads it agree, limits included: one that got lost would let everybody in."""
     assert parse_tokens("tokens", token.line.encode()) == (token,)
+
+
+def test_the_scope_of_results_is_added_to_another_and_included_in_none() -> None:
+    """Who operates a cluster need not see what its jobs return."""
+    both, alone, admin = parse_tokens(
+        "f", "\n".join(f"{name} sha256:{DIGEST} {scopes}" for name, scopes in SCOPES_WITH_RESULTS).encode()
+    )
+    assert [each.shows_results for each in (both, alone, admin)] == [True, True, False]
+    assert [each.scope for each in (both, alone, admin)] == [Scope.OPERATE, Scope.READ, Scope.ADMIN]
+    assert parse_tokens("f", both.line.encode()) == (both,)

@@ -1,4 +1,4 @@
-"""Reads of the API, for tokens with ``read``. Of arguments they show the names, of results nothing.
+"""Reads of the API, for tokens with ``read``. Of arguments they show the names; results to tokens with that scope.
 
 Guarantees
     Each answer costs a bounded number of calls of Redis, with a page of at most ``PAGE_MAX`` items.
@@ -16,12 +16,13 @@ from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.json_values import read_json
 from supervisor.operations import dead, jobs, leader, queues, runs, schedules, workers
 from supervisor.operations.dead import DeadRun
-from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally
+from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally, status_of
 from supervisor.operations.schedules import Record
 from supervisor.operations.workers import WorkerView
 from supervisor.roles.web.api.base import ApiHandlers
+from supervisor.roles.web.api.run_waiting import RunWaiting
 from supervisor.roles.web.cluster_snapshot import Overviews
-from supervisor.roles.web.responses import bad_request, json_response, limit_of
+from supervisor.roles.web.responses import HOLDER, bad_request, json_response, limit_of
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys
 from supervisor.telemetry.masking import mask
@@ -34,8 +35,11 @@ REPORT_WAIT_S = 2.0  # a replica that is gone must not keep the answer from comi
 class ApiReads(ApiHandlers):
     """The handlers."""
 
-    def __init__(self, store: AsyncStore, keys: Keys, overviews: Overviews, own_queues: Collection[str] = ()) -> None:
+    def __init__(
+        self, store: AsyncStore, keys: Keys, overviews: Overviews, own_queues: Collection[str], *, waits: RunWaiting
+    ) -> None:
         super().__init__(store, keys)
+        self._waits = waits
         self._overviews = overviews
         self._own_queues = frozenset(own_queues)
 
@@ -99,10 +103,13 @@ class ApiReads(ApiHandlers):
         return json_response({"jobs": shown, "cursor": names[limit - 1] if len(names) > limit else None})
 
     async def run(self, request: web.Request) -> web.Response:
-        """One run: its place, its attempts, its steps and the runs below it."""
+        """One run, when it has ended if so asked: place, attempts, steps, runs below it, and its result if allowed."""
         run_id = request.match_info["run"]
+        await self._waits.until_ended(request, run_id)
         found = await self._ask(runs.show(self._keys, run_id))
-        shown = {"run": run_id, "state": "forgotten"} if found.view is None else _run(found.view)
+        shown: dict[str, Any] = {"run": run_id, "state": "forgotten"}
+        if found.view is not None:
+            shown = _run(found.view) | _result(request, found.view)
         below = None if found.below is None else _below(found.below)
         steps = [_step(name, step) for name, step in found.steps.items()]
         return json_response(shown | {"below": below, "steps": steps})
@@ -254,16 +261,26 @@ def _job(name: str, stored: bytes) -> dict[str, Any]:
     }
 
 
+def _result(request: web.Request, view: RunView) -> dict[str, Any]:
+    """Return the result of a run that ended, where the token of the request shows it."""
+    status, token = status_of(view.run_id, view), request.get(HOLDER)
+    if not status.is_ended or token is None or not token.may_see_result(job=status.job, queue=view.queue):
+        return {}
+    return {"result": _decoded(view.result)}
+
+
 def _run(view: RunView) -> dict[str, Any]:
-    template = None if view.envelope is None else view.envelope.template
+    status = status_of(view.run_id, view)
     return {
         "run": view.run_id,
         "state": view.state,
+        "outcome": status.outcome or None,
         "queue": view.queue,
-        "job": None if template is None else template.job,
-        "args": None if template is None else sorted(template.args),
+        "job": status.job or None,
+        "args": sorted(status.arguments) if view.envelope is not None or status.arguments else None,
         "schedule": None if view.envelope is None else view.envelope.schedule,
-        "attempts": view.attempts,
+        "attempts": view.attempts or (status.attempt if status.is_ended else 0),
+        "has_result": view.result is not None,
         "crashes": view.crashes,
         "session": view.session or None,
         "due_ms": view.due_ms,

@@ -21,16 +21,18 @@ from supervisor.roles.web.api import changes, control
 from supervisor.roles.web.api.changes import ApiChanges
 from supervisor.roles.web.api.control import ApiControl
 from supervisor.roles.web.api.reads import ApiReads
+from supervisor.roles.web.api.run_waiting import RunWaiting
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.responses import json_response, refused, unavailable
 from supervisor.settings.web.tokens import Scope
-from supervisor.store.client.sync_client import AsyncStore
+from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PATH = "/api/v1"
+_WAIT = {"wait": "up to 60s: answer when the run has ended, or as it stands after so long"}
 _PAGE = {"limit": "at most so many", "cursor": "of the page before"}
 
 
@@ -72,7 +74,7 @@ ROUTES = (
     ApiRoute("GET", "/queues", "queues", Scope.READ, "How queues stand", (200,)),
     ApiRoute("GET", "/jobs", "jobs", Scope.READ, "A page of the jobs that replicas run", (200, 400), _PAGE),
     ApiRoute("GET", "/runs", "runs", Scope.READ, "The newest ended attempts, or running runs", (200, 400, 404), _RUNS),
-    ApiRoute("GET", "/runs/{run}", "run", Scope.READ, "One run", (200, 404)),
+    ApiRoute("GET", "/runs/{run}", "run", Scope.READ, "One run, now or when it has ended", (200, 400, 404), _WAIT),
     ApiRoute("GET", "/dead", "dead", Scope.READ, "The newest dead runs", (200, 400, 404), _DEAD),
     ApiRoute("GET", "/dead/{run}", "dead_run", Scope.READ, "One dead run", (200, 400, 404)),
     ApiRoute("GET", "/workers", "workers", Scope.READ, "Worker processes of all replicas", (200, 409)),
@@ -115,11 +117,17 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
     """Return the routes for the web child of ``seat``."""
     settings = seat.settings
     keys = Keys(settings.cluster)
-    producer = Producer(settings.redis, cluster=settings.cluster, clock=seat.clock, open_async_store=lambda: store)
+    producer = Producer(
+        settings.redis,
+        cluster=settings.cluster,
+        clock=seat.clock,
+        open_store=functools.partial(_waiting_store, seat),
+        open_async_store=lambda: store,
+    )
     own_queues = {queue for pool in settings.workers.values() for queue in pool.queues}
     parts = (
         event_pages,
-        ApiReads(store, keys, overviews, own_queues),
+        ApiReads(store, keys, overviews, own_queues, waits=RunWaiting(producer, event_pages)),
         ApiChanges(store, keys, producer, seat.clock, history=settings.queues.history, own_queues=own_queues),
         ApiControl(
             store,
@@ -138,6 +146,13 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
         method = web.get if route.method == "GET" else web.post
         found.append(method(path, needs(route.scope)(_answering(handler))))
     return found
+
+
+def _waiting_store(seat: Seat) -> Store:
+    """Return the client by which all requests of this child wait for runs."""
+    settings = seat.settings
+    name = f"{settings.cluster}:web"
+    return Store.connect(seat.redis_url, settings=settings.redis, name=name, clock=seat.clock, follow=seat.board)
 
 
 def _answering(handler: Handler) -> Handler:

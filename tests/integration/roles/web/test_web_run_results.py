@@ -1,0 +1,110 @@
+"""Results over HTTP: waited for in a bounded place, and shown to nobody but tokens with that scope."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from supervisor.core.model import Kind, Outcome
+from supervisor.roles.web.api.routes import PATH
+from supervisor.roles.web.api.run_waiting import WAITING_PER_ASKER_MAX
+from supervisor.store.client.sync_client import Store
+from supervisor.store.queues.runs import Ack, Queues
+from supervisor.store.queues.sessions import Sessions
+from tests.integration.roles.web.api_client import KEYS, ask, line
+from tests.kit.builders import envelope
+from tests.kit.waiting import wait_until
+
+S = "r.1/worker-io-0/1"
+
+
+@pytest.fixture
+def shop(api: Any, store: Store) -> Store:
+    """A server with one run that waits, and tokens that may see results."""
+    lines = [line("viewer", "read,results"), line("mailer", "read,results jobs=mail.*")]
+    lines += [line("stranger", "read,results jobs=other.*"), line("labelled", "read,results labels=team=mail")]
+    api.tokens.write_text(api.tokens.read_text() + "".join(lines))
+    wait_until(lambda: ask(api, "GET", f"{PATH}/leader", "labelled")[0] == 200, what="the tokens to be read")
+    store.run(Sessions(KEYS).open(S, {"pid": 1}))
+    enqueue(store, "r1")
+    return store
+
+
+def enqueue(store: Store, run_id: str) -> None:
+    """Enqueue a run of ``mail.send``."""
+    run = envelope(run_id, job="mail.send", queue="mail", args={"to": "x"})
+    store.run(Queues(KEYS).enqueue(nonce=run_id, envelopes=[run]))
+
+
+def execute(store: Store, result: bytes) -> None:
+    """Execute the run that waits, as a worker does."""
+    queues = Queues(KEYS)
+    turn: dict[str, Any] = {"session": S, "kind": Kind.ASYNC, "queues": ["mail"], "want_suspect": False}
+    (run,) = store.run(queues.turn(seq=1, want=1, **turn)).runs
+    times = {"fetched_ms": run.fetched_ms, "started_ms": 5, "ended_ms": run.fetched_ms}
+    ack = Ack(
+        run_id="r1", queue="mail", attempt=1, outcome=Outcome.OK, result=result, result_ttl_ms=60_000,
+        job="mail.send", **times,
+    )  # fmt: skip
+    store.run(queues.turn(seq=2, want=0, acks=[ack], **turn))
+
+
+def test_a_request_waits_for_the_end_and_sees_the_result(api: Any, shop: Store) -> None:
+    """The answer comes with the end, not after the time it may take."""
+    answers: list[Any] = []
+    path = f"{PATH}/runs/r1?wait=60s"
+    waiting = threading.Thread(target=lambda: answers.append(ask(api, "GET", path, "viewer")))
+    waiting.start()
+    wait_until(lambda: shop.command("HEXISTS", KEYS.awaited, "r1"), what="the request to wait")
+    execute(shop, b'{"sent":true}')
+    waiting.join()
+
+    code, shown = answers[0]
+    assert code == 200
+    assert (shown["result"], shown["outcome"], shown["job"], shown["args"]) == (
+        {"sent": True}, "ok", "mail.send", ["to"],
+    )  # fmt: skip
+    assert shown["attempts"] == 1
+
+
+def test_only_tokens_with_that_scope_see_results_of_jobs_that_they_reach(api: Any, shop: Store) -> None:
+    """Neither a wider scope nor an open read shows one."""
+    execute(shop, b'"secret"')
+    seen = {who: ask(api, "GET", f"{PATH}/runs/r1", who)[1] for who in ("reader", "owner", "stranger", "labelled")}
+    assert [who for who, shown in seen.items() if "result" in shown] == []
+    assert all(shown["has_result"] for shown in seen.values())
+    assert [ask(api, "GET", f"{PATH}/runs/r1", who)[1]["result"] for who in ("viewer", "mailer")] == ["secret"] * 2
+
+
+def test_a_wait_that_is_over_shows_the_run_as_it_stands(api: Any, shop: Store) -> None:
+    """A client asks again; a run that is not known is not waited for."""
+    del shop
+    code, shown = ask(api, "GET", f"{PATH}/runs/r1?wait=10ms", "viewer")
+    assert (code, shown["state"], "result" in shown) == (200, "queued", False)
+    assert ask(api, "GET", f"{PATH}/runs/nobody?wait=60s", "viewer")[0] == 404
+    for wrong in ("61s", "soon", "-1s"):
+        code, shown = ask(api, "GET", f"{PATH}/runs/r1?wait={wrong}", "viewer")
+        assert code == 400
+        assert wrong in shown["error"]
+
+
+def test_requests_that_wait_are_bounded_for_each_asker(api: Any, shop: Store) -> None:
+    """One client cannot take the places of all others."""
+    path = f"{PATH}/runs/r1?wait=60s"
+
+    def wait_for_the_end() -> None:
+        wait_until(lambda: ask(api, "GET", path, "viewer")[0] == 200, what="a place, and the end")
+
+    askers = [threading.Thread(target=wait_for_the_end) for _ in range(WAITING_PER_ASKER_MAX)]
+    for each in askers:
+        each.start()
+    wait_until(lambda: ask(api, "GET", f"{PATH}/runs/r1?wait=1ms", "viewer")[0] == 503, what="all places to be taken")
+    assert ask(api, "GET", f"{PATH}/runs/r1?wait=1ms", "mailer")[0] == 200
+    waiting = [each for each in shop.raw.client_list() if each["name"] == "tenure:c1:web"]
+    assert len([each for each in waiting if each["cmd"] == "blpop"]) <= 1, "all of them wait by one connection"
+    execute(shop, b"1")
+    for each in askers:
+        each.join()
+    assert ask(api, "GET", path, "viewer")[1]["result"] == 1
