@@ -1,12 +1,12 @@
 """Configuration updates of a live process: it reads one word of the board with each of its beats.
 
 Guarantees
-    A look costs about a microsecond when nothing changed. The log file is opened anew when that was
+    A poll costs about a microsecond when nothing changed. The log file is opened anew when that was
     asked for, the log follows the configuration in effect, and counted events are reported.
 
 Does not guarantee
     That other settings follow: for those the parent replaces processes. The scheduler and the agent take
-    the schedules besides, through the return value of ``look``.
+    the schedules besides, through the return value of ``poll``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Following:
         self._epoch = seat.config_epoch
         self._log = seat.settings.log
 
-    def look(self) -> int:
+    def poll(self) -> int:
         """Follow the configuration in every process; return the number of a configuration that is new here, else 0."""
         logs.look()
         events.flush()
@@ -37,7 +37,7 @@ class Following:
         try:
             log = self._handover.settings(epoch).log
         except HandoverError:
-            return 0  # already the one after the next: the word says so at the next look
+            return 0  # already the one after the next: the word says so at the next poll
         if log != self._log:
             self._log = log
             rules = LogRules.of(mask=log.mask, exclude=log.exclude)

@@ -165,7 +165,7 @@ class Agent:
         row.progress += 1
         row.redis_ok_ns = max(row.redis_ok_ns, self._elector.answered_ns)
         row.beat_ns = self._clock.elapsed_ns()
-        if number := self._following.look():
+        if number := self._following.poll():
             self._follow(number)
 
     def _follow(self, number: int) -> None:

@@ -107,7 +107,7 @@ class Driver:
         row = self._seat.row
         row.progress += 1
         row.beat_ns = self._clock.elapsed_ns()
-        if number := self._following.look():
+        if number := self._following.poll():
             self._follow(number)
 
     def _follow(self, number: int) -> None:

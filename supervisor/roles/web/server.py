@@ -178,7 +178,7 @@ class _Pulse:
         row.progress += 1
         for look in self._looks:
             look()
-        self._following.look()  # a web process that outlives a reload for a moment need not show it
+        self._following.poll()  # a web process that outlives a reload for a moment need not show it
         self._due_ns = now_ns + int(BEAT_S * SECOND_NS)
         self._timer = self._loop.call_later(BEAT_S, self.start)
 

@@ -105,7 +105,7 @@ async def _serve(seat: Seat) -> int:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, pool.drain)
     loop.add_signal_handler(signal.SIGQUIT, pool.quit)
-    loop.add_signal_handler(signal.SIGURG, pool.look)
+    loop.add_signal_handler(signal.SIGURG, pool.poll_board)
     return await pool.run()
 
 

@@ -63,19 +63,19 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[FollowedSettings]:
 
 def test_a_new_configuration_is_told_once(world: FollowedSettings) -> None:
     """Whoever has more to do about it does it then."""
-    assert world.following.look() == 0
+    assert world.following.poll() == 0
     world.publish(3)
 
-    assert [world.following.look(), world.following.look()] == [3, 0]
+    assert [world.following.poll(), world.following.poll()] == [3, 0]
     assert world.retuned == []
 
 
 def test_the_log_follows_by_itself(world: FollowedSettings) -> None:
     """Also in a worker that nothing else touches."""
     world.publish(1, log={"level": "debug"})
-    world.following.look()
+    world.following.poll()
     world.publish(2, log={"level": "debug", "format": "json"})
-    world.following.look()
+    world.following.poll()
 
     assert world.retuned == [("debug", "auto"), ("debug", "json")]
 
@@ -83,7 +83,7 @@ def test_the_log_follows_by_itself(world: FollowedSettings) -> None:
 def test_the_rules_of_the_log_follow_too(world: FollowedSettings) -> None:
     """What must not be read any more is masked without a restart."""
     world.publish(1, log={"mask": {"*": ["to"]}, "exclude": ["noise"]})
-    world.following.look()
+    world.following.poll()
 
     assert world.rules == [LogRules.of(mask={"*": ["to"]}, exclude=["noise"])]
 
@@ -92,7 +92,7 @@ def test_one_that_was_overtaken_is_left_out(world: FollowedSettings) -> None:
     """A process that slept through two reloads finds the number of the third, and reads that."""
     world.header.config_epoch = 7
 
-    assert world.following.look() == 0
+    assert world.following.poll() == 0
     world.publish(8, log={"level": "error"})
-    assert world.following.look() == 8
+    assert world.following.poll() == 8
     assert world.retuned == [("error", "auto")]

@@ -93,7 +93,7 @@ class AsyncPool:
         self.drain()
         self._quit.set()
 
-    def look(self) -> None:
+    def poll_board(self) -> None:
         """Follow the parent's entries on the scoreboard."""
         if self._presence.phase >= Phase.DRAINING:
             self.drain()
@@ -311,7 +311,7 @@ class AsyncPool:
         lag_s = max(0.0, now_s - self._beat_due_s)
         self._presence.beat(round(lag_s * 1e6))
         metrics.LOOP_LAG_SECONDS.labels("worker").observe(lag_s)
-        self.look()
+        self.poll_board()
         self._runtime.flush()
         self._runtime.tick()
         self._beat_due_s = now_s + BEAT_S

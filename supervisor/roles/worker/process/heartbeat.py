@@ -73,7 +73,7 @@ class Presence:
 
     def beat(self, lag_us: int = 0) -> None:
         """Report that the loop turned just now."""
-        self._following.look()
+        self._following.poll()
         self._row.loop_lag_us = lag_us
         self._row.beat_ns = self._clock.elapsed_ns()
 
