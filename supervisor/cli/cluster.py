@@ -17,7 +17,8 @@ from supervisor.cli.connection import Connection
 from supervisor.core.effects import drive
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.jobs.registry import Registry
-from supervisor.operations import Delay, Effect, InvalidRequestError, Operation, schedules, suggestion, workers
+from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
+from supervisor.operations import Delay, Effect, InvalidRequestError, Operation, schedules, workers
 from supervisor.operations.schedules import UnknownScheduleError
 
 T = TypeVar("T")
@@ -85,7 +86,8 @@ def unknown_message(connection: Connection, schedule: str, *, removed_ms: int | 
     if removed_ms is not None:
         return f"schedule {schedule!r} was removed at {moment(removed_ms)}; adding it again restores its counters"
     names = [record.id for record in ask(connection, schedules.browse(connection.keys))]
-    return f"no schedule is called {schedule!r}; {suggestion(schedule, names, '`tenure schedule list` shows all')}"
+    hint = suggestion(schedule, names, "`tenure schedule list` shows all", count=SUGGESTIONS_MAX)
+    return f"no schedule is called {schedule!r}; {hint}"
 
 
 def server_now_ms(connection: Connection) -> int:

@@ -11,10 +11,11 @@ Guarantees
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from supervisor.core.suggestions import suggestion
 
 
 class Stage(StrEnum):
@@ -129,13 +130,7 @@ def _spelled(given: Mapping[str, bool], gates: Sequence[Gate]) -> dict[str, bool
 
 def _unknown(name: str, gates: Sequence[Gate]) -> FeatureFault:
     names = [*ALL, *(gate.name for gate in gates)]
-    lowered = {each.lower(): each for each in names}
-    close = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
-    return FeatureFault(
-        name,
-        "is not a feature of this version",
-        f"did you mean {lowered[close[0]]}?" if close else f"known: {', '.join(names)}",
-    )
+    return FeatureFault(name, "is not a feature of this version", suggestion(name, names, f"known: {', '.join(names)}"))
 
 
 def _text(value: bool) -> str:  # noqa: FBT001 - it is what is printed

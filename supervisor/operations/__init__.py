@@ -8,16 +8,14 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
 from supervisor.core.errors import EXIT_USAGE, TenureError
 from supervisor.store.scripts import Call
 
 PAGES_MAX = 100_000
-SUGGESTIONS_MAX = 3
 T = TypeVar("T")
 
 
@@ -92,9 +90,3 @@ def pages(
         if cursor == "0" or (count is not None and len(found) >= count):
             break
     return found
-
-
-def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return which of ``known`` ``name`` may mean, as a question; ``otherwise`` where none is like it."""
-    close = get_close_matches(name, known, n=SUGGESTIONS_MAX, cutoff=0.6)
-    return f"did you mean {', '.join(close)}?" if close else otherwise

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from supervisor.core.errors import EXIT_FAILED, TenureError
-from supervisor.operations import PAGES_MAX, Operation, Tell, checked_reason, one, pages, suggestion, untold
+from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
+from supervisor.operations import PAGES_MAX, Operation, Tell, checked_reason, one, pages, untold
 from supervisor.store.keys import LETTER_KIND, Keys
 from supervisor.store.queues.control import PAGE, REASON_MAX, QueueControl
 from supervisor.store.queues.pages import Served, UnservedQueue
@@ -48,7 +49,7 @@ def known(keys: Keys, queues: Sequence[str], configured: Collection[str] = ()) -
     used = yield from names(keys)
     for queue in queues:
         if queue not in used and queue not in configured:
-            hint = suggestion(queue, {*used, *configured}, "`tenure queue list` shows all")
+            hint = suggestion(queue, {*used, *configured}, "`tenure queue list` shows all", count=SUGGESTIONS_MAX)
             raise UnknownQueueError(f"no queue is called {queue[:200]!r}; {hint}")
     return list(dict.fromkeys(queues)) if queues else used
 

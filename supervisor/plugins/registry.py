@@ -7,13 +7,13 @@ Guarantees
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
 
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.model import ScheduleDef
+from supervisor.core.suggestions import suggestion
 from supervisor.plugins.contract import (
     Plugin,
     PluginDefinitionError,
@@ -124,8 +124,7 @@ def _nearest(origins: Mapping[str, str], path: str) -> str:
 
 
 def _unknown(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names) or 'none'}"
+    hint = suggestion(name, names, f"there are: {', '.join(names) or 'none'}")
     return f"no plugin is called {name!r}; {hint}"
 
 

@@ -10,13 +10,13 @@ goes back to the default.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from supervisor.core.errors import Problem
 from supervisor.core.jobs.references import ReferenceRule
+from supervisor.core.suggestions import suggestion
 from supervisor.settings.base import Path
 from supervisor.settings.deprecations import flag_path, variable_path
 from supervisor.settings.document import Node, at, format_path, merge, parse_path, wrap
@@ -223,12 +223,10 @@ def _existing_id(segment: str, node: Node | None) -> str | None:
 
 def _unknown_variable(name: str, shape: Shape) -> Problem:
     known = {f"{PREFIX}{'__'.join(path).upper()}" for path in shape.paths()}
-    close = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.6)
     other = f"every variable that begins with {PREFIX} is one: unset it, or write {PREFIX}SECTION__KEY"
-    return Problem(name, "", "is not a setting", f"did you mean {close[0]}?" if close else other)
+    return Problem(name, "", "is not a setting", suggestion(name, sorted(known), other))
 
 
 def _unknown_flag(origin: str, key: str, shape: Shape) -> Problem:
-    close = difflib.get_close_matches(key, sorted(format_path(path) for path in shape.paths()), n=1, cutoff=0.6)
-    remedy = f"did you mean {close[0]}?" if close else "write section.key=value"
+    remedy = suggestion(key, sorted(format_path(path) for path in shape.paths()), "write section.key=value")
     return Problem(origin, "", "is not a setting", remedy)

@@ -8,7 +8,6 @@ one bad key does not hide faults elsewhere.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from supervisor.core.errors import Problem
+from supervisor.core.suggestions import suggestion
 from supervisor.settings.base import MODULE, NAME, SCHEDULE_ID, Path
 from supervisor.settings.document import Node, format_path, without
 from supervisor.settings.masking import mask_url
@@ -92,11 +92,9 @@ _ELSEWHERE = {
 def _unknown_key(origin: str, path: Path, shape: Shape) -> Problem:
     key = str(path[-1])
     known = sorted(shape.children)
-    close = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.6)
     elsewhere = _ELSEWHERE.get(key.lower(), "")
-    if elsewhere in shape.children:
-        close = [elsewhere]
-    remedy = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
+    meant = elsewhere if elsewhere in shape.children else key.replace("-", "_")
+    remedy = suggestion(meant, known, f"known here: {', '.join(known)}")
     return Problem(origin, format_path(path), "is not a setting", remedy)
 
 
@@ -227,9 +225,8 @@ def _duration_remedy(node: Node, error: str) -> str:
 
 def _choice_message(expected: str, node: Node) -> tuple[str, str]:
     choices = [part.strip().strip("'") for part in expected.replace(" or ", ", ").split(",")]
-    close = difflib.get_close_matches(str(node.value).lower(), choices, n=1) if node.source is None else []
     words = f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
-    return f"must be {words}", f"did you mean {close[0]}?" if close else ""
+    return f"must be {words}", suggestion(str(node.value), choices) if node.source is None else ""
 
 
 def _range_message(kind: str, context: Mapping[str, Any], shape: Shape | None) -> str:

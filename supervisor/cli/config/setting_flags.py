@@ -6,13 +6,14 @@ schedules have names that people chose, so they have no flags; ``--set workers.i
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 import click
+
+from supervisor.core.suggestions import closest
 
 if TYPE_CHECKING:
     from supervisor.settings.overrides import Flag
@@ -62,7 +63,7 @@ def take_setting_flags(
 
 
 def _suggest(name: str, known: Collection[str]) -> None:
-    close = difflib.get_close_matches(name, [*known, *flag_paths()], n=2, cutoff=0.8)
+    close = closest(name, [*known, *flag_paths()], count=2, likeness_min=0.8)
     if close:
         raise click.NoSuchOption(name, possibilities=close)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from supervisor.core.errors import EXIT_CONFIG, TenureError
+from supervisor.core.suggestions import suggestion
 
 _SHOWN_CHARACTERS_MAX = 80
 
@@ -74,8 +74,7 @@ def refuse_name(place: ExpressionPosition, element: str, text: str) -> NoReturn:
     if text.upper() == "L" and field.name == "day-of-week":
         place.refuse(element, "L needs a day of the week", "write 5L for the last Friday of the month")
     short = field.short_names
-    close = difflib.get_close_matches(text.upper(), short, n=1, cutoff=0.5)
-    remedy = f"did you mean {close[0]}?" if close else f"use {short[0]} to {short[-1]} or a number"
+    remedy = suggestion(text, short, f"use {short[0]} to {short[-1]} or a number")
     place.refuse(element, f"{shown(text)} is not a name", remedy)
 
 

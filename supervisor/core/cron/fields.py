@@ -7,12 +7,12 @@ accepts without meaning anything: a step larger than its range, a step without a
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 
 from supervisor.core.cron.elements import FIVE, SIX, parse_field
 from supervisor.core.cron.errors import CronError, ExpressionPosition, shown
+from supervisor.core.suggestions import suggestion
 
 EXPRESSION_CHARACTERS_MAX = 1000  # the longest line that cron(8) reads
 
@@ -133,8 +133,7 @@ def _alias_remedy(alias: str) -> str:
         )
     if alias.split(" ", 1)[0] == "@every":
         return "@every is not a cron expression here; use every: 5m instead of cron"
-    close = difflib.get_close_matches(alias, ALIASES, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"use one of {' '.join(ALIASES)}"
+    hint = suggestion(alias, ALIASES, f"use one of {' '.join(ALIASES)}")
     return f"{shown(alias.split(' ', 1)[0])!r} is not an alias; {hint}"
 
 

@@ -18,7 +18,6 @@ and shared by everything that names the zone.
 
 from __future__ import annotations
 
-import difflib
 import re
 import zoneinfo
 from bisect import bisect_right
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from supervisor.core.errors import EXIT_CONFIG, TenureError
+from supervisor.core.suggestions import closest
 
 CORRECTION_S = 3 * 3600
 """A change by more than this corrects the zone (Samoa skipped a day); nobody's 02:30 was cut short by it."""
@@ -131,7 +131,7 @@ def _remedy(name: str) -> str:
         return f"that is a region; name a place in it, such as {inside[0]}"
     by_lower = {zone_name.lower(): zone_name for zone_name in sorted(known)}
     by_lower |= {zone_name.rpartition("/")[2].lower(): zone_name for zone_name in sorted(known) if "/" in zone_name}
-    close = difflib.get_close_matches(name.strip().lower().replace(" ", "_"), by_lower, n=1, cutoff=0.7)
+    close = closest(name.strip().replace(" ", "_"), by_lower, likeness_min=0.7)
     if close:
         return f"did you mean {by_lower[close[0]]}?"
     return "use an IANA name such as Europe/Berlin or UTC"

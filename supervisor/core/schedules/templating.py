@@ -14,7 +14,6 @@ Grammar
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 from supervisor.core.errors import TenureError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, scheduled_run_id
 from supervisor.core.schedules.calendar import LETTERS, UNITS, Moment, format_moment, parse_span, unknown_letter
+from supervisor.core.suggestions import suggestion
 
 ARGUMENT_MAX = 64
 """Longest argument of a filter, in characters."""
@@ -274,8 +274,7 @@ def _usage(name: str) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
-    return f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(known))}; {_as_it_is()}"
+    return suggestion(name, known, f"known: {', '.join(sorted(known))}; {_as_it_is()}")
 
 
 def _reorder() -> str:

@@ -6,12 +6,12 @@ Guarantees
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from supervisor.core.cron.zones import UnknownZoneError, zone
+from supervisor.core.suggestions import closest
 from supervisor.importers.cloudforet.classes import split_name
 from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.settings.base import MODULE, NAME
@@ -146,7 +146,7 @@ def read_log(root: Node, report: ImportReport) -> Node | None:
 def check_spelling(key: str, node: Node, among: Node, report: ImportReport) -> None:
     """Report a section whose name is nearly that of one that is absent: nothing of it would run, without notice."""
     wanted = _MEANT.get(type(node.value), ())
-    close = difflib.get_close_matches(key.upper(), wanted, n=1, cutoff=0.8)
+    close = closest(key, wanted, likeness_min=0.8)
     if close and close[0] not in among.value:
         report.problem(node, (key,), "is not a section that is read", f"did you mean {close[0]}? else rename it")
 

@@ -6,12 +6,12 @@ An entry names a ``backend`` (a scheduler class) or, in the short form, a ``hand
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from supervisor.core.suggestions import suggestion
 from supervisor.importers.cloudforet.classes import SourceClass, Sources, TimingKind, split_name
 from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.importers.cloudforet.timing import TimingReader
@@ -138,8 +138,7 @@ class _Entry:
         for key, node in self._entry.value.items():
             if key in KNOWN or takes is None or key in takes:
                 continue
-            close = difflib.get_close_matches(key.lower(), KNOWN, n=1, cutoff=0.7)
-            remedy = f"did you mean {close[0]}?" if close else "remove it, or put what the class takes under options:"
+            remedy = suggestion(key, KNOWN, "remove it, or move options of the class under options:")
             self._report.problem(node, (*self._path, key), "is not a setting of a scheduler", remedy)
         options = self._child("options")
         if options is not None and not isinstance(options.value, dict):
@@ -203,8 +202,7 @@ def check_queue(node: Node, path: Path, queues: Collection[str], report: ImportR
     if isinstance(node.value, str) and node.value in queues:
         return node.value
     listed = ", ".join(sorted(queues)[:10])
-    close = difflib.get_close_matches(str(node.value), sorted(queues), n=1)
-    remedy = f"did you mean {close[0]}?" if close else f"QUEUES has {listed}" if listed else "add it to QUEUES"
+    remedy = suggestion(str(node.value), sorted(queues), f"QUEUES has {listed}" if listed else "add it to QUEUES")
     report.problem(node, path, f"{shown(node)} is not in QUEUES", remedy)
     return None
 

@@ -8,7 +8,6 @@ Guarantees
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -19,6 +18,7 @@ from supervisor.core.jobs.hooks import POINTS, DuplicateHookError, Hook, HookReg
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.schedules import checks
+from supervisor.core.suggestions import suggestion
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.profiles import unknown_profile
@@ -79,8 +79,7 @@ def find_hook(name: str, known: HookRegistry) -> Hook:
         hook = known.get(name)
         return hook if hook.points else _imported(name, hook.origin, hook.make({}) if hook.make else None)
     if ":" not in name:
-        close = difflib.get_close_matches(name, known.names(), n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known.names())}, or write module:class"
+        hint = suggestion(name, known.names(), f"known: {', '.join(known.names())}, or write module:class")
         raise UnknownHookError(f"no hook is called {name!r}; {hint}")
     search_here()
     module, _, attribute = name.partition(":")

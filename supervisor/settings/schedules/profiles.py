@@ -11,7 +11,6 @@ Guarantees
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from supervisor.core.jobs.hooks import inherited
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE, Policies
 from supervisor.core.model import PRIORITIES
 from supervisor.core.retry import Retry
+from supervisor.core.suggestions import suggestion
 from supervisor.settings.document import DEFAULT_ORIGIN, Node, merge
 from supervisor.settings.schema import Shape
 from supervisor.settings.sections.pipeline import ProfileSettings, RetrySettings
@@ -97,5 +97,4 @@ def retry_of(retry: RetrySettings) -> Retry:
 def unknown_profile(name: str, profiles: Mapping[str, ProfileSettings]) -> tuple[str, str]:
     """Return that there is no profile of that name, and which might be meant."""
     names = sorted({DEFAULT_PROFILE, *profiles})
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"no profile is called {name!r}", f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+    return f"no profile is called {name!r}", suggestion(name, names, f"known: {', '.join(names)}")

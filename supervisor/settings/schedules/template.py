@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from supervisor.core.json_values import check_arguments
 from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
 from supervisor.core.retry import Retry
 from supervisor.core.schedules import templating
+from supervisor.core.suggestions import suggestion
 from supervisor.settings.base import Path
 from supervisor.settings.schedules.profiles import profile_of, template_fields, unknown_profile
 from supervisor.settings.schedules.rules import zone_of
@@ -146,8 +146,7 @@ def _unknown_job(job: str, known: Registry) -> tuple[str, str]:
     names = known.names()
     if not names:
         return f"no job is called {job!r}: no modules are listed under jobs", "list the module that defines it"
-    close = difflib.get_close_matches(job, names, n=1, cutoff=0.6)
-    return f"no job is called {job!r}", f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+    return f"no job is called {job!r}", suggestion(job, names, f"known: {', '.join(names)}")
 
 
 def _arguments_message(spec: JobSpec, error: Exception, *, has_secrets: bool) -> tuple[str, str]:
