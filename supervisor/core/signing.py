@@ -1,4 +1,4 @@
-"""Signatures of people's requests to agents through Redis, by a key that only operators and agents have.
+"""Signatures by a shared key: of operators' requests to agents through Redis, and of webhooks.
 
 Guarantees
     A proof is of these very words, for one cluster, and of one moment. It is compared in constant time.
@@ -19,6 +19,8 @@ FRESH_MS = 300_000
 """How far the clocks of signer and agent may be apart, and how long a proof is good."""
 
 KEY_CHARS_MIN = 32
+WEBHOOK_HEADER = "Tenure-Signature"
+WEBHOOK_SECRET_CHARS_MIN = 16
 _MARK = re.compile(r"\A(?P<by>.*) \[signed (?P<at_ms>[0-9]{1,15}) (?P<proof>[0-9a-f]{64})\]\Z", re.DOTALL)
 
 
@@ -61,3 +63,14 @@ def without_mark(marked: str) -> str:
     """Return who asked, without the proof."""
     match = _MARK.match(marked)
     return marked if match is None else match["by"]
+
+
+def signature(secret: str, body: bytes, *, wall_ms: int) -> str:
+    """Return the value of ``WEBHOOK_HEADER`` for a request that is made now.
+
+    ``t=1767225600,v1=5257a8…``: ``v1`` is HMAC-SHA256, in hex, of ``t`` (seconds since 1970), a dot and the body, with
+    the secret as its key. docs/events.md has the receiver's part.
+    """
+    at_s = str(wall_ms // 1000)
+    digest = hmac.new(secret.encode(), at_s.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return f"t={at_s},v1={digest}"

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from supervisor.core.network.host_names import is_loopback
-from supervisor.core.webhook_signature import SECRET_CHARS_MIN
+from supervisor.core.signing import WEBHOOK_SECRET_CHARS_MIN
 from supervisor.settings.masking import MASK
 
 READABLE = (
@@ -35,6 +35,6 @@ def secret_fault(secret: SecretStr | None) -> tuple[str, str] | None:
         return None
     if secret.get_secret_value() == MASK:
         return "is the mask of a secret in printed settings", "put the secret back, or use ${file:…}"
-    if len(secret.get_secret_value()) < SECRET_CHARS_MIN:
-        return f"has fewer than {SECRET_CHARS_MIN} characters", "make it random: openssl rand -hex 32"
+    if len(secret.get_secret_value()) < WEBHOOK_SECRET_CHARS_MIN:
+        return f"has fewer than {WEBHOOK_SECRET_CHARS_MIN} characters", "make it random: openssl rand -hex 32"
     return None

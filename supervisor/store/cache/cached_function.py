@@ -19,10 +19,10 @@ import structlog
 from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.json_values import json_of, json_reader
-from supervisor.core.local_cache import BoundedCache
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.units import SECOND_NS
 from supervisor.store.cache.calls import CacheCalls
+from supervisor.store.cache.local_cache import BoundedCache
 from supervisor.store.scripts import Call
 
 ENTRIES_MAX = 1000

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.webhook_signature import signature
+from supervisor.core.signing import signature
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "events.md"
 SECRET = "0123456789abcdef"

@@ -137,7 +137,7 @@ def test_timing_that_the_class_does_not_take_is_a_problem_of_the_file(cloudforet
 
 def test_what_is_missing_or_too_much_is_one_report(cloudforet: CloudforetDesk) -> None:
     """The original died of the first at its start, with a TypeError or KeyError."""
-    remedy = "remove it, or put what the class takes under options:"
+    remedy = "remove it, or move options of the class under options:"
     assert cloudforet.problems(
         f"{QUEUES}SCHEDULERS:\n"
         "  a: {queue: q, interval: 5}\n"

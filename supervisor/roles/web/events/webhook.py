@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from supervisor.core.events import Event
-from supervisor.core.webhook_signature import HEADER, signature
+from supervisor.core.signing import WEBHOOK_HEADER, signature
 from supervisor.version import __version__
 
 TRIES = 4
@@ -83,7 +83,7 @@ class EventWebhook:
     async def _request(self, body: bytes, headers: dict[str, str]) -> tuple[str, bool]:
         """Make one request; return why it did not do, and whether another one would not either."""
         if self._secret is not None:
-            headers = headers | {HEADER: signature(self._secret, body, wall_ms=self._wall_ms())}
+            headers = headers | {WEBHOOK_HEADER: signature(self._secret, body, wall_ms=self._wall_ms())}
         try:
             async with (
                 aiohttp.ClientSession(timeout=self._timeout, trust_env=False) as session,

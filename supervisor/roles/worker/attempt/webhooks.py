@@ -21,7 +21,7 @@ import aiohttp
 import msgspec
 
 from supervisor.core.json_values import read_json
-from supervisor.core.webhook_signature import HEADER, signature
+from supervisor.core.signing import WEBHOOK_HEADER, signature
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.settings.sections.pipeline import WebhookSettings
 from supervisor.version import __version__
@@ -138,7 +138,7 @@ class Webhook:
     async def _once(self, session: aiohttp.ClientSession, body: bytes) -> bytes:
         url, secret, headers = self._settings.url.get_secret_value(), self._settings.secret, self._headers
         if secret is not None:
-            headers = headers | {HEADER: signature(secret.get_secret_value(), body, wall_ms=self._wall_ms())}
+            headers = headers | {WEBHOOK_HEADER: signature(secret.get_secret_value(), body, wall_ms=self._wall_ms())}
         async with (
             asyncio.timeout(self._settings.timeout_s),
             session.post(url, data=body, headers=headers, allow_redirects=False) as response,

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from supervisor.clock import SystemClock
-from supervisor.core.webhook_signature import HEADER
+from supervisor.core.signing import WEBHOOK_HEADER
 from supervisor.roles.web.events import followers as followers_module
 from supervisor.roles.web.events.followers import FOLLOWERS_MAX, PER_ADDRESS_MAX
 from supervisor.settings.sections.models import Settings
@@ -219,7 +219,9 @@ class Hook:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 sent = self.rfile.read(int(self.headers["Content-Length"]))
-                hook.is_genuine.append(is_genuine(SECRET, self.headers[HEADER], sent, SystemClock().wall_ms() / 1000))
+                hook.is_genuine.append(
+                    is_genuine(SECRET, self.headers[WEBHOOK_HEADER], sent, SystemClock().wall_ms() / 1000)
+                )
                 hook.batches.append((dict(self.headers), json.loads(sent)))
                 self.send_response(hook._left.pop(0) if hook._left else 204)
                 self.end_headers()

@@ -16,7 +16,7 @@ import pytest
 
 from supervisor.clock import SystemClock
 from supervisor.core.model import Kind, Release
-from supervisor.core.webhook_signature import HEADER
+from supervisor.core.signing import WEBHOOK_HEADER
 from supervisor.settings.sections.models import Settings, WorkerKind
 from tenure import job
 from tests.integration.roles.worker.forked import fork
@@ -257,7 +257,7 @@ async def test_a_webhook_admits_refuses_and_hears_how_it_ended(both: WorkerKit, 
     assert (told["verb"], told["outcome"], told["error"]) == ("after", "rejected", "filter audit: change freeze")
     sent = answers.headers[0]
     assert (sent["X-Key"], sent["Accept-Encoding"]) == ("abc", "identity")  # what is packed could not be read
-    assert is_genuine("a secret of a receiver", sent[HEADER], answers.bodies[0], SystemClock().wall_ms() / 1000)
+    assert is_genuine("a secret of a receiver", sent[WEBHOOK_HEADER], answers.bodies[0], SystemClock().wall_ms() / 1000)
 
 
 async def test_a_webhook_may_answer_with_nothing_at_all(both: WorkerKit, answers: Answers) -> None:
