@@ -121,6 +121,24 @@ def _as_if_sole(self: Watermarks, term: Any) -> None:
     self._is_sole, self._epoch = self._epoch > 0, term.epoch
 
 
+@contextmanager
+def _as_if_held() -> Iterator[None]:
+    seed = Watermarks._seed
+
+    def wrong(self: Watermarks, definition: Any) -> Any:
+        self._asking.board.header.held_until_ms = 1 << 60
+        return seed(self, definition)
+
+    with patch.object(Watermarks, "_seed", wrong), patch.object(ElectionMemory, "_wait_ns", lambda _self: 0):
+        yield
+
+
+def _forgetful(self: ElectionMemory) -> None:
+    epoch = self._at.board.term().epoch
+    self.lease = lease.Memory(floor=epoch, epoch=epoch)
+    self._at.board.header.answered_ms = 0
+
+
 def _unnoticed(self: Watermarks, schedule: str, mark_ms: int) -> None:
     self._marks[schedule] = mark_ms
 
@@ -190,6 +208,8 @@ MUTANTS: dict[str, Mutation] = {
     ),
     # Lost data.
     "a leader brings back watermarks of an earlier term": python(Watermarks, "begin", _as_if_sole),
+    "a leader that lapsed before the loss takes itself for the last": _as_if_held,
+    "an agent knows nothing of what its predecessor saw": python(ElectionMemory, "resumed", _forgetful),
     "a watermark that went back is not noticed": python(Watermarks, "remember", _unnoticed),
     # The replicas.
     "trust counts from the reply": python(elector, "granted", _granted_at_reply),
@@ -216,6 +236,8 @@ FAST = (
 
 FOCUS: dict[str, str] = {
     "a leader brings back watermarks of an earlier term": "only orphaned resign",
+    "a leader that lapsed before the loss takes itself for the last": "only emptied pause stall wall_step",
+    "an agent knows nothing of what its predecessor saw": "only emptied crash_elector",
     "a watermark that went back is not noticed": "only rolled_back",
     "fire does not check the term": "pause slow stall",
     "fire compares the epoch alone, of any term": "pause slow stall",

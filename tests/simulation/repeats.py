@@ -6,6 +6,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.schedules.fire import FireCode, LogEntry
 from supervisor.testing.world import Told, World
 
+SILENT_MS_ERROR = 500  # what a leader's clock may be ahead of Redis'
 ANSWER_NS_MAX = 1000 * MILLISECOND_NS  # an answer is younger: later ones are given up
 
 
@@ -29,6 +30,11 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
             found.append(f"{what}, and Redis lost nothing in between")
         elif all(told.event == "emptied" for told in between) and _knew(world, who, server.moments_ns[before], between):
             found.append(f"{what}, which had an answer of Redis after it was fired first")
+        elif all(told.event == "emptied" for told in between) and not (
+            _was_silent(world, decision, between[0], at_ns)
+            or not _was_told(world, _holder(world, server.decisions[before].epoch), decision, 0, at_ns)
+        ):
+            found.append(f"{what}, and Redis had not fallen silent before for whoever wrote its watermark back")
         elif (
             who == _holder(world, server.decisions[before].epoch)
             and _was_told(world, who, decision, server.moments_ns[before], at_ns)
@@ -50,14 +56,39 @@ def _holder(world: World, epoch: int) -> str:
 
 
 def _knew(world: World, who: str, fired_ns: int, losses: list[Told]) -> bool:
-    """Whether the elector of ``who`` was answered between a fire and the first loss after it, and lives since."""
+    """Whether the tree of ``who`` had an answer about the lease between a fire and the first loss after it.
+
+    An agent that replaces one that died knows it from the board.
+    """
     is_known = False
     for told in world.history:
-        if told.event in {"booted", "revived"} and told.who.partition("/")[0] == who:
+        if told.event == "booted" and told.who.partition("/")[0] == who:
             is_known = False
         is_answer = told.event == "election_answer" and told.who == f"{who}/elector"
         is_known = is_known or (is_answer and fired_ns + ANSWER_NS_MAX < told.at_ns < losses[0].at_ns)
     return is_known
+
+
+def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int) -> bool:
+    """Whether a replica that wrote watermarks back after ``loss`` had no answer of Redis when ``decision`` was due."""
+    silent_ns: dict[str, int] = {}  # by replica: first question without an answer since its last answer
+    lost_ns: dict[str, int] = {}  # by replica: since when the lost data were silent, as it had to believe
+    writers = []
+    for told in world.history:
+        if told.at_ns > at_ns:
+            break
+        name = told.who.partition("/")[0]
+        if told.event == "election_unanswered":
+            silent_ns.setdefault(name, told.at_ns)
+        elif told.event == "redis_lost_data" and told.at_ns >= loss.at_ns:
+            lost_ns[name] = silent_ns.get(name, told.at_ns)
+        elif told.event in {"election_answer", "booted"} or (told.event == "revived" and told.who.endswith("elector")):
+            silent_ns.pop(name, None)
+        elif told.event == "watermarks_seeded" and told.fields["seeded"] and told.at_ns >= loss.at_ns:
+            writers.append(name)
+    began_ms = world.server_ms() - world.now_ns // MILLISECOND_NS
+    silent_ms = [began_ms + lost_ns[name] // MILLISECOND_NS for name in writers if name in lost_ns]
+    return len(silent_ms) < len(writers) or not writers or min(silent_ms) < decision.nominal_ms + SILENT_MS_ERROR
 
 
 def _is_copy(world: World, who: str, before: LogEntry, decision: LogEntry, at_ns: int) -> bool:

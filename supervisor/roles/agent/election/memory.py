@@ -36,6 +36,7 @@ class ElectionMemory:
         self.last_event = "0-0"
         self.roster = -1  # number of the list of candidates that Redis has
         self.is_unreadable = False  # the record, as last seen, and said so
+        self.answered_ns = 0  # elapsed time of the last answer to this process; 0: none yet
         self.broken_ms = 0  # Redis' time when it stopped answering; 0: it answers
         self.held_until_ms = 0
         """Redis' time until which nobody else can have led, as last answered; 0: another may."""
@@ -60,7 +61,7 @@ class ElectionMemory:
         """Note the facts common to every reply; detect a loss of data in Redis."""
         header = self._at.board.header
         answered_ms, broken_ms, held_until_ms = header.answered_ms, self.broken_ms, self.held_until_ms
-        header.answered_ms, self.broken_ms = view.now_ms, 0
+        header.answered_ms, self.answered_ns, self.broken_ms = view.now_ms, self._at.now(), 0
         silent_ms = min(broken_ms or view.now_ms, view.now_ms)
         self._tell_unreadable(view)
         self._doubt(view.doubtful_until_ms)
@@ -200,6 +201,12 @@ class ElectionMemory:
     def unanswered(self, operation: str, error: Exception) -> int:
         """Count one error; return the pause before the next attempt."""
         self.failures += 1
-        self.broken_ms = self.broken_ms or self._at.clock.wall_ms() - self.skew.ms
+        self.broken_ms = self.broken_ms or self._redis_ms()
         self._at.report("election_unanswered", operation=operation, failures=self.failures, error=str(error))
         return retry_delay_ns(self.failures, self._at.rng.random())
+
+    def _redis_ms(self) -> int:
+        """Return Redis' time by this machine's elapsed time since the last answer, else by its wall clock."""
+        if self.answered_ns:
+            return self._at.board.header.answered_ms + (self._at.now() - self.answered_ns) // MILLISECOND_NS
+        return self._at.clock.wall_ms() - self.skew.ms
