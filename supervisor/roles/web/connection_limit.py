@@ -25,7 +25,7 @@ from aiohttp import web
 from supervisor.clock import Clock
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.web.access.peers import Peers
-from supervisor.roles.web.connection_table import REQUEST_S, ConnectionEntry, Places
+from supervisor.roles.web.connection_table import REQUEST_S, AddressTurns, ConnectionEntry, Places
 from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
 from supervisor.roles.web.responses import HEADERS, PEER, unavailable
 
@@ -35,6 +35,10 @@ where they fill the queue of the kernel, in which probes wait behind them."""
 
 PAUSE_S = 0.1
 """How long nothing is accepted after the kernel had no descriptor or memory for it."""
+
+HANDSHAKES_MAX = 4
+"""Handshakes of TLS that begin in one turn of the loop, the addresses in turn: each costs a signature, and those of a
+flood would keep a probe waiting for all of them."""
 
 _PROBES = frozenset(endpoint.title for endpoint in HealthEndpoint)
 _REFUSED = "too many connections\n"
@@ -114,6 +118,7 @@ class ConnectionGate:
         self._silent: dict[ConnectionEntry, socket.socket] = {}
         self._connections: dict[ConnectionEntry, _ActiveConnection] = {}
         self._by_protocol: dict[Held, ConnectionEntry] = {}
+        self._waiting: AddressTurns[socket.socket] = AddressTurns()  # for the handshake to begin
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
 
@@ -231,11 +236,23 @@ class ConnectionGate:
         has_room, leaver = self._places.speak(place, self._clock.elapsed_ns())
         if leaver is not None:
             self._end(leaver)
-        if has_room:
+        if has_room and self._tls is not None:
+            if not self._waiting:
+                self._loop.call_soon(self._open_waiting)
+            self._waiting.put(place, plain)
+        elif has_room:
             self._open(place, plain)
         else:
             self._refuse(plain)
         return True
+
+    def _open_waiting(self) -> None:
+        """Begin some handshakes, and the rest in the next turn."""
+        for _ in range(HANDSHAKES_MAX):
+            if (found := self._waiting.take()) is not None:
+                self._open(*found)
+        if self._waiting:
+            self._loop.call_soon(self._open_waiting)
 
     def _open(self, place: ConnectionEntry, plain: socket.socket) -> None:
         protocol = self._make()
@@ -276,7 +293,8 @@ class ConnectionGate:
                 place.is_answered = connection.is_answered
 
     def _end(self, place: ConnectionEntry) -> None:
-        connection, plain = self._connections.get(place), self._silent.pop(place, None)
+        connection = self._connections.get(place)
+        plain = self._silent.pop(place, None) or self._waiting.drop(place)
         self._forget(place)
         if connection is not None:
             connection.end()

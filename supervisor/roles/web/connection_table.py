@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from typing import Generic, TypeVar
 
 from supervisor.core.units import SECOND_NS
 
@@ -38,6 +39,8 @@ LIFE_S = 15.0
 
 STREAM_LIFE_S = 3660.0
 """The same for a stream, which ends by itself after an hour."""
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +155,39 @@ class Places:
     def overdue(self, now_ns: int) -> list[ConnectionEntry]:
         """Return the places that were held for too long."""
         return [place for place in self if now_ns - place.since_ns > place.life_s * SECOND_NS]
+
+
+class AddressTurns(Generic[T]):
+    """Places that wait to be dealt with: one of each address before the second of any, the oldest of each first."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[str, dict[ConnectionEntry, T]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_address.values()))
+
+    def put(self, place: ConnectionEntry, value: T) -> None:
+        """Let ``place`` wait, with what is needed for it."""
+        self._by_address.setdefault(place.address, {})[place] = value
+
+    def take(self) -> tuple[ConnectionEntry, T] | None:
+        """Remove and return the next one; None where none waits."""
+        for address in self._by_address:
+            near = self._by_address.pop(address)
+            place = next(iter(near))
+            value = near.pop(place)
+            if near:
+                self._by_address[address] = near  # behind the other addresses
+            return place, value
+        return None
+
+    def drop(self, place: ConnectionEntry) -> T | None:
+        """Remove ``place`` and return its value; None where it does not wait."""
+        near = self._by_address.get(place.address, {})
+        value = near.pop(place, None)
+        if value is not None and not near:
+            del self._by_address[place.address]
+        return value
 
 
 def _oldest_of_most(places: Sequence[ConnectionEntry]) -> ConnectionEntry | None:

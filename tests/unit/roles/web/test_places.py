@@ -15,6 +15,7 @@ from supervisor.roles.web.connection_table import (
     REQUEST_S,
     SILENT_MAX,
     STREAM_LIFE_S,
+    AddressTurns,
     ConnectionEntry,
     Places,
     address_of,
@@ -224,3 +225,20 @@ def test_no_history_takes_more_places_than_there_are() -> None:
 def test_an_address_is_what_one_client_has(host: str, counted: str) -> None:
     """Of IPv6 a whole network: else one machine would be as many as it likes."""
     assert address_of(host) == counted
+
+
+def test_handshakes_begin_for_one_of_each_address_before_the_second_of_any() -> None:
+    """Each costs a signature: behind all those of a flood a probe over TLS would wait for half a second."""
+    turns: AddressTurns[int] = AddressTurns()
+    flood = [ConnectionEntry("10.0.0.1", NOW) for _ in range(5)]
+    probe = ConnectionEntry("10.0.0.2", NOW)
+    for number, each in enumerate([*flood, probe]):
+        turns.put(each, number)
+
+    assert turns.drop(flood[1]) == 1
+    assert turns.drop(flood[1]) is None
+    taken = [turns.take() for _ in range(6)]
+    assert taken == [(flood[0], 0), (probe, 5), (flood[2], 2), (flood[3], 3), (flood[4], 4), None]
+    turns.put(probe, 7)
+    assert turns.drop(probe) == 7
+    assert (len(turns), turns.take()) == (0, None)
