@@ -11,13 +11,13 @@ PYTEST_WORKERS ?= 4
 # Compiled files are kept even where the environment says not to: each of hundreds of processes would compile all again.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 CONFIG ?= config/demo
-CHECKS := tests/test_tidy.py tests/test_docs.py tests/test_layers.py tests/test_origins.py
+CHECKS := tests/test_tidy.py tests/test_docs.py tests/test_layers.py tests/test_origins.py tests/test_typing.py
 IMAGE ?= tenure
 BUILDER ?= docker
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --universal --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long test-lowest test-mutants collected lint house check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
+.PHONY: help run test test-long test-lowest test-mutants collected lint types house check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-imports bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -60,6 +60,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+types: $(VENV)/.dev  ## Have pyright judge the calls of users in tests/typing, as make check has mypy; needs a package index
+	$(BIN)/python $(LOCKED) requirements/typing.txt
+	$(BIN)/python -m tests.typing.judge pyright
 
 house: $(VENV)/.dev  ## Measure the size and shape of the product: folders, names, docstrings, duplicated code
 	$(BIN)/python -m bench.house
@@ -119,6 +123,9 @@ bench-election: $(VENV)/.dev  ## Measure the election against its goals (10 minu
 bench-presence: $(VENV)/.dev  ## Count wrong takeovers by presence under stalls, reconnects and restarts: SECONDS=300
 	$(BIN)/python -m bench.presence --seconds $(SECONDS)
 
+bench-imports: $(VENV)/.dev  ## Measure what importing tenure, declaring a job and connecting cost
+	$(BIN)/python -m bench.imports
+
 bench-schedules: $(VENV)/.dev  ## Measure schedules against their goals (minutes): make bench-schedules ROWS=rate-1000,cost
 	$(BIN)/python -m bench.schedules $(if $(ROWS),--rows $(ROWS))
 
@@ -154,6 +161,7 @@ lock:  ## Renew requirements/*.txt from pyproject.toml; needs uv
 	$(LOCK) pyproject.toml --output-file requirements/image.txt
 	$(LOCK) --group build --output-file requirements/build.txt
 	$(LOCK) --group audit --output-file requirements/audit.txt
+	$(LOCK) --group typing --output-file requirements/typing.txt
 	$(LOCK) pyproject.toml --group dev --group deploy --group release --group build \
 		--constraints requirements/image.txt --output-file requirements/dev.txt
 	$(LOCK) --resolution lowest-direct pyproject.toml --all-extras --group test --group build --output-file requirements/lowest.txt

@@ -21,7 +21,7 @@ from supervisor.core.jobs.job_function import ATTRIBUTES
 from supervisor.store.producer.options import EnqueueOptions
 
 PACKAGES = (tenure, tenure.errors, tenure.testing)
-HEAVY = ("pydantic", "aiohttp", "prometheus_client", "uvloop", "sqlalchemy", "yaml")
+HEAVY = ("pydantic", "aiohttp", "prometheus_client", "uvloop", "sqlalchemy", "yaml", "structlog", "rich")
 ROLES = (
     "supervisor.roles.web",
     "supervisor.roles.agent",

@@ -11,9 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, ClassVar, Protocol, TypeVar, Unpack
-
-import structlog
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.jobs import registry as jobs
@@ -27,6 +25,11 @@ from supervisor.store.producer.options import EnqueueOptions, JobRef, SpawnOptio
 from supervisor.store.producer.tracing import current_traceparent
 from supervisor.store.queues.progress import ProgressItem, pack_progress
 
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T", EnqueueOptions, SpawnOptions)
 PROGRESS_TTL_S_MIN = 60.0  # so that people see the end of a run that keeps no result
 
@@ -146,19 +149,18 @@ class Context:
 
     def remaining_s(self) -> float:
         """Return the seconds until the process is killed: 0 when that moment passed, infinite without one."""
-        if self.deadline_ns is None:
-            return float("inf")
-        return max(0.0, (self.deadline_ns - self.clock.elapsed_ns()) / SECOND_NS)
+        left_ns = float("inf") if self.deadline_ns is None else self.deadline_ns - self.clock.elapsed_ns()
+        return max(0.0, left_ns / SECOND_NS)
 
     @property
-    def log(self) -> Any:
+    def log(self) -> FilteringBoundLogger:
         """A structlog logger that names the run, job, schedule and attempt on every line."""
-        fields = {"run": self.run_id, "job": self.job, "attempt": self.attempt}
-        if self.schedule is not None:
-            fields["schedule"] = self.schedule
-        if self.traceparent:
-            fields["trace_id"] = trace_id_of(self.traceparent)
-        return structlog.get_logger("tenure.job").bind(**fields)
+        import structlog  # noqa: PLC0415 - a program that only declares jobs need not load it
+
+        trace_id = trace_id_of(self.traceparent) if self.traceparent else None
+        more = {"schedule": self.schedule, "trace_id": trace_id}
+        bound = structlog.get_logger("tenure.job").bind(run=self.run_id, job=self.job, attempt=self.attempt)
+        return cast("FilteringBoundLogger", bound.bind(**{name: value for name, value in more.items() if value}))
 
     def raise_if_cancelled(self) -> None:
         """End the job here if it was asked to stop: for one that swallowed that, and for threads of a coroutine job.
@@ -172,7 +174,7 @@ class Context:
                 raise asyncio.CancelledError
             raise SoftTimeout("the job was asked to stop")
 
-    def on_failure(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    def on_failure(self, function: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
         """Have ``function`` called if this attempt ends other than ok: by an error, a soft timeout, a stop.
 
         The last given is called first, each once, within the rest of the time; errors in it are logged and
@@ -194,9 +196,8 @@ class Context:
             PayloadTooLargeError: both together are over 4 KiB.
             TypeError: the value is no JSON.
         """
-        is_pair = isinstance(value, tuple) and len(value) == 2
+        is_pair = isinstance(value, tuple) and len(value) == 2 and all(isinstance(each, int | float) for each in value)
         done, total = value if is_pair else (None, None)
-        is_pair = is_pair and all(isinstance(part, int | float) for part in (done, total))
         left_s = 0.0 if self.deadline_ns is None else self.remaining_s()
         item = ProgressItem(
             run_id=self.run_id,
@@ -204,8 +205,8 @@ class Context:
             attempt=self.attempt,
             at_ms=self.clock.wall_ms(),
             value=None if is_pair else value,
-            done=done if is_pair else None,
-            total=total if is_pair else None,
+            done=done,
+            total=total,
             note=note,
             ttl_ms=round(1000 * (left_s + max(PROGRESS_TTL_S_MIN, self.result_ttl_s))),
         )
@@ -291,7 +292,7 @@ class Context:
         """Report an error that does not end the run. The first hundred of a fan-out are kept, all are counted."""
         self._leavings().error(code, message)
 
-    def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call ``function`` as a step of this run and return its result, as JSON has it.
 
         The result of a step is kept with the run. A later attempt, after a failure, a crash or ``tenure runs requeue``,
@@ -309,9 +310,15 @@ class Context:
         """
         if self.kind is Kind.ASYNC:
             raise RuntimeError(f"job {self.job} is a coroutine: write `await context.step_async(...)`")
-        return self._steps().step(name, function, args, kwargs)
+        return cast("R", self._steps().step(name, function, args, kwargs))
 
-    async def step_async(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    @overload
+    async def step_async(
+        self, name: str, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    @overload
+    async def step_async(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def step_async(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a step as ``step`` does, in a coroutine job; ``function`` may be a coroutine function."""
         return await self._steps().step_async(name, function, args, kwargs)
 
@@ -323,13 +330,11 @@ class Context:
 
     def _steps(self) -> Steps:
         self._leavings().has_steps = True
-        if self.steps is None:
-            self.steps = self.make_steps() if self.make_steps else Steps(attempt=self.attempt, clock=self.clock)
+        self.steps = self.steps or (self.make_steps or partial(Steps, attempt=self.attempt, clock=self.clock))()
         return self.steps
 
     def _leavings(self) -> Leavings:
-        if self.leavings is None:
-            self.leavings = Leavings()
+        self.leavings = self.leavings or Leavings()
         return self.leavings
 
     def _children(self) -> Children:
