@@ -21,7 +21,7 @@ from bench.schedules import share_of_a_core
 from bench.schedules_table import Row, table_of
 from bench.workers_deaths import killed_rows, node_rows, outage_rows, timeout_rows
 from bench.workers_memory import memory_rows, million_rows
-from bench.workers_producing import enqueue_rows, latency_rows
+from bench.workers_producing import enqueue_rows, latency_rows, result_rows
 from bench.workers_speed import async_rows, life_rows, sync_rows, trips_rows
 from bench.workers_world import QUICK, Scale, Told
 
@@ -32,6 +32,7 @@ ROWS: dict[str, Callable[[Scale, Told], list[Row]]] = {
     "life": life_rows,
     "trips": trips_rows,
     "latency": latency_rows,
+    "result": result_rows,
     "killed": killed_rows,
     "node": node_rows,
     "timeout": timeout_rows,

@@ -15,7 +15,7 @@ from bench.schedules_table import Measure, Row, percentile
 from bench.workers_world import ASYNC, CLUSTER, QUEUE, Scale, Told, World
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.producer import Producer
-from tenure import job
+from tenure import Run, job
 from tests.kit.waiting import wait_until
 
 Job = Callable[[], Awaitable[Any]]
@@ -96,6 +96,26 @@ async def _awaited(producer: Producer, noop: Job, count: int) -> float:
     rate = count / (time.perf_counter() - begun)
     await producer.close_async()
     return rate
+
+
+def result_rows(scale: Scale, told: Told) -> list[Row]:
+    """Measure from the last line of a job to its caller, who waits for the result, in an idle worker."""
+    found_ms = []
+    _, now = _register()
+    with World() as world:
+        world.start(ASYNC)
+        producer = _producer(world)
+        for number in range(scale.rounds + 3):
+            if number % 50 == 0:
+                told(f"round {number} of {scale.rounds}")
+            run = Run[int](producer.enqueue(now, delay=PAUSE_S), "bench.now", QUEUE, producer)
+            ended_ns = run.result(timeout=60)
+            found_ms.append((time.time_ns() - ended_ns) / 1e6)
+        producer.close()
+    measured = found_ms[3:]
+    p50, p99 = percentile(measured, 0.5), percentile(measured, 0.99)
+    goals = (Measure(p50, 3, "ms", name="p50 "), Measure(p99, 20, "ms", name="p99 "))
+    return [Row("idle: end of a job to the caller who waits", goals, f"{len(measured)} rounds")]
 
 
 def latency_rows(scale: Scale, told: Told) -> list[Row]:

@@ -124,8 +124,9 @@ class Cluster:
         }
         self._worker = InlineWorker(self._world.server, self._clock)
         self._producer = Producer(
-            RedisSettings(), cluster="test", clock=self._clock, open_store=lambda: self._world.server.store
-        )
+            RedisSettings(), cluster="test", clock=self._clock, open_store=lambda: self._world.server.store,
+            in_place_of_waiting=self.run_pending,
+        )  # fmt: skip
         for replica in self._replicas.values():
             replica.start()
 

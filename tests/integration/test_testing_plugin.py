@@ -13,7 +13,8 @@ import pytest
 
 from supervisor.core.model import Outcome
 from supervisor.core.retry import Retry
-from tenure import Context, Resource, job
+from tenure import Context, Resource, Run, job
+from tenure.errors import RunTimeoutError
 
 ROOT = Path(__file__).resolve().parents[2]
 TICK = {"tick": {"job": "demo.tick", "every": "10s"}}
@@ -333,3 +334,15 @@ def test_the_examples_of_the_documentation_run(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
 
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_result_runs_what_is_ready_and_never_blocks(tenure_cluster: Any) -> None:
+    """Nobody else would execute the run: a test that waits for it waits for itself."""
+    cluster = tenure_cluster()
+    ready = cluster.enqueue("testing.note", {"text": "a"})
+    assert Run(ready, producer=cluster._producer).result() == "A"
+    later = cluster.enqueue("testing.note", {"text": "b"}, delay="1h")
+    with pytest.raises(RunTimeoutError, match="it is delayed"):
+        Run(later, producer=cluster._producer).result()
+    cluster.advance("1h")
+    assert Run(later, producer=cluster._producer).result() == "B"

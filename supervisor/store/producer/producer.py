@@ -72,6 +72,7 @@ class Producer:
         open_async_store: Callable[[], AsyncStore] | None = None,
         follow: Signpost | None = None,
         destination: Destination | None = None,
+        in_place_of_waiting: Callable[[], object] | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._entropy = entropy
@@ -87,6 +88,7 @@ class Producer:
             lambda: AsyncStore.connect(url, settings=settings, name=name, follow=follow)
         )
         self._destination = destination  # None: what it enqueues is executed where it comes from
+        self._in_place_of_waiting = in_place_of_waiting  # for results, where nobody else executes runs: in tests
         self._templates = JobTemplates()
         self._forget()
 
@@ -97,7 +99,14 @@ class Producer:
         self._by_loop: WeakKeyDictionary[Any, AsyncStore] = WeakKeyDictionary()
         self._batchers: WeakKeyDictionary[Any, EnqueueBatcher] = WeakKeyDictionary()
         waits = RunWaits(self.keys, open_store=self._open, clock=self._clock, entropy=self._entropy)
-        self._asking = RunAsking(self.keys, clock=self._clock, run=self._run, run_async=self._run_async, waits=waits)
+        self._asking = RunAsking(
+            self.keys,
+            clock=self._clock,
+            run=self._run,
+            run_async=self._run_async,
+            waits=waits,
+            in_place_of_waiting=self._in_place_of_waiting,
+        )
 
     @property
     def asking(self) -> RunAsking:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -62,12 +62,15 @@ class RunAsking:
         run: Callable[[Call[Any]], Any],
         run_async: Callable[[Call[Any]], Awaitable[Any]],
         waits: RunWaits,
+        in_place_of_waiting: Callable[[], object] | None = None,
     ) -> None:
+        """Build it; ``in_place_of_waiting``: done once where it would wait, for programs without other processes."""
         self._cluster = keys.cluster
         self._clock = clock
         self._run = run
         self._run_async = run_async
         self.waits = waits
+        self._in_place_of_waiting = in_place_of_waiting
         self._reads = QueueReads(keys)
         self._ends = RunEnds(keys)
         self._control = QueueControl(keys)
@@ -175,10 +178,14 @@ class RunAsking:
     def answer(self, effects: Effects[T], run_id: str = "", queue: str = "") -> T:
         """Drive ``effects`` in this thread."""
         woken = threading.Event()
+        act = self._in_place_of_waiting
+        stand_in = None if act is None else self._stand_in(act)
 
         def execute(effect: Call[Any] | WaitForEnd) -> Any:
             if isinstance(effect, Call):
                 return self._run(effect)
+            if stand_in is not None:
+                return next(stand_in)
             self.waits.listen()
             if effect.is_deaf:
                 threading.Event().wait(self._left_s(effect))
@@ -189,6 +196,13 @@ class RunAsking:
 
         with self.waits.watch(run_id, queue, woken.set):
             return drive(effects, execute)
+
+    def _stand_in(self, act: Callable[[], object]) -> Iterator[bool]:
+        """Answers to waits in a program where nothing else happens meanwhile: one try, then the time is over."""
+        act()
+        yield True
+        while True:
+            yield False
 
     async def answer_async(self, effects: Effects[T], run_id: str = "", queue: str = "") -> T:
         """Drive ``effects`` in the running event loop."""
