@@ -22,6 +22,7 @@ from bench.house_path import modules_of_a_run
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("supervisor", "jobs")
 QUESTION = re.compile(r"(what|which|who|whom|whose|how|why|where|when|whether)\b", re.IGNORECASE)
+NUMBER = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?")
 WORD = re.compile(r"[A-Za-z']+")
 SHAPE_LINES_MIN = 6
 WORDS = {tokenize.NAME: "", tokenize.OP: "", tokenize.NUMBER: "0", tokenize.STRING: "s"}
@@ -35,6 +36,14 @@ class Row:
     name: str
     value: str
     goal: str
+
+    @property
+    def verdict(self) -> str:
+        """Return whether each number is within its goal."""
+        seen, goals = (
+            [float(each.replace(",", "")) for each in NUMBER.findall(text)] for text in (self.value, self.goal)
+        )
+        return "" if not goals else "met" if all(a <= b for a, b in zip(seen, goals, strict=False)) else "over"
 
 
 def sources(suffix: str) -> list[Path]:
@@ -137,7 +146,7 @@ def rows() -> list[Row]:
 def main() -> None:
     """Print the table, and what the two lists consist of."""
     for row in (Row("", "now", "goal at most"), *rows()):
-        print(f"{row.name:<44} {row.value:<40} {row.goal}")
+        print(f"{row.name:<44} {row.value:<40} {row.goal:<18} {row.verdict}".rstrip())
     for title, lines in (
         ("Class names used twice or more", [f"{name}: {', '.join(at)}" for name, at in repeated_classes().items()]),
         ("Places that share a shape", repeated_shapes()),
