@@ -3,38 +3,59 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 import structlog
 from aiohttp import web
 
+from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.effects import drive_async
 from supervisor.core.json_values import read_json
+from supervisor.core.signing import Signer
 from supervisor.operations import Delay, Effect, Operation
+from supervisor.roles.web.api.run_waiting import RunWaiting
+from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.responses import ASKER, bad_request
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys
+from supervisor.store.producer.producer import Producer
 
 T = TypeVar("T")
 BodyT = TypeVar("BodyT", bound=msgspec.Struct)
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext:
+    """Tools of the handlers."""
+
+    store: AsyncStore
+    keys: Keys
+    clock: Clock
+    producer: Producer
+    waits: RunWaiting
+    overviews: Overviews
+    history: int  # how many ended attempts each queue remembers
+    signer: Signer | None  # of commands to replicas; None: the cluster has no key
+    own_queues: frozenset[str]  # of this replica's pools: known and served also while their workers are replaced
+
+
 class ApiHandlers:
     """Handlers of one subject."""
 
-    def __init__(self, store: AsyncStore, keys: Keys) -> None:
-        self._store = store
-        self._keys = keys
+    def __init__(self, context: ApiContext) -> None:
+        self._at = context
+        self._keys = context.keys
 
     async def _ask(self, operation: Operation[T]) -> T:
         """Return the result of ``operation``; its errors are answers by their ``http_status``."""
         return await drive_async(operation, self._perform)
 
     async def _perform(self, effect: Effect) -> Any:
-        return await (asyncio.sleep(effect.seconds) if isinstance(effect, Delay) else self._store.run(effect))
+        return await (asyncio.sleep(effect.seconds) if isinstance(effect, Delay) else self._at.store.run(effect))
 
 
 async def body_of(request: web.Request, kind: type[BodyT]) -> BodyT:

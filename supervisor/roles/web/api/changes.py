@@ -9,13 +9,11 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from supervisor.clock import Clock
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.model import PRIORITIES
 from supervisor.operations import queues, runs, schedules
@@ -24,9 +22,6 @@ from supervisor.operations.schedules import ResumeCode, TriggerCode, UnknownSche
 from supervisor.roles.web.api.access import may_enqueue, permit_run, permit_schedule
 from supervisor.roles.web.api.base import ApiHandlers, body_of, note, seconds_of, who
 from supervisor.roles.web.responses import bad_request, json_response, not_found
-from supervisor.store.client.sync_client import AsyncStore
-from supervisor.store.keys import Keys
-from supervisor.store.producer.producer import Producer
 
 BODY_BYTES_MAX = 128 * 1024
 
@@ -83,23 +78,6 @@ class EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
 class ApiChanges(ApiHandlers):
     """The handlers."""
 
-    def __init__(
-        self,
-        store: AsyncStore,
-        keys: Keys,
-        producer: Producer,
-        clock: Clock,
-        *,
-        history: int,
-        own_queues: Collection[str] = (),
-    ) -> None:
-        """Build them; ``own_queues``: those of this replica's pools, served also while their workers are replaced."""
-        super().__init__(store, keys)
-        self._own_queues = frozenset(own_queues)
-        self._history = history
-        self._producer = producer
-        self._clock = clock
-
     async def enqueue(self, request: web.Request) -> web.Response:
         """Enqueue a run of a job."""
         body, job = await body_of(request, EnqueueBody), request.match_info["job"]
@@ -107,7 +85,7 @@ class ApiChanges(ApiHandlers):
         if body.queue is not None and not body.force:
             await self._must_be_served(body.queue)
         try:
-            put = await self._producer.put_async(
+            put = await self._at.producer.put_async(
                 job,
                 body.args,
                 queue=body.queue,
@@ -128,7 +106,7 @@ class ApiChanges(ApiHandlers):
     async def _must_be_served(self, queue: str) -> None:
         """Raise 409 unless a pool of this replica, or a live worker of any, takes runs from ``queue``."""
         try:
-            is_served = queue in self._own_queues or await self._ask(queues.is_served(self._keys, queue))
+            is_served = queue in self._at.own_queues or await self._ask(queues.is_served(self._keys, queue))
         except ValueError as error:
             raise bad_request("queue", queue, str(error)) from error
         if not is_served:
@@ -168,7 +146,7 @@ class ApiChanges(ApiHandlers):
                 key=body.key,
                 heeds_overlap=body.overlap == "skip",
                 permit=permit_schedule(request),
-                wall_ms=self._clock.wall_ms(),
+                wall_ms=self._at.clock.wall_ms(),
             )
         )
         if done.code is TriggerCode.SKIPPED:
@@ -184,7 +162,7 @@ class ApiChanges(ApiHandlers):
         operation = runs.cancel(
             self._keys,
             [(body.queue, run_id)],
-            history=self._history,
+            history=self._at.history,
             by=who(request),
             reason=body.reason,
             permit=permit_run(request),

@@ -9,22 +9,18 @@ Guarantees
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from supervisor.clock import Clock
-from supervisor.core.signing import Signer
 from supervisor.operations import Operation, dead, leader, queues, workers
 from supervisor.operations.workers import Word
 from supervisor.roles.web.api.access import must_be_unlimited, must_reach_queue, permit_run
 from supervisor.roles.web.api.base import ApiHandlers, body_of, note, seconds_of, who
 from supervisor.roles.web.api.changes import EmptyBody
 from supervisor.roles.web.responses import json_response
-from supervisor.store.client.sync_client import AsyncStore
-from supervisor.store.keys import Keys
 
 ANSWER_S = 3.0  # less than an answer may take
 
@@ -65,28 +61,13 @@ class ResignBody(msgspec.Struct, forbid_unknown_fields=True):
 class ApiControl(ApiHandlers):
     """The handlers."""
 
-    def __init__(
-        self,
-        store: AsyncStore,
-        keys: Keys,
-        clock: Clock,
-        *,
-        history: int,
-        signer: Signer | None,
-        own_queues: Collection[str] = (),
-    ) -> None:
-        """Build them; ``own_queues``: those of this replica's pools, known also before their first run."""
-        super().__init__(store, keys)
-        self._clock = clock
-        self._history = history
-        self._signer = signer
-        self._own_queues = frozenset(own_queues)
-
     async def pause_queue(self, request: web.Request) -> web.Response:
         """Let nothing be fetched from a queue."""
         body, queue = await body_of(request, QueuePauseBody), request.match_info["queue"]
         must_reach_queue(request, queue)
-        operation = queues.pause(self._keys, [queue], by=who(request), reason=body.reason, configured=self._own_queues)
+        operation = queues.pause(
+            self._keys, [queue], by=who(request), reason=body.reason, configured=self._at.own_queues
+        )
         ((_, is_new),) = await self._ask(operation)
         note(request, "api_queue_paused", queue=queue)
         return json_response({"queue": queue, "result": "paused", "new": is_new})
@@ -96,7 +77,7 @@ class ApiControl(ApiHandlers):
         await body_of(request, EmptyBody)
         queue = request.match_info["queue"]
         must_reach_queue(request, queue)
-        ((_, was_paused),) = await self._ask(queues.resume(self._keys, [queue], configured=self._own_queues))
+        ((_, was_paused),) = await self._ask(queues.resume(self._keys, [queue], configured=self._at.own_queues))
         note(request, "api_queue_resumed", queue=queue)
         return json_response({"queue": queue, "result": "resumed" if was_paused else "running"})
 
@@ -104,9 +85,9 @@ class ApiControl(ApiHandlers):
         """End the waiting runs of a queue, or those of one job."""
         body, queue = await body_of(request, PurgeBody), request.match_info["queue"]
         must_reach_queue(request, queue, job=body.job)
-        counts = await self._ask(queues.counts(self._keys, queue, self._own_queues))
+        counts = await self._ask(queues.counts(self._keys, queue, self._at.own_queues))
         operation = queues.purge(
-            self._keys, counts, job=body.job, by=who(request), reason=body.reason, history=self._history
+            self._keys, counts, job=body.job, by=who(request), reason=body.reason, history=self._at.history
         )
         ended = await self._ask(operation)
         note(request, "api_queue_purged", queue=queue, job=body.job, ended=str(ended))
@@ -130,7 +111,7 @@ class ApiControl(ApiHandlers):
     ) -> web.Response:
         found = await self._ask(dead.show(self._keys, request.match_info["run"], queue))
         which, permit = {found.queue: [found.run_id]}, permit_run(request)
-        operation = change(self._keys, which, by=who(request), history=self._history, permit=permit)
+        operation = change(self._keys, which, by=who(request), history=self._at.history, permit=permit)
         ((_, run_id, result),) = await self._ask(operation)
         if result != expected:
             raise web.HTTPConflict(text=f"{run_id}: {result}")
@@ -160,8 +141,8 @@ class ApiControl(ApiHandlers):
             target,
             word,
             by=who(request),
-            signer=self._signer,
-            at_ms=self._clock.wall_ms(),
+            signer=self._at.signer,
+            at_ms=self._at.clock.wall_ms(),
             wait_s=ANSWER_S,
         )
         answer = await self._ask(operation)
@@ -179,8 +160,10 @@ class ApiControl(ApiHandlers):
         must_be_unlimited(request)
         lease, heir = await self._ask(leader.successor(self._keys, body.to))
         if heir != lease.holder:
-            at_ms = self._clock.wall_ms()
-            await self._ask(leader.resign(self._keys, lease, heir, by=who(request), signer=self._signer, at_ms=at_ms))
+            at_ms = self._at.clock.wall_ms()
+            await self._ask(
+                leader.resign(self._keys, lease, heir, by=who(request), signer=self._at.signer, at_ms=at_ms)
+            )
             note(request, "api_resign_requested", replica=lease.holder, to=heir)
         shown = {"replica": lease.holder, "epoch": lease.epoch, "to": heir or None}
         return json_response(shown, status_code=200 if heir == lease.holder else 202)

@@ -6,7 +6,7 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,11 +20,7 @@ from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally,
 from supervisor.operations.schedules import Record
 from supervisor.operations.workers import WorkerView
 from supervisor.roles.web.api.base import ApiHandlers
-from supervisor.roles.web.api.run_waiting import RunWaiting
-from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.responses import HOLDER, bad_request, json_response, limit_of
-from supervisor.store.client.sync_client import AsyncStore
-from supervisor.store.keys import Keys
 from supervisor.telemetry.masking import mask
 
 PAGE_MAX = 250
@@ -34,14 +30,6 @@ REPORT_WAIT_S = 2.0  # a replica that is gone must not keep the answer from comi
 
 class ApiReads(ApiHandlers):
     """The handlers."""
-
-    def __init__(
-        self, store: AsyncStore, keys: Keys, overviews: Overviews, own_queues: Collection[str], *, waits: RunWaiting
-    ) -> None:
-        super().__init__(store, keys)
-        self._waits = waits
-        self._overviews = overviews
-        self._own_queues = frozenset(own_queues)
 
     async def leader(self, _request: web.Request) -> web.Response:
         """Answer with the leader."""
@@ -77,7 +65,7 @@ class ApiReads(ApiHandlers):
 
     async def queues(self, _request: web.Request) -> web.Response:
         """Every queue, as it stood within the last seconds."""
-        overview = await self._overviews.get()
+        overview = await self._at.overviews.get()
         if overview is None:
             raise web.HTTPServiceUnavailable(text="Redis does not answer", headers={"Retry-After": "1"})
         shown = [
@@ -105,7 +93,7 @@ class ApiReads(ApiHandlers):
     async def run(self, request: web.Request) -> web.Response:
         """One run, when it has ended if so asked: place, attempts, steps, runs below it, and its result if allowed."""
         run_id = request.match_info["run"]
-        await self._waits.until_ended(request, run_id)
+        await self._at.waits.until_ended(request, run_id)
         found = await self._ask(runs.show(self._keys, run_id))
         shown: dict[str, Any] = {"run": run_id, "state": "forgotten"}
         if found.view is not None:
@@ -137,7 +125,7 @@ class ApiReads(ApiHandlers):
             reason=request.query.get("reason"),
             before_ms=None if before is None else int(before),
         )
-        found = await self._ask(dead.find(self._keys, which, count=limit, configured=self._own_queues))
+        found = await self._ask(dead.find(self._keys, which, count=limit, configured=self._at.own_queues))
         return json_response({"dead": [_dead(each) for each in found]})
 
     async def dead_run(self, request: web.Request) -> web.Response:
@@ -153,7 +141,7 @@ class ApiReads(ApiHandlers):
         """Return the queue that is named in the query, if it is known."""
         queue = request.query.get("queue")
         if queue is not None:
-            await self._ask(queues.known(self._keys, [queue], self._own_queues))
+            await self._ask(queues.known(self._keys, [queue], self._at.own_queues))
         return queue
 
 

@@ -18,6 +18,7 @@ from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.roles.child import Seat
 from supervisor.roles.web.access.auth import needs
 from supervisor.roles.web.api import changes, control
+from supervisor.roles.web.api.base import ApiContext
 from supervisor.roles.web.api.changes import ApiChanges
 from supervisor.roles.web.api.control import ApiControl
 from supervisor.roles.web.api.reads import ApiReads
@@ -124,20 +125,18 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
         open_store=functools.partial(_waiting_store, seat),
         open_async_store=lambda: store,
     )
-    own_queues = {queue for pool in settings.workers.values() for queue in pool.queues}
-    parts = (
-        event_pages,
-        ApiReads(store, keys, overviews, own_queues, waits=RunWaiting(producer, event_pages)),
-        ApiChanges(store, keys, producer, seat.clock, history=settings.queues.history, own_queues=own_queues),
-        ApiControl(
-            store,
-            keys,
-            seat.clock,
-            history=settings.queues.history,
-            signer=settings.commands.signer(settings.cluster),
-            own_queues=own_queues,
-        ),
+    context = ApiContext(
+        store=store,
+        keys=keys,
+        clock=seat.clock,
+        producer=producer,
+        waits=RunWaiting(producer, event_pages),
+        overviews=overviews,
+        history=settings.queues.history,
+        signer=settings.commands.signer(settings.cluster),
+        own_queues=frozenset(queue for pool in settings.workers.values() for queue in pool.queues),
     )
+    parts = (event_pages, ApiReads(context), ApiChanges(context), ApiControl(context))
     found = [web.get(f"{PATH}/openapi.json", _openapi)]
     for route in ROUTES:
         handler = next(getattr(part, route.handler) for part in parts if hasattr(part, route.handler))
