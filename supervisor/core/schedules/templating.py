@@ -34,6 +34,7 @@ _WIDTH_MAX = 256  # of what any placeholder without strftime becomes: a run id i
 _LETTER_WIDTH_MAX = 20
 _NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*", re.ASCII)
 _FILTER = re.compile(r"""\|\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*(?::\s*(?:"([^"]*)"|'([^']*)')\s*)?""", re.ASCII)
+_BRACES = re.compile(r"(\\*)\{\{")
 _REST = re.compile(r"[^{}]{0,40}")
 
 NAMES: Mapping[str, Callable[[Moment], Any]] = {
@@ -108,6 +109,11 @@ class _BadError(Exception):
 
 
 _Parts = tuple["str | _Placeholder", ...]
+
+
+def literal(text: str) -> str:
+    """Return the text that renders as ``text``, whatever braces and backslashes are in it."""
+    return _BRACES.sub(lambda found: found[1] * 2 + r"\{{", text)
 
 
 def needs_rendering(args: Any) -> bool:

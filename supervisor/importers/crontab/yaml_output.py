@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from supervisor.core.schedules.templating import literal
 from supervisor.importers.crontab.reader import Entry
 from supervisor.settings.interpolate import escape
 from supervisor.settings.scalars import resolve
@@ -89,17 +90,22 @@ def _schedule(entry: Entry) -> str:
 
 
 def _arguments(entry: Entry) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"command": escape(entry.command)}
+    arguments: dict[str, Any] = {"command": _text(entry.command)}
     if entry.shell != "/bin/sh":
-        arguments["shell"] = escape(entry.shell)
+        arguments["shell"] = _text(entry.shell)
     if entry.cwd is not None:
-        arguments["cwd"] = escape(entry.cwd)
+        arguments["cwd"] = _text(entry.cwd)
     if entry.env:
-        arguments["env"] = {name: escape(value) for name, value in entry.env.items()}
+        arguments["env"] = {name: _text(value) for name, value in entry.env.items()}
     if entry.stdin is not None:
-        arguments["stdin"] = escape(entry.stdin)
+        arguments["stdin"] = _text(entry.stdin)
     return arguments
 
 
 def _on_one_line(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _text(value: str) -> str:
+    """Return an argument that reaches the command as ``value``: cron knows neither references nor placeholders."""
+    return escape(literal(value))

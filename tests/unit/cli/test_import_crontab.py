@@ -165,3 +165,11 @@ def test_the_help_shows_an_example() -> None:
     """Somebody with a crontab at hand wants one line to copy."""
     result = run("--help")
     assert "tenure import crontab /etc/crontab /etc/cron.d --output tenure.yaml" in result.output
+
+
+def test_braces_and_references_in_a_command_are_its_own() -> None:
+    """`docker ps --format` has two braces, and cron fills nothing in."""
+    done = run("-", stdin="0 3 * * * docker ps --format '{{.Names}} {{ date }} ${file:x}'\n")
+
+    assert done.exit_code == 0
+    assert r"--format '\{{.Names}} \{{ date }} $${file:x}'" in done.stdout

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.schedules.calendar import Moment, Span, format_moment
-from supervisor.core.schedules.templating import NAMES, TemplateError, check, needs_rendering, render, sample
+from supervisor.core.schedules.templating import NAMES, TemplateError, check, literal, needs_rendering, render, sample
 
 BERLIN_MS = round(datetime(2026, 10, 25, 1, 30, tzinfo=UTC).timestamp() * 1000)  # 02:30, the second time
 ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana", "Asia/Kathmandu", "Pacific/Apia")
@@ -238,3 +238,9 @@ def test_a_sample_has_the_types_that_runs_get() -> None:
 def test_the_id_of_a_run_that_is_not_the_scheduled_one_can_be_given() -> None:
     """A run that was triggered by hand, or forced by a backfill, has another."""
     assert filled("{{ run }}", run="report!manual!7") == "report!manual!7"
+
+
+@given(st.text(alphabet="{}\\a |\"'n", max_size=40))
+def test_a_literal_reaches_the_job_as_it_was_written(text: str) -> None:
+    """A command of another program may hold braces and backslashes that are none of ours."""
+    assert filled(literal(text)) == text
