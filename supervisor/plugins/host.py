@@ -110,14 +110,6 @@ class PluginHost(Resource):
         """Return the live plugins: name to version."""
         return {name: live.instance.version for name, live in self._live.items() if live.instance.is_alive}
 
-    def options_of(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the configured options of a plugin with ``options`` over them.
-
-        Raises:
-            PluginNotRegisteredError: there is no such plugin.
-        """
-        return {**self._registry.get(name).settings.options, **options}
-
     def ready(self, name: str, options: Mapping[str, Any]) -> ReadyPlugin:
         """Return the plugin ``name``, ready to be called with ``options`` over the configured ones.
 

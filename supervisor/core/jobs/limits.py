@@ -86,11 +86,6 @@ def limits_of(template: Template) -> Limits:
     )
 
 
-def names_in(pattern: str) -> frozenset[str]:
-    """Return the arguments that ``pattern`` names."""
-    return frozenset(_PLACEHOLDER.findall(pattern))
-
-
 def _key(template: Template, pattern: str) -> str:
     if pattern == EVERYTHING:
         return _digest(template.job, _canonical(template.args))

@@ -33,11 +33,6 @@ class Trigger(ABC):
     def describe(self) -> str:
         """Return the trigger as people write it: ``every 10m``, ``cron 30 2 * * * Europe/Berlin``."""
 
-    def earliest_ms(self, after_ms: int, until_ms: int) -> int | None:
-        """Return the oldest nominal time in (after_ms, until_ms]."""
-        found = self.next_ms(after_ms)
-        return found if found is not None and found <= until_ms else None
-
     def nominals(self, after_ms: int, until_ms: int, limit: int | None = None) -> Iterator[int]:
         """Yield the nominal times in (after_ms, until_ms], oldest first, at most ``limit``."""
         found = self.next_ms(after_ms)

@@ -136,7 +136,6 @@ def test_what_is_left_is_what_no_exclusion_holds(
     assert list(found.nominals(start, end)) == expected
     assert list(found.newest(start, end, 10**6)) == expected
     assert found.count(start, end, 10**6) == len(expected)
-    assert found.earliest_ms(start, end) == (expected[0] if expected else None)
 
 
 def _reading(ms: int, timezone: str) -> int:

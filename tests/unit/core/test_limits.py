@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.errors import ArgumentsError
-from supervisor.core.jobs.limits import Limits, limits_of, names_in
+from supervisor.core.jobs.limits import Limits, limits_of
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.store.wire.envelope import pack, unpack
 
@@ -74,7 +74,6 @@ def test_a_missing_argument_is_named() -> None:
     """Whoever wrote the pattern learns what the run has instead."""
     with pytest.raises(ArgumentsError, match="names 'user', which this run does not have; it has n, tenant"):
         limits_of(template(unique="{user}"))
-    assert names_in("{tenant}/{user}") == {"tenant", "user"}
 
 
 @given(job=JOBS, a=VALUES, b=VALUES, patterns=st.tuples(PATTERNS | st.just("*"), PATTERNS), most=st.integers(0, 10**6))

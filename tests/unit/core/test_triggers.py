@@ -141,7 +141,6 @@ def test_a_union_is_due_whenever_a_part_is_and_equal_times_are_one() -> None:
     assert union.count(0, 12_000, 100) == 9
     assert union.count(0, 12_000, 4) == 4
     assert union.latest_ms(0, 7999) == 7500
-    assert union.earliest_ms(6000, 7000) is None
     assert union.newest(0, 9000, 3) == (7500, 8000, 9000)
     assert union.describe() == "every 2s; every 3s; at 1970-01-01T00:00:07.500Z"
 
