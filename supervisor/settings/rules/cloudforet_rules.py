@@ -10,7 +10,8 @@ from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.violation import Violation
 
 JOBS_MODULE = "supervisor.compat.cloudforet.jobs"
-_NO_SERVICE = sys.stdlib_module_names | {"supervisor", "jobs", "pip", "setuptools", "pkg_resources", "wheel", "uv"}
+_NO_SERVICE = sys.stdlib_module_names | {"supervisor", "tenure", "jobs"}
+_NO_SERVICE |= {"pip", "setuptools", "pkg_resources", "wheel", "uv"}
 
 
 def package_violations(settings: Settings) -> Iterator[Violation]:
