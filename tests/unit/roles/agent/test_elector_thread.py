@@ -33,7 +33,7 @@ class AnsweringStore:
 def test_an_elector_hears_what_the_stream_says_and_waits_as_long_as_it_asked_to() -> None:
     """A driver that answers nothing makes a standby ask in a circle instead of waiting for news."""
     scripted, store = Scripted(), AnsweringStore()
-    thread: Any = ElectorThread(scripted.standing, store=store, keys=KEYS)  # type: ignore[arg-type]
+    thread: Any = ElectorThread(scripted.context, store=store, keys=KEYS)  # type: ignore[arg-type]
     until_ns = scripted.clock.now_ns + 1500 * MILLISECOND_NS
 
     assert thread._execute(Listen("4-0", until_ns)) == NEWS
@@ -43,7 +43,7 @@ def test_an_elector_hears_what_the_stream_says_and_waits_as_long_as_it_asked_to(
 def test_an_elector_gets_the_reply_of_its_script() -> None:
     """Within the time that the question has; when Redis answered is noted for the health of the agent."""
     scripted, store = Scripted(), AnsweringStore()
-    thread: Any = ElectorThread(scripted.standing, store=store, keys=KEYS)  # type: ignore[arg-type]
+    thread: Any = ElectorThread(scripted.context, store=store, keys=KEYS)  # type: ignore[arg-type]
     call: Any = object()
 
     assert thread._execute(RunScript(call, 750 * MILLISECOND_NS)) == "granted"
