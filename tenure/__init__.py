@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from supervisor.store.producer.producer import Producer
     from supervisor.store.producer.run_handle import Run
     from supervisor.store.producer.run_status import RunPhase, RunStatus
+    from tenure import errors, testing
     from tenure.declaring import JobFunction, job
 
 __all__ = [
@@ -45,8 +46,10 @@ __all__ = [
     "enqueue",
     "enqueue_async",
     "enqueue_many",
+    "errors",
     "job",
     "main",
+    "testing",
 ]
 
 _MODULES = {
@@ -70,8 +73,10 @@ _MODULES = {
     "enqueue": "supervisor.store.producer.enqueueing",
     "enqueue_async": "supervisor.store.producer.enqueueing",
     "enqueue_many": "supervisor.store.producer.enqueueing",
+    "errors": "tenure",
     "job": "supervisor.core.jobs.registry",
     "main": "supervisor.main",
+    "testing": "tenure",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for a public one

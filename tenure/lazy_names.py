@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of ``package``, whose names lie in ``modules``: name to module."""
+    """Return ``__getattr__`` and ``__dir__`` of ``package``, whose names lie in ``modules``; submodules in itself."""
 
     def load(name: str) -> object:
         module = modules.get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(import_module(module), name)
+        is_submodule = module == package
+        value: object = import_module(f"{package}.{name}") if is_submodule else getattr(import_module(module), name)
         setattr(sys.modules[package], name, value)
         return value
 

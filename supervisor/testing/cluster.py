@@ -12,38 +12,29 @@ Does not guarantee
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType, TracebackType
-from typing import Any, NamedTuple, Self
+from types import TracebackType
+from typing import Any, NamedTuple, Self, cast
 
-import msgspec
-
-from supervisor.core.jobs.profile_policies import profile_field
-from supervisor.core.jobs.registry import registry
-from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.roles.scheduler.scheduler import Scheduler
-from supervisor.settings.document import format_path, wrap
-from supervisor.settings.schedules.definitions import definition_of
-from supervisor.settings.schedules.profiles import expanded
-from supervisor.settings.schedules.rules import faults_of
-from supervisor.settings.schedules.settings import ScheduleSettings
-from supervisor.settings.schedules.template import template_of
-from supervisor.settings.schema import settings_shape
 from supervisor.settings.sections.durations import parse_duration
-from supervisor.settings.sections.models import ElectionSettings, RedisSettings, Settings
-from supervisor.settings.sections.pipeline import ProfileSettings
+from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
+from supervisor.store.producer.substitute import substituted
 from supervisor.store.schedules.fire import FireCode
 from supervisor.testing import assertions
+from supervisor.testing.definitions import profiles_of, schedule_of, timing_of
 from supervisor.testing.replica import Replica
-from supervisor.testing.runs import Finished, InlineWorker
-from supervisor.testing.server import Server, driven_time
+from supervisor.testing.runs import EnqueuedRun, Finished, InlineWorker, waiting_runs
+from supervisor.testing.server import ImmediateStore, Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World
 
 DEFAULT_START = "2026-01-01T00:00:00+00:00"
@@ -89,6 +80,7 @@ class Cluster:
         start: str | datetime = DEFAULT_START,
         seed: int = 0,
         profiles: Mapping[str, Mapping[str, Any]] | None = None,
+        inline: bool = False,
     ) -> None:
         """Boot the replicas.
 
@@ -100,6 +92,7 @@ class Cluster:
             start: when the test begins, with its time zone.
             seed: another course of small delays.
             profiles: by name, as in the configuration; hooks other than checks are not asked.
+            inline: whether what the application enqueues is executed before ``enqueue`` returns.
         """
         begin = datetime.fromisoformat(start) if isinstance(start, str) else start
         assert begin.tzinfo is not None, "start needs a time zone"
@@ -107,26 +100,34 @@ class Cluster:
         self._lease_s = parse_duration(lease)
         self._exits = ExitStack()
         self._exits.enter_context(driven_time(self._world.server_time_s))
-        known = _profiles(profiles or {})
-        definitions = tuple(_definition(name, dict(entry), known) for name, entry in (schedules or {}).items())
+        known = profiles_of(profiles or {})
+        definitions = tuple(schedule_of(name, dict(entry), known) for name, entry in (schedules or {}).items())
         self._clock = ReplicaClock(self._world)
         self._replicas = {
             name: Replica(
                 self._world,
                 self._world.server.keys,
                 name,
-                timing=_timing(self._lease_s),
+                timing=timing_of(self._lease_s),
                 definitions=definitions,
                 clock=ReplicaClock(self._world),
                 scheduler_class=_PatientScheduler,
             )
             for name in (f"r{number}" for number in range(1, replicas + 1))
         }
-        self._worker = InlineWorker(self._world.server, self._clock)
+        self._finished: list[Finished] = []
+        self._is_running = False
         self._producer = Producer(
-            RedisSettings(), cluster="test", clock=self._clock, open_store=lambda: self._world.server.store,
-            in_place_of_waiting=self.run_pending,
-        )  # fmt: skip
+            RedisSettings(),
+            cluster="test",
+            clock=self._clock,
+            on_enqueued=(lambda _template, _count: self._run_now()) if inline else None,
+            open_store=lambda: self._world.server.store,
+            open_async_store=lambda: cast("AsyncStore", ImmediateStore(self._world.server.store)),
+            in_place_of_waiting=self._run_now,
+        )
+        self._exits.enter_context(substituted(self._producer))
+        self._worker = InlineWorker(self._world.server, self._clock, self._producer)
         for replica in self._replicas.values():
             replica.start()
 
@@ -279,7 +280,35 @@ class Cluster:
 
         A failed run is due again after its delay: ``advance``, then call this again.
         """
-        return self._worker.run_pending(limit)
+        self._is_running = True
+        try:
+            found = self._worker.run_pending(limit)
+        finally:
+            self._is_running = False
+        self._finished += found
+        return found
+
+    @property
+    def finished(self) -> list[Finished]:
+        """All finished attempts of the test, in order."""
+        return list(self._finished)
+
+    def enqueued(self, job: str | None = None) -> list[EnqueuedRun]:
+        """Return the runs, all or of a job, that wait to be executed or are delayed, in the order of their ids."""
+        return [run for run in waiting_runs(self._world.server) if job in {None, run.job}]
+
+    def _run_now(self) -> None:
+        """Execute what is ready, unless a job enqueued it: then the loop that executes the job comes to it."""
+        if self._is_running:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self.run_pending()
+            return
+        thread = threading.Thread(target=self.run_pending)  # coroutine jobs have event loops of their own
+        thread.start()
+        thread.join()
 
     def history(self) -> str:
         """Return the actions of the replicas, one line each, for the message of a failed assertion."""
@@ -316,35 +345,3 @@ class ClusterFactory:
     ) -> None:
         if self._cluster is not None:
             self._cluster.close()
-
-
-def _timing(lease_s: float) -> ElectionTiming:
-    """Return the durations of the election in the proportions of the defaults."""
-    return ElectionTiming.of(
-        ElectionSettings(
-            lease_duration_s=lease_s, renew_period_s=lease_s / 5, renew_timeout_s=min(30.0, 0.15 * lease_s)
-        )
-    )
-
-
-def _profiles(profiles: Mapping[str, Mapping[str, Any]]) -> Mapping[str, ProfileSettings]:
-    """Read profiles as people write them; omissions of a named one come from ``default``."""
-    root = expanded(wrap({"profiles": profiles}, "profiles of the test"), settings_shape())
-    return Settings.model_validate_json(msgspec.json.encode(root.plain())).profiles
-
-
-def _definition(
-    name: str, entry: dict[str, Any], profiles: Mapping[str, ProfileSettings] = MappingProxyType({})
-) -> ScheduleDef:
-    """Read a schedule as people write it. A job that no imported module registers may be fired, but not run."""
-    settings = ScheduleSettings.model_validate(entry)
-    found = [f"{format_path(fault.paths[0])}: {fault.message}; {fault.remedy}" for fault in faults_of(name, settings)]
-    if settings.job in registry:
-        template, faults = template_of(name, settings, registry, profiles=profiles)
-        found += [f"{format_path(('schedules', name, *fault.path))}: {fault.message}" for fault in faults]
-    else:
-        queue, profile = settings.queue or "default", profile_field(settings.profile or "")
-        template = Template(job=settings.job, kind=Kind.SYNC, queue=queue, args=settings.args, profile=profile)
-    if found or template is None:
-        raise ValueError("\n".join(found))
-    return definition_of(name, settings, template, profiles)

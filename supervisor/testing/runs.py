@@ -9,11 +9,14 @@ from typing import Any
 
 from supervisor.clock import Clock
 from supervisor.core.jobs.registry import registry
-from supervisor.core.model import Kind, Outcome
+from supervisor.core.model import PRIORITIES, Kind, Outcome
+from supervisor.roles.worker.attempt.context import Enqueuer
 from supervisor.roles.worker.attempt.executor import Execution, Executor
 from supervisor.roles.worker.attempt.invocation import Calling
 from supervisor.store.queues.runs import Ack, FetchedRun, Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.codec import text
+from supervisor.store.wire.envelope import unpack
 from supervisor.testing.server import Server
 
 BATCH = 50
@@ -33,16 +36,45 @@ class Finished:
     error: BaseException | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EnqueuedRun:
+    """Run that waits to be executed."""
+
+    id: str
+    job: str
+    args: dict[str, Any]
+    queue: str
+    priority: str
+    """``high``, ``normal`` or ``low``."""
+
+
+def waiting_runs(server: Server) -> list[EnqueuedRun]:
+    """Return the runs of a server that have not begun, in the order of their ids, which is that of their times."""
+    found, queues = [], Queues(server.keys)
+    for queue in server.store.run(queues.names()):
+        keys = server.keys.queue(queue)
+        begun = {text(run_id) for run_id in server.store.raw.hkeys(keys.run)}
+        begun |= {text(run_id) for run_id in server.store.raw.zrange(keys.dead, 0, -1)}
+        stored: Any = server.store.raw.hgetall(keys.data)
+        for run_id, data in stored.items():
+            if text(run_id) not in begun:
+                template = unpack(data).template
+                priority = next(name for name, number in PRIORITIES.items() if number == template.priority)
+                found.append(EnqueuedRun(text(run_id), template.job, dict(template.args), queue, priority))
+    return sorted(found, key=lambda run: run.id)
+
+
 class InlineWorker:
     """One worker of each kind, executed by the test's own thread."""
 
-    def __init__(self, server: Server, clock: Clock) -> None:
+    def __init__(self, server: Server, clock: Clock, producer: Enqueuer | None = None) -> None:
         self._server = server
         self._queues = Queues(server.keys)
         self._sessions = Sessions(server.keys)
         uniform = Random(0).random  # noqa: S311 - retries of a test must repeat themselves
         self._executors = {
-            kind: Executor(kind=kind, registry=registry, worker="test", clock=clock, uniform=uniform) for kind in Kind
+            kind: Executor(kind=kind, registry=registry, worker="test", clock=clock, uniform=uniform, producer=producer)
+            for kind in Kind
         }
         self._seq = dict.fromkeys(Kind, 0)  # of each session: one that leaves out a number has lost a turn
 

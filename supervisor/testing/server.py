@@ -15,15 +15,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from supervisor.core.model import ScheduleDef
+from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import DefineCode
 from supervisor.store.schedules.fire import LogEntry
 from supervisor.store.schedules.reads import Views
 from supervisor.store.scripts import Call
 from supervisor.testing.scripting import QuickStore
+
+T = TypeVar("T")
 
 # The modules of fakeredis that ask for the time, each through a module global called ``time``.
 _ASKING = (
@@ -58,6 +61,20 @@ def driven_time(read_s: Callable[[], float]) -> Iterator[None]:
     finally:
         for module, known in zip(modules, before, strict=True):
             vars(module)["time"] = known
+
+
+class ImmediateStore:
+    """The part of an asynchronous client that producers use: calls of ``store``, from whatever event loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def run(self, call: Call[T]) -> T:
+        """Make a call."""
+        return self._store.run(call)
+
+    async def close(self) -> None:
+        """Keep the server: it is shared."""
 
 
 class Server:

@@ -37,6 +37,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import TenureError
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
+from supervisor.store.producer.substitute import refused
 
 TENURE = (sys.executable, "-m", "supervisor")
 LOG_CHARS_SHOWN = 4000
@@ -150,7 +151,8 @@ def start_server(
         server = _start(directory, (*program,), arguments, environ or {})
         try:
             _wait_until_ready(server, ready_s)
-            yield server
+            with refused(""):  # whoever starts a server asks for a real one
+                yield server
         finally:
             server.stop()
     finally:

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from supervisor.core.errors import EXIT_CONFIG, TenureError
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
+from supervisor.store.producer import substitute
 from supervisor.store.producer.destination import Destination
 from supervisor.store.producer.producer import Producer
 
@@ -65,9 +66,11 @@ def connect(
         ConfigError: the configuration does not say how to reach Redis.
         ValueError: ``config`` beside ``url`` or ``cluster``, or ``cluster`` without ``url``.
     """
+    if config is not None and (url is not None or cluster is not None):
+        raise ValueError("connect takes config, which names Redis and the cluster, or url and cluster; not both")
+    if substitute.producer is not None:
+        return substitute.producer
     if config is not None:
-        if url is not None or cluster is not None:
-            raise ValueError("connect takes config, which names Redis and the cluster, or url and cluster; not both")
         use(_configured([Path(config)] if isinstance(config, str | Path) else [Path(each) for each in config]))
     elif url is not None:
         use(_plain(RedisSettings.model_validate({"url": url}), cluster))
@@ -110,6 +113,8 @@ def current() -> Producer:
     Raises:
         NoRedisError: no address of Redis is configured.
     """
+    if substitute.producer is not None:
+        return substitute.producer
     if _default is None:
         files = [Path(name) for name in os.environ.get("TENURE_CONFIG", "").split(os.pathsep) if name]
         use(_configured(files) if files else _plain(settings_from_environment(os.environ)))

@@ -34,6 +34,7 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import CLUSTERS, Keys
+from supervisor.store.producer import substitute
 from supervisor.store.producer.batching import EnqueueBatcher, PackedRun
 from supervisor.store.producer.bulk import BatchStream, Totals, send, send_async
 from supervisor.store.producer.destination import Destination
@@ -83,6 +84,7 @@ class Producer:
         self._sessions = Sessions(self.keys)
         url = settings.url.get_secret_value()
         name = f"{cluster}:producer"
+        self._is_real = open_store is None
         self._open = open_store or (lambda: Store.connect(url, settings=settings, name=name, follow=follow))
         self._open_async = open_async_store or (
             lambda: AsyncStore.connect(url, settings=settings, name=name, follow=follow)
@@ -291,7 +293,12 @@ class Producer:
                     raise
         raise AssertionError("unreachable")
 
+    def _refuse_in_tests(self) -> None:
+        if substitute.refusal and self._is_real:
+            raise StoreRefusedError(substitute.refusal)
+
     def _store(self) -> Store:
+        self._refuse_in_tests()
         if self._pid != os.getpid():
             self._forget()
         store: Store | None = getattr(self._local, "store", None)
@@ -308,6 +315,7 @@ class Producer:
         return batcher
 
     def _async_store(self) -> AsyncStore:
+        self._refuse_in_tests()
         if self._pid != os.getpid():
             self._forget()
         loop = asyncio.get_running_loop()

@@ -1,0 +1,55 @@
+"""Schedules, profiles and the timing of elections of a simulated cluster, as tests write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from supervisor.core.jobs.profile_policies import profile_field
+from supervisor.core.jobs.registry import registry
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.roles.agent.election.context import ElectionTiming
+from supervisor.settings.document import format_path, wrap
+from supervisor.settings.schedules.definitions import definition_of
+from supervisor.settings.schedules.profiles import expanded
+from supervisor.settings.schedules.rules import faults_of
+from supervisor.settings.schedules.settings import ScheduleSettings
+from supervisor.settings.schedules.template import template_of
+from supervisor.settings.schema import settings_shape
+from supervisor.settings.sections.models import ElectionSettings, Settings
+from supervisor.settings.sections.pipeline import ProfileSettings
+
+
+def timing_of(lease_s: float) -> ElectionTiming:
+    """Return the durations of the election in the proportions of the defaults."""
+    return ElectionTiming.of(
+        ElectionSettings(
+            lease_duration_s=lease_s, renew_period_s=lease_s / 5, renew_timeout_s=min(30.0, 0.15 * lease_s)
+        )
+    )
+
+
+def profiles_of(profiles: Mapping[str, Mapping[str, Any]]) -> Mapping[str, ProfileSettings]:
+    """Read profiles as people write them; omissions of a named one come from ``default``."""
+    root = expanded(wrap({"profiles": profiles}, "profiles of the test"), settings_shape())
+    return Settings.model_validate_json(msgspec.json.encode(root.plain())).profiles
+
+
+def schedule_of(
+    name: str, entry: dict[str, Any], profiles: Mapping[str, ProfileSettings] = MappingProxyType({})
+) -> ScheduleDef:
+    """Read a schedule as people write it. A job that no imported module registers may be fired, but not run."""
+    settings = ScheduleSettings.model_validate(entry)
+    found = [f"{format_path(fault.paths[0])}: {fault.message}; {fault.remedy}" for fault in faults_of(name, settings)]
+    if settings.job in registry:
+        template, faults = template_of(name, settings, registry, profiles=profiles)
+        found += [f"{format_path(('schedules', name, *fault.path))}: {fault.message}" for fault in faults]
+    else:
+        queue, profile = settings.queue or "default", profile_field(settings.profile or "")
+        template = Template(job=settings.job, kind=Kind.SYNC, queue=queue, args=settings.args, profile=profile)
+    if found or template is None:
+        raise ValueError("\n".join(found))
+    return definition_of(name, settings, template, profiles)
