@@ -45,9 +45,10 @@ local function look(queue)
     redis.call('HGET', keys.err(queue), id) or '', key or '', key and holders_of(key) or '' }
 end
 
-local found, ended = nil, redis.call('GET', keys.ended(id))
-for _, queue in ipairs(queues) do
-  found = found or look(queue)
+local found, ended, foreign = nil, redis.call('GET', keys.ended(id)), nil
+for _, queue in ipairs(queues) do -- a key that is not ours hides no run of another queue
+  local is_ours, seen = pcall(look, queue)
+  found, foreign = found or (is_ours and seen or nil), not is_ours and queue or foreign
 end
 local is_told = found or ended or (need == 'end' and redis.call('EXISTS', keys.result(id)) == 1)
 if not found and ended then
@@ -65,7 +66,13 @@ local function search(queue)
   end
 end
 for _, queue in ipairs(need ~= 'history' and is_told and {} or queues) do
-  search(queue)
+  if not pcall(search, queue) then
+    foreign = queue
+  end
+end
+if not found and foreign then -- it may be there: raises what is wrong
+  look(foreign)
+  search(foreign)
 end
 local result, progress = redis.call('GET', keys.result(id)), redis.call('GET', keys.progress(id))
 local shown = found or { result and 'finished' or 'unknown', '', '', '', '', '', '', '', '', '' }
