@@ -70,7 +70,7 @@ class EnqueueBatcher:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Enqueued] = loop.create_future()
         self._lanes[is_chosen].append(_Caller(run, answer))
-        if self._sending is None:
+        if self._sending is None or self._sending.done():  # done: by a loop whose tasks begin as they are made
             self._sending = loop.create_task(self._drain())
         return answer
 
@@ -80,16 +80,17 @@ class EnqueueBatcher:
                 for is_chosen, lane in self._lanes.items():
                     batch = _take(lane)
                     behind = len(lane)
-                    if batch and not await self._deliver(batch, is_chosen=is_chosen):
-                        _refuse([lane.popleft() for _ in range(behind)], batch[0].answer.exception())
+                    lost = await self._deliver(batch, is_chosen=is_chosen) if batch else None
+                    if lost is not None:
+                        _refuse([lane.popleft() for _ in range(behind)], lost)
         finally:
             self._sending = None
             for lane in self._lanes.values():  # only where this task was cancelled: its loop ends
                 while lane:
                     lane.popleft().answer.cancel()
 
-    async def _deliver(self, batch: Sequence[_Caller], *, is_chosen: bool) -> bool:
-        """Send a batch and answer its callers; return whether the server answered."""
+    async def _deliver(self, batch: Sequence[_Caller], *, is_chosen: bool) -> TenureError | None:
+        """Send a batch and answer its callers; return the error if the server did not answer."""
         ids = [caller.run.run_id for caller in batch]
         runs: list[Argument] = [value for caller in batch for value in caller.run]
         call = self._queues.enqueue_flat(nonce=self._entropy(16).hex(), ids=ids, runs=runs, is_chosen=is_chosen)
@@ -100,21 +101,24 @@ class EnqueueBatcher:
         except StoreRefusedError as error:
             if len(batch) == 1 or error.concerns_client:
                 _refuse(batch, error)
-                return True
+                return None
             # Refused before anything was written: one of them is the reason, the others are enqueued without it.
             half = len(batch) // 2
-            first = await self._deliver(batch[:half], is_chosen=is_chosen)
-            return await self._deliver(batch[half:], is_chosen=is_chosen) and first
+            lost = await self._deliver(batch[:half], is_chosen=is_chosen)
+            if lost is None:
+                return await self._deliver(batch[half:], is_chosen=is_chosen)
+            _refuse(batch[half:], lost)
+            return lost
         except TenureError as error:
             _refuse(batch, error)
-            return False
+            return error
         except BaseException as error:
             if isinstance(error, Exception):
                 _refuse(batch, error)
             for caller in batch:
                 caller.answer.cancel()
             raise
-        return True
+        return None
 
 
 def _take(lane: deque[_Caller]) -> list[_Caller]:
@@ -129,9 +133,8 @@ def _take(lane: deque[_Caller]) -> list[_Caller]:
     return batch
 
 
-def _refuse(callers: Sequence[_Caller], error: BaseException | None) -> None:
+def _refuse(callers: Sequence[_Caller], error: Exception) -> None:
     """Give each caller an error of its own: a shared one would collect the tracebacks of all."""
-    assert error is not None
     for caller in callers:
         if caller.answer.done():
             continue

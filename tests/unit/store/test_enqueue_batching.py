@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -211,5 +212,62 @@ def test_those_behind_a_lost_call_fail_with_it() -> None:
         assert [len(ids) for ids in server.calls] == [ENQUEUE_MAX]
         server.refuses = lambda _ids: None
         assert (await batcher.put(run_of("again"), is_chosen=False)).is_new
+
+    check(scenario)
+
+
+def test_a_caller_cancelled_before_the_call_is_lost_cancels_no_other() -> None:
+    """One request that runs out of time while Redis is silent must not end the tasks behind it without an error."""
+
+    async def scenario(server: ScriptedServer) -> None:
+        batcher = server.batcher()
+        server.gate.clear()
+        server.refuses = lambda _ids: StoreUnavailableError("no answer")
+        gone = batcher.put(run_of("gone"), is_chosen=False)
+        await server.asked.wait()
+        behind = [batcher.put(run_of(name), is_chosen=name == "mine") for name in ("r0", "mine")]
+        gone.cancel()
+        server.gate.set()
+        found = await asyncio.gather(*behind, return_exceptions=True)
+        assert [type(each) for each in found] == [StoreUnavailableError, StoreUnavailableError]
+
+    check(scenario)
+
+
+def test_a_server_lost_while_a_batch_is_split_fails_each_with_that_error() -> None:
+    """The half that was enqueued says so; the rest does not wait for another call to time out."""
+
+    async def scenario(server: ScriptedServer) -> None:
+        batcher = server.batcher()
+        wrong, lost = StoreRefusedError("WRONGTYPE"), StoreUnavailableError("no answer")
+        server.refuses = lambda ids: wrong if len(ids) > 2 else lost if "r2" in ids else None
+        found = await asyncio.gather(
+            *(batcher.put(run_of(f"r{n}"), is_chosen=False) for n in range(8)), return_exceptions=True
+        )
+        assert [isinstance(each, StoreUnavailableError) for each in found] == [False] * 2 + [True] * 6
+        assert [len(ids) for ids in server.calls] == [8, 4, 2, 2]
+
+    check(scenario)
+
+
+def test_an_enqueue_after_one_that_failed_as_its_task_was_made_is_sent() -> None:
+    """A loop with eager tasks runs the sender before its maker knows it."""
+
+    async def scenario(_server: ScriptedServer) -> None:
+        async def fails(_call: Call[list[Enqueued]]) -> list[Enqueued]:
+            raise StoreUnavailableError("no route")
+
+        def begun(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], **_: Any) -> asyncio.Future[None]:
+            with suppress(StopIteration):
+                work.send(None)
+            done = loop.create_future()
+            done.set_result(None)
+            return done
+
+        batcher = EnqueueBatcher(Queues(Keys("t")), send=fails, entropy=bytes)
+        asyncio.get_running_loop().set_task_factory(begun)
+        for name in ("first", "second"):
+            with pytest.raises(StoreUnavailableError):
+                await asyncio.wait_for(batcher.put(run_of(name), is_chosen=False), 10)
 
     check(scenario)
