@@ -34,6 +34,7 @@ BLOCK_S = 1.0
 LINGER_S = 2.0
 _IDLE_BLOCK_S = 0.1
 _BELL_BYTES = 12
+_STALE_LOOKS = 100
 
 
 @dataclass(slots=True)
@@ -73,6 +74,8 @@ class AwaitedRuns:
                 run.wakes.remove(wake)
                 if not run.wakes:
                     del self._runs[run_id]
+            if len(self._looks) > 2 * len(self._runs) + _STALE_LOOKS:  # nobody looks while no thread runs
+                self._looks = sorted((run.look_ns, run_id) for run_id, run in self._runs.items())
 
     def wake(self, run_id: str) -> None:
         """Wake all who wait for a run."""

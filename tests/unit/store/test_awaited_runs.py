@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Generator
 from typing import Any
 
@@ -125,6 +126,32 @@ def test_after_an_outage_every_run_is_looked_at_first() -> None:
     assert runs.due(SECOND_NS) == []
     runs.look_again(SECOND_NS)
     assert runs.due(SECOND_NS) == [("mail", "r")]
+
+
+def test_questions_that_need_no_wait_leave_nothing_behind() -> None:
+    """A program that asks for states all day, and never waits, does not grow."""
+    waits = RunWaits(KEYS, open_store=lambda: pytest.fail("no connection"), clock=FakeClock(), entropy=bytes)
+    asking = RunAsking(KEYS, clock=FakeClock(), run=lambda _call: None, run_async=pytest.fail, waits=waits)
+    for _ in range(2):
+        asking.answer(asking.status("warm", ""))
+    tracemalloc.start()
+    try:
+        for number in range(5000):
+            asking.answer(asking.status(f"r{number}", ""), f"r{number}")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 300_000
+
+
+def test_runs_that_are_awaited_are_looked_at_while_thousands_come_and_go() -> None:
+    """What the others leave is removed, and nothing else."""
+    runs = AwaitedRuns()
+    runs.add("stays", "mail", str, 0)
+    for number in range(5000):
+        runs.add(f"r{number}", "mail", str, 0)
+        runs.discard(f"r{number}", str)
+    assert runs.due(SECOND_NS) == [("mail", "stays")]
 
 
 def test_a_result_that_is_there_is_read_without_waiting() -> None:
