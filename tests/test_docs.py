@@ -85,6 +85,14 @@ def test_every_decision_has_its_five_parts() -> None:
     ] == []
 
 
+def test_decisions_are_numbered_once_without_a_gap() -> None:
+    """Others cite a decision by its number."""
+    names = sorted(each.name for each in (ROOT / "docs/adr").glob("*.md"))
+    assert [name[:4] for name in names] == [f"{number:04}" for number in range(1, len(names) + 1)]
+    titles = [(ROOT / "docs/adr" / name).read_text().splitlines()[0] for name in names]
+    assert [title for title, name in zip(titles, names, strict=True) if not title.startswith(f"# {name[:4]}: ")] == []
+
+
 def test_every_line_of_the_threat_model_has_a_verdict_and_what_is_prevented_its_test() -> None:
     """A claim of prevention without a test is a hope, and an actor without an asset was not thought of."""
     actors = re.split(r"^## ", (ROOT / "docs/threat-model.md").read_text(), flags=re.MULTILINE)[1:6]

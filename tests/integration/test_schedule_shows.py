@@ -12,7 +12,7 @@ from supervisor.cli.schedule.times import due_rows
 from supervisor.core.model import Outcome, ScheduleDef
 from supervisor.core.schedules.calendar import Moment
 from supervisor.store.schedules.fire import FireCode
-from supervisor.testing.cluster import _definition
+from supervisor.testing.definitions import schedule_of
 from tenure import Context, job
 
 seen: list[tuple[Any, ...]] = []
@@ -72,7 +72,7 @@ def test_the_next_ten_that_are_told_are_those_that_fire_across_a_change_of_the_c
     }
     cluster = tenure_cluster(replicas=1, lease="5m", schedules=entries, start=start)
     begin = cluster.now
-    expected = {name: told(_definition(name, dict(entry)), begin) for name, entry in entries.items()}
+    expected = {name: told(schedule_of(name, dict(entry)), begin) for name, entry in entries.items()}
 
     cluster.advance("8h")
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from supervisor.core.schedules.jitter import fire_at_ms
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.testing.cluster import Cluster, _definition
+from supervisor.testing.cluster import Cluster
+from supervisor.testing.definitions import schedule_of
 from tenure import job
 
 START = "2026-03-28T12:00:30+00:00"
@@ -134,7 +135,7 @@ def test_jitter_moves_the_fire_and_not_the_nominal_time(tenure_cluster: Any) -> 
     cluster.advance("31m")
     for mode in modes:
         assert fired(cluster, mode)[:5] == [f"28 12:{minute}:00" for minute in (10, 20, 30, 40, 50)]
-        definition = _definition(mode, entries[mode])
+        definition = schedule_of(mode, entries[mode])
         for decision in cluster._world.server.decisions:
             if decision.schedule == mode:
                 following = trigger_of(definition).next_ms(decision.nominal_ms)

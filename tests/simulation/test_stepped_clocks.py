@@ -12,7 +12,8 @@ from supervisor.store.queues.runs import Ack, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.control import Control
 from supervisor.store.schedules.definitions import Change, Definitions
-from supervisor.testing.cluster import Cluster, _definition
+from supervisor.testing.cluster import Cluster
+from supervisor.testing.definitions import schedule_of
 
 HOURS_3_S = 10_800.0
 TICK = {"job": "demo", "every": "10s", "overlap": "allow", "missed": "all", "catchup_window": "1m"}
@@ -70,7 +71,7 @@ class Life:
         return reply
 
     def upsert(self, name: str, **fields: Any) -> None:
-        definition = _definition(name, {"job": "demo", "overlap": "allow", **fields})
+        definition = schedule_of(name, {"job": "demo", "overlap": "allow", **fields})
         self.call(Definitions(self.server.keys).upsert([Change(definition=definition)], wall_ms=1))
 
     def pause(self) -> None:

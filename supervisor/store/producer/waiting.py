@@ -1,4 +1,4 @@
-"""Waiting for the end of runs: one thread and one connection for all that a process waits for (adr/0047).
+"""Waiting for the end of runs: one thread and one connection for all that a process waits for (adr/0050).
 
 Guarantees
     An end that is told arrives at once; one that is not (an older version wrote it, a fail-over lost it) is found by

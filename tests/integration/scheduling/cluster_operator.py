@@ -10,11 +10,12 @@ from supervisor.store.schedules.backfills import BackfillCalls
 from supervisor.store.schedules.control import Control, TriggerCode
 from supervisor.store.schedules.definitions import Change, DefineCode, Definitions
 from supervisor.store.schedules.reads import Inspection, Views
-from supervisor.testing.cluster import Cluster, _definition
+from supervisor.testing.cluster import Cluster
+from supervisor.testing.definitions import schedule_of
 
 START = "2026-01-01T00:00:00+00:00"
 EVERY_10S = {"job": "demo", "every": "10s", "overlap": "allow"}
-definition_of = _definition
+definition_of = schedule_of
 
 
 class ClusterOperator:
@@ -37,7 +38,7 @@ class ClusterOperator:
         return self.run(self.views.inspect([name]))[0]
 
     def upsert(self, name: str, **fields: Any) -> DefineCode:
-        change = Change(definition=_definition(name, {**EVERY_10S, **fields}))
+        change = Change(definition=schedule_of(name, {**EVERY_10S, **fields}))
         return self.run(self.definitions.upsert([change], wall_ms=self.now_ms)).results[0][0]
 
     def trigger(self, name: str, key: str) -> TriggerCode:
@@ -50,7 +51,7 @@ class ClusterOperator:
     def reload(self, replica: str = "r1", **schedules: dict[str, Any]) -> None:
         """Start a replica again with another configuration."""
         found = self.cluster._replicas[replica]
-        found.definitions = tuple(_definition(name, entry) for name, entry in schedules.items())
+        found.definitions = tuple(schedule_of(name, entry) for name, entry in schedules.items())
         self.cluster.restart(replica)
         self.cluster.advance(35)
 
