@@ -141,4 +141,4 @@ def test_a_refusal_is_counted_and_told_with_its_hook() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("supervisor.testing.cluster.registry", Registry())
+    monkeypatch.setattr("supervisor.testing.definitions.registry", Registry())
