@@ -113,6 +113,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: str = ""  # the run that spawned it
     maybe_duplicate: bool = False  # fired again after Redis lost what it had acknowledged
     traceparent: str = ""  # the trace that it belongs to, as core/jobs/trace_context.py has it
+    previous_ms: Whole | None = None  # the due times around the nominal one when the run was made
+    next_ms: Whole | None = None
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,6 +16,7 @@ import msgspec
 from supervisor.core.errors import TenureError
 from supervisor.core.model import Envelope, ScheduleDef, scheduled_run_id
 from supervisor.core.schedules import templating
+from supervisor.core.schedules.triggers import neighbours_of
 
 MANUAL, BACKFILL, CHANGED = "manual", "backfill", "changed"
 KEY_MAX = 40
@@ -69,10 +70,13 @@ def extra_run(
         args: replace those of the definition, by name.
     """
     template = definition.template
+    around = neighbours_of(definition, nominal_ms)
     given = {**template.args, **(args or {})}
     if templating.needs_rendering(given):
         zone = definition.timezone or "UTC"
-        given = templating.render(given, schedule=definition.id, nominal_ms=nominal_ms, timezone=zone, run=run_id)
+        given = templating.render(
+            given, schedule=definition.id, nominal_ms=nominal_ms, timezone=zone, run=run_id, around=around
+        )
     return Envelope(
         id=run_id,
         template=msgspec.structs.replace(template, args=given),
@@ -80,4 +84,6 @@ def extra_run(
         schedule=definition.id,
         nominal_ms=nominal_ms,
         cause=cause,
+        previous_ms=around.previous_ms,
+        next_ms=around.next_ms,
     )

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from supervisor.core.errors import TenureError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, scheduled_run_id
 from supervisor.core.schedules.calendar import LETTERS, UNITS, Moment, format_moment, parse_span, unknown_letter
+from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.core.suggestions import suggestion
 
 ARGUMENT_MAX = 64
@@ -52,6 +53,12 @@ NAMES: Mapping[str, Callable[[Moment], Any]] = {
     "weekday": lambda at: at.local().isoweekday(),
 }
 """What is made of the nominal time, by name. Filters move the time first."""
+
+NEIGHBOURS = ("previous", "next", "interval_start", "interval_end")
+"""Names of the due times around the nominal one. The interval of a run goes from the one before to its own."""
+
+TIMES = (*NAMES, *NEIGHBOURS)
+"""Names that stand for a time; they take filters."""
 
 TEXTS = ("schedule", "run")
 """Names that stand for an id; they take no filter."""
@@ -92,16 +99,28 @@ class _Placeholder(NamedTuple):
         """Return the value of the placeholder."""
         if self.name in TEXTS:
             return subject.run if self.name == "run" else subject.schedule
-        moment = subject.moment._replace(zone="UTC") if self.name == "nominal_utc" else subject.moment
+        moment = subject.time(self.name)
+        if moment is None:
+            return None
         for step in self.steps:
             moment = step(moment)
-        return NAMES[self.name](moment) if self.pattern is None else format_moment(moment, self.pattern)
+        return NAMES.get(self.name, Moment.iso)(moment) if self.pattern is None else format_moment(moment, self.pattern)
 
 
 class _Subject(NamedTuple):
     schedule: str
     run: str
     moment: Moment
+    around: Neighbours
+
+    def time(self, name: str) -> Moment | None:
+        """Return the time that ``name`` stands for; None: the schedule has no such due time."""
+        if name in {"previous", "interval_start", "next"}:
+            at_ms = self.around.next_ms if name == "next" else self.around.previous_ms
+            return None if at_ms is None else self.moment._replace(instant_ms=at_ms)
+        if name == "interval_end" and self.around.previous_ms is None:
+            return None
+        return self.moment._replace(zone="UTC") if name == "nominal_utc" else self.moment
 
 
 class _BadError(Exception):
@@ -137,7 +156,15 @@ def check(args: Mapping[str, Any]) -> list[TemplatingFault]:
     return faults
 
 
-def render(args: Mapping[str, Any], *, schedule: str, nominal_ms: int, timezone: str, run: str = "") -> dict[str, Any]:
+def render(
+    args: Mapping[str, Any],
+    *,
+    schedule: str,
+    nominal_ms: int,
+    timezone: str,
+    run: str = "",
+    around: Neighbours = ALONE,
+) -> dict[str, Any]:
     """Return ``args`` with every placeholder filled in.
 
     Args:
@@ -146,18 +173,21 @@ def render(args: Mapping[str, Any], *, schedule: str, nominal_ms: int, timezone:
         nominal_ms: when the run is due by the schedule, milliseconds since 1970.
         timezone: the schedule's, in which ``date``, ``hour`` and the others are read.
         run: id of the run; by default the one that follows from the schedule and the nominal time.
+        around: the due times before and after; one that is missing fills in null, or nothing in a longer text.
 
     Raises:
         TemplateError: ``check`` finds a fault in ``args``.
     """
     run = run or scheduled_run_id(schedule, nominal_ms)
-    filled: dict[str, Any] = _fill(dict(args), _Subject(schedule, run, Moment(nominal_ms, timezone)))
+    filled: dict[str, Any] = _fill(dict(args), _Subject(schedule, run, Moment(nominal_ms, timezone), around))
     return filled
 
 
 def sample(args: Mapping[str, Any], *, schedule: str, timezone: str) -> dict[str, Any]:
     """Return ``args`` as a run on 2 January 2030 would get them: to check their types against a job's signature."""
-    return render(args, schedule=schedule, nominal_ms=1_893_556_984_000, timezone=timezone)
+    nominal_ms = 1_893_556_984_000
+    around = Neighbours(nominal_ms - 3_600_000, nominal_ms + 3_600_000)
+    return render(args, schedule=schedule, nominal_ms=nominal_ms, timezone=timezone, around=around)
 
 
 def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -188,7 +218,8 @@ def _fill_text(text: str, subject: _Subject) -> Any:
         raise TemplateError(f"schedule {subject.schedule}: {bad.args[0]}; {bad.args[1]}") from None
     if len(parts) == 1 and not isinstance(parts[0], str):
         return parts[0].value(subject)
-    return "".join(part if isinstance(part, str) else str(part.value(subject)) for part in parts)
+    values = (part if isinstance(part, str) else part.value(subject) for part in parts)
+    return "".join("" if value is None else str(value) for value in values)
 
 
 @lru_cache(maxsize=4096)
@@ -222,8 +253,8 @@ def _placeholder(text: str, begin: int) -> tuple[_Placeholder, int]:
         inside = _REST.match(text, begin)
         raise _BadError(f"'{{{{{inside[0] if inside else ''}' {place} names nothing that is known here", _as_it_is())
     name = named[1]
-    if name not in NAMES and name not in TEXTS:
-        raise _BadError(f"{name!r} in the placeholder {place} is unknown", _nearest(name, (*NAMES, *TEXTS)))
+    if name not in TIMES and name not in TEXTS:
+        raise _BadError(f"{name!r} in the placeholder {place} is unknown", _nearest(name, (*TIMES, *TEXTS)))
     position, steps, pattern, count = named.end(), [], None, 0
     while (found := _FILTER.match(text, position)) is not None:
         position, count = found.end(), count + 1

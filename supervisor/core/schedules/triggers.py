@@ -16,6 +16,7 @@ from supervisor.core.cron.expression import compile_cron
 from supervisor.core.errors import EXIT_CONFIG, TenureError
 from supervisor.core.model import Exclusion, ScheduleDef, When
 from supervisor.core.schedules.exclusions import OverExcludedError, exclusions_of
+from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.core.schedules.trigger_kinds import (
     AfterCompletion,
     At,
@@ -29,7 +30,7 @@ from supervisor.core.schedules.trigger_kinds import (
 
 __all__ = [
     "AfterCompletion", "At", "Bounded", "CronTrigger", "Every", "Excluding", "OverExcludedError", "Trigger",
-    "TriggerError", "Union", "after_completion_ms", "after_end_ms", "trigger_of",
+    "TriggerError", "Union", "after_completion_ms", "after_end_ms", "neighbours", "neighbours_of", "trigger_of",
 ]  # fmt: skip
 
 
@@ -70,6 +71,23 @@ def trigger_of(definition: ScheduleDef) -> Trigger:
         seed=definition.id if _is_hashed(triggers, definition.exclude) else "",
     )
     return _trigger(timing)
+
+
+def neighbours(trigger: Trigger, nominal_ms: int) -> Neighbours:
+    """Return the due times of ``trigger`` around ``nominal_ms``, which need not be one itself."""
+    rhythm = trigger.inner if isinstance(trigger, Bounded) else trigger
+    try:
+        return Neighbours(rhythm.latest_ms(-1, nominal_ms - 1), rhythm.next_ms(nominal_ms))
+    except OverExcludedError:
+        return ALONE
+
+
+def neighbours_of(definition: ScheduleDef, nominal_ms: int) -> Neighbours:
+    """Return the due times of ``definition`` around ``nominal_ms``; none where its timing cannot be read."""
+    try:
+        return neighbours(trigger_of(definition), nominal_ms)
+    except TenureError:
+        return ALONE
 
 
 def after_completion_ms(definition: ScheduleDef) -> int | None:

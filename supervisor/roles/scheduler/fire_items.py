@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from supervisor.core.schedules.catchup import Owed, Planned, fire_of, next_fire, owed
+from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.triggers import after_completion_ms, after_end_ms
 from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
 from supervisor.store.schedules.state import LOST
@@ -30,6 +31,7 @@ class DueSchedule(NamedTuple):
     fire_ms: int
     following: Planned | None  # the due time after it
     is_grid: bool  # from the trigger; else from the end of a run
+    previous_ms: int | None = None  # the due time before it, where that is known
 
 
 class _Decision(NamedTuple):
@@ -105,8 +107,9 @@ def advanced(ready: DueSchedule, mark_ms: int) -> DueSchedule | None:
         return prepare(ready.schedule, ready.known, mark_ms)
     following = next_fire(ready.known.definition, ready.known.trigger, planned.nominal_ms)
     return DueSchedule(
-        ready.schedule, ready.known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True
-    )
+        ready.schedule, ready.known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True,
+        previous_ms=ready.nominal_ms,
+    )  # fmt: skip
 
 
 def starts(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> list[FireItem]:
@@ -181,8 +184,13 @@ def _item(ready: DueSchedule, moment: DecisionTime, decision: _Decision, *, is_m
     known, schedule = ready.known, ready.schedule
     mark_ms, nominal_ms, new_mark_ms, next_ms = decision
     is_doubtful = nominal_ms <= moment.doubtful_until_ms
-    run = NOTHING if is_missed else known.run(schedule, nominal_ms, moment.now_ms, is_doubtful=is_doubtful)
-    what = What.MISSED if is_missed else What.DUE
+    run, what = NOTHING, What.MISSED
+    if not is_missed:
+        is_next, following = nominal_ms == ready.nominal_ms, ready.following
+        is_known = is_next and ready.previous_ms is not None and following is not None
+        around = Neighbours(ready.previous_ms, following.nominal_ms) if is_known and following else None
+        run = known.run(schedule, nominal_ms, moment.now_ms, is_doubtful=is_doubtful, around=around)
+        what = What.DUE
     delay_ms = ready.fire_ms - ready.nominal_ms
     if nominal_ms != ready.nominal_ms and not is_missed:
         delay_ms = fire_of(known.definition, known.trigger, nominal_ms) - nominal_ms

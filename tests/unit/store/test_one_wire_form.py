@@ -14,6 +14,7 @@ from supervisor.core.errors import ArgumentsError, PayloadTooLargeError
 from supervisor.core.jobs.limits import limits_of
 from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
 from supervisor.core.retry import Retry
+from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.templating import render
 from supervisor.roles.scheduler.schedule_cache import Catalogue, CompiledSchedule
 from supervisor.roles.worker.attempt.children import Children
@@ -83,6 +84,8 @@ def test_a_scheduled_run_has_the_bytes_of_its_packed_envelope(
         cause=cause,
         not_after_ms=None if deadline_ms is None else NOMINAL_MS + deadline_ms,
         maybe_duplicate=is_doubtful,
+        previous_ms=NOMINAL_MS - 1000,
+        next_ms=NOMINAL_MS + 1000,
     )
     assert made == pack(expected)
     assert unpack(made.data) == expected
@@ -151,11 +154,14 @@ def test_a_run_of_a_bulk_enqueue_has_the_bytes_of_its_packed_envelope(*, templat
 def test_spawned_runs_have_the_bytes_of_their_packed_envelopes(
     *, template: Template, delay_ms: int, is_traced: bool
 ) -> None:
-    """A child counts its deadline from the end of its parent, and names the part of its id that is its parent's."""
+    """A child has the due times of its parent, counts its deadline from the end of it, and names the part of its id that is its parent's."""
     registry: Any = SimpleNamespace(get=lambda _name: SimpleNamespace(template=lambda _args, **_route: template))
     traceparent = TRACEPARENT if is_traced else ""
     times = iter([NOW_MS - 9000, NOW_MS - 9000, NOW_MS])
-    children = Children("plan@1", registry=registry, nominal_ms=NOMINAL_MS, wall_ms=lambda: next(times))
+    around = Neighbours(NOMINAL_MS - 5, NOMINAL_MS + 5)
+    children = Children(
+        "plan@1", registry=registry, nominal_ms=NOMINAL_MS, around=around, wall_ms=lambda: next(times)
+    )  # fmt: skip
     children.spawn("j", key="a", delay=delay_ms / 1000, traceparent=traceparent)
     children.then("j", traceparent=traceparent)
 
@@ -163,6 +169,7 @@ def test_spawned_runs_have_the_bytes_of_their_packed_envelopes(
     (line,) = children.follow()
 
     common = {"enqueued_ms": NOW_MS - 9000, "nominal_ms": NOMINAL_MS, "parent": "plan@1", "traceparent": traceparent}
+    common |= around._asdict()
     late_ms = _late_ms(template, delay_ms)
     one = Envelope(id="plan@1/a", template=template, cause="child", not_after_ms=late_ms, **common)  # type: ignore[arg-type]
     next_one = Envelope(id="plan@1/then", template=template, cause="then", **common)  # type: ignore[arg-type]

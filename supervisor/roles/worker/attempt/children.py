@@ -25,6 +25,7 @@ from supervisor.core.durations import Duration, delay_to_ms
 from supervisor.core.errors import PayloadTooLargeError, TenureError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import PRIORITIES, Envelope
+from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.roles.worker.attempt.run_output import FOLLOW_WHEN
 from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Child
@@ -43,11 +44,18 @@ class Children:
     """The children of one attempt, in the order in which it spawned them."""
 
     def __init__(
-        self, parent: str, *, registry: Registry, nominal_ms: int | None = None, wall_ms: Callable[[], int]
+        self,
+        parent: str,
+        *,
+        registry: Registry,
+        nominal_ms: int | None = None,
+        around: Neighbours = ALONE,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._parent = parent
         self._registry = registry
         self._nominal_ms = nominal_ms
+        self._around = around
         self._wall_ms = wall_ms
         self._numbers = count()
         self._by_id: dict[str, tuple[Child, Envelope]] = {}
@@ -140,6 +148,8 @@ class Children:
             cause=cause,
             parent=self._parent,
             traceparent=traceparent_of(traceparent),
+            previous_ms=self._around.previous_ms,
+            next_ms=self._around.next_ms,
         )
 
     def take(self) -> tuple[Child, ...]:

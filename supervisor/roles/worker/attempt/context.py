@@ -17,6 +17,7 @@ from supervisor.clock import Clock, SystemClock
 from supervisor.core.jobs import registry as jobs
 from supervisor.core.jobs.trace_context import trace_id_of
 from supervisor.core.model import Kind
+from supervisor.core.schedules.neighbours import Neighbours, ScheduledTime
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.children import Children
 from supervisor.roles.worker.attempt.run_output import Leavings
@@ -69,7 +70,7 @@ class ProgressSink(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Context:
+class Context(ScheduledTime):
     """One attempt of one run. Tests of a job may build it with nothing but ``run_id`` and ``job``."""
 
     __tenure_context__: ClassVar[bool] = True  # how the registry recognises the annotation
@@ -83,10 +84,6 @@ class Context:
     fence: int = 1
     """Attempts, crashes and interruptions on record: never shrinks. Hand it to what the job writes to, and let
     that refuse a smaller one: then a stalled older execution cannot overwrite a newer one."""
-
-    schedule: str | None = None
-    nominal_ms: int | None = None
-    """When the schedule says the run was due; of a child, when it says so of the run it descends from."""
 
     parent: str = ""
     """Id of the run that spawned this one; empty for all others."""
@@ -134,11 +131,6 @@ class Context:
     progress_to: ProgressSink | None = field(default=None, repr=False)
     undo: list[Callable[[], Any]] = field(default_factory=list, repr=False)
     """What ``on_failure`` was given; a test of the job may look, or call them, the last first."""
-
-    @property
-    def nominal(self) -> datetime | None:
-        """Nominal time of the run by its schedule, in UTC; None for a run that no schedule made."""
-        return None if self.nominal_ms is None else datetime.fromtimestamp(self.nominal_ms / 1000, UTC)
 
     @property
     def deadline(self) -> datetime | None:
@@ -339,9 +331,11 @@ class Context:
 
     def _children(self) -> Children:
         if self.children is None:
+            around = Neighbours(self.previous_ms, self.next_ms)
             self.children = Children(
-                self.run_id, registry=jobs.registry, nominal_ms=self.nominal_ms, wall_ms=self.clock.wall_ms
-            )
+                self.run_id, registry=jobs.registry, nominal_ms=self.nominal_ms, around=around,
+                wall_ms=self.clock.wall_ms,
+            )  # fmt: skip
         return self.children
 
     def _producer(self) -> Enqueuer:

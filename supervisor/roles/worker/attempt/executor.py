@@ -27,6 +27,7 @@ from supervisor.core.jobs.registry import JobSpec, Registry
 from supervisor.core.jobs.trace_context import checked
 from supervisor.core.model import Kind, Outcome
 from supervisor.core.retry import Again
+from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.supervision.inflight import RunKey, execution_hash
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
@@ -177,25 +178,21 @@ class Executor:
 
     def _context(self, fetched: FetchedRun, spec: JobSpec) -> Context:
         envelope = fetched.envelope
+        around = Neighbours(envelope.previous_ms, envelope.next_ms)
+        children = Children(
+            envelope.id, registry=self._registry, nominal_ms=envelope.nominal_ms, around=around,
+            wall_ms=self._clock.wall_ms,
+        )  # fmt: skip
         return Context(
-            run_id=envelope.id,
-            job=spec.name,
-            attempt=fetched.attempt,
+            run_id=envelope.id, job=spec.name, attempt=fetched.attempt,
             fence=fetched.attempt + fetched.crashes + fetched.interrupts,
-            schedule=envelope.schedule,
-            nominal_ms=envelope.nominal_ms,
-            parent=envelope.parent,
-            queue=fetched.queue,
+            schedule=envelope.schedule, nominal_ms=envelope.nominal_ms,
+            previous_ms=around.previous_ms, next_ms=around.next_ms, parent=envelope.parent, queue=fetched.queue,
             traceparent=checked(envelope.traceparent) if envelope.traceparent else "",
-            kind=self._kind,
-            clock=self._clock,
-            producer=self._producer,
-            children=Children(
-                envelope.id, registry=self._registry, nominal_ms=envelope.nominal_ms, wall_ms=self._clock.wall_ms
-            ),
+            kind=self._kind, clock=self._clock, producer=self._producer, children=children,
             result_ttl_s=envelope.template.result_ttl_s,
             make_steps=None if self._producer is None else partial(self._steps, fetched),
-        )
+        )  # fmt: skip
 
     def _steps(self, fetched: FetchedRun) -> Steps:
         envelope, runner = fetched.envelope, cast("Any", self._producer)
