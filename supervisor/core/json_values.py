@@ -62,17 +62,21 @@ def _unreadable(error: Exception) -> msgspec.DecodeError:
     return msgspec.DecodeError("it is nested too deeply to be read" if is_deep else f"it is not UTF-8: {error}")
 
 
-def json_of(value: Any) -> bytes:
+def json_of(value: Any, *, encode_other: Callable[[Any], Any] | None = None) -> bytes:
     """Return ``value`` as JSON.
+
+    Args:
+        value: anything that msgspec encodes.
+        encode_other: makes JSON values of objects of other types; raises TypeError or ValueError for what has none.
 
     Raises:
         ValueError: it is none, or would not be itself again; names the place and the reason.
     """
     try:
-        body = msgspec.json.encode(value)
+        body = msgspec.json.encode(value, enc_hook=encode_other)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
-    if problem := misfit(value, body):
+    if problem := misfit(value, body, encode_other=encode_other):
         raise ValueError(f"not JSON: {problem}")
     return body
 
@@ -91,20 +95,21 @@ def is_deeper(body: bytes, depth: int) -> bool:
     return bool(left)
 
 
-def misfit(value: Any, body: bytes, *, around: int = 0) -> str:
+def misfit(value: Any, body: bytes, *, around: int = 0, encode_other: Callable[[Any], Any] | None = None) -> str:
     """Return where and why ``value`` would not be itself after a journey as JSON; empty: it would.
 
     Args:
         value: the value to send.
         body: its JSON, or JSON that holds it.
         around: how many levels of ``body`` are around it.
+        encode_other: as ``json_of`` takes it.
     """
     # NaN and the infinities are written as null, so without one there is none of them.
     is_deep = is_deeper(body, JSON_DEPTH_MAX + around)
     if not is_deep and b"null" not in body:
         return ""
     try:
-        found = _first_misfit(msgspec.to_builtins(value, str_keys=True))
+        found = _first_misfit(msgspec.to_builtins(value, str_keys=True, enc_hook=encode_other))
     except RecursionError:
         found = ""
     return found or ("it is nested too deeply" if is_deep else "")

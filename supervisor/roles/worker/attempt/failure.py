@@ -12,6 +12,7 @@ import structlog
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import json_of
 from supervisor.core.model import PAYLOAD_BYTES_MAX
+from supervisor.core.model_types import plain_model
 from supervisor.core.retry import AGAIN_MAX, Again, GiveUp
 from supervisor.roles.worker.run_reporting import identity
 from supervisor.store.queues.runs import FetchedRun
@@ -118,11 +119,13 @@ def granted(fetched: FetchedRun, error: BaseException) -> BaseException:
 def encoded_result(fetched: FetchedRun, value: Any) -> bytes:
     """Return the result of a job as JSON; a note with the reason in place of one that cannot be kept."""
     try:
-        encoded = json_of(value)
+        encoded = json_of(value, encode_other=plain_model)
         if len(encoded) <= PAYLOAD_BYTES_MAX:
             return encoded
         reason = f"{len(encoded)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
     except ValueError as error:
         reason = str(error)
+    except Exception as error:  # noqa: BLE001 - a model's own serializer may raise anything
+        reason = f"{type(error).__name__}: {error}"
     log.warning("run_result_dropped", **identity(fetched), reason=reason)
     return msgspec.json.encode({"tenure_result_dropped": reason})

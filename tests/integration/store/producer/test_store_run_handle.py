@@ -7,13 +7,17 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
+from pydantic import BaseModel, field_serializer
 
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Outcome
+from supervisor.roles.worker.attempt.failure import encoded_result
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.control import QueueControl
@@ -31,6 +35,7 @@ from tenure.errors import (
 from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import Server
 from tests.kit.waiting import wait_until
+from tests.unit.roles.worker.executor_stage import fetched
 
 S = "r.1/worker-io-0/1"
 LONG_S = 60.0
@@ -99,6 +104,46 @@ def test_a_result_reaches_its_waiter_in_the_type_of_the_annotation(shop: Shop) -
     assert run.result(timeout=LONG_S) == Report("/r.pdf", 3)
     acting.join()
     assert run.result(timeout="1s") == Report("/r.pdf", 3), "also for those who ask later"
+
+
+class Invoice(BaseModel):
+    """A pydantic model, which msgspec does not know."""
+
+    number: UUID
+    total: Decimal
+    paid: datetime | None = None
+
+    @field_serializer("paid")
+    def _paid(self, paid: datetime | None) -> str | None:
+        return paid.astimezone(UTC).isoformat() if paid is not None else {}["unpaid"]  # type: ignore[misc]
+
+
+NUMBER, PAID = UUID(int=7), datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_a_pydantic_model_that_a_job_returns_reaches_its_waiter(shop: Shop) -> None:
+    """Alone, and inside of a list; a model whose serializer raises costs the result, not the run."""
+
+    @job("bill", queue="default")
+    async def bill() -> Invoice: ...
+
+    @job("bills", queue="default")
+    async def bills() -> list[Invoice]: ...
+
+    @job("unpaid", queue="default")
+    async def unpaid() -> Invoice: ...
+
+    invoice = Invoice(number=NUMBER, total=Decimal("9.90"), paid=PAID)
+
+    def outcome(name: str, returned: Any) -> Any:
+        run = Run[Any](shop.producer.enqueue(name), name, "default", shop.producer)
+        shop.end(run, job=name, result=encoded_result(fetched(name), returned))
+        return run.result(timeout=LONG_S)
+
+    assert outcome("bill", invoice) == invoice
+    assert outcome("bills", [invoice, invoice]) == [invoice, invoice]
+    with pytest.raises(ResultGoneError, match="KeyError: 'unpaid'"):
+        outcome("unpaid", Invoice(number=NUMBER, total=Decimal(1)))
 
 
 def test_many_waiters_share_one_connection(shop: Shop, server: Server) -> None:
