@@ -250,11 +250,14 @@ def _job(name: str, stored: bytes) -> dict[str, Any]:
 
 
 def _result(request: web.Request, view: RunView) -> dict[str, Any]:
-    """Return the result of a run that ended, where the token of the request shows it."""
+    """Return the result of a run that ended, where the token of the request shows it.
+
+    Redis keeps results by id alone: where the run shown left none, one that is there is another queue's run's.
+    """
     status, token = status_of(view.run_id, view), request.get(HOLDER)
     if not status.is_ended or token is None or not token.may_see_result(job=status.job, queue=view.queue):
         return {}
-    return {"result": _decoded(view.result)}
+    return {"result": _decoded(view.result) if status.outcome == "ok" else None}
 
 
 def _run(view: RunView) -> dict[str, Any]:

@@ -54,13 +54,15 @@ local is_told = found or ended or (need == 'end' and redis.call('EXISTS', keys.r
 if not found and ended then
   found = { 'finished', '', '', '', '', '', '', '', '', '' }
 end
+local newest_ms = -1
 local function search(queue)
   local past = redis.call('LRANGE', keys.hist(queue), '-' .. scan, -1)
   for n = #past, 1, -1 do
     if string.sub(past[n], 1, #id + 1) == id .. '|' then
       lines[#lines + 1] = past[n]
-      if not found or (found[1] == 'finished' and found[2] == '') then
-        found = { 'finished', queue, '', '', '', '', '', '', '', '' }
+      local ended_ms = tonumber(string.match(past[n], '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)')) or 0
+      if not found or (found[1] == 'finished' and ended_ms > newest_ms) then -- ids are of one queue: the last to end counts
+        found, newest_ms = { 'finished', queue, '', '', '', '', '', '', '', '' }, ended_ms
       end
     end
   end

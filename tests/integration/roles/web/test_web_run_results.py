@@ -25,6 +25,7 @@ def shop(api: Any, store: Store) -> Store:
     """A server with one run that waits, and tokens that may see results."""
     lines = [line("viewer", "read,results"), line("mailer", "read,results jobs=mail.*")]
     lines += [line("stranger", "read,results jobs=other.*"), line("labelled", "read,results labels=team=mail")]
+    lines += [line("neighbour", "read,results queues=another")]
     api.tokens.write_text(api.tokens.read_text() + "".join(lines))
     wait_until(lambda: ask(api, "GET", f"{PATH}/leader", "labelled")[0] == 200, what="the tokens to be read")
     store.run(Sessions(KEYS).open(S, {"pid": 1}))
@@ -32,23 +33,30 @@ def shop(api: Any, store: Store) -> Store:
     return store
 
 
-def enqueue(store: Store, run_id: str) -> None:
-    """Enqueue a run of ``mail.send``."""
-    run = envelope(run_id, job="mail.send", queue="mail", args={"to": "x"})
-    store.run(Queues(KEYS).enqueue(nonce=run_id, envelopes=[run]))
+def enqueue(store: Store, run_id: str, *, queue: str = "mail", job: str = "mail.send") -> None:
+    """Enqueue a run."""
+    run = envelope(run_id, job=job, queue=queue, args={"to": "x"})
+    store.run(Queues(KEYS).enqueue(nonce=f"{queue}{run_id}{job}", envelopes=[run]))
 
 
-def execute(store: Store, result: bytes) -> None:
+def execute(
+    store: Store,
+    result: bytes | None,
+    *,
+    queue: str = "mail",
+    job: str = "mail.send",
+    outcome: Outcome = Outcome.OK,
+    turn_number: int = 1,
+) -> None:
     """Execute the run that waits, as a worker does."""
     queues = Queues(KEYS)
-    turn: dict[str, Any] = {"session": S, "kind": Kind.ASYNC, "queues": ["mail"], "want_suspect": False}
-    (run,) = store.run(queues.turn(seq=1, want=1, **turn)).runs
-    times = {"fetched_ms": run.fetched_ms, "started_ms": 5, "ended_ms": run.fetched_ms}
+    turn: dict[str, Any] = {"session": S, "kind": Kind.ASYNC, "queues": [queue], "want_suspect": False}
+    (run,) = store.run(queues.turn(seq=2 * turn_number, want=1, **turn)).runs
+    times = {"fetched_ms": run.fetched_ms, "started_ms": 5, "ended_ms": run.fetched_ms + 60_000 * turn_number}
     ack = Ack(
-        run_id="r1", queue="mail", attempt=1, outcome=Outcome.OK, result=result, result_ttl_ms=60_000,
-        job="mail.send", **times,
+        run_id="r1", queue=queue, attempt=1, outcome=outcome, result=result, result_ttl_ms=60_000, job=job, **times
     )  # fmt: skip
-    store.run(queues.turn(seq=2, want=0, acks=[ack], **turn))
+    store.run(queues.turn(seq=2 * turn_number + 1, want=0, acks=[ack], **turn))
 
 
 def test_a_request_waits_for_the_end_and_sees_the_result(api: Any, shop: Store) -> None:
@@ -108,3 +116,26 @@ def test_requests_that_wait_are_bounded_for_each_asker(api: Any, shop: Store) ->
     for each in askers:
         each.join()
     assert ask(api, "GET", path, "viewer")[1]["result"] == 1
+
+
+def test_a_result_is_shown_to_those_alone_who_reach_the_run_that_left_it(api: Any, shop: Store) -> None:
+    """Not to who took its id in another queue, before or after, nor where nothing tells its queue any more."""
+
+    def see() -> tuple[dict[str, Any], list[str]]:
+        shown = {who: ask(api, "GET", f"{PATH}/runs/r1", who)[1] for who in ("neighbour", "stranger", "viewer")}
+        return shown["viewer"], [who for who, each in shown.items() if each.get("result") is not None]
+
+    enqueue(shop, "r1", queue="another", job="other.task")
+    execute(shop, None, queue="another", job="other.task")
+    execute(shop, b'"secret"', turn_number=2)
+    shown, seers = see()
+    assert (shown["queue"], shown["job"], seers) == ("mail", "mail.send", ["viewer"])
+
+    shop.command("DEL", KEYS.queue("mail").hist, KEYS.queue("another").hist)
+    shown, seers = see()
+    assert (shown["queue"], shown["job"], seers) == ("", None, ["viewer"])
+
+    enqueue(shop, "r1", queue="another", job="other.dead")
+    execute(shop, None, queue="another", job="other.dead", outcome=Outcome.DEAD, turn_number=3)
+    shown, seers = see()
+    assert (shown["state"], shown["queue"], seers) == ("dead", "another", [])
