@@ -16,6 +16,10 @@ ROWS = {
     "job with a context": "from tenure import Context, job\n@job\ndef f(c: Context) -> None: ...",
     "import redis (a peer's floor)": "import redis, redis.asyncio",
     "connect()": "from tenure import connect\nconnect('redis://127.0.0.1:1')",
+    "connect() and a refused enqueue": (
+        "import contextlib, tenure, tenure.errors\ntenure.connect('redis://127.0.0.1:1')\n"
+        "with contextlib.suppress(tenure.errors.StoreUnavailableError): tenure.enqueue('mail')"
+    ),
 }
 _MEASURE = """
 import resource, time

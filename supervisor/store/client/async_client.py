@@ -17,7 +17,6 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from supervisor.clock import Clock
-from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.redis_url import split_address
 from supervisor.store.client import threads
 from supervisor.store.client.connection_options import (
@@ -37,6 +36,7 @@ from supervisor.store.client.connection_options import (
 )
 from supervisor.store.client.connections import connection
 from supervisor.store.client.dialing import Dialler
+from supervisor.store.client.redis_options import RedisOptions
 from supervisor.store.routing.route import LOOK_S, MOVED_ON, Route, Signpost
 from supervisor.store.routing.routes import route_of
 from supervisor.store.routing.topology import is_master
@@ -76,7 +76,7 @@ class AsyncStore:
         cls,
         url: str,
         *,
-        settings: RedisSettings,
+        settings: RedisOptions,
         name: str,
         timeout_s: float | None = None,
         clock: Clock | None = None,

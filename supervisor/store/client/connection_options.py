@@ -32,9 +32,9 @@ from supervisor.core.errors import (
     StoreUnavailableError,
     TenureError,
 )
-from supervisor.settings.sections.models import Durability, RedisSettings
 from supervisor.settings.sections.redis_url import Topology, parse_redis_url
 from supervisor.store.client.passwords import Passwords
+from supervisor.store.client.redis_options import RedisOptions
 from supervisor.store.scripts import Call, script
 from supervisor.store.wire.codec import foreign_number
 
@@ -78,7 +78,7 @@ _ELSEWHERE = {"READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"}
 _CODE = re.compile(rf"(?:^|[\s-])({'|'.join([*_UNAVAILABLE, *_REFUSED])})\b")
 
 
-def options(url: str, settings: RedisSettings, *, client_name: str, timeout_s: float) -> dict[str, Any]:
+def options(url: str, settings: RedisOptions, *, client_name: str, timeout_s: float) -> dict[str, Any]:
     """Return the connection's keyword arguments, its class under ``connection_class``.
 
     No retry: redis-py's default sends a command again when its reply was lost. Protocol 2 and no
@@ -148,7 +148,7 @@ def _kept_alive(timeout_s: float) -> dict[str, Any]:
     return {"socket_keepalive": True, "socket_keepalive_options": found}
 
 
-def _tls(settings: RedisSettings) -> dict[str, Any]:
+def _tls(settings: RedisOptions) -> dict[str, Any]:
     files = {
         "ssl_ca_certs": settings.tls_ca_file,
         "ssl_certfile": settings.tls_cert_file,
@@ -209,9 +209,9 @@ def _moved(error: MovedError | AskError, where: str, operation: str, *, is_route
     return _unavailable(where, operation, f"another node serves these keys now ({error})")
 
 
-def wait_ms(settings: RedisSettings) -> int:
+def wait_ms(settings: RedisOptions) -> int:
     """Return for how long a durable call waits for a replica; 0: it does not."""
-    return round(settings.durability_timeout_s * 1000) if settings.durability is Durability.REPLICA else 0
+    return round(settings.durability_timeout_s * 1000) if settings.durability == "replica" else 0
 
 
 def durably(parts: Sequence[Any], bound_ms: int) -> list[Sequence[Any]]:

@@ -5,18 +5,16 @@ So a password can be replaced while the program runs, whether the file or the se
 
 from __future__ import annotations
 
-from pydantic import SecretStr
-
-from supervisor.settings.secret_files import FollowedSecret
+from supervisor.store.client.redis_options import FollowedFile, PlainSecret, Secret
 
 
 class Passwords:
     """The passwords of one client, or of one search."""
 
-    def __init__(self, secret: SecretStr | None) -> None:
+    def __init__(self, secret: Secret | None) -> None:
         """Take the setting; one that names no file is never read again."""
-        self._secret = secret if isinstance(secret, FollowedSecret) else None
-        self._served: SecretStr | None = None
+        self._secret = secret if isinstance(secret, FollowedFile) else None
+        self._served: PlainSecret | None = None
 
     def __repr__(self) -> str:
         """Show nothing."""
@@ -33,4 +31,4 @@ class Passwords:
     def served(self, password: str | None) -> None:
         """Take note that the server took ``password``."""
         if self._secret is not None and password is not None:
-            self._served = SecretStr(password)
+            self._served = PlainSecret(password)

@@ -30,7 +30,6 @@ from redis.exceptions import NoPermissionError, NoScriptError, RedisError, Respo
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.units import SECOND_NS
-from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.redis_url import split_address
 from supervisor.store.client.async_client import AsyncStore
 from supervisor.store.client.connection_options import (
@@ -51,6 +50,7 @@ from supervisor.store.client.connection_options import (
 from supervisor.store.client.connections import connection
 from supervisor.store.client.deadline_parser import parser_class
 from supervisor.store.client.dialing import Dialler
+from supervisor.store.client.redis_options import RedisOptions
 from supervisor.store.routing.route import Route, Signpost
 from supervisor.store.routing.routes import route_of
 from supervisor.store.routing.topology import is_master
@@ -110,7 +110,7 @@ class Store:
         cls,
         url: str,
         *,
-        settings: RedisSettings,
+        settings: RedisOptions,
         name: str,
         timeout_s: float | None = None,
         clock: Clock | None = None,

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from pydantic import SecretStr
-
 from supervisor.core.errors import EXIT_CONFIG, TenureError
-from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
+from supervisor.store.client.redis_options import PlainRedisOptions, RedisOptions
 from supervisor.store.producer import substitute
 from supervisor.store.producer.destination import Destination
 from supervisor.store.producer.producer import Producer
@@ -31,17 +29,27 @@ class NoRedisError(TenureError):
         )
 
 
-def settings_from_environment(environment: Mapping[str, str]) -> RedisSettings:
+def settings_from_environment(environment: Mapping[str, str]) -> RedisOptions:
     """Return the connection that ``TENURE_REDIS__…`` variables describe.
 
     Raises:
         NoRedisError: no URL, or ``embedded``, which only the tree that runs the server can resolve.
+        ValueError: a value is of no use.
     """
     prefix = "TENURE_REDIS__"
-    names = {field.alias or name for name, field in RedisSettings.model_fields.items()}
     given = {key.removeprefix(prefix).lower(): value for key, value in environment.items() if key.startswith(prefix)}
     if given.get("url", "embedded") == "embedded":
         raise NoRedisError
+    return _options(given)
+
+
+def _options(given: Mapping[str, str]) -> RedisOptions:
+    """Return the options in ``given``; the settings' model judges what plain options do not cover, and names faults."""
+    if (found := PlainRedisOptions.parse(given)) is not None:
+        return found
+    from supervisor.settings.sections.models import RedisSettings  # noqa: PLC0415 - as in _configured
+
+    names = {field.alias or name for name, field in RedisSettings.model_fields.items()}
     return RedisSettings.model_validate({key: value for key, value in given.items() if key in names})
 
 
@@ -73,20 +81,23 @@ def connect(
     if config is not None:
         use(_configured([Path(config)] if isinstance(config, str | Path) else [Path(each) for each in config]))
     elif url is not None:
-        use(_plain(RedisSettings.model_validate({"url": url}), cluster))
+        use(_plain(_options({"url": url}), cluster))
     elif cluster is not None:
         raise ValueError("connect takes cluster beside url; without a url, set TENURE_REDIS__URL and TENURE_CLUSTER")
     return current()
 
 
-def _plain(settings: RedisSettings, cluster: str | None = None) -> Producer:
+def _plain(settings: RedisOptions, cluster: str | None = None) -> Producer:
     name = cluster or os.environ.get("TENURE_CLUSTER", "default")
     return Producer(settings, cluster=name, destination=Destination(name, is_configured=False))
 
 
 def _configured(files: Sequence[Path]) -> Producer:
     """Return the producer of a configuration. Problems elsewhere in it are not the application's."""
-    from supervisor.settings.loader import UnusableError, load  # noqa: PLC0415 - most producers have no configuration
+    # Most producers have no configuration, and these cost more than all else that one loads.
+    from pydantic import SecretStr  # noqa: PLC0415
+
+    from supervisor.settings.loader import UnusableError, load  # noqa: PLC0415
 
     try:
         settings = load(files=files, environ=os.environ, flags={}).settings

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from supervisor.clock import Clock, SystemClock
@@ -30,8 +30,7 @@ from supervisor.core.errors import QueueFullError, StoreRefusedError, StoreUnava
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.core.units import SECOND_NS
-from supervisor.settings.sections.models import RedisSettings
-from supervisor.settings.sections.queues import QueueSettings
+from supervisor.store.client.redis_options import RedisOptions
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import CLUSTERS, Keys
 from supervisor.store.producer import substitute
@@ -51,6 +50,9 @@ from supervisor.store.scripts import Call
 from supervisor.store.wire.codec import texts
 from supervisor.store.wire.envelope import check_run_id
 
+if TYPE_CHECKING:
+    from supervisor.settings.sections.queues import QueueSettings
+
 TRIES = 2  # a connection that died while idle fails once; the second try has a fresh one
 AGAIN_NS_MAX = 300 * SECOND_NS  # Redis remembers a nonce for ten minutes; a machine may sleep between two tries
 
@@ -62,7 +64,7 @@ class Producer:
 
     def __init__(
         self,
-        settings: RedisSettings,
+        settings: RedisOptions,
         *,
         cluster: str = "default",
         clock: Clock | None = None,
@@ -79,7 +81,7 @@ class Producer:
         self._entropy = entropy
         self._on_enqueued = on_enqueued or (lambda _template, _count: None)
         self.keys = Keys(cluster)
-        self.limits = limits or QueueSettings()  # what queues keep, for the jobs that look after them
+        self._limits = limits
         self._queues = Queues(self.keys)
         self._sessions = Sessions(self.keys)
         url = settings.url.get_secret_value()
@@ -109,6 +111,13 @@ class Producer:
             waits=waits,
             in_place_of_waiting=self._in_place_of_waiting,
         )
+
+    @property
+    def limits(self) -> QueueSettings:
+        """Numbers and ages that queues keep, for the jobs that look after them."""
+        from supervisor.settings.sections.queues import QueueSettings  # noqa: PLC0415 - no other producer needs pydantic
+
+        return self._limits or QueueSettings()
 
     @property
     def asking(self) -> RunAsking:

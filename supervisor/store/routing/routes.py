@@ -7,13 +7,13 @@ from collections.abc import Callable
 from redis.connection import Connection
 
 from supervisor.clock import Clock
-from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.redis_url import Topology, parse_redis_url, split_address
 from supervisor.store.client.connection_options import options, topology
 from supervisor.store.client.connections import connection
 from supervisor.store.client.deadline_parser import BoundedParser
 from supervisor.store.client.dialing import Dialler
 from supervisor.store.client.passwords import Passwords
+from supervisor.store.client.redis_options import RedisOptions
 from supervisor.store.keys import Keys
 from supervisor.store.routing.resolver import Resolver
 from supervisor.store.routing.route import Followed, Route, Signpost
@@ -21,7 +21,7 @@ from supervisor.store.routing.route import Followed, Route, Signpost
 
 def route_of(
     url: str,
-    settings: RedisSettings,
+    settings: RedisOptions,
     *,
     name: str,
     follow: Signpost | None,
@@ -40,7 +40,7 @@ def route_of(
     return Resolver(parse_redis_url(url), _dialler(url, settings), key=key, publish=publish, clock=clock)
 
 
-def _dialler(url: str, settings: RedisSettings) -> Callable[[str, float, bool], Connection]:
+def _dialler(url: str, settings: RedisOptions) -> Callable[[str, float, bool], Connection]:
     secret = settings.sentinel_password
     sentinel_passwords, server_passwords = Passwords(secret), Passwords(settings.password)
     dialler = Dialler()

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from supervisor.store.wire.codec import text
-from supervisor.store.wire.fire import FireCode
 
 if TYPE_CHECKING:
+    from supervisor.store.wire.fire import FireCode
     from supervisor.store.wire.poll import Ack
 
 _NOTE_MAX = 200
@@ -85,6 +85,8 @@ class LogEntry:
     @classmethod
     def parse(cls, line: str) -> LogEntry:
         """Return the decision in one line of the log."""
+        from supervisor.store.wire.fire import FireCode  # noqa: PLC0415 - it loads cron, which no producer needs
+
         schedule, nominal, epoch, run, code, missed, at = line.split(" ")
         return cls(
             schedule=schedule,

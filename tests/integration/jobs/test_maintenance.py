@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.clock import SystemClock
 from supervisor.core.model import Envelope, Kind, Template
+from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.producer import connection, producer
 from supervisor.store.queues.reads import QueueReads
@@ -23,9 +24,7 @@ DAY_MS = 86_400_000
 def connected(server: Any) -> Iterator[None]:
     """Make jobs of this test look after ``server``, as they look after a worker's own."""
     store = server.store()
-    made = producer.Producer(
-        producer.RedisSettings(), limits=QueueSettings(history=3, dead=2), open_store=lambda: store
-    )
+    made = producer.Producer(RedisSettings(), limits=QueueSettings(history=3, dead=2), open_store=lambda: store)
     made.keys = server.keys
     connection.use(made)
     yield

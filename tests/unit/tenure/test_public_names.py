@@ -27,7 +27,9 @@ ROLES = (
     "supervisor.roles.agent",
     "supervisor.roles.scheduler",
     "supervisor.importers",
-    "supervisor.settings",
+    "supervisor.settings.base",
+    "supervisor.settings.loader",
+    "supervisor.settings.sections.models",
 )
 
 
@@ -82,12 +84,34 @@ def test_declaring_jobs_loads_neither_redis_nor_anything_of_a_tree() -> None:
         "import tenure\nfrom tenure import Context, Retry, job\n"
         "@job('a', retry=Retry(attempts=2))\ndef a(context: Context, n: int) -> None: ...\n"
     )
-    forbidden = {"redis", "hiredis", *HEAVY, *ROLES}
+    forbidden = {"redis", "hiredis", "supervisor.settings", *HEAVY, *ROLES}
     assert loaded_by(code) & forbidden == set()
     assert (
         loaded_by("import tenure, tenure.errors, tenure.testing") & (forbidden | {"supervisor.core", "msgspec"})
         == set()
     )
+
+
+def test_enqueueing_loads_neither_pydantic_nor_anything_of_a_tree() -> None:
+    """A web application enqueues in every one of its processes; nothing listens at these addresses."""
+    code = """
+import os, tenure, tenure.errors
+def enqueue():
+    try:
+        tenure.enqueue('mail', {'to': 'x'})
+    except tenure.errors.StoreUnavailableError:
+        return
+    raise SystemExit('it was there')
+os.environ |= {'TENURE_REDIS__URL': 'redis://127.0.0.1:1', 'TENURE_REDIS__COMMAND_TIMEOUT': '500ms'}
+enqueue()
+tenure.connect('unix:///nowhere/redis.sock', cluster='blue')
+enqueue()
+tenure.connect('rediss+sentinel://u:pw@127.0.0.1:1/main')
+enqueue()
+"""
+    loaded = loaded_by(code)
+    assert "redis" in loaded
+    assert loaded & {*HEAVY, *ROLES, "supervisor.core.cron", "supervisor.core.schedules"} == set()
 
 
 def test_every_module_that_ships_jobs_is_importable_by_its_public_name() -> None:
