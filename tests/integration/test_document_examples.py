@@ -6,7 +6,10 @@ Examples of docs/testing.md and docs/writing-jobs.md are run where their subject
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,13 +55,18 @@ def test_examples_of_configuration_load(text: str, tmp_path: Path) -> None:
     assert load(files=[file], environ={}, flags={}).files == (file,)
 
 
-def test_the_example_of_the_readme_is_a_whole_program(tmp_path: Path) -> None:
-    """Two files as they stand there; the first thing that people try."""
-    readme = (ROOT / "README.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    (config,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
-    (tmp_path / "myjobs.py").write_text(code)
-    (tmp_path / "tenure.yaml").write_text(config)
+def test_the_examples_of_the_readme_are_a_whole_project(tmp_path: Path) -> None:
+    """Files as they are shown; the first thing that people try. Their test runs the job and awaits its result."""
+    shown = re.findall(r"```(?:python|yaml)\n# ([\w.]+)[^\n]*\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    for name, text in shown:
+        (tmp_path / name).write_text(text)
     checked = tenure(tmp_path, "config", "validate")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_myjobs.py"],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
 
+    assert [name for name, _ in shown] == ["myjobs.py", "tenure.yaml", "shop.py", "test_myjobs.py"]
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "1 passed" in tested.stdout, tested.stdout + tested.stderr

@@ -18,7 +18,7 @@ from tests.machines.proof import Proof, need, run, seconds, wait_for
 from tests.machines.roots import systemd_machine
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("supervisor", "jobs", "config", "systemd", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("supervisor", "tenure", "jobs", "config", "systemd", "pyproject.toml", "README.md", "LICENSE")
 UNIT = "tenure.service"
 CONFIG = """
 version: 1
