@@ -35,6 +35,8 @@ from supervisor.store.wire.envelope import check_run_id
 T = TypeVar("T")
 Timeout: TypeAlias = float | str | timedelta | None
 AGAIN_NS = SECOND_NS
+RETURNS_MAX = 3
+"""How often a run that came back to life is asked for at once; then the two questions contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class RunAsking:
         hint = queue
         start_ns = self._clock.elapsed_ns()
         until_ns = None if timeout_s is None else start_ns + round(timeout_s * SECOND_NS)
-        is_over, was_answered = False, False
+        is_over, was_answered, returns = False, False, 0
         while True:
             try:
                 if not is_over:
@@ -161,7 +163,9 @@ class RunAsking:
                         view = yield self._reads.show(run_id, [hint], need=need, scan=HISTORY)
                     if is_over or view is None or not view.is_live:
                         return view, ""
-                    continue  # it came back to life between the two questions
+                    returns += 1
+                    if returns <= RETURNS_MAX:
+                        continue  # it came back to life between the two questions
                 fault = ""
             except StoreUnavailableError as error:
                 if not was_answered:

@@ -183,6 +183,19 @@ def test_a_run_that_comes_back_to_life_is_awaited_on() -> None:
     assert isinstance(question.answer(["mail"]), WaitForEnd)
 
 
+def test_a_run_whose_places_contradict_each_other_is_not_asked_for_without_a_pause() -> None:
+    """Dead and delayed at once, after a hand was in the data: the wait has its end, and Redis its peace."""
+    question = Question()
+    for _ in range(10):
+        if isinstance(question.asked, WaitForEnd):
+            break
+        question.answer([""] if question.script == "runs_await" else view_of("later"))
+    assert question.asked == WaitForEnd(question.clock.elapsed_ns() + 10 * SECOND_NS)
+    question.answer(OVER)
+    with pytest.raises(RunTimeoutError, match="it is delayed"):
+        question.answer(view_of("later"))
+
+
 def test_the_end_of_the_wait_names_the_state() -> None:
     """The caller learns whether it never began or is being executed."""
     question = Question()
