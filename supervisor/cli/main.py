@@ -34,7 +34,7 @@ class LazyGroup(SectionedGroup):
         "runs": ("supervisor.cli.runs.commands:runs", "List, show, cancel and reorder runs."),
         "queue": ("supervisor.cli.queue.commands:queue", "List, control and check queues."),
         "dead": ("supervisor.cli.queue.dead:dead", "List, requeue and drop runs that were given up."),
-        "enqueue": ("supervisor.cli.runs.commands:enqueue", "Put one run of a job into its queue."),
+        "enqueue": ("supervisor.cli.runs.enqueueing:enqueue", "Put one run of a job into its queue."),
         "worker": ("supervisor.cli.replica.worker:worker", "List and control worker processes."),
         "plugin": ("supervisor.cli.plugin:plugin", "List, check and try plugins."),
         "events": ("supervisor.cli.events:events", "Show past events, and follow new ones."),

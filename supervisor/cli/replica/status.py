@@ -155,6 +155,6 @@ def job_run(
     Example:
       tenure job run identity.token_cleanup --param batch=100
     """
-    from supervisor.cli.runs.commands import put_run
+    from supervisor.cli.runs.enqueueing import put_run
 
     put_run(load_settings, job_name, arguments, queue=queue_name, delay=delay, run_id=run_id)

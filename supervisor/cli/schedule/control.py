@@ -68,7 +68,7 @@ def trigger(
       tenure schedule trigger nightly-report
       tenure schedule trigger nightly-report date=2026-11-20 --key rerun-2026-11-20
     """
-    from supervisor.cli.runs.commands import parse_arguments
+    from supervisor.cli.runs.enqueueing import parse_arguments
     from supervisor.operations import schedules
     from supervisor.operations.schedules import TriggerCode
 
