@@ -20,6 +20,13 @@ class Connection:
     store: Store
     keys: Keys
 
+    def open_store(self) -> Store:
+        """Return another client of the same cluster, for a producer, which closes what it opens."""
+        from supervisor.app.endpoint import resolve_redis_url
+
+        settings = self.settings
+        return Store.connect(resolve_redis_url(settings), settings=settings.redis, name=f"{settings.cluster}:cli")
+
 
 @contextmanager
 def connected(settings: Settings) -> Iterator[Connection]:

@@ -157,6 +157,7 @@ class RunTimeoutError(TenureError, TimeoutError):
         state: its last known state, in one word; empty if Redis never told.
     """
 
+    exit_code = EXIT_NO
     http_status = 409
     is_retryable = True
 

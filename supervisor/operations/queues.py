@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from supervisor.core.errors import EXIT_FAILED, TenureError
+from supervisor.core.errors import EXIT_FAILED, EXIT_NO, TenureError
 from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
 from supervisor.operations import PAGES_MAX, Operation, Tell, checked_reason, one, pages, untold
 from supervisor.store.keys import LETTER_KIND, Keys
@@ -28,6 +28,16 @@ class UnknownQueueError(TenureError):
 
     exit_code = EXIT_FAILED
     http_status = 404
+
+
+class UnservedQueueError(TenureError):
+    """No live worker takes runs from a queue that was named for a run. Nothing was enqueued."""
+
+    exit_code = EXIT_NO
+    http_status = 409
+
+    def __init__(self, queue: str, remedy: str) -> None:
+        super().__init__(f"no live worker takes runs from queue {queue}; {remedy}")
 
 
 def names(keys: Keys) -> Operation[list[str]]:

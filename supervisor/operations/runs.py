@@ -18,6 +18,8 @@ import msgspec
 from supervisor.core.errors import EXIT_USAGE, TenureError
 from supervisor.operations import Operation, pages, slices
 from supervisor.store.keys import Keys, check_name
+from supervisor.store.producer.run_status import RunPhase as RunPhase  # noqa: PLC0414 - of answers
+from supervisor.store.producer.run_status import result_of as result_of  # noqa: PLC0414 - of answers
 from supervisor.store.producer.run_status import status_of as status_of  # noqa: PLC0414 - of answers
 from supervisor.store.queues.control import PAGE, Cancelled, Placed, QueueControl, Run
 from supervisor.store.queues.control import CancelCode as CancelCode  # noqa: PLC0414 - of the answers

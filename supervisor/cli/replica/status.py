@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import click
 
@@ -12,6 +13,7 @@ from supervisor.cli.help import SectionedCommand, SectionedGroup
 from supervisor.cli.leader.format import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, output_option, print_rows, print_section, print_value, say
+from supervisor.cli.runs.enqueueing import RunOptions, enqueue_options, put_run
 from supervisor.cli.schedule.format import record_row
 from supervisor.core.errors import EXIT_NO
 
@@ -136,18 +138,10 @@ def job_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
 @job.command("run")
 @click.argument("job_name", metavar="JOB")
 @click.option("--param", "arguments", metavar="NAME=VALUE", multiple=True, help="An argument; may be given many times.")
-@click.option("--queue", "queue_name", help="Queue; default: the job's.")
-@click.option("--delay", help="Run it no sooner than after this time, such as 30s or 2h.")
-@click.option("--id", "run_id", help="Identity of the run; enqueued once in an hour.")
+@enqueue_options
 @config_options
 def job_run(
-    *,
-    job_name: str,
-    arguments: Sequence[str],
-    queue_name: str | None,
-    delay: str | None,
-    run_id: str | None,
-    load_settings: LoadSettings,
+    *, job_name: str, arguments: Sequence[str], load_settings: LoadSettings, **options: Unpack[RunOptions]
 ) -> None:
     """Put one run of a job into its queue, as `tenure enqueue` does, and print its id.
 
@@ -155,6 +149,4 @@ def job_run(
     Example:
       tenure job run identity.token_cleanup --param batch=100
     """
-    from supervisor.cli.runs.enqueueing import put_run
-
-    put_run(load_settings, job_name, arguments, queue=queue_name, delay=delay, run_id=run_id)
+    put_run(load_settings, job_name, arguments, **options)

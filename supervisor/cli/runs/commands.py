@@ -15,7 +15,7 @@ from supervisor.cli.output import list_options, moment, output_option, print_row
 from supervisor.cli.runs.changes import cancel, requeue, set_priority
 from supervisor.cli.runs.family import family_record
 from supervisor.core.json_values import JSON_DEPTH_MAX, is_deeper, read_json
-from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, latest, running, show
+from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, latest, running, show, status_of
 from supervisor.telemetry.masking import mask, mask_text
 
 COUNT_MAX = 10_000
@@ -99,33 +99,35 @@ def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
 
 
 def _record(view: RunView) -> dict[str, Any]:
-    envelope = view.envelope
+    envelope, status = view.envelope, status_of(view.run_id, view)
+    failure = {"type": status.error_type, "message": status.error_message} if status.error_type else {}
     record: dict[str, Any] = {
         "run": view.run_id,
         "state": view.state,
         "queue": view.queue,
-        "job": envelope.template.job if envelope else next((each.job for each in view.history), None),
+        "job": status.job or next((each.job for each in view.history), None),
+        "outcome": status.outcome,
         "schedule": envelope.schedule if envelope else None,
         "nominal": moment(envelope.nominal_ms) if envelope else None,
-        "arguments": sorted(envelope.template.args) if envelope else None,
+        "arguments": sorted(status.arguments),
         "limits": view.limits.split(";") if view.limits else None,
         "waits_for": _why_blocked(view),
-        "progress": _stored(view.progress),
+        "progress": stored_value(view.progress),
         "failed_attempts": view.attempts,
         "crashes": view.crashes,
         "interruptions": view.interrupts,
         "session": view.session,
         "due": moment(view.due_ms),
         "died": moment(view.died_ms),
-        "error": mask(view.error),
+        "error": mask(view.error or failure),
         "parent": envelope.parent if envelope else None,
-        "result": _stored(view.result),
+        "result": stored_value(view.result),
         "history": [history_row(view.queue, entry) for entry in view.history],
     }
     return {key: value for key, value in record.items() if value not in (None, "", {}, [])}
 
 
-def _stored(body: bytes | None) -> Any:
+def stored_value(body: bytes | None) -> Any:
     """Return the data a run left as JSON; a sentence in place of data that only a foreign hand can have written."""
     if not body:
         return None

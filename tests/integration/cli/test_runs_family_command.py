@@ -90,6 +90,7 @@ def test_job_run_enqueues_as_enqueue_does(world: StoreCalls, invoke: Invoke, mon
     monkeypatch.setattr(
         "supervisor.app.jobs.registry", Registry()
     )  # this process may have imported jobs for other tests
+    assert world.run(world.sessions.open("r.1/worker-io-0/2", {"kind": "async", "queues": "default"}))
     for run_id, words in {
         "one": ("job", "run", "mail.send", "--param", "to=kim", "--queue", "default", "--id", "one"),
         "two": ("enqueue", "mail.send", "to=kim", "--queue", "default", "--id", "two"),

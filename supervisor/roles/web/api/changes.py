@@ -111,7 +111,7 @@ class ApiChanges(ApiHandlers):
             raise bad_request("queue", queue, str(error)) from error
         if not is_served:
             remedy = 'correct the name, or send "force": true and start a worker for it'
-            raise web.HTTPConflict(text=f"no live worker takes runs from queue {queue}; {remedy}")
+            raise queues.UnservedQueueError(queue, remedy)
 
     async def pause(self, request: web.Request) -> web.Response:
         """Pause a schedule."""
