@@ -117,15 +117,26 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_ms: Whole | None = None
 
 
+class CalendarInterval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Every so many days or months of the calendar, at a local time. Exactly one of ``days`` and ``months``."""
+
+    from_day: int  # the first day, counted from 1970-01-01
+    days: int = 0
+    months: int = 0  # on the date of the first day
+    time_s: int = 0  # of the day, as the clocks show it
+    skips_short_months: bool = False  # else their last day stands for a date that they do not have
+
+
 class When(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One more trigger of a schedule. Exactly one of ``every_ms``, ``cron``, ``at_ms`` and ``after_completion_ms``."""
+    """One more trigger of a schedule: one of ``every_ms cron calendar_interval at_ms after_completion_ms``."""
 
     every_ms: int | None = None
     phase_ms: int = 0
     cron: str | None = None
     at_ms: int | None = None
     after_completion_ms: int | None = None
-    timezone: str = ""  # of ``cron``; empty: the schedule's
+    timezone: str = ""  # of ``cron`` and ``calendar_interval``; empty: the schedule's
+    calendar_interval: CalendarInterval | None = None  # only here: older versions refuse the entry
 
 
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

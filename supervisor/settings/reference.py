@@ -51,7 +51,7 @@ def default_file() -> str:
 
 def _entry(key: str, shape: Shape, default: Any, indent: str = "") -> Iterator[str]:
     yield from _comment(_explanation(shape), indent)
-    if shape.kind is ShapeKind.SECTION:
+    if shape.kind is ShapeKind.SECTION and default is not None:
         yield f"{indent}{key}:"
         for name, child in shape.children.items():
             yield from _entry(name, child, default[name], f"{indent}  ")
@@ -92,8 +92,8 @@ def _example(table: str) -> Iterator[str]:
 def _explanation(shape: Shape) -> str:
     if shape.info is None:
         return ""
-    # A section is explained by its own docstring, which also has its rules.
-    is_section = shape.kind is ShapeKind.SECTION
+    # A section is explained by its own docstring, which also has its rules; one that may be absent by its field.
+    is_section = shape.kind is ShapeKind.SECTION and isinstance(shape.info.annotation, type)
     described = shape.info.annotation.__doc__ if is_section else shape.info.description
     text = " ".join((described or "").replace("``", "`").split())
     limits = _limits(shape.info, is_duration=shape.is_duration)

@@ -10,10 +10,25 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from supervisor.core.cron.times import Times
 from supervisor.core.cron.zones import Segment
+
+
+class Readings(Protocol):
+    """Readings of a wall clock that are due, in seconds since 1970-01-01T00:00 on that clock."""
+
+    def first(self, low: int, high: int, /) -> int | None:
+        """Return the first one in low … high."""
+
+    def last(self, high: int, low: int, /) -> int | None:
+        """Return the last one in low … high."""
+
+    def count(self, low: int, high: int, cap: int, /) -> int:
+        """Count those in low … high; may stop above ``cap``."""
+
+    def has(self, reading: int, /) -> bool:
+        """Return whether ``reading`` is one."""
 
 
 class Gap(StrEnum):
@@ -57,7 +72,7 @@ DEFAULT = DstPolicy.of("run", "first")
 REAL_TIME = DstPolicy.of("skip", "both")
 
 
-def first_in(times: Times, policy: DstPolicy, segment: Segment, at: int) -> int | None:
+def first_in(times: Readings, policy: DstPolicy, segment: Segment, at: int) -> int | None:
     """Return the first fire at or after ``at``, an instant of ``segment``, within it."""
     start, end, offset, first_local, again_local = segment
     opening = start + offset  # the reading as the segment begins
@@ -76,7 +91,7 @@ def first_in(times: Times, policy: DstPolicy, segment: Segment, at: int) -> int 
     return best
 
 
-def last_in(times: Times, policy: DstPolicy, segment: Segment, at: int) -> int | None:
+def last_in(times: Readings, policy: DstPolicy, segment: Segment, at: int) -> int | None:
     """Return the last fire at or before ``at``, an instant of ``segment``, within it."""
     start, end, offset, first_local, again_local = segment
     opening = start + offset
@@ -95,7 +110,7 @@ def last_in(times: Times, policy: DstPolicy, segment: Segment, at: int) -> int |
     return best
 
 
-def count_in(times: Times, policy: DstPolicy, segment: Segment, at: int, *, last: int, cap: int) -> int:
+def count_in(times: Readings, policy: DstPolicy, segment: Segment, at: int, *, last: int, cap: int) -> int:
     """Count the fires at the instants at … last of ``segment``; may stop above ``cap``."""
     start, _, offset, first_local, again_local = segment
     opening = start + offset
@@ -114,7 +129,7 @@ def count_in(times: Times, policy: DstPolicy, segment: Segment, at: int, *, last
     return total
 
 
-def _count_shifted(times: Times, low: int, high: int, gap: int) -> int:
+def _count_shifted(times: Readings, low: int, high: int, gap: int) -> int:
     """Count the readings low … high that were skipped, without those whose shifted time fires anyway."""
     total = 0
     found = times.first(low, high)

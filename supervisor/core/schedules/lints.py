@@ -13,6 +13,7 @@ from supervisor.core.cron.dst import Gap, Overlap
 from supervisor.core.cron.expression import Cron
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.calendar_trigger import CalendarTrigger
 from supervisor.core.schedules.templating import needs_rendering
 from supervisor.core.schedules.trigger_kinds import Bounded, CronTrigger, Excluding, Trigger, Union
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
@@ -43,7 +44,8 @@ def lints(definition: ScheduleDef, *, now_ms: int) -> list[str]:
     """Return the warnings for the next two years."""
     crons = [part.cron for part in _parts(trigger_of(definition)) if isinstance(part, CronTrigger)]
     over = never_due(definition, now_ms=now_ms)
-    notes = [*([over] if over else []), *_idle(definition, has_cron=bool(crons))]
+    has_local = any(isinstance(part, CronTrigger | CalendarTrigger) for part in _parts(trigger_of(definition)))
+    notes = [*([over] if over else []), *_idle(definition, has_local=has_local)]
     notes += [note for judge in (_either_day, _numbered_days, _uneven_step) for note in map(judge, crons) if note]
     return [*notes, *(note for cron in crons for note in _clock_changes(cron, now_ms))]
 
@@ -66,7 +68,7 @@ def _has_ended(definition: ScheduleDef, now_ms: int) -> bool:
     return definition.end_at_ms is not None and definition.end_at_ms < now_ms
 
 
-def _idle(definition: ScheduleDef, *, has_cron: bool) -> Iterator[str]:
+def _idle(definition: ScheduleDef, *, has_local: bool) -> Iterator[str]:
     """Yield the settings that have no effect beside the others."""
     if definition.cancel_grace_ms != DEFAULTS["cancel_grace_ms"] and definition.overlap != "cancel_other":
         yield f"cancel_grace has no effect on overlap: {definition.overlap}; it is for cancel_other"
@@ -78,14 +80,14 @@ def _idle(definition: ScheduleDef, *, has_cron: bool) -> Iterator[str]:
         yield "on_resume: catchup has no effect on missed: skip, which makes up for nothing"
     if definition.every_ms is not None and definition.jitter_ms > definition.every_ms:
         yield "jitter is longer than every, and counts as that long: fires keep their order"
-    needs_zone = has_cron or definition.exclude or needs_rendering(definition.template.args)
+    needs_zone = has_local or definition.exclude or needs_rendering(definition.template.args)
     if definition.timezone != "UTC" and not needs_zone and (definition.every_ms or 0) > HOUR_MS:
-        yield "timezone does not move the grid of every, which runs through 1970 in UTC; for local times, use cron"
+        yield "timezone does not move the grid of every, which runs through 1970 in UTC; use cron or calendar_interval"
     if definition.pause_reason and not definition.paused:
         yield "pause_reason has no effect without paused: true"
     for name, value in (("dst_gap", definition.dst_gap), ("dst_overlap", definition.dst_overlap)):
-        if value != DEFAULTS[name] and not has_cron:
-            yield f"{name} has no effect without cron"
+        if value != DEFAULTS[name] and not has_local:
+            yield f"{name} has no effect without cron or calendar_interval"
 
 
 def _parts(trigger: Trigger) -> Iterator[Trigger]:

@@ -15,6 +15,7 @@ from supervisor.core.cron import hashing
 from supervisor.core.cron.expression import compile_cron
 from supervisor.core.errors import EXIT_CONFIG, TenureError
 from supervisor.core.model import Exclusion, ScheduleDef, When
+from supervisor.core.schedules.calendar_trigger import CalendarTrigger
 from supervisor.core.schedules.exclusions import OverExcludedError, exclusions_of
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.core.schedules.trigger_kinds import (
@@ -123,6 +124,7 @@ def _named(when: When) -> list[str]:
         for name, value in (
             ("every", when.every_ms),
             ("cron", when.cron),
+            ("calendar_interval", when.calendar_interval),
             ("at", when.at_ms),
             ("after_completion", when.after_completion_ms),
         )
@@ -133,7 +135,9 @@ def _named(when: When) -> list[str]:
 def _check(schedule: str, when: When) -> None:
     named = _named(when)
     if not named:
-        raise TriggerError(f"schedule {schedule!r} sets neither every nor cron, at nor after_completion; set one")
+        raise TriggerError(
+            f"schedule {schedule!r} sets none of every, cron, calendar_interval, at and after_completion; set one"
+        )
     if len(named) > 1:
         raise TriggerError(
             f"schedule {schedule!r} sets both {' and '.join(named)}; set one, and list others under when"
@@ -179,6 +183,9 @@ def _part(when: When, timing: _Timing) -> Trigger:
         return CronTrigger(compile_cron(when.cron, zone, seed=timing.seed, **policies))
     if when.every_ms is not None:
         return Every(when.every_ms, timing.anchor_ms + when.phase_ms)
+    if when.calendar_interval is not None:
+        zone = when.timezone or timing.timezone
+        return CalendarTrigger.of(when.calendar_interval, zone, dst_gap=timing.dst_gap, dst_overlap=timing.dst_overlap)
     if when.at_ms is not None:
         return At(when.at_ms)
     return AfterCompletion(when.after_completion_ms or 0)

@@ -29,7 +29,7 @@ from supervisor.settings.document import Node, format_path, wrap
 from supervisor.settings.schedules.checks import checks_of
 from supervisor.settings.schedules.instants import parse_instant
 from supervisor.settings.schedules.profiles import profile_of
-from supervisor.settings.schedules.rules import exclusion_of, zone_of
+from supervisor.settings.schedules.rules import calendar_of, exclusion_of, zone_of
 from supervisor.settings.schedules.settings import ScheduleSettings, WhenSettings
 from supervisor.settings.schedules.template import ScheduleFault, template_of
 from supervisor.settings.schema import settings_shape
@@ -111,7 +111,7 @@ def definition_of(
         cron=own.cron,
         at_ms=own.at_ms,
         after_completion_ms=own.after_completion_ms,
-        when=(*others, *(_when(entry, timezone) for entry in schedule.when)),
+        when=(*others, *_calendar(schedule), *(_when(entry, timezone) for entry in schedule.when)),
         anchor=schedule.anchor,
         timezone=timezone,
         dst_gap=schedule.dst_gap,
@@ -256,11 +256,19 @@ def _own(schedule: ScheduleSettings) -> Iterator[When]:
         yield When(after_completion_ms=_ms(schedule.after_completion_s))
 
 
+def _calendar(schedule: ScheduleSettings) -> Iterator[When]:
+    """Yield the interval of the calendar that is written beside the other fields."""
+    if schedule.calendar_interval is not None:
+        yield When(calendar_interval=calendar_of(schedule.calendar_interval))
+
+
 def _when(entry: WhenSettings, timezone: str) -> When:
     """Return one entry of ``when``; ``timezone`` is the schedule's."""
     if entry.cron is not None:
         prefix, expression = split_zone(entry.cron)
         return _cron(expression, phase_ms=_ms(entry.phase_s), timezone=entry.timezone or prefix or "")
+    if entry.calendar_interval is not None:
+        return When(calendar_interval=calendar_of(entry.calendar_interval), timezone=entry.timezone or "")
     return When(
         every_ms=_optional_ms(entry.every_s),
         phase_ms=_ms(entry.phase_s),

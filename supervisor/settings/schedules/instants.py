@@ -12,6 +12,7 @@ _INSTANT = re.compile(
     r"(?P<local>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(?P<offset>Z|[+-]\d\d:?\d\d)?", re.ASCII
 )
 _EXAMPLE = "write 2027-01-01T09:00:00+01:00, or without the offset to mean the schedule's zone"
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_S = 86_400
 
@@ -52,6 +53,34 @@ def parse_instant(text: str, timezone: str) -> int:
     if len(instants) > 1:
         raise ValueError(f"{text!r} comes twice in {timezone}, whose clocks repeat it; write it with an offset")
     return instants[0] * 1000 + ms
+
+
+def parse_date(text: str) -> int:
+    """Return the day of a date, counted from 1970-01-01.
+
+    Raises:
+        ValueError: it is no day. Fault and remedy are separated by a semicolon.
+    """
+    try:
+        found = date.fromisoformat(text.strip()) if is_date(text) else None
+    except ValueError:
+        found = None
+    if found is None or not 1970 <= found.year <= 9986:
+        raise ValueError(f"{text!r} is not a day since 1970; write the first day, such as 2026-11-23")
+    return (found - _EPOCH.date()).days
+
+
+def parse_clock(text: str) -> int:
+    """Return the seconds since midnight of a time of day.
+
+    Raises:
+        ValueError: it is none. Fault and remedy are separated by a semicolon.
+    """
+    found = _CLOCK.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a time of day; write 09:00, from 00:00 to 23:59")
+    hour, minute, second = (int(part or 0) for part in found.groups())
+    return 3600 * hour + 60 * minute + second
 
 
 def parse_day(text: str, timezone: str) -> tuple[int, int]:

@@ -11,17 +11,18 @@ from typing import NamedTuple
 from supervisor.core.cron.expression import CronError, compile_cron
 from supervisor.core.cron.fields import interval_of, split_zone
 from supervisor.core.cron.zones import UnknownZoneError, zone
-from supervisor.core.model import Exclusion
+from supervisor.core.model import CalendarInterval, Exclusion
 from supervisor.settings.base import Path
-from supervisor.settings.schedules.instants import is_date, parse_day, parse_instant
-from supervisor.settings.schedules.settings import ExcludeSettings, ScheduleSettings, WhenSettings
+from supervisor.settings.schedules.instants import is_date, parse_clock, parse_date, parse_day, parse_instant
+from supervisor.settings.schedules.settings import CalendarSettings, ExcludeSettings, ScheduleSettings, WhenSettings
 from supervisor.settings.sections.durations import format_duration, parse_duration
 from supervisor.settings.sections.violation import Violation, split
 
 EVERY_MS_MIN = 100
 LEASE_S = 5.0
 """The default lease duration: for checks of a schedule without a configuration."""
-_TRIGGERS = ("every", "cron", "at", "after_completion")
+_TRIGGERS = ("every", "cron", "calendar_interval", "at", "after_completion")
+_UNITS = ("days", "weeks", "months")
 
 
 class _Faults(list[Violation]):
@@ -98,21 +99,20 @@ def _triggers(path: Path, schedule: ScheduleSettings, timezone: str, seed: str, 
     has_grid = schedule.every_s is not None or _is_interval(schedule.cron)
     if not _named(schedule) and not schedule.when:
         paths = (path, *((*path, name) for name in (*_TRIGGERS, "when")))
-        faults.append(
-            Violation(paths, "has none of every, cron, at, after_completion and when", "add one, e.g. every: 10m")
-        )
+        faults.append(Violation(paths, f"has none of {', '.join(_TRIGGERS)} and when", "add one, e.g. every: 10m"))
     _trigger(path, schedule, timezone, seed, faults)
     for index, when in enumerate(schedule.when):
         place = (*path, "when", index)
         named = _named(when)
         if len(named) != 1:
-            seen = f"has {' and '.join(named)}" if named else "has none of every, cron, at and after_completion"
+            none = f"has none of {', '.join(_TRIGGERS[:-1])} and {_TRIGGERS[-1]}"
+            seen = f"has {' and '.join(named)}" if named else none
             faults.add(place, seen, "give each entry of the list exactly one")
             continue
         has_grid = has_grid or "every" in named or _is_interval(when.cron)
         own = timezone if when.timezone is None else _timezone((*place, "timezone"), when.timezone, faults)
-        if when.timezone is not None and when.cron is None:
-            faults.add((*place, "timezone"), "is for cron only", "remove it")
+        if when.timezone is not None and when.cron is None and when.calendar_interval is None:
+            faults.add((*place, "timezone"), "is for cron and calendar_interval only", "remove it")
         if own is not None:
             _trigger(place, when, own, seed, faults)
     if schedule.anchor != "epoch":
@@ -125,7 +125,7 @@ def _triggers(path: Path, schedule: ScheduleSettings, timezone: str, seed: str, 
 
 
 def _named(entry: ScheduleSettings | WhenSettings) -> list[str]:
-    values = (entry.every_s, entry.cron, entry.at, entry.after_completion_s)
+    values = (entry.every_s, entry.cron, entry.calendar_interval, entry.at, entry.after_completion_s)
     return [name for name, value in zip(_TRIGGERS, values, strict=True) if value is not None]
 
 
@@ -139,10 +139,40 @@ def _trigger(path: Path, entry: ScheduleSettings | WhenSettings, timezone: str, 
         faults.add((*path, "phase"), "has no effect without every", "remove it")
     if is_interval and entry.every_s is not None:
         faults.add((*path, "cron"), "is an interval, as every is", "remove one of them")
+    if entry.calendar_interval is not None:
+        _calendar((*path, "calendar_interval"), entry.calendar_interval, faults)
     if entry.at is not None:
         _instant((*path, "at"), entry.at, timezone, faults)
     if entry.cron is not None:
         _cron((*path, "cron"), entry.cron, None if entry.timezone is None else timezone, seed, faults)
+
+
+def _calendar(path: Path, entry: CalendarSettings, faults: _Faults) -> None:
+    units = [unit for unit in _UNITS if getattr(entry, unit) is not None]
+    if len(units) != 1:
+        seen = f"has {' and '.join(units)}" if units else "has none of days, weeks and months"
+        paths = (path, *((*path, unit) for unit in _UNITS))
+        faults.append(Violation(paths, seen, "give exactly one, such as weeks: 2"))
+    if entry.short_month != "last" and "months" not in units:
+        faults.add((*path, "short_month"), "has no effect without months", "remove it")
+    if entry.from_ is None:
+        faults.add(path, "has no first day", "add one to count from, such as from: 2026-11-23")
+    for key, text, parse in (("time", entry.time, parse_clock), ("from", entry.from_, parse_date)):
+        try:
+            parse(text) if text is not None else None
+        except ValueError as error:
+            faults.add((*path, key), *split(str(error)))
+
+
+def calendar_of(entry: CalendarSettings) -> CalendarInterval:
+    """Return an interval of the calendar as Redis keeps it. It must have no faults."""
+    return CalendarInterval(
+        from_day=parse_date(entry.from_ or ""),
+        days=(entry.days or 0) + 7 * (entry.weeks or 0),
+        months=entry.months or 0,
+        time_s=parse_clock(entry.time),
+        skips_short_months=entry.short_month == "skip",
+    )
 
 
 def _cron(path: Path, expression: str, timezone: str | None, seed: str, faults: _Faults) -> None:

@@ -22,8 +22,30 @@ LongText = Annotated[str, StringConstraints(max_length=10_000)]
 OldId = Annotated[str, StringConstraints(pattern=SCHEDULE_ID)]
 
 
+class CalendarSettings(Section):
+    """Every so many days, weeks or months at a local time, counted from a first day. Exactly one of the three."""
+
+    days: int | None = Field(default=None, ge=1, le=3660)
+    """Interval in days."""
+
+    weeks: int | None = Field(default=None, ge=1, le=520)
+    """Interval in weeks; the day of the week is that of ``from``."""
+
+    months: int | None = Field(default=None, ge=1, le=120)
+    """Interval in months; the day of the month is that of ``from``."""
+
+    time: Text = "00:00"
+    """Time of day, such as 09:00 or 09:00:30."""
+
+    from_: Text | None = Field(default=None, alias="from")
+    """First day, such as 2026-11-23. The interval is counted from it."""
+
+    short_month: Literal["last", "skip"] = "last"
+    """A month without the day of ``from``: its ``last`` day is taken, or ``skip`` it."""
+
+
 class WhenSettings(Section):
-    """One of several triggers. Exactly one of every, cron, at and after_completion."""
+    """One of several triggers. Exactly one of every, cron, calendar_interval, at and after_completion."""
 
     every_s: Seconds | None = Field(default=None, ge=0.1, le=_LONG_S)
     """Interval on a grid."""
@@ -34,8 +56,11 @@ class WhenSettings(Section):
     cron: Text | None = None
     """Five fields, or six with seconds in front."""
 
+    calendar_interval: CalendarSettings | None = None
+    """Days, weeks or months of the calendar."""
+
     timezone: Text | None = None
-    """IANA zone of this ``cron``; default: the schedule's."""
+    """IANA zone of this ``cron`` or ``calendar_interval``; default: the schedule's."""
 
     at: Text | None = None
     """One instant."""
@@ -80,7 +105,8 @@ class ExcludeSettings(Section):
 class ScheduleSettings(Section):
     """One schedule: a job, when it is due, and the handling of irregularities.
 
-    At least one of every, cron, at, after_completion and when; with several it is due whenever one of them is.
+    At least one of every, cron, calendar_interval, at, after_completion and when; with several it is due
+    when one of them is.
     """
 
     job: str
@@ -102,6 +128,9 @@ class ScheduleSettings(Section):
     cron: Text | None = None
     """Five fields: minute hour day-of-month month day-of-week; or six, with seconds in front. See docs/schedules.md."""
 
+    calendar_interval: CalendarSettings | None = None
+    """Every so many days, weeks or months at a local time, such as {weeks: 2, time: "09:00", from: 2026-11-23}."""
+
     at: Text | None = None
     """One instant, such as 2027-01-01T09:00:00+01:00; without an offset in the schedule's zone."""
 
@@ -109,10 +138,10 @@ class ScheduleSettings(Section):
     """Delay from the end of a run to the next one."""
 
     when: tuple[WhenSettings, ...] = Field(default=(), max_length=100)
-    """More triggers, each a mapping with one of every, cron, at and after_completion."""
+    """More triggers, each a mapping with one of every, cron, calendar_interval, at and after_completion."""
 
     timezone: Text | None = None
-    """IANA zone of ``cron``, of dates without an offset and of templates; default: UTC."""
+    """IANA zone of ``cron`` and ``calendar_interval``, of dates without an offset and of templates; default: UTC."""
 
     dst_gap: Literal["run", "skip", "shift"] = "run"
     """A fixed time that a change of the clock skips: ``run`` as it changes, ``skip``, or ``shift`` by as much."""

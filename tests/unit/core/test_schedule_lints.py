@@ -51,7 +51,7 @@ def test_two_restricted_day_fields_are_warned_of(cron: str, is_warned: bool) -> 
         ({"cron": "0 9 * * 1-5"}, None),
         ({"cron": "*/45 * * * *"}, "for an even interval, write every: 45m"),
         ({"cron": "*/15 * * * *"}, None),
-        ({"every_ms": 86_400_000, "timezone": "Europe/Berlin"}, "in UTC; for local times, use cron"),
+        ({"every_ms": 86_400_000, "timezone": "Europe/Berlin"}, "in UTC; use cron or calendar_interval"),
         ({"every_ms": 86_400_000}, None),
         ({"every_ms": 60_000, "overlap": "allow", "max_running": 3}, "max_running has no effect on overlap: allow"),
         ({"every_ms": 60_000, "missed": "skip", "on_resume": "catchup"}, "on_resume: catchup has no effect"),

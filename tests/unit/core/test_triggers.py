@@ -108,7 +108,7 @@ def test_a_definition_becomes_the_trigger_it_names() -> None:
 
 def test_a_definition_with_neither_or_both_is_refused() -> None:
     """Written by another version, perhaps: an error with its id, not a guess."""
-    with pytest.raises(TriggerError, match="'a' sets neither every nor cron, at nor after_completion"):
+    with pytest.raises(TriggerError, match="'a' sets none of every, cron, calendar_interval, at and after_completion"):
         trigger_of(ScheduleDef(id="a", template=TEMPLATE))
     with pytest.raises(TriggerError, match="'a' sets both every and cron"):
         trigger_of(ScheduleDef(id="a", template=TEMPLATE, every_ms=1000, cron="@daily"))

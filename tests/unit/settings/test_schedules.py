@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.core.jobs.limits import limits_of
 from supervisor.core.jobs.registry import Registry, job
-from supervisor.core.model import Exclusion, ScheduleDef, When
+from supervisor.core.model import CalendarInterval, Exclusion, ScheduleDef, When
 from supervisor.core.schedules.templating import render
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.settings.document import Node, wrap
@@ -72,6 +72,25 @@ def test_a_default_that_a_limit_names_is_part_of_what_a_run_needs(
         template, args=render(template.args, schedule="a", nominal_ms=1, timezone="UTC", run="a@1")
     )
     assert limits_of(rendered).concurrency == f"partner.sync:{key}"
+
+
+def test_intervals_of_the_calendar_reach_the_definition(known: Registry) -> None:
+    """Beside other triggers too; weeks are days, and dates are counted from 1970."""
+    of_entry = {"months": 3, "from": "1970-02-28", "time": "09:00:30", "short_month": "skip"}
+    definition = define(
+        known,
+        cron="0 0 * * *",
+        calendar_interval={"weeks": 2, "from": "1970-01-05"},
+        when=[{"calendar_interval": of_entry, "timezone": "Asia/Tokyo"}],
+    )
+
+    assert definition.when == (
+        When(calendar_interval=CalendarInterval(from_day=4, days=14)),
+        When(
+            calendar_interval=CalendarInterval(from_day=58, months=3, time_s=32_430, skips_short_months=True),
+            timezone="Asia/Tokyo",
+        ),
+    )
 
 
 def test_every_field_reaches_the_definition(known: Registry) -> None:
@@ -163,7 +182,7 @@ def test_placeholders_are_checked_and_kept(known: Registry) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "a: has none of every, cron, at, after_completion and when; add one, e.g. every: 10m"),
+        ({}, "a: has none of every, cron, calendar_interval, at, after_completion and when; add one, e.g. every: 10m"),
         ({"every": "99ms"}, "a.every: must be at least 100ms, got '99ms'"),
         ({"cron": "@every 50ms"}, "a.cron: '@every 50ms' is shorter than 100ms; use @every 100ms or more"),
         ({"cron": "@every soon"}, "a.cron: @every: 'soon' is not a duration; write 250ms, 15s, 5m, 2h or 7d"),
@@ -193,8 +212,17 @@ def test_placeholders_are_checked_and_kept(known: Registry) -> None:
         ({"every": "1h", "exclude": ["* * * * *"]}, "a.exclude: leaves no due time; exclude less"),
         ({"at": "2026-12-25T12:00Z", "exclude": ["2026-12-25"]}, "a.exclude: leaves no due time; exclude less"),
         ({"when": [{"every": "1h", "cron": "* * * * *"}]}, "a.when[0]: has every and cron; give each entry of the list exactly one"),
-        ({"when": [{"every": "1h"}, {}]}, "a.when[1]: has none of every, cron, at and after_completion"),
-        ({"when": [{"every": "1h", "timezone": "UTC"}]}, "a.when[0].timezone: is for cron only; remove it"),
+        ({"when": [{"every": "1h"}, {}]}, "a.when[1]: has none of every, cron, calendar_interval, at and after_completion"),
+        ({"calendar_interval": {"weeks": 2, "days": 1, "from": "2026-11-23"}}, "a.calendar_interval: has days and weeks; give exactly one, such as weeks: 2"),
+        ({"calendar_interval": {"from": "2026-11-23"}}, "a.calendar_interval: has none of days, weeks and months"),
+        ({"calendar_interval": {"weeks": 2}}, "a.calendar_interval: has no first day; add one to count from, such as from: 2026-11-23"),
+        ({"calendar_interval": {"weeks": 2, "from": "2026-02-30"}}, "a.calendar_interval.from: '2026-02-30' is not a day since 1970"),
+        ({"calendar_interval": {"weeks": 2, "from": "2026-11-23", "time": "9:00"}}, "a.calendar_interval.time: '9:00' is not a time of day; write 09:00"),
+        ({"calendar_interval": {"days": 2, "from": "2026-11-23", "short_month": "skip"}}, "a.calendar_interval.short_month: has no effect without months; remove it"),
+        ({"calendar_interval": {"days": 0, "from": "2026-11-23"}}, "a.calendar_interval.days: must be at least 1, got 0"),
+        ({"when": [{"calendar_interval": {"days": 2, "from": "2026-11-23"}, "every": "1h"}]}, "a.when[0]: has every and calendar_interval; give each entry of the list exactly one"),
+        ({"calendar_interval": {"days": 2, "from": "2026-11-23"}, "end_at": "2026-11-01T00:00Z"}, "a.end_at: leaves no due time"),
+        ({"when": [{"every": "1h", "timezone": "UTC"}]}, "a.when[0].timezone: is for cron and calendar_interval only; remove it"),
         ({"when": [{"cron": "0 0 * * *", "timezone": "Nowhere/At"}]}, "a.when[0].timezone: timezone 'Nowhere/At' is not"),
         ({"every": "1h", "overlap": "skip", "buffer_limit": 4}, "a.buffer_limit: has no effect on overlap: skip; use overlap: buffer_all"),
         ({"every": "1h", "overlap": "buffer_one", "buffer_limit": 4}, "a.buffer_limit: has no effect on overlap: buffer_one"),
