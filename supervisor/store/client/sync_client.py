@@ -182,9 +182,9 @@ class Store:
         return reply[0].decode() if reply else None
 
     def pop(self, key: str, block_s: float) -> str | None:
-        """Take the first item of the list ``key``; None after ``block_s`` without one."""
+        """Take the first item of the list ``key``, with foreign bytes replaced; None after ``block_s`` without one."""
         reply = self._block(block_s, "BLPOP", key, f"{max(0.001, block_s):.3f}")
-        return reply[1].decode() if reply else None
+        return reply[1].decode(errors="replace") if reply else None
 
     def on_one_connection(self) -> Self:
         """Use one connection for calls and blocking reads, for a caller that never does both at once."""

@@ -252,6 +252,20 @@ def test_an_end_that_nobody_told_is_found(shop: Shop) -> None:
     acting.join()
 
 
+def test_foreign_bytes_in_the_list_of_ends_leave_the_waiters_awake(shop: Shop, server: Server) -> None:
+    """Every producer may write to that list, and the one thread that reads it serves the whole process."""
+    run, rung = shop.enqueue(), server.keys.rung(shop.producer.asking.waits.bell)
+
+    def disturb_and_end() -> None:
+        server.raw().rpush(rung, b"\xff")
+        wait_until(lambda: not server.raw().exists(rung), what="it to be read")
+        shop.end(run, result=b'{"path":"/r.pdf","pages":3}')
+
+    acting = shop.later(run, disturb_and_end)
+    assert run.result(timeout=10) == Report("/r.pdf", 3)
+    acting.join()
+
+
 def test_a_handle_can_be_kept_and_asked_again(shop: Shop) -> None:
     """Its id is all that it is: another process asks with its own connection."""
     run = shop.enqueue()
