@@ -84,15 +84,18 @@ def _kind_of(node: Node) -> str:
 
 
 _ELSEWHERE = {
-    "tz": "timezone", "interval": "every", "schedule": "cron", "enabled": "paused", "concurrencypolicy": "overlap",
+    "tz": "timezone", "interval": "every", "schedule": "cron", "crontab": "cron", "enabled": "paused",
+    "suspend": "paused", "concurrencypolicy": "overlap", "maxinstances": "max_running", "coalesce": "missed",
+    "catchup": "missed", "misfiregracetime": "catchup_window", "startingdeadlineseconds": "start_deadline",
+    "startdate": "start_at", "enddate": "end_at", "kwargs": "args", "task": "job",
 }  # fmt: skip
-"""Names that other schedulers give to settings, in lower case."""
+"""Names that other schedulers give to settings, in lower case and without ``_`` and ``-``."""
 
 
 def _unknown_key(origin: str, path: Path, shape: Shape) -> Problem:
     key = str(path[-1])
     known = sorted(shape.children)
-    elsewhere = _ELSEWHERE.get(key.lower(), "")
+    elsewhere = _ELSEWHERE.get(key.lower().replace("_", "").replace("-", ""), "")
     meant = elsewhere if elsewhere in shape.children else key.replace("-", "_")
     remedy = suggestion(meant, known, f"known here: {', '.join(known)}")
     return Problem(origin, format_path(path), "is not a setting", remedy)

@@ -86,6 +86,10 @@ def refuse_syntax(place: ExpressionPosition, element: str) -> NoReturn:
         place.refuse(element, "negative numbers have no meaning here", f"use {low}-{high}")
     if any(character.isnumeric() and not character.isascii() for character in element):
         place.refuse(element, "only the digits 0-9 are read", "type it again with plain digits")
+    if "~" in element:
+        bounds = re.sub(r"\D+", "-", element).strip("-") if re.fullmatch(r"[0-9]+~[0-9]+", element) else ""
+        instead = f"H({bounds})" if bounds else "H"
+        place.refuse(element, "a random value is another on each replica", f"write {instead}, drawn from the id once")
     if re.search(r"[#?]|[0-9][LW]|L[-W]", element, re.IGNORECASE):
         place.refuse(element, "has no meaning in this field", _special_remedy(field))
     place.refuse(element, "not a value, range or step", f"write *, */2, {low}, {low}-{high} or {low}-{high}/2")

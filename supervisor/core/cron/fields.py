@@ -84,6 +84,8 @@ def words_of(expression: str) -> list[re.Match[str]]:
     words = list(_WORD.finditer(text))
     if len(words) not in {len(FIVE), len(SIX)}:
         raise CronError(_wrong_number(expression, len(words)))
+    if len(words) == len(SIX) and (_YEAR.fullmatch(words[-1][0]) or words[2][0] == "?"):  # EventBridge's order
+        raise CronError(f'cron "{shown(expression)}": the first of six fields is that of seconds; {_NO_YEAR}')
     return words
 
 
@@ -146,6 +148,10 @@ _DIALECTS = (
 )
 
 
+_YEAR = re.compile(r"(?:19|20)[0-9]{2}(?:[-,/][0-9,/-]+)?", re.ASCII)
+_NO_YEAR = "there is no field of the year: remove it, and use start_at and end_at"
+
+
 def _wrong_number(expression: str, count: int) -> str:
     dialect = next((text for start, text in _DIALECTS if expression.strip().lower().startswith(start)), None)
     if dialect is None and ("*-*" in expression or ".." in expression):
@@ -154,5 +160,5 @@ def _wrong_number(expression: str, count: int) -> str:
         return f'cron "{shown(expression)}": is not a cron expression; {dialect}'
     found = "1 field" if count == 1 else f"{count} fields"
     wanted = "five are needed: minute hour day-of-month month day-of-week; or six, with seconds in front"
-    remedy = "remove the field of the year" if count == 7 else 'write "30 2 * * *" for 02:30'
+    remedy = _NO_YEAR if count == 7 else 'write "30 2 * * *" for 02:30'
     return f'cron "{shown(expression)}": {found}, {wanted}; {remedy}'
