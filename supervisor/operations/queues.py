@@ -15,7 +15,7 @@ from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
 from supervisor.operations import PAGES_MAX, Operation, Tell, checked_reason, one, pages, untold
 from supervisor.store.keys import LETTER_KIND, Keys
 from supervisor.store.queues.control import PAGE, REASON_MAX, QueueControl
-from supervisor.store.queues.pages import Served, UnservedQueue
+from supervisor.store.queues.pages import Served, ServedKinds, UnservedQueue
 from supervisor.store.queues.reads import PARTS, QueueCounts
 from supervisor.store.queues.runs import Queues
 
@@ -95,6 +95,11 @@ def unserved(keys: Keys) -> Operation[list[UnservedQueue]]:
 def is_served(keys: Keys, queue: str) -> Operation[bool]:
     """Return whether a live worker takes runs from ``queue``."""
     return (yield from served(keys, queue)) is Served.YES
+
+
+def served_kinds(keys: Keys) -> Operation[ServedKinds]:
+    """Read from which queues live workers of any replica take runs, and of which kinds."""
+    return one(Queues(keys).served_kinds())
 
 
 def served(keys: Keys, queue: str) -> Operation[Served]:

@@ -25,11 +25,11 @@ from supervisor.cli.queue.fsck import fsck
 from supervisor.cli.queue.params import PRIORITY_NAMES, configured_queues
 from supervisor.operations import queues
 
-_COLUMNS = ("queue", "ready", "blocked", "running", "later", "dead", "oldest_ready", "paused")
+_COLUMNS = ("queue", "ready", "blocked", "running", "later", "dead", "oldest_ready", "served", "paused")
 
 
-def queue_row(counts: queues.QueueCounts) -> dict[str, Any]:
-    """Return the row of one queue in a list."""
+def queue_row(counts: queues.QueueCounts, served: queues.ServedKinds) -> dict[str, Any]:
+    """Return the row of one queue in a list; ``served``: kinds of runs that live workers take, by queue."""
     return {
         "queue": counts.queue,
         "ready": counts.ready_total,
@@ -37,6 +37,7 @@ def queue_row(counts: queues.QueueCounts) -> dict[str, Any]:
         "running": counts.running,
         "later": counts.later,
         "dead": counts.dead,
+        "served": ", ".join(served.get(counts.queue, ())) or "no",
         "paused": counts.paused,
         "oldest_ready": distance(counts.oldest_ready_ms, counts.now_ms),
         "next_due": moment(counts.next_due_ms),
@@ -53,14 +54,15 @@ def queue() -> None:
 @config_options
 @list_options
 def queue_list(*, output: str, load_settings: LoadSettings) -> None:
-    """List queues: ready, blocked, running, later and dead runs.
+    """List queues: ready, blocked, running, later and dead runs, and which kinds of runs live workers take.
 
     \b
     Example:
       tenure queue list -o json
     """
     with connected(load_settings().settings) as connection:
-        rows = [queue_row(each) for each in ask(connection, queues.overview(connection.keys))]
+        served = ask(connection, queues.served_kinds(connection.keys))
+        rows = [queue_row(each, served) for each in ask(connection, queues.overview(connection.keys))]
     print_rows(rows, columns=_COLUMNS, output=output, empty="no queue was used yet")
 
 
@@ -78,16 +80,17 @@ def queue_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
     with connected(load_settings().settings) as connection:
         counts = ask(connection, queues.counts(connection.keys, name, configured_queues(connection)))
         rate = ask(connection, queues.rate(connection.keys, counts))
+        row = queue_row(counts, ask(connection, queues.served_kinds(connection.keys)))
     lists = [
         {"kind": kind.value, "priority": PRIORITY_NAMES[priority], "ready": count}
         for (kind, priority), count in counts.ready.items()
     ]
     suspects = {kind.value: count for kind, count in counts.suspects.items()}
     if output != "table":
-        row = queue_row(counts) | {"paused_by": counts.paused_by, "paused_since": moment(counts.paused_ms)}
+        row |= {"paused_by": counts.paused_by, "paused_since": moment(counts.paused_ms)}
         print_value(row | {"lists": lists, "suspects": suspects, "ended_per_s": rate}, output=output)
         return
-    print_rows([queue_row(counts)], columns=_COLUMNS, output=output, empty="")
+    print_rows([row], columns=_COLUMNS, output=output, empty="")
     if counts.paused is not None:
         since = distance(counts.paused_ms, counts.now_ms) or "at an unknown time"
         say(f"\npaused {since} by {counts.paused_by or 'nobody named'}: {counts.paused or 'no reason given'}")

@@ -39,7 +39,8 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
         replicas = replica_rows(lease, candidates)
         now_ms = server_now_ms(connection)
         rows = [record_row(record, now_ms) for record in ask(connection, schedules.browse(connection.keys))]
-        depths = [queue_row(each) for each in ask(connection, queues.overview(connection.keys))]
+        served = ask(connection, queues.served_kinds(connection.keys))
+        depths = [queue_row(each, served) for each in ask(connection, queues.overview(connection.keys))]
         recent = [history_row(*each) for each in ask(connection, runs.latest(connection.keys, count=10))]
     if output != "table":
         value = {
@@ -53,7 +54,9 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
         return 0 if lease.holder else EXIT_NO
     say(leader_line(lease))
     print_section("Replicas", replicas, columns=CANDIDATE_COLUMNS, empty="none has campaigned yet")
-    print_section("Queues", depths, columns=("queue", "ready", "running", "later", "dead"), empty="none was used yet")
+    print_section(
+        "Queues", depths, columns=("queue", "ready", "running", "later", "dead", "served"), empty="none was used yet"
+    )
     latest = ("run", "job", "outcome", "attempt", "ended", "duration")
     print_section("Latest runs", recent, columns=latest, empty="none has ended yet")
     rows.sort(key=lambda row: row.get("next_ms") or 1 << 62)

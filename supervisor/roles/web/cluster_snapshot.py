@@ -39,6 +39,12 @@ class QueueDepth:
     dead: int
     is_paused: bool
     blocked: int = 0
+    served: tuple[Kind, ...] | None = None  # kinds of runs that live workers of any replica take; None: not known
+
+    @property
+    def served_names(self) -> list[str] | None:
+        """The kinds as texts, for JSON."""
+        return None if self.served is None else [kind.value for kind in self.served]
 
 
 @dataclass(frozen=True, slots=True)

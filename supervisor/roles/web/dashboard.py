@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from supervisor.core.supervision.health import HealthCheck
+from supervisor.roles.web.status import served_text
 
 ROWS_MAX = 100
 REFRESH_S = 5
@@ -125,11 +126,12 @@ def _processes(slots: Sequence[Mapping[str, Any]]) -> str:
 def _queues(queues: Sequence[Mapping[str, Any]] | None) -> str:
     if queues is None:
         return '<p class="bad">Redis does not answer: what waits is not known.</p>'
-    names = ("queue", "ready", "running", "later", "dead", "state")
+    names = ("queue", "ready", "running", "later", "dead", "served", "state")
     rows = [
         [
             _text(each["queue"]),
             *(_value(each[name]) for name in names[1:5]),
+            _state("no") if each["served"] == [] else _text(served_text(each)),
             _state("paused" if each["paused"] else "ok"),
         ]
         for each in queues

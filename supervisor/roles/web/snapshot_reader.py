@@ -14,6 +14,7 @@ from supervisor.roles.web.cluster_snapshot import WAIT_S, Leader, Overview, Queu
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
+from supervisor.store.queues.pages import ServedKinds
 from supervisor.store.queues.runs import Queues
 
 QUEUES_MAX = 100
@@ -60,7 +61,8 @@ class StoreReader:
         """
         names = await self.store.run(self._queues.names())
         self._refused, self._refused_before = set(), self._refused
-        depths = [depth for name in self._shown(names) if (depth := await self._depth(name)) is not None]
+        served = await self._part("served queues", self.store.run(self._queues.served_kinds()))
+        depths = [depth for name in self._shown(names) if (depth := await self._depth(name, served)) is not None]
         lease = await self.store.run(self._leases.view())
         leader = Leader(lease.holder, lease.epoch, lease.host) if lease.holder else None
         plan = self.store.command("ZRANGE", self._keys.schedule_next, 0, DUE_SHOWN - 1, "WITHSCORES")
@@ -87,7 +89,7 @@ class StoreReader:
         items = [] if page is None else sorted(page.items, key=str)[:QUEUES_MAX]
         return tuple((each.queue, each.kind, each.waiting) for each in items)
 
-    async def _depth(self, queue: str) -> QueueDepth | None:
+    async def _depth(self, queue: str, served: ServedKinds | None) -> QueueDepth | None:
         """Return where the runs of a queue are; None if Redis refuses it, such as for a key of another type."""
         counts = await self._part(queue, self.store.run(self._queues.counts(queue)))
         if counts is None:
@@ -100,6 +102,7 @@ class StoreReader:
             dead=counts.dead,
             is_paused=counts.paused is not None,
             blocked=counts.blocked,
+            served=None if served is None else served.get(queue, ()),
         )
 
     async def close(self) -> None:

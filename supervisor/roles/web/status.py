@@ -5,7 +5,7 @@ The JSON is stable: fields are added, never renamed. The text is for reading onl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from supervisor.core.supervision.health import role_of
@@ -84,8 +84,14 @@ def _queue(depth: Any) -> dict[str, Any]:
         "running": depth.running,
         "later": depth.later,
         "dead": depth.dead,
+        "served": depth.served_names,
         "paused": depth.is_paused,
     }
+
+
+def served_text(queue: Mapping[str, Any]) -> str:
+    """Return in words which kinds of runs live workers take from a queue of /statusz."""
+    return "-" if queue["served"] is None else ", ".join(queue["served"]) or "no"
 
 
 def _age_s(now_ns: int, at_ns: int) -> float | None:
@@ -114,10 +120,9 @@ def status_text(shown: dict[str, Any]) -> str:
     )  # fmt: skip
     if not shown["redis_up"]:
         return "\n".join([*head, "", *slots, "", "Redis does not answer: queues and due times are not known.", ""])
-    queues = _table(
-        ["queue", "ready", "running", "later", "dead", "paused"],
-        [[queue[key] for key in ("queue", "ready", "running", "later", "dead", "paused")] for queue in shown["queues"]],
-    )
+    names = ["queue", "ready", "running", "later", "dead", "paused"]
+    rows = [[*(queue[name] for name in names), served_text(queue)] for queue in shown["queues"]]
+    queues = _table([*names, "served"], rows)
     due = _table(["next due", "at"], [[item["schedule"], item["at"]] for item in shown["next_due"]])
     return "\n".join([*head, "", *slots, "", *queues, "", *due, ""])
 

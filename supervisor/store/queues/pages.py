@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from supervisor.core.model import Kind
 from supervisor.store.keys import LETTER_KIND, valid_names
 from supervisor.store.wire.codec import chunks, number, text, texts
 
 T = TypeVar("T")
+ServedKinds: TypeAlias = dict[str, tuple[Kind, ...]]
+"""Kinds of runs that live workers take, by queue; a queue that is not in it is served by none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,14 @@ def parse_unserved(reply: Any) -> Page[UnservedQueue]:
         for queue, letter, count in chunks(reply[1:], 3)
     ]
     return Page(text(reply[0]), found)
+
+
+def parse_served_kinds(reply: Any) -> ServedKinds:
+    """Parse the reply of ``queues_served``."""
+    found: dict[str, list[Kind]] = {}
+    for queue, letter in chunks(reply, 2):
+        found.setdefault(text(queue), []).append(LETTER_KIND[text(letter)])
+    return {queue: tuple(sorted(kinds)) for queue, kinds in found.items()}
 
 
 def parse_queues(reply: Any) -> Page[str]:

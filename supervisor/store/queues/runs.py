@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 from supervisor.core.model import Envelope, Kind, Release
 from supervisor.store.keys import KIND_LETTER, check_name
-from supervisor.store.queues.pages import Page, Served, UnservedQueue, parse_queues, parse_unserved
+from supervisor.store.queues.pages import (
+    Page,
+    Served,
+    ServedKinds,
+    UnservedQueue,
+    parse_queues,
+    parse_served_kinds,
+    parse_unserved,
+)
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import Argument, Call, script
@@ -243,6 +251,10 @@ class Queues(QueueReads):
         """Read whether an open session takes runs from ``queue``, and if not, whether there ever was a replica."""
         args = {"queue": check_name("queue", queue)}
         return script("queue_served").call(keys=self._prefix, args=args, parse=lambda reply: Served(number(reply)))
+
+    def served_kinds(self) -> Call[ServedKinds]:
+        """Read from which queues open sessions take runs, and of which kinds."""
+        return script("queues_served").call(keys=self._prefix, args={}, parse=parse_served_kinds)
 
     def unserved(self, cursor: str = "0") -> Call[Page[UnservedQueue]]:
         """Read in which queues runs wait that no open session takes."""

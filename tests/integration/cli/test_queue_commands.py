@@ -126,6 +126,11 @@ def test_a_blocked_run_says_what_it_waits_for(world: StoreCalls, invoke: Invoke)
 def test_queues_are_listed_and_shown(world: StoreCalls, invoke: Invoke) -> None:
     """With what waits by kind and priority, pauses, totals and pace."""
     (row,) = rows(invoke("queue", "list", "-o", "json"))
+    assert row["served"] == "no"
+    assert world.run(world.sessions.open("r.1/worker-io-0/2", {"kind": "async", "queues": "default"}))
+    assert invoke("queue", "show", "default", "-o", "json").json()["served"] == "async"
+    for words in (("queue", "list"), ("queue", "show", "default"), ("status",)):
+        assert "SERVED" in invoke(*words).out
     assert [row[name] for name in ("ready", "blocked", "running", "later", "dead")] == [2, 0, 1, 1, 1]
     assert invoke("queue", "pause", "default", "--reason", "it moves").code == 0
     shown = invoke("queue", "show", "default", "-o", "json").json()

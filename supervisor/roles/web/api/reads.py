@@ -76,6 +76,7 @@ class ApiReads(ApiHandlers):
                 "later": queue.later,
                 "blocked": queue.blocked,
                 "dead": queue.dead,
+                "served": queue.served_names,
                 "paused": queue.is_paused,
             }
             for queue in overview.queues

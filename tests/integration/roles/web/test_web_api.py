@@ -137,6 +137,8 @@ def test_a_queue_that_nobody_serves_is_refused_unless_it_is_forced(api: Any, sto
     assert [code("shell"), code("gpu"), code("junk")] == [201, 409, 409]  # the first is of this replica's pools
     store.run(Sessions(KEYS).open("r2.1/w-0/1", {"kind": "async", "queues": "mail,gpu"}))
     assert [code("gpu"), code("junk"), code("junk", force=True), code("../x")] == [201, 409, 201, 400]
+    listed = ask(api, "GET", f"{PATH}/queues", "reader")[1]["queues"]
+    assert {each["queue"]: each["served"] for each in listed} == {"gpu": ["async"], "junk": [], "shell": []}
 
 
 def test_a_schedule_is_paused_shown_and_resumed(api: Any, store: Store) -> None:

@@ -16,6 +16,7 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from tests.kit.servers import Server
 
@@ -58,6 +59,7 @@ async def test_it_shows_the_leader_the_queues_and_what_is_due(server: Server, re
         )
     )
     queues = Queues(server.keys)
+    store.run(Sessions(server.keys).open("r1/w-0/1", {"kind": "async", "queues": "default"}))
     store.run(
         queues.enqueue(
             nonce="cd" * 16,
@@ -88,6 +90,7 @@ async def test_it_shows_the_leader_the_queues_and_what_is_due(server: Server, re
     )
     assert {key: count for key, count in default.ready.items() if count} == {(Kind.ASYNC, 0): 1, (Kind.SYNC, 1): 1}
     assert (x.queue, sum(x.ready.values()), x.later) == ("x", 0, 1)
+    assert (default.served, x.served) == ((Kind.ASYNC,), ())
 
 
 async def test_a_broken_queue_hides_no_other(server: Server, reader: StoreReader) -> None:

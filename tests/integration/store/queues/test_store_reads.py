@@ -126,6 +126,11 @@ def test_queues_that_no_open_session_serves_are_found_by_kind(world: StoreCalls)
     world.run(world.sessions.open("r.2/w-0/1", {"kind": "async", "queues": "gpu"}))
 
     assert world.run(world.queues.unserved()).items == []
+    kinds = {"default": (Kind.ASYNC,), "mail": (Kind.ASYNC,), "gpu": (Kind.ASYNC, Kind.SYNC)}
+    assert world.run(world.queues.served_kinds()) == kinds
+    world.run(world.sessions.open("r.3/w-0/1", {"kind": "of later", "queues": "x"}))
+    world.run(world.sessions.open("r.3/w-1/1", {"pid": 1}))
+    assert world.run(world.queues.served_kinds()) == kinds, "nothing is known of the others"
     served = {name: world.run(world.queues.served(name)) for name in ("gpu", "mail", "default", "gp", "mai")}
     assert [name for name, answer in served.items() if answer is Served.YES] == ["gpu", "mail", "default"]
     assert {served["gp"], served["mai"]} == {Served.NO}

@@ -65,9 +65,15 @@ def overview() -> Overview:
     return Overview(
         queues=(
             QueueDepth(
-                "default", {(Kind.ASYNC, 0): 1, (Kind.ASYNC, 1): 40, (Kind.SYNC, 2): 2}, 12, 5, 1, is_paused=False
+                "default",
+                {(Kind.ASYNC, 0): 1, (Kind.ASYNC, 1): 40, (Kind.SYNC, 2): 2},
+                12,
+                5,
+                1,
+                is_paused=False,
+                served=(Kind.ASYNC, Kind.SYNC),
             ),
-            QueueDepth("shell", {}, 0, 0, 0, is_paused=True),
+            QueueDepth("shell", {}, 0, 0, 0, is_paused=True, served=()),
         ),
         leader=Leader("host.a1b2c3", 7, "host"),
         next_due=(("token-cleanup", NOW_MS + 1000),),

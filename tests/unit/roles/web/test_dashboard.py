@@ -129,6 +129,12 @@ def test_every_colour_has_one_name_and_no_state_is_a_colour_alone(make_page: Cal
     assert "" not in re.findall(r'<span class="\w+">([^<]*)</span>', make_page())
 
 
+def test_a_queue_that_nobody_serves_is_marked(make_page: Callable[..., str]) -> None:
+    """Its runs wait for ever, and a pause is not the reason."""
+    assert ">async, sync<" in make_page()
+    assert '<span class="warn">no</span>' in make_page()
+
+
 def test_nothing_that_somebody_named_becomes_markup(make_page: Callable[..., str], overview: Overview) -> None:
     """Queues, schedules and reasons are text, whatever they hold."""
     evil = '<script>alert("1")</script>'

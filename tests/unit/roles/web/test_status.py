@@ -24,7 +24,7 @@ def test_the_text_is_one_screen_with_what_one_asks_first(make_seat: Callable[...
     rows = {line.split()[0]: line.split() for line in text.splitlines() if line}
     assert rows["worker-io-0"] == ["worker-io-0", "running", "0", "1m5s", "0", "0.2s", "12", "3456"]
     assert rows["worker-cpu-0"] == ["worker-cpu-0", "backoff", "-", "-", "3", "-", "0", "0"]
-    assert rows["default"] == ["default", "43", "12", "5", "1", "False"]
+    assert rows["default"] == ["default", "43", "12", "5", "1", "False", "async,", "sync"]
     assert rows["token-cleanup"] == ["token-cleanup", "2026-11-20T12:34:57.007Z"]
 
 
@@ -49,6 +49,18 @@ def test_a_standby_names_the_leader(make_seat: Callable[..., Seat], overview: Ov
     assert (shown["is_leader"], shown["trust_remaining_s"]) == (False, 0.0)
     assert "leader other.ffffff, epoch 9" in status_text(shown)
     assert "leader unknown" in status_text(status(seat, None))
+
+
+def test_a_queue_that_nobody_serves_is_shown(make_seat: Callable[..., Seat], overview: Overview) -> None:
+    """By the kinds of runs that live workers take; what Redis did not tell is neither yes nor no."""
+    unknown = replace(overview.queues[0], queue="unknown", served=None)
+    shown = status(make_seat(), replace(overview, queues=(*overview.queues, unknown)))
+
+    assert [each["served"] for each in shown["queues"]] == [["async", "sync"], [], None]
+    lines = [
+        line.split("  ") for line in status_text(shown).splitlines() if line.startswith(("default", "shell", "unk"))
+    ]
+    assert [[word.strip() for word in line if word][6] for line in lines] == ["async, sync", "no", "-"]
 
 
 def test_everything_shown_is_json(make_seat: Callable[..., Seat], overview: Overview) -> None:
