@@ -14,7 +14,7 @@ from supervisor.core.cron.expression import Cron
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.calendar_trigger import CalendarTrigger
-from supervisor.core.schedules.templating import needs_rendering
+from supervisor.core.schedules.templating import NEIGHBOURS, names_in, needs_rendering
 from supervisor.core.schedules.trigger_kinds import Bounded, CronTrigger, Excluding, Trigger, Union
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 
@@ -83,11 +83,21 @@ def _idle(definition: ScheduleDef, *, has_local: bool) -> Iterator[str]:
     needs_zone = has_local or definition.exclude or needs_rendering(definition.template.args)
     if definition.timezone != "UTC" and not needs_zone and (definition.every_ms or 0) > HOUR_MS:
         yield "timezone does not move the grid of every, which runs through 1970 in UTC; use cron or calendar_interval"
+    lone = sorted(names_in(definition.template.args) & set(NEIGHBOURS))
+    if lone and not _has_interval(definition):
+        yield f"{', '.join(lone)} in args: null, because only every, cron and calendar_interval have intervals"
     if definition.pause_reason and not definition.paused:
         yield "pause_reason has no effect without paused: true"
     for name, value in (("dst_gap", definition.dst_gap), ("dst_overlap", definition.dst_overlap)):
         if value != DEFAULTS[name] and not has_local:
             yield f"{name} has no effect without cron or calendar_interval"
+
+
+def _has_interval(definition: ScheduleDef) -> bool:
+    periods: list[object] = [definition.every_ms, definition.cron]
+    for when in definition.when:
+        periods += [when.every_ms, when.cron, when.calendar_interval]
+    return any(period is not None for period in periods)
 
 
 def _parts(trigger: Trigger) -> Iterator[Trigger]:

@@ -140,6 +140,12 @@ def needs_rendering(args: Any) -> bool:
     return any("{{" in text for _, text in _texts(args, ()))
 
 
+def names_in(args: Any) -> set[str]:
+    """Return the names that the placeholders of ``args`` fill in; they have passed ``check``."""
+    texts = (text for _, text in _texts(args, ()) if "{{" in text)
+    return {part.name for text in texts for part in _parse(text) if isinstance(part, _Placeholder)}
+
+
 def check(args: Mapping[str, Any]) -> list[TemplatingFault]:
     """Return everything that is wrong with the placeholders of ``args``, in its order; empty when nothing is."""
     faults = []

@@ -10,6 +10,7 @@ from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
 from supervisor.core.schedules.lints import lints, sentences
 
 NOW = 1_793_491_200_000  # 2026-11-01T00:00Z
+USES_INTERVAL = Template(job="j", kind=Kind.SYNC, args={"a": ["{{ interval_start }} {{ next | utc }}", "{{ date }}"]})
 
 
 def make(**fields: Any) -> ScheduleDef:
@@ -55,6 +56,10 @@ def test_two_restricted_day_fields_are_warned_of(cron: str, is_warned: bool) -> 
         ({"every_ms": 86_400_000}, None),
         ({"every_ms": 60_000, "overlap": "allow", "max_running": 3}, "max_running has no effect on overlap: allow"),
         ({"every_ms": 60_000, "missed": "skip", "on_resume": "catchup"}, "on_resume: catchup has no effect"),
+        ({"at_ms": NOW + 1, "template": USES_INTERVAL}, "interval_start, next in args: null"),
+        ({"after_completion_ms": 1000, "template": USES_INTERVAL}, "interval_start, next in args: null"),
+        ({"every_ms": 60_000, "template": USES_INTERVAL}, None),
+        ({"at_ms": NOW + 1, "when": (When(cron="0 0 * * *"),), "template": USES_INTERVAL}, None),
         ({"every_ms": 60_000, "jitter_ms": 60_001}, "jitter is longer than every"),
     ],
 )
