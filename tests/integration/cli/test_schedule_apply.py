@@ -153,7 +153,7 @@ def test_a_static_schedule_is_not_overwritten_and_nothing_else_is_applied(desk: 
 
     assert result.code == 78
     assert "report: a configuration defines a schedule of this id; change it there" in result.err.replace(": : ", ": ")
-    assert list(desk.world.stored()) == []
+    assert desk.world.raw.hkeys(desk.world.keys.schedule_def) == [b"report"]
 
 
 def test_an_edit_of_somebody_else_in_between_is_refused_by_name(desk: ClusterWithJobs) -> None:
