@@ -53,5 +53,5 @@ def test_every_option_is_in_the_table() -> None:
 
 
 def test_every_public_name_is_told_of() -> None:
-    """There are few enough."""
-    assert {name for name in tenure.__all__ if f"`{name}`" not in DOCUMENT} == set()
+    """There are few enough. Modules below the package are written with it."""
+    assert {name for name in tenure.__all__ if not re.search(rf"`(tenure\.)?{name}`", DOCUMENT)} == set()
