@@ -216,6 +216,8 @@ class Interrupts:
                 return
         if self._demands & self._armed:
             self._deliver(frame)
+        elif self._run is not None:
+            self._come_again()  # the job is about to be called, or is being relieved
         else:
             self._disarm()
 

@@ -185,6 +185,32 @@ def test_a_job_that_is_over_in_time_is_never_relieved(subject: Interrupts) -> No
         )
 
 
+@pytest.mark.parametrize("is_relieved", [True, False])
+def test_a_timer_that_fires_before_its_job_is_called_comes_again(
+    subject: Interrupts, monkeypatch: pytest.MonkeyPatch, *, is_relieved: bool
+) -> None:
+    """On a busy machine its time may be over by then: without it the job had neither relief nor soft timeout."""
+    called: list[int] = []
+    arm, alarms = subject._arm, [signal.SIGALRM]
+
+    def arm_late() -> None:
+        arm()
+        if alarms:
+            os.kill(os.getpid(), alarms.pop())
+
+    monkeypatch.setattr(subject, "_arm", arm_late)
+
+    def work() -> None:
+        wait_until(lambda: called, what="the relief or the soft timeout")
+
+    if is_relieved:
+        subject.job(work, {}, run=Subject(), soft_ns=in_s(60), relief=Relief(in_s(0.001), lambda: called.append(1)))
+        assert called == [1]
+    else:
+        with pytest.raises(SoftTimeout):
+            subject.job(work, {}, run=Subject(), soft_ns=in_s(0.001))
+
+
 def test_a_relief_that_failed_is_tried_again_while_the_job_runs(subject: Interrupts) -> None:
     """As often as it asks for it, and not once the job is over."""
     tries: list[int] = []
