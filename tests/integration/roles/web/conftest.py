@@ -194,10 +194,16 @@ def store(real_server: RealServer) -> Any:
 
 
 @pytest.fixture
-def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path) -> Any:
-    """A web child whose reads are closed, and that knows three tokens."""
+def more_tokens() -> str:
+    """Lines of the tokens file beside the three of every test, for a module to replace."""
+    return ""
+
+
+@pytest.fixture
+def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path, more_tokens: str) -> Any:
+    """A web child whose reads are closed, and that knows three tokens, and more."""
     tokens = tmp_path / "tokens"
-    tokens.write_text("# who may\n" + "".join(line(name, scope) for name, scope in TOKENS.items()))
+    tokens.write_text("# who may\n" + "".join(line(name, scope) for name, scope in TOKENS.items()) + more_tokens)
     tree.redis_url = real_server.url
     tree.settings = Settings.model_validate({"cluster": "c1", "web": {"tokens_file": str(tokens)}} | SECRETS)
     tree.tokens = tokens

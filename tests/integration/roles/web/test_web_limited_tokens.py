@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from supervisor.core.model import Outcome
 from supervisor.roles.web.api.routes import PATH, ROUTES, ApiRoute
 from supervisor.settings.web.tokens import Scope
 from tests.integration.roles.web.api_client import SESSION, ask, line
 from tests.kit.builders import StoreCalls
-from tests.kit.waiting import wait_until
 
 LIMITED = {
     "reporter": "jobs=report.*", "queuer": "queues=billing", "outsider": "labels=team=billing", "labelled": "labels=team=mail",
     "mailer": "jobs=mail.*",
 }  # fmt: skip
+CHIEFS = {"chief": "jobs=mail.*", "queue-chief": "queues=default"}
 
 
 BODIES = {"set_priority": {"priority": "high"}, "purge_queue": {"job": "mail.send"}}
 OF_QUEUES = {"pause_queue", "resume_queue", "purge_queue"}
 
 
-def limit(api: Any, limits: dict[str, str] = LIMITED, scope: str = "operate") -> None:
-    """Have tokens with ``limits`` in the place of the others."""
-    text = "".join(line(name, scope).rstrip() + f" {words}\n" for name, words in limits.items())
-    api.tokens.write_text(text)
-    wait_until(lambda: ask(api, "GET", f"{PATH}/leader", next(reversed(limits)))[0] == 200, "the file to be read")
+@pytest.fixture
+def more_tokens() -> str:
+    """Tokens that are limited, of two scopes."""
+    scopes = {"operate": LIMITED, "admin": CHIEFS}
+    return "".join(
+        line(name, scope).rstrip() + f" {words}\n" for scope, names in scopes.items() for name, words in names.items()
+    )
 
 
 def ask_route(api: Any, route: ApiRoute, token: str, run: str) -> int:
@@ -36,7 +40,6 @@ def ask_route(api: Any, route: ApiRoute, token: str, run: str) -> int:
 
 def test_a_token_for_some_jobs_changes_nothing_of_others(api: Any, world: StoreCalls) -> None:
     """By no route that changes something, whether it is limited by job, by queue or by label."""
-    limit(api)
     for route in (each for each in ROUTES if each.scope > Scope.READ):
 
         def answer(name: str, route: ApiRoute = route) -> int:
@@ -56,7 +59,6 @@ def test_a_token_for_some_jobs_changes_nothing_of_others(api: Any, world: StoreC
 
 def test_a_limited_token_commands_no_process_and_no_leader_and_changes_its_queues_alone(api: Any) -> None:
     """A worker runs what the token does not reach; all runs of a queue are within a limit by queue."""
-    limit(api, {"chief": "jobs=mail.*", "queue-chief": "queues=default"}, "admin")
     for route in (each for each in ROUTES if each.scope is Scope.ADMIN):
         assert {ask_route(api, route, name, "r") for name in ("chief", "queue-chief")} == {403}, route.path
 
@@ -72,7 +74,6 @@ def test_a_limited_token_ends_the_run_that_it_was_judged_by(api: Any) -> None:
     for queue in ("billing", "default"):
         body = {"run_id": "r-9", "delay": "1h", "queue": queue, "force": True}
         assert ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "driver", body)[0] == 201
-    limit(api)
 
     assert ask(api, "POST", f"{PATH}/runs/r-9/cancel", "queuer", {"queue": "default"})[0] == 403
     code, shown = ask(api, "POST", f"{PATH}/runs/r-9/cancel", "queuer", {})
@@ -82,8 +83,6 @@ def test_a_limited_token_ends_the_run_that_it_was_judged_by(api: Any) -> None:
 
 def test_a_limited_token_takes_no_id_that_a_schedule_or_another_run_gives(api: Any) -> None:
     """A fire whose id is there already does not happen, so the schedules of others could be silenced by their ids."""
-    limit(api)
-
     for run_id in (
         "team/nightly@1795377650000",
         "nightly@1795377650000",

@@ -21,13 +21,17 @@ S = "r.1/worker-io-0/1"
 
 
 @pytest.fixture
-def shop(api: Any, store: Store) -> Store:
-    """A server with one run that waits, and tokens that may see results."""
+def more_tokens() -> str:
+    """Tokens that may see results."""
     lines = [line("viewer", "read,results"), line("mailer", "read,results jobs=mail.*")]
     lines += [line("stranger", "read,results jobs=other.*"), line("labelled", "read,results labels=team=mail")]
-    lines += [line("neighbour", "read,results queues=another")]
-    api.tokens.write_text(api.tokens.read_text() + "".join(lines))
-    wait_until(lambda: ask(api, "GET", f"{PATH}/leader", "labelled")[0] == 200, what="the tokens to be read")
+    return "".join([*lines, line("neighbour", "read,results queues=another")])
+
+
+@pytest.fixture
+def shop(api: Any, store: Store) -> Store:
+    """A server with one run that waits."""
+    del api
     store.run(Sessions(KEYS).open(S, {"pid": 1}))
     enqueue(store, "r1")
     return store
