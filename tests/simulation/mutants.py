@@ -117,10 +117,6 @@ def _undisputed(self: ElectionMemory, view: Any) -> None:
     self.disputed_until_ns = self.wait_until_ns = 0
 
 
-def _as_if_sole(self: Watermarks, term: Any) -> None:
-    self._is_sole, self._epoch = self._epoch > 0, term.epoch
-
-
 @contextmanager
 def _as_if_held() -> Iterator[None]:
     seed = Watermarks._seed
@@ -130,6 +126,17 @@ def _as_if_held() -> Iterator[None]:
         return seed(self, definition)
 
     with patch.object(Watermarks, "_seed", wrong), patch.object(ElectionMemory, "_wait_ns", lambda _self: 0):
+        yield
+
+
+@contextmanager
+def _as_if_sole() -> Iterator[None]:
+    """Break both what keeps it: the memory of who led since, and the end of the lease that it held."""
+
+    def wrong(self: Watermarks, term: Any) -> None:
+        self._is_sole, self._epoch = self._epoch > 0, term.epoch
+
+    with _as_if_held(), patch.object(Watermarks, "begin", wrong):
         yield
 
 
@@ -207,7 +214,7 @@ MUTANTS: dict[str, Mutation] = {
         "lease_request_resign.lua", "if r[1] ~= epoch or (r[2] or '') == '' then", "if (r[2] or '') == '' then"
     ),
     # Lost data.
-    "a leader brings back watermarks of an earlier term": python(Watermarks, "begin", _as_if_sole),
+    "a leader brings back watermarks of an earlier term": _as_if_sole,
     "a leader that lapsed before the loss takes itself for the last": _as_if_held,
     "an agent knows nothing of what its predecessor saw": python(ElectionMemory, "resumed", _forgetful),
     "a watermark that went back is not noticed": python(Watermarks, "remember", _unnoticed),
