@@ -4,20 +4,14 @@
 -- ARGV  cursor         0 at first, then the one of the previous page
 --
 -- Includes  clock
+--           served
 --
 -- Returns  cursor (0 at the end), then queue, kind (a or s) and how many runs wait there: for each. One may come twice.
 local PAGE = 500
 if not string.match(cursor, '^%d+$') then
   return refuse('cursor')
 end
-local LETTERS, is_served = { async = 'a', sync = 's' }, {}
-local sessions = redis.pcall('HKEYS', keys.sessions)
-for _, session in ipairs(sessions['err'] and {} or sessions) do
-  local info = redis.pcall('HMGET', keys.session(session), 'kind', 'queues')
-  for name in string.gmatch(not info['err'] and info[2] or '', '[^,]+') do
-    is_served[name .. ' ' .. (LETTERS[info[1] or ''] or '')] = true
-  end
-end
+local _, is_served = served_pairs()
 
 local function length(command, key)
   local count = redis.pcall(command, key)
