@@ -28,9 +28,14 @@ T = TypeVar("T")
 Place = tuple[Any, str]  # of a value: the place of what it is in (or None), and its name in there
 
 
-def json_reader(kind: type[T]) -> Callable[[bytes | str | memoryview], T]:
-    """Return a function that reads JSON of one type, and raises msgspec.DecodeError for everything else."""
-    decode = msgspec.json.Decoder(kind).decode
+def json_reader(
+    kind: type[T], *, decode_other: Callable[[type, Any], Any] | None = None
+) -> Callable[[bytes | str | memoryview], T]:
+    """Return a function that reads JSON of one type, and raises msgspec.DecodeError for everything else.
+
+    ``decode_other`` makes objects of types that msgspec does not know.
+    """
+    decode = msgspec.json.Decoder(kind, dec_hook=decode_other).decode
 
     def read(data: bytes | str | memoryview) -> T:
         try:

@@ -122,7 +122,7 @@ class QueueCheck(Destination):
         self._configured = {queue for pool in settings.workers.values() for queue in pool.queues}
         self._is_required = is_required
 
-    def judge(self, queue: str, served: Served, others: Sequence[str]) -> None:
+    def judge(self, queue: str, served: Served, others: Sequence[str], *, asked_ns: int) -> None:  # noqa: ARG002 - one run
         """Warn or refuse; see ``Destination.judge``.
 
         Raises:

@@ -20,6 +20,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.json_values import json_of, json_reader
 from supervisor.core.model import PAYLOAD_BYTES_MAX
+from supervisor.core.model_types import plain_model, read_model
 from supervisor.core.units import SECOND_NS
 from supervisor.store.cache.calls import CacheCalls
 from supervisor.store.cache.local_cache import BoundedCache
@@ -100,7 +101,8 @@ class Kept:
         """
         if self._decoder is None:
             try:
-                self._decoder = json_reader(get_type_hints(self.function).get("return", Any))
+                wanted = get_type_hints(self.function).get("return", Any)
+                self._decoder = json_reader(wanted, decode_other=read_model)
             except (NameError, AttributeError, TypeError):  # known to type checkers alone, or no type of JSON
                 self._decoder = json_reader(Any)
         return self._decoder(data)
@@ -112,7 +114,7 @@ class Kept:
             TypeError: it is no JSON.
         """
         try:
-            data = json_of(value)
+            data = json_of(value, encode_other=plain_model)
         except ValueError as error:
             raise TypeError(f"cached {self.name} returned what is {error}") from None
         if len(data) > PAYLOAD_BYTES_MAX:
@@ -197,5 +199,5 @@ class Kept:
 
 
 def _key_text(value: Any) -> str:
-    value = msgspec.to_builtins(value)
+    value = msgspec.to_builtins(value, enc_hook=plain_model)
     return value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()

@@ -233,22 +233,24 @@ class Producer:
         self._templates.remember(await self._run_async(self._sessions.read_jobs()), self._clock.elapsed_ns())
 
     def _check(self, queue: str) -> None:
-        if self._destination is None or not self._destination.is_due(queue, self._clock.elapsed_ns()):
+        asked_ns = self._clock.elapsed_ns()
+        if self._destination is None or not self._destination.is_due(queue, asked_ns):
             return
         served, others = self._run(self._queues.served(queue)), []
         if served is Served.NO_CLUSTER:
             with suppress(StoreRefusedError):  # no right to it, or another node of a cluster has it
                 others = texts(self._store().command("HKEYS", CLUSTERS))
-        self._destination.judge(queue, served, others)
+        self._destination.judge(queue, served, others, asked_ns=asked_ns)
 
     async def _check_async(self, queue: str) -> None:
-        if self._destination is None or not self._destination.is_due(queue, self._clock.elapsed_ns()):
+        asked_ns = self._clock.elapsed_ns()
+        if self._destination is None or not self._destination.is_due(queue, asked_ns):
             return
         served, others = await self._run_async(self._queues.served(queue)), []
         if served is Served.NO_CLUSTER:
             with suppress(StoreRefusedError):
                 others = texts(await self._async_store().command("HKEYS", CLUSTERS))
-        self._destination.judge(queue, served, others)
+        self._destination.judge(queue, served, others, asked_ns=asked_ns)
 
     def _packed(
         self,

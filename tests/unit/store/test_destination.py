@@ -14,7 +14,9 @@ from supervisor.store.queues.pages import Served
 def test_a_cluster_that_nobody_serves_beside_others_is_refused_with_their_names() -> None:
     """The commonest mistake: TENURE_REDIS__URL alone, and the runs of a web application wait in `default` for ever."""
     with pytest.raises(UnknownClusterError) as caught:
-        Destination("default", is_configured=False).judge("mail", Served.NO_CLUSTER, ["shop", "mailer", "default"])
+        Destination("default", is_configured=False).judge(
+            "mail", Served.NO_CLUSTER, ["shop", "mailer", "default"], asked_ns=0
+        )
 
     assert "cluster default was ever seen in this database, which holds mailer, shop; name the cluster" in str(
         caught.value
@@ -27,7 +29,9 @@ def test_a_cluster_that_nobody_serves_beside_others_is_refused_with_their_names(
 def test_many_other_clusters_are_shown_by_the_first_names() -> None:
     """A message is read, a thousand names are not."""
     with pytest.raises(UnknownClusterError, match=r"c0, c1, c10.*c16, c17 and more"):
-        Destination("x", is_configured=False).judge("mail", Served.NO_CLUSTER, [f"c{n}" for n in range(100)])
+        Destination("x", is_configured=False).judge(
+            "mail", Served.NO_CLUSTER, [f"c{n}" for n in range(100)], asked_ns=0
+        )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,7 @@ def test_what_may_yet_be_served_is_a_warning(
 ) -> None:
     """A web application may start before its workers do."""
     with caplog.at_level(logging.WARNING, "tenure.producer"):
-        Destination("shop", is_configured=origin == "file").judge("mail", served, others)
+        Destination("shop", is_configured=origin == "file").judge("mail", served, others, asked_ns=0)
 
     (record,) = caplog.records
     assert words in record.getMessage()
@@ -52,7 +56,7 @@ def test_what_may_yet_be_served_is_a_warning(
 
 def test_a_queue_that_workers_take_from_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever enqueues rightly reads nothing."""
-    Destination("shop", is_configured=False).judge("mail", Served.YES, ["mailer"])
+    Destination("shop", is_configured=False).judge("mail", Served.YES, ["mailer"], asked_ns=0)
 
     assert not caplog.records
 
@@ -62,11 +66,13 @@ def test_a_queue_is_checked_once_a_minute_and_after_a_refusal_at_once() -> None:
     subject = Destination("default", is_configured=False)
 
     assert subject.is_due("mail", 0)
+    subject.judge("mail", Served.YES, [], asked_ns=0)
     assert not subject.is_due("mail", CHECK_NS - 1)
     assert subject.is_due("other", CHECK_NS - 1)
     assert subject.is_due("mail", CHECK_NS)
+    assert not subject.is_due("mail", CHECK_NS), "one caller checks, the others go on"
     with pytest.raises(UnknownClusterError):
-        subject.judge("mail", Served.NO_CLUSTER, ["shop"])
+        subject.judge("mail", Served.NO_CLUSTER, ["shop"], asked_ns=CHECK_NS)
     assert subject.is_due("mail", CHECK_NS)
 
 
@@ -74,6 +80,28 @@ def test_the_memory_of_checked_queues_is_bounded() -> None:
     """Names of queues may come from users."""
     subject = Destination("default", is_configured=False)
     for n in range(3 * QUEUES_MAX):
-        subject.is_due(f"q{n}", 0)
+        subject.judge(f"q{n}", Served.YES, [], asked_ns=0)
 
     assert len(subject._checked_ns) <= QUEUES_MAX
+
+
+def test_calls_beside_the_first_check_are_refused_as_it_is() -> None:
+    """Threads that begin together: none may enqueue into a mistyped cluster while another one asks."""
+    subject = Destination("default", is_configured=False)
+
+    for asked_ns in range(3):
+        assert subject.is_due("mail", asked_ns), "the others wait for no answer, so each must get its own"
+    for asked_ns in range(3):
+        with pytest.raises(UnknownClusterError):
+            subject.judge("mail", Served.NO_CLUSTER, ["shop"], asked_ns=asked_ns)
+
+
+def test_calls_beside_the_first_check_warn_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A hundred tasks that begin together are one line in the log."""
+    subject = Destination("shop", is_configured=False)
+
+    with caplog.at_level(logging.WARNING, "tenure.producer"):
+        for asked_ns in range(3):
+            subject.judge("mail", Served.NO, [], asked_ns=asked_ns)
+
+    assert len(caplog.records) == 1

@@ -22,6 +22,7 @@ import msgspec
 from supervisor.clock import Clock
 from supervisor.core.errors import PayloadTooLargeError, TenureError
 from supervisor.core.json_values import json_of, read_json
+from supervisor.core.model_types import plain_model
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
 from supervisor.store.queues.steps import STEP_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, Step, StepCalls
@@ -157,7 +158,7 @@ class Steps:
 
 def _as_json(name: str, value: Any) -> Any:
     try:
-        return read_json(json_of(value))
+        return read_json(json_of(value, encode_other=plain_model))
     except ValueError as error:
         raise TypeError(f"step {name} returned what is {error}; return what can be kept, or nothing") from None
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Release
@@ -197,3 +199,14 @@ def test_without_a_worker_steps_are_called_and_kept_for_the_test() -> None:
         "object": "failed",
         "coroutine": "failed",
     }
+
+
+def test_a_step_may_return_a_pydantic_model() -> None:
+    """A result of a job may be one; a step's has the form that JSON gives it, like all others."""
+
+    class Charge(BaseModel):
+        amount: Decimal
+
+    ctx = Context(run_id="r", job="j")
+
+    assert ctx.step("charge", lambda: [Charge(amount=Decimal("1.50"))]) == [{"amount": "1.50"}]

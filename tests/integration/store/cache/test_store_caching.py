@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.settings.sections.models import RedisSettings
@@ -20,6 +21,12 @@ from tests.kit.servers import RealServer, Server
 from tests.kit.waiting import wait_until
 
 CALLERS = 100
+
+
+class Article(BaseModel):
+    """A value of the application."""
+
+    number: int
 
 
 @pytest.fixture
@@ -320,3 +327,20 @@ def test_a_key_of_any_length_and_a_value_too_large_have_an_answer(producer: Prod
     assert len(long("x" * 40_000)) == len(long("x" * 40_000)) == 80_000
     assert len(calls) == 3
     assert all(producer._store().raw.pttl(f"{producer.keys.prefix}{key}") > 0 for key in raw_keys(producer))
+
+
+def test_a_pydantic_model_is_kept_and_comes_back_as_one(producer: Producer) -> None:
+    """As a result and as an argument in the key: the commonest values of a web application."""
+    calls: list[int] = []
+
+    @cached(key="{which}", ttl=60, name="price", wait=5)
+    def price(which: Article) -> list[Article]:
+        calls.append(which.number)
+        return [which]
+
+    wanted = Article(number=1)
+
+    assert price(wanted) == price(Article(number=1)) == [wanted]
+    assert price(Article(number=2)) == [Article(number=2)]
+    assert calls == [1, 2]
+    assert len(raw_keys(producer)) == 2

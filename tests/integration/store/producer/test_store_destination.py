@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,21 @@ async def test_asynchronous_producers_are_refused_too(server: Server, producer: 
         await producer.enqueue_async("mail", {"to": "a@b"})
     with pytest.raises(UnknownClusterError):
         await producer.enqueue_many_async("mail", [{"to": "a@b"}])
+    await producer.close_async()
+
+
+async def test_concurrent_first_calls_into_a_mistyped_cluster_are_all_refused(
+    server: Server, producer: Producer
+) -> None:
+    """A request of a web application enqueues several runs at once: none slips through beside the check."""
+    server.raw().hset(CLUSTERS, "shop", "1")
+
+    ended = await asyncio.gather(
+        *(producer.enqueue_async("mail", {"to": "a@b"}) for _ in range(20)), return_exceptions=True
+    )
+
+    assert {type(each) for each in ended} == {UnknownClusterError}
+    assert not server.raw().exists(producer.keys.queue("default").data)
     await producer.close_async()
 
 
