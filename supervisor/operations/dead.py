@@ -144,8 +144,8 @@ def requeue(
     """
     control = QueueControl(keys, history=history)
 
-    def change(queue: str, ids: Sequence[str]) -> Operation[list[str]]:
-        results = yield from one(control.requeue(queue, ids, delay_ms=delay_ms, by=by))
+    def change(queue: str, ids: Sequence[str], job: str) -> Operation[list[str]]:
+        results = yield from one(control.requeue(queue, ids, delay_ms=delay_ms, by=by, job=job))
         return [
             _RESULTS.get(each.code) or f"run {each.holder.partition(' ')[2]} holds its unique key" for each in results
         ]
@@ -166,8 +166,8 @@ def drop(
     """Forget dead runs; arguments and answer as of ``requeue``, ``DROPPED`` for those that were forgotten."""
     control = QueueControl(keys, history=history)
 
-    def change(queue: str, ids: Sequence[str]) -> Operation[list[str]]:
-        results = yield from one(control.drop(queue, ids, by=by, reason=reason))
+    def change(queue: str, ids: Sequence[str], job: str) -> Operation[list[str]]:
+        results = yield from one(control.drop(queue, ids, by=by, reason=reason, job=job))
         return [DROPPED if was_dead else _NOT_DEAD for was_dead in results]
 
     return _changed(keys, which, change, permit, tell)
@@ -176,16 +176,16 @@ def drop(
 def _changed(
     keys: Keys,
     which: Selected,
-    change: Callable[[str, Sequence[str]], Operation[list[str]]],
+    change: Callable[[str, Sequence[str], str], Operation[list[str]]],
     permit: RunPermit | None,
     tell: Tell,
 ) -> Operation[list[Result]]:
-    """Apply ``change`` to dead runs, a page of one queue at a time."""
+    """Apply ``change`` to dead runs: a page of a queue at a time, or with ``permit`` one, as a run of its job."""
     done: list[Result] = []
     for queue, ids in which.items():
-        for group in slices(ids, PAGE):
-            yield from permitted(keys, [(queue, run_id) for run_id in group], permit)
-            results = yield from change(queue, group)
+        for group in slices(ids, PAGE if permit is None else 1):
+            ((_, _, job), *_) = yield from permitted(keys, [(queue, run_id) for run_id in group], permit)
+            results = yield from change(queue, group, job)
             done += [(queue, run_id, result) for run_id, result in zip(group, results, strict=True)]
             tell(len(done))
     return done

@@ -1,8 +1,8 @@
 """Operations on runs.
 
 Guarantees
-    A change that ``permit`` allowed is one of the run that it was shown: in the queue where it was found, although
-    two queues can hold runs of the same id.
+    A change that ``permit`` allowed is one of the run that it was shown: in the queue where it was found, and of the
+    job that it had, although other runs can have the same id, in another queue or after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from supervisor.store.keys import Keys, check_name
 from supervisor.store.producer.run_status import RunPhase as RunPhase  # noqa: PLC0414 - of answers
 from supervisor.store.producer.run_status import result_of as result_of  # noqa: PLC0414 - of answers
 from supervisor.store.producer.run_status import status_of as status_of  # noqa: PLC0414 - of answers
-from supervisor.store.queues.control import PAGE, Cancelled, Placed, QueueControl, Run
+from supervisor.store.queues.control import PAGE, Cancelled, JudgedRun, Placed, QueueControl, Run
 from supervisor.store.queues.control import CancelCode as CancelCode  # noqa: PLC0414 - of the answers
 from supervisor.store.queues.fanout_counts import Tallies, Tally
 from supervisor.store.queues.reads import QueueReads, RunningRun, RunView
@@ -120,7 +120,10 @@ def set_priority(
 
 
 def _changed(
-    keys: Keys, runs: Sequence[Run], change: Callable[[Sequence[Run]], Call[list[T]]], permit: RunPermit | None
+    keys: Keys,
+    runs: Sequence[Run],
+    change: Callable[[Sequence[Run | JudgedRun]], Call[list[T]]],
+    permit: RunPermit | None,
 ) -> Operation[list[tuple[Run, T]]]:
     """Apply ``change`` to runs, a page of them at a time."""
     results: list[tuple[Run, T]] = []
@@ -186,15 +189,15 @@ def _long_ended(keys: Keys, run_id: str) -> Operation[RunView | None]:
     return None
 
 
-def permitted(keys: Keys, runs: Sequence[Run], permit: RunPermit | None) -> Operation[Sequence[Run]]:
-    """Return ``runs`` with the queue in which each was judged; as they are without ``permit``.
+def permitted(keys: Keys, runs: Sequence[Run], permit: RunPermit | None) -> Operation[Sequence[JudgedRun]]:
+    """Return ``runs`` with the queue and the job by which each was judged; without ``permit`` with no job.
 
     Raises:
         UnknownRunError: an unknown run cannot be permitted.
     """
     if permit is None:
-        return runs
-    found: list[Run] = []
+        return [(queue, run_id, "") for queue, run_id in runs]
+    found: list[JudgedRun] = []
     for queue, run_id in runs:
         shown = yield QueueReads(keys).show(run_id, [queue] if queue else None)
         if shown is None or shown.envelope is None:
@@ -204,6 +207,7 @@ def permitted(keys: Keys, runs: Sequence[Run], permit: RunPermit | None) -> Oper
             (schedule,) = yield Views(keys).inspect([shown.envelope.schedule])
             with suppress(msgspec.DecodeError):  # a newer version wrote it: its labels are unknown
                 labels = {} if schedule.record is None else schedule.record.definition().labels
-        permit(shown.envelope.template.job, shown.queue, labels)
-        found.append((shown.queue, run_id))
+        job = shown.envelope.template.job
+        permit(job, shown.queue, labels)
+        found.append((shown.queue, run_id, job))
     return found

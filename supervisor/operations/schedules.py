@@ -1,9 +1,8 @@
 """Operations on schedules.
 
 Guarantees
-    A trigger makes its run from the definition whose revision it names to Redis, and ``permit`` and ``check`` have seen
-    very definition: permission and arguments are judged by the definition of the enqueued run.
-
+    A change that ``permit`` or ``check`` allowed is one of the definition that they have seen: its revision goes with
+    the change, and with another one Redis refuses. A trigger makes its run from that definition.
     A pause has its reason whole, or is refused.
 
 Does not guarantee
@@ -12,10 +11,12 @@ Does not guarantee
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,15 +25,26 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
 from supervisor.operations import InvalidRequestError, Operation, Tell, checked_reason, one, pages, slices, untold
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.control import BATCH_MAX, KEYED_MAX, REASON_MAX, Control, ResumeCode, TriggerCode
+from supervisor.store.schedules.control import (
+    BATCH_MAX,
+    KEYED_MAX,
+    REASON_MAX,
+    Control,
+    PauseCode,
+    ResumeCode,
+    TriggerCode,
+)
 from supervisor.store.schedules.definitions import Definitions, DeleteCode
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.schedules.reads import Inspection, Record, RecordPage, Views
 from supervisor.store.schedules.reads import Pause as Pause  # noqa: PLC0414 - of a record
 from supervisor.store.schedules.state import ScheduleState as ScheduleState  # noqa: PLC0414 - of an inspection
 from supervisor.store.schedules.state import Stretch as Stretch  # noqa: PLC0414
+from supervisor.store.scripts import Call
 
 TRIES = 10
+C = TypeVar("C", bound=StrEnum)
+P = TypeVar("P")
 Permit = Callable[[ScheduleDef], None]
 Check = Callable[[str, Mapping[str, Any]], None]
 
@@ -65,6 +77,9 @@ class ScheduleChangesError(TenureError):
 
     http_status = 503
     is_retryable = True
+
+    def __init__(self, schedule: str) -> None:
+        super().__init__(f"schedule {schedule[:200]!r} changes all the time; try again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +208,11 @@ class DeletedSchedule:
 
 
 def delete(
-    keys: Keys, schedules: Sequence[tuple[str, int | None]], *, permit: Permit | None = None, tell: Tell = untold
+    keys: Keys, schedules: Sequence[tuple[str, int | None]], *, tell: Tell = untold
 ) -> Operation[list[DeletedSchedule]]:
-    """Delete dynamic schedules, each only at its revision where one is given; answer for each in their order.
-
-    Raises:
-        UnknownScheduleError: with ``permit`` only, which is called with each definition and raises to refuse.
-    """
+    """Delete dynamic schedules, each only at its revision where one is given; answer for each in their order."""
     results: list[DeletedSchedule] = []
     for batch in slices(schedules, BATCH_MAX):
-        yield from _permitted(keys, [name for name, _ in batch], permit)
         done = yield from one(Definitions(keys).delete(batch))
         results += [DeletedSchedule(name, *result) for (name, _), result in zip(batch, done.results, strict=True)]
         tell(len(results))
@@ -273,7 +283,7 @@ def trigger(
             )
         if code is not TriggerCode.STALE:  # else somebody changed it in between
             return Triggered(code, run_id)
-    raise ScheduleChangesError(f"schedule {schedule!r} changes all the time; try again")
+    raise ScheduleChangesError(schedule)
 
 
 def pause(
@@ -284,17 +294,14 @@ def pause(
     Raises:
         UnknownScheduleError: with ``permit`` only, which is called with each definition and raises to refuse.
     """
-    results: list[PausedSchedule] = []
     for_ms = None if terms.for_s is None else max(1, round(terms.for_s * 1000))
-    for batch in slices(schedules, BATCH_MAX):
-        yield from _permitted(keys, batch, permit)
-        done = yield Control(keys).pause(
-            batch, reason=terms.reason, by=terms.by, until_ms=terms.until_ms, for_ms=for_ms
-        )
-        results += [
-            PausedSchedule(name, is_known, done.until_ms) for name, is_known in zip(batch, done.known, strict=True)
-        ]
-    return results
+    change = functools.partial(
+        Control(keys).pause, reason=terms.reason, by=terms.by, until_ms=terms.until_ms, for_ms=for_ms
+    )
+    done = yield from _changed(
+        keys, schedules, change, permit, lambda page: [(each, page.until_ms) for each in page.codes]
+    )
+    return [PausedSchedule(name, code is PauseCode.PAUSED, until_ms) for name, (code, until_ms) in done]
 
 
 def resume(
@@ -305,16 +312,30 @@ def resume(
     Raises:
         UnknownScheduleError: with ``permit`` only, which is called with each definition and raises to refuse.
     """
-    results: list[tuple[str, ResumeCode]] = []
-    for batch in slices(schedules, BATCH_MAX):
-        yield from _permitted(keys, batch, permit)
-        done = yield Control(keys).resume(batch)
-        results += [(name, code) for name, (code, _) in zip(batch, done.results, strict=True)]
-    return results
+    done = yield from _changed(keys, schedules, Control(keys).resume, permit, lambda page: page.results)
+    return [(name, code) for name, (code, _) in done]
 
 
-def _permitted(keys: Keys, schedules: Sequence[str], permit: Permit | None) -> Operation[None]:
-    if permit is not None:
-        for schedule in schedules:
-            _, definition = yield from inspect(keys, schedule)
-            permit(definition)
+def _changed(
+    keys: Keys,
+    schedules: Sequence[str],
+    change: Callable[..., Call[P]],
+    permit: Permit | None,
+    results_of: Callable[[P], Sequence[tuple[C, Any]]],
+) -> Operation[list[tuple[str, tuple[C, Any]]]]:
+    """Apply ``change`` to schedules: a page at a time, or each by itself at the revision that ``permit`` has seen."""
+    done: list[tuple[str, tuple[C, Any]]] = []
+    for batch in slices(schedules, BATCH_MAX if permit is None else 1):
+        for _ in range(TRIES):
+            revision = None
+            if permit is not None:
+                found, definition = yield from inspect(keys, batch[0])
+                permit(definition)
+                revision = found.record.revision if found.record is not None else None
+            results = results_of((yield change(batch, revision=revision)))
+            if all(code != PauseCode.STALE for code, _ in results):
+                break
+        else:
+            raise ScheduleChangesError(batch[0])
+        done += zip(batch, results, strict=True)
+    return done

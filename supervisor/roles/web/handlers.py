@@ -25,10 +25,10 @@ from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.configz import Configuration, flags, masked_settings, with_sources
 from supervisor.roles.web.metrics import Scrape
 from supervisor.roles.web.responses import (
+    ADMIT,
     ASKER,
     HOLDER,
     PEER,
-    STILL_ADMITTED,
     error_response,
     finish_headers,
     json_body,
@@ -245,12 +245,12 @@ def _shield(pages: Pages, admit: Admit) -> Any:
 
 def _admit(guard: RequestGuard, request: web.Request) -> None:
     """Let ``request`` in, with its token for the handler, or raise the refusal."""
-    scope = _scope(request)
-    token = guard.check(request, scope)
+    token = guard.check(request, _scope(request))
     request[ASKER] = token.name if token is not None else ""
+    request.pop(HOLDER, None)
     if token is not None:
         request[HOLDER] = token
-    request[STILL_ADMITTED] = lambda: scope is None or guard.still_admits(request, scope)
+    request[ADMIT] = lambda: _admit(guard, request)
 
 
 def _scope(request: web.Request) -> Scope | None:

@@ -36,8 +36,8 @@ PEER: web.RequestKey[str] = _Key("peer", str)
 HOLDER: web.RequestKey[Token] = _Key("holder", Token)
 """That token; absent where none was asked for."""
 
-STILL_ADMITTED: web.RequestKey[Callable[[], bool]] = _Key("still_admitted", Callable)
-"""Tells an answer that takes long whether it may go on."""
+ADMIT: web.RequestKey[Callable[[], None]] = _Key("admit", Callable)
+"""Judges the request again, for an answer that takes long: raises a refusal, or sets the token as it is now."""
 
 
 def wants_json(request: web.Request) -> bool:

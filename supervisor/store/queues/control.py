@@ -36,6 +36,9 @@ _BY_MAX = 100
 Run = tuple[str, str]
 """Queue and id of a run. An empty queue: wherever it is found."""
 
+JudgedRun = tuple[str, str, str]
+"""The same with the job by which a request was permitted: a run of another job is unknown. An empty one: any."""
+
 
 class CancelCode(StrEnum):
     """Result code of cancelling one run."""
@@ -107,7 +110,9 @@ class QueueControl:
         self._prefix = {"prefix": keys.prefix}
         self._history = history
 
-    def cancel(self, runs: Sequence[Run], *, by: str = "", reason: str = "", kill_ms: int = 0) -> Call[list[Cancelled]]:
+    def cancel(
+        self, runs: Sequence[Run | JudgedRun], *, by: str = "", reason: str = "", kill_ms: int = 0
+    ) -> Call[list[Cancelled]]:
         """End at most 100 runs: one that waits at once, one that runs is asked. Sent again, the call hits no later run.
 
         Args:
@@ -194,12 +199,12 @@ class QueueControl:
         }
         return script("queue_move").call(keys=self._prefix, args=args, parse=lambda r: Moved(*map(number, r)))
 
-    def hasten(self, runs: Sequence[Run]) -> Call[list[Placed]]:
+    def hasten(self, runs: Sequence[Run | JudgedRun]) -> Call[list[Placed]]:
         """Let at most 100 delayed runs start now; the reply has the former place of each."""
         parse = lambda reply: [Placed(text(queue), text(place)) for queue, place in chunks(reply, 2)]  # noqa: E731
         return script("queue_hasten").call(keys=self._prefix, args={"runs": _flat(runs)}, parse=parse)
 
-    def set_priority(self, runs: Sequence[Run], priority: int) -> Call[list[Placed]]:
+    def set_priority(self, runs: Sequence[Run | JudgedRun], priority: int) -> Call[list[Placed]]:
         """Give at most 100 runs another priority; the reply has the place of each, and its former priority."""
         assert priority in PRIORITIES.values()
         args = {"priority": priority, "runs": _flat(runs)}
@@ -213,8 +218,9 @@ class QueueControl:
         delay_ms: int = 0,
         by: str = "",
         reason: str = "",
+        job: str = "",
     ) -> Call[list[Requeued]]:
-        """Let at most 100 dead runs run again, with all their attempts, from the tail of their queue."""
+        """Let at most 100 dead runs of ``job`` run again, with all their attempts, from the tail of their queue."""
         assert 0 < len(ids) <= BATCH_MAX
         assert delay_ms >= 0
         args = {
@@ -222,18 +228,22 @@ class QueueControl:
             "delay_ms": delay_ms,
             "history": self._history,
             "note": note(by, reason),
+            "job": job,
             "ids": [check_run_id(run_id) for run_id in ids],
         }
         parse = lambda r: [Requeued(RequeueCode(text(code)), text(held)) for code, held in chunks(r, 2)]  # noqa: E731
         return script("queue_dead_requeue").call(keys=self._prefix, args=args, parse=parse)
 
-    def drop(self, queue: str, ids: Sequence[str], *, by: str = "", reason: str = "") -> Call[list[bool]]:
-        """Forget at most 100 dead runs; the reply has for each whether it was dead."""
+    def drop(
+        self, queue: str, ids: Sequence[str], *, by: str = "", reason: str = "", job: str = ""
+    ) -> Call[list[bool]]:
+        """Forget at most 100 dead runs of ``job``; the reply has for each whether it was dead."""
         assert 0 < len(ids) <= BATCH_MAX
         args = {
             "queue": check_name("queue", queue),
             "history": self._history,
             "note": note(by, reason),
+            "job": job,
             "ids": [check_run_id(run_id) for run_id in ids],
         }
         return script("queue_dead_drop").call(keys=self._prefix, args=args, parse=lambda r: [bool(one) for one in r])
@@ -248,9 +258,12 @@ def _line(words: str, length_max: int) -> str:
     return " ".join(words.split())[:length_max]
 
 
-def _flat(runs: Sequence[Run]) -> list[str]:
+def _flat(runs: Sequence[Run | JudgedRun]) -> list[str]:
     assert 0 < len(runs) <= BATCH_MAX
-    return [part for queue, run_id in runs for part in (queue and check_name("queue", queue), check_run_id(run_id))]
+    parts = (
+        (queue and check_name("queue", queue), check_run_id(run_id), *(job or [""])) for queue, run_id, *job in runs
+    )
+    return [part for run in parts for part in run]
 
 
 def _cancelled(reply: Any) -> list[Cancelled]:

@@ -33,12 +33,21 @@ KEYED_MAX = 10_000
 """Triggers with a key of one schedule, within a day: each is remembered for so long."""
 
 
+class PauseCode(StrEnum):
+    """Result code of a pause request for one schedule."""
+
+    PAUSED = "PAUSED"
+    UNKNOWN = "UNKNOWN"
+    STALE = "STALE"  # it is not the definition that the request was judged by
+
+
 class ResumeCode(StrEnum):
     """Result code of a resume request for one schedule."""
 
     RESUMED = "RESUMED"
     RUNNING = "RUNNING"  # it was not paused
     UNKNOWN = "UNKNOWN"
+    STALE = "STALE"  # as of a pause
 
 
 class TriggerCode(StrEnum):
@@ -54,9 +63,9 @@ class TriggerCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Result of a pause: which schedules exist, in the order asked, and the end of the pause."""
+    """Results of a pause, in the order asked, and its end."""
 
-    known: list[bool]
+    codes: list[PauseCode]
     until_ms: int | None
     now_ms: int
 
@@ -83,6 +92,7 @@ class Control:
         by: str = "",
         until_ms: int | None = None,
         for_ms: int | None = None,
+        revision: int | None = None,
     ) -> Call[Paused]:
         """Stop the scheduled and buffered starts of at most 250 schedules, static or dynamic.
 
@@ -94,6 +104,7 @@ class Control:
             by: who asks.
             until_ms: when the pause ends by itself; must lie ahead of Redis' now.
             for_ms: or how long it lasts, counted by Redis.
+            revision: STALE for each whose stored definition has another one; None: any.
         """
         assert 0 < len(ids) <= BATCH_MAX
         assert until_ms is None or for_ms is None
@@ -103,14 +114,21 @@ class Control:
             "until_ms": "" if until_ms is None else until_ms,
             "for_ms": "" if for_ms is None else for_ms,
             "nonce": uuid4().hex,
+            "revision": "" if revision is None else revision,
             "ids": ids,
         }
         return script("schedule_pause").call(keys=self._prefix, args=args, parse=_paused)
 
-    def resume(self, ids: Sequence[str]) -> Call[Resumed]:
-        """End the pause of at most 250 schedules. Due times in it are dropped, unless ``on_resume`` is catchup."""
+    def resume(self, ids: Sequence[str], *, revision: int | None = None) -> Call[Resumed]:
+        """End the pause of at most 250 schedules. Due times in it are dropped, unless ``on_resume`` is catchup.
+
+        Args:
+            ids: which.
+            revision: as of ``pause``.
+        """
         assert 0 < len(ids) <= BATCH_MAX
-        return script("schedule_resume").call(keys=self._prefix, args={"ids": ids}, parse=_resumed)
+        args = {"revision": "" if revision is None else revision, "ids": ids}
+        return script("schedule_resume").call(keys=self._prefix, args=args, parse=_resumed)
 
     def drop_buffered(self, ids: Sequence[str]) -> Call[list[int]]:
         """Drop the due times that wait in the buffers of at most 250 schedules; answer how many of each."""
@@ -153,7 +171,7 @@ class Control:
 
 
 def _paused(reply: Any) -> Paused:
-    return Paused([code == "PAUSED" for code in texts(reply[2:])], optional_number(reply[1]), number(reply[0]))
+    return Paused([PauseCode(code) for code in texts(reply[2:])], optional_number(reply[1]), number(reply[0]))
 
 
 def _resumed(reply: Any) -> Resumed:

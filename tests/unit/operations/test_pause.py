@@ -8,12 +8,15 @@ import pytest
 
 from supervisor.core.effects import drive
 from supervisor.core.errors import ArgumentsError
-from supervisor.operations import InvalidRequestError
+from supervisor.core.model import ScheduleDef
+from supervisor.operations import InvalidRequestError, Operation
 from supervisor.operations.schedules import PauseTerms, UnknownScheduleError, pause, resume
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.control import BATCH_MAX, REASON_MAX, Paused, ResumeCode, Resumed
-from supervisor.store.schedules.reads import Inspection
+from supervisor.store.schedules.control import BATCH_MAX, REASON_MAX, PauseCode, Paused, ResumeCode, Resumed
+from supervisor.store.schedules.reads import Inspection, Record
 from supervisor.store.scripts import Call
+from supervisor.store.wire.definition import pack_definition
+from tests.kit.builders import schedule
 
 KEYS = Keys("c1")
 
@@ -42,7 +45,7 @@ def test_any_number_of_schedules_is_paused_and_resumed_in_their_order() -> None:
     def paused(call: Call[Any]) -> Any:
         ids = [word for word in call.args if str(word).startswith("s")]
         sizes.append(len(ids))
-        return Paused([name != "s3" for name in ids], 7, 1)
+        return Paused([PauseCode.UNKNOWN if name == "s3" else PauseCode.PAUSED for name in ids], 7, 1)
 
     done = drive(pause(KEYS, names, PauseTerms(by="kim")), paused)
     assert [each.schedule for each in done] == names
@@ -68,3 +71,34 @@ def test_nothing_is_paused_or_resumed_that_the_asker_may_not_or_that_is_not_ther
     for operation in (pause(KEYS, ["a"], PauseTerms(by="kim"), permit=refuse), resume(KEYS, ["a"], permit=refuse)):
         with pytest.raises(UnknownScheduleError):
             drive(operation, absent)
+
+
+@pytest.mark.parametrize("change", ["pause", "resume"])
+def test_permission_is_asked_again_for_a_definition_that_changed_since(change: str) -> None:
+    """A token for one team pauses no schedule that another team took over between the two steps."""
+    owners = ["ours", "ours", "theirs"]
+    asked: list[str] = []
+    revisions: list[int] = []
+
+    def permit(definition: ScheduleDef) -> None:
+        asked.append(definition.owner)
+        if definition.owner == "theirs":
+            raise ArgumentsError("not yours")
+
+    def answer(call: Call[Any]) -> Any:
+        if call.script == "schedule_inspect":
+            body = pack_definition(schedule("a", owner=owners[len(asked)]))
+            record = Record(
+                id="a", revision=len(asked) + 1, set="dynamic", body=body, mark_ms=0, next_ms=None, pause=None
+            )
+            return [Inspection(id="a", record=record)]
+        revisions.append(next(word for word in call.args if isinstance(word, int)))
+        return Paused([PauseCode.STALE], None, 1) if change == "pause" else Resumed([(ResumeCode.STALE, 0)], 1)
+
+    terms = PauseTerms(by="kim")
+    operation: Operation[Any] = (
+        pause(KEYS, ["a"], terms, permit=permit) if change == "pause" else resume(KEYS, ["a"], permit=permit)
+    )
+    with pytest.raises(ArgumentsError):
+        drive(operation, answer)
+    assert (asked, revisions) == (owners, [1, 2])

@@ -152,13 +152,6 @@ class RequestGuard:
             raise web.HTTPForbidden(text=f"the token {token.name} has the scope {token.scope.word}, not {scope.word}")
         return token
 
-    def still_admits(self, request: web.Request, scope: Scope) -> bool:
-        """Return whether an answer that takes long may go on: its token may have been taken away, or have ended."""
-        if scope is Scope.READ and self._are_reads_open:
-            return True
-        token = self._find(_presented(request))
-        return token is not None and token.scope >= scope
-
     def _lacks_certificate(self, request: web.Request) -> bool:
         """Return whether a certificate is asked for, and none came; one that came was checked in the handshake."""
         if not self._asks_for_certificate:

@@ -11,7 +11,7 @@ from aiohttp import web
 from supervisor.core.durations import parse_duration
 from supervisor.operations import runs
 from supervisor.roles.web.events.handlers import EventPages
-from supervisor.roles.web.responses import ASKER, PEER, bad_request, unavailable
+from supervisor.roles.web.responses import ADMIT, ASKER, PEER, bad_request, unavailable
 from supervisor.store.producer.producer import Producer
 
 WAITING_MAX = 16
@@ -30,7 +30,10 @@ class RunWaiting:
     async def until_ended(self, request: web.Request, run_id: str) -> None:
         """Return when the run has ended, or the time in the query is over; at once without one.
 
+        The request is judged again then: its token may have been taken away or narrowed meanwhile.
+
         Raises:
+            web.HTTPException: the request is not admitted any more.
             InvalidRunError: no run can have the id.
             web.HTTPBadRequest: the time is no duration, or too long.
             web.HTTPServiceUnavailable: as many wait as may.
@@ -49,6 +52,7 @@ class RunWaiting:
             self._long_answers.on_stream(request)
             asking = self._producer.asking
             await asking.answer_async(asking.until_ended(run_id, "", wait_s, need="end"), run_id)
+        request[ADMIT]()
 
     @contextmanager
     def _place(self, request: web.Request) -> Iterator[None]:

@@ -22,10 +22,10 @@ from supervisor.core.events import LEVELS
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.web.events.followers import Followers, Item, Streamer, TooManyFollowersError
 from supervisor.roles.web.responses import (
+    ADMIT,
     ASKER,
     HEADERS,
     PEER,
-    STILL_ADMITTED,
     bad_request,
     json_response,
     limit_of,
@@ -86,21 +86,24 @@ class EventPages:
         response.force_close()
         until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
         await response.prepare(request)
-        with suppress(TimeoutError, ConnectionError):  # the client does not read, or is gone
+        # The client does not read, is gone or not admitted any more, or Redis does not answer: it comes back.
+        with suppress(TimeoutError, ConnectionError, web.HTTPException):
             await _send(response, f"retry: {RETRY_MS}\n\n".encode())
             last_id = wanted.after
             while len(missed) == READ_MAX:  # it was away for long; what comes meanwhile waits in the queue
                 last_id = await _send_events(response, missed, wanted, last_id)
                 missed = await self._read(last_id)
             last_id = await _send_events(response, missed, wanted, last_id)
-            while self._clock.elapsed_ns() < until_ns and request[STILL_ADMITTED]():
+            while self._clock.elapsed_ns() < until_ns:
+                request[ADMIT]()
                 try:
                     async with asyncio.timeout(HEARTBEAT_S):
                         event = await queue.get()
                 except TimeoutError:
                     await _send(response, b": still here\n\n")
                     continue
-                if event is None or not request[STILL_ADMITTED]():
+                request[ADMIT]()
+                if event is None:
                     break
                 if _place(event.id) > _place(last_id):
                     last_id = await _send_events(response, [event], wanted, last_id)

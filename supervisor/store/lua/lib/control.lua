@@ -20,6 +20,14 @@ local function definition_of(record)
   return string.match(record or '', '^(%d+)\n(%x+)\n([^\n]*)\n(.*)$')
 end
 
+-- Why a request that was judged by `revision` (empty: any) must not change the schedule of `record`; nil if it may.
+local function judged(record, revision)
+  if not record then
+    return 'UNKNOWN'
+  end
+  return revision ~= '' and definition_of(record) ~= revision and 'STALE' or nil
+end
+
 local function tell(kind, id)
   redis.call('XADD', keys.schedule_changes, 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', id)
 end

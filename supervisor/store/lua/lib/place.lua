@@ -20,15 +20,25 @@ local function check_queue(queue)
   redis.call('HLEN', keys.schedule_live)
 end
 
--- The queue that knows a run: `queue` itself if one is named, else the first of all.
-local function queue_of(queue, id)
+local function job_of(data)
+  return string.match(data or '', '"job":"([^"|]*)"') or ''
+end
+
+-- Whether a request that was judged by `job` (none or empty: any) is one for the run with `data`.
+local function is_of(data, job)
+  return (job or '') == '' or job_of(data) == job
+end
+
+-- The queue that knows a run of `job` (see is_of): `queue` itself if one is named, else the first of all.
+local function queue_of(queue, id, job)
   local queues = { queue }
   if queue == '' then
     queues = redis.call('SMEMBERS', keys.queues)
     table.sort(queues)
   end
   for _, name in ipairs(queues) do
-    if redis.call('HEXISTS', keys.data(name), id) == 1 or redis.call('HEXISTS', keys.run(name), id) == 1 then
+    local data = redis.call('HGET', keys.data(name), id)
+    if (data or redis.call('HEXISTS', keys.run(name), id) == 1) and is_of(data, job) then
       return name
     end
   end
@@ -89,10 +99,6 @@ local function is_place(part, place, where)
     return part == parts.wait(where)
   end
   return (place == 'ready' or place == 'suspect') and string.sub(part, 1, #place + 1) == place .. ':'
-end
-
-local function job_of(data)
-  return string.match(data or '', '"job":"([^"|]*)"') or ''
 end
 
 -- One line of a queue's history that a person caused.

@@ -6,7 +6,7 @@
 --                      executes nothing else; 0: never
 --       note           who asks and why, for the history
 --       nonce          of this call: sent again, it gets the same reply for ten minutes and hits nothing that came since
---       runs...        queue (empty: where it is found) and id, at most 100 times
+--       runs...        queue (empty: where it is found), id and job (empty: any), at most 100 times
 --
 -- Includes  room
 --           place
@@ -20,10 +20,10 @@
 --
 -- A request names the fence of the attempt that runs, so it cannot hit a later attempt, or another run of the same id.
 -- Asked again, it stands as it is; only a time to kill can be added.
-local FIELDS, REQUEST_MS = 2, 86400000
+local FIELDS, REQUEST_MS = 3, 86400000
 if not_whole(history, kill_ms) or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS or (#ARGV - FIRST + 1) % FIELDS ~= 0
   or tonumber(history) < 0 or tonumber(kill_ms) < 0 or not is_nonce(nonce) then
-  return refuse('history, kill_ms, nonce and up to 100 runs of queue and id')
+  return refuse('history, kill_ms, nonce and up to 100 runs of queue, id and job')
 end
 local earlier = remembered(nonce)
 if earlier then
@@ -65,7 +65,7 @@ end
 
 local queues = {}
 for i = FIRST, #ARGV, FIELDS do
-  queues[i] = queue_of(ARGV[i], ARGV[i + 1])
+  queues[i] = queue_of(ARGV[i], ARGV[i + 1], ARGV[i + 2])
   if queues[i] and not checked[queues[i]] then
     checked[queues[i]] = true
     check_queue(queues[i])

@@ -5,11 +5,12 @@
 --       delay_ms       they may not start sooner; 0: now
 --       history        how many ended attempts the queue remembers
 --       note           who asks and why, for the history
+--       job            which they must be of; empty: any
 --       ids...         at most 100
 --
 -- Includes  place
 --
--- Returns  for each run: REQUEUED, ABSENT (it is not dead), BROKEN (nothing is left of it) or DUPLICATE, then the holder
+-- Returns  for each run: REQUEUED, ABSENT (it is not dead, or of another job), BROKEN (nothing is left of it) or DUPLICATE, then the holder
 --          of its unique key, else empty
 --
 -- To the tail, with no attempts and no crashes charged, so that it has as many as a new run; they count as interruptions
@@ -22,7 +23,7 @@ check_queue(queue)
 
 local function requeue(id)
   local data = redis.call('HGET', keys.data(queue), id)
-  if not redis.call('ZSCORE', keys.dead(queue), id) then
+  if not redis.call('ZSCORE', keys.dead(queue), id) or not is_of(data, job) then
     return 'ABSENT', ''
   end
   if not data or not string.match(data, '^[as][012]') then

@@ -1,7 +1,7 @@
 -- Let delayed runs start now.
 --
 -- KEYS  prefix         every key of this cluster begins with it
--- ARGV  runs...        queue (empty: where it is found) and id, at most 100 times
+-- ARGV  runs...        queue (empty: where it is found), id and job (empty: any), at most 100 times
 --
 -- Includes  place
 --
@@ -9,13 +9,13 @@
 --
 -- As when its time had come: a retry goes to the head, since it is older than what waits, any other to the tail; one that
 -- crashed its worker goes on alone.
-local FIELDS = 2
+local FIELDS = 3
 if #ARGV == 0 or #ARGV % FIELDS ~= 0 or #ARGV > 100 * FIELDS then
-  return refuse('up to 100 runs of queue and id')
+  return refuse('up to 100 runs of queue, id and job')
 end
 local queues = {}
 for i = FIRST, #ARGV, FIELDS do
-  queues[i] = queue_of(ARGV[i], ARGV[i + 1])
+  queues[i] = queue_of(ARGV[i], ARGV[i + 1], ARGV[i + 2])
   if queues[i] then
     check_queue(queues[i])
   end

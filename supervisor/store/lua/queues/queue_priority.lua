@@ -2,21 +2,21 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  priority       0 high, 1 normal, 2 low
---       runs...        queue (empty: where it is found) and id, at most 100 times
+--       runs...        queue (empty: where it is found), id and job (empty: any), at most 100 times
 --
 -- Includes  place
 --
 -- Returns  for each run: queue (empty: unknown), where it is, its former priority
 --
 -- One that is ready goes to the tail of its new list. Elsewhere the priority holds from when the run is ready again.
-local FIELDS = 2
+local FIELDS = 3
 if not string.match(priority or '', '^[012]$') or #ARGV < FIRST + 1 or (#ARGV - FIRST + 1) % FIELDS ~= 0
   or #ARGV > FIRST - 1 + 100 * FIELDS then
-  return refuse('a priority of 0, 1 or 2, and up to 100 runs of queue and id')
+  return refuse('a priority of 0, 1 or 2, and up to 100 runs of queue, id and job')
 end
 local queues = {}
 for i = FIRST, #ARGV, FIELDS do
-  queues[i] = queue_of(ARGV[i], ARGV[i + 1])
+  queues[i] = queue_of(ARGV[i], ARGV[i + 1], ARGV[i + 2])
   if queues[i] then
     check_queue(queues[i])
   end

@@ -48,7 +48,7 @@ if part == 'later' then
     end
   end
   for n, data in ipairs(data_of(ids)) do
-    if job == '' or job_of(data or '') == job then
+    if is_of(data, job) then
       redis.call('ZREM', key, ids[n])
       if data then
         finish(ids[n], data)

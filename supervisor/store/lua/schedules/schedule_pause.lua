@@ -6,14 +6,16 @@
 --       until_ms       when it ends by itself; empty: never
 --       for_ms         or: how long from this server's now; empty: see until_ms
 --       nonce          of this call: sent again, it gets the same reply for ten minutes and moves no end
+--       revision       of the definition that the request was judged by; empty: any
 --       ids...         at most 250
 --
 -- Includes  control
 --           memory
 --
--- Returns  now_ms, until_ms (or empty), then PAUSED or UNKNOWN for each
-if not string.match(until_ms, '^%d*$') or not string.match(for_ms, '^%d*$') or #ARGV < FIRST or not is_nonce(nonce) then
-  return refuse('until_ms, for_ms, nonce and ids')
+-- Returns  now_ms, until_ms (or empty), then PAUSED, UNKNOWN or STALE (another revision; nothing written) for each
+if not string.match(until_ms, '^%d*$') or not string.match(for_ms, '^%d*$') or not string.match(revision, '^%d*$')
+  or #ARGV < FIRST or not is_nonce(nonce) then
+  return refuse('until_ms, for_ms, nonce, revision and ids')
 end
 local earlier = remembered(nonce)
 if earlier then
@@ -27,11 +29,11 @@ end
 check_plan()
 local reply = { whole(now), until_ms }
 for i = FIRST, #ARGV do
-  local is_known = redis.call('HEXISTS', keys.schedule_def, ARGV[i]) == 1
-  if is_known then
+  local code = judged(redis.call('HGET', keys.schedule_def, ARGV[i]), revision) or 'PAUSED'
+  if code == 'PAUSED' then
     pause(ARGV[i], reason, by, until_ms, now)
     look_at(ARGV[i], 'pause', now)
   end
-  reply[#reply + 1] = is_known and 'PAUSED' or 'UNKNOWN'
+  reply[#reply + 1] = code
 end
 return remember(nonce, reply)

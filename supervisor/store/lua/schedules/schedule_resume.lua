@@ -1,7 +1,8 @@
 -- End the pause of schedules: due times that passed in it are not made up for, unless on_resume is catchup.
 --
 -- KEYS  prefix         every key of this cluster begins with it
--- ARGV  ids...         at most 250
+-- ARGV  revision       of the definition that the request was judged by; empty: any
+--       ids...         at most 250
 --
 -- Includes  control
 --
@@ -9,21 +10,21 @@
 --          RESUMED    the pause is over
 --          RUNNING    it was not paused; nothing written. A repeated call answers so
 --          UNKNOWN    there is none
-if #ARGV == 0 then
-  return refuse('ids')
+--          STALE      it has another revision; nothing written
+if not string.match(revision or '', '^%d*$') or #ARGV < FIRST then
+  return refuse('revision and ids')
 end
 check_plan()
 local now = now_ms()
 local reply = { whole(now) }
 for i = FIRST, #ARGV do
-  local id, code = ARGV[i], 'RUNNING'
+  local id = ARGV[i]
   local record = redis.call('HGET', keys.schedule_def, id)
   local paused = redis.call('HGET', keys.schedule_paused, id)
   local until_ms = tonumber(paused and string.match(paused, '"until_ms":(%d+)') or '')
   local is_over = until_ms ~= nil and until_ms <= now
-  if not record then
-    code = 'UNKNOWN'
-  elseif paused then
+  local code = judged(record, revision) or 'RUNNING'
+  if code == 'RUNNING' and paused then
     local _, _, _, json = definition_of(record)
     -- A pause that ended by itself ended then, however late the leader comes: what is due since is owed.
     end_pause(id, json, is_over and until_ms or now)

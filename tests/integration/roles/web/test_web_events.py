@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from supervisor.roles.web.events.followers import FOLLOWERS_MAX, PER_ADDRESS_MAX
 from supervisor.settings.sections.models import Settings
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
+from tests.integration.roles.web.api_client import ask, line
 from tests.kit.servers import RealServer
 from tests.kit.waiting import wait_until
 from tests.unit.core.test_webhook_signature import is_genuine
@@ -143,6 +145,22 @@ def test_a_follower_gets_what_happens_and_resumes_without_gap_or_repetition(offi
     events.record("leader_released")
     assert [again.event()["event"] for _ in range(3)] == ["reload_done", "child_exited", "leader_released"]
     again.close()
+
+
+def test_an_answer_that_takes_long_ends_with_its_token(office: Any, tmp_path: Path) -> None:
+    """A stream of events lasts an hour, and a token may be taken away at any moment; nothing of a page follows it."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(line("reader", "read") + line("other", "read"))
+    web = {"tokens_file": str(tokens), "reads": "token"}
+    office.settings = Settings.model_validate({"cluster": "c1", "web": web})
+    office.start()
+    stream = Stream(office, Authorization="Bearer READER")
+    events.record("leader_acquired")
+    assert stream.event()["event"] == "leader_acquired"
+    tokens.write_text(line("other", "read"))
+    wait_until(lambda: ask(office, "GET", "/api/v1/leader", "reader")[0] == 401, "the file to be read again")
+    events.record("leader_released")
+    assert stream.answer.read() == b""
 
 
 def test_followers_have_places_of_their_own(office: Any) -> None:

@@ -81,6 +81,25 @@ def test_a_request_waits_for_the_end_and_sees_the_result(api: Any, shop: Store) 
     assert shown["attempts"] == 1
 
 
+@pytest.mark.parametrize(("scopes", "code"), [(None, 401), ("read", 200), ("read,results jobs=other.*", 200)])
+def test_a_token_that_is_taken_away_or_narrowed_sees_no_result_that_it_waited_for(
+    api: Any, shop: Store, scopes: str | None, code: int
+) -> None:
+    """A request waits up to a minute: it is judged again by the token as it is then."""
+    answers: list[Any] = []
+    path = f"{PATH}/runs/r1?wait=60s"
+    waiting = threading.Thread(target=lambda: answers.append(ask(api, "GET", path, "viewer")))
+    waiting.start()
+    wait_until(lambda: shop.command("HEXISTS", KEYS.awaited, "r1"), what="the request to wait")
+    api.tokens.write_text(line("other", "read") + (line("viewer", scopes) if scopes else ""))
+    wait_until(lambda: ask(api, "GET", f"{PATH}/leader", "other")[0] == 200, what="the file to be read again")
+    execute(shop, b'"secret"')
+    waiting.join()
+
+    assert answers[0][0] == code
+    assert "secret" not in str(answers)
+
+
 def test_only_tokens_with_that_scope_see_results_of_jobs_that_they_reach(api: Any, shop: Store) -> None:
     """Neither a wider scope nor an open read shows one."""
     execute(shop, b'"secret"')

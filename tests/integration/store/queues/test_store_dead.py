@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Outcome
-from supervisor.store.queues.control import RequeueCode, Requeued
+from supervisor.store.queues.control import CancelCode, RequeueCode, Requeued
 from tests.integration.store.queues.control_calls import control, outcomes, stat
 from tests.kit.builders import StoreCalls, envelope
 
@@ -102,3 +102,20 @@ def test_a_dropped_run_leaves_a_line(world: StoreCalls) -> None:
     queue = world.keys.queue("default")
     assert [world.raw.hlen(key) for key in (queue.data, queue.att, queue.err)] == [1, 1, 1]
     assert world.fsck() == []
+
+
+def test_a_change_that_was_permitted_for_a_job_reaches_no_run_of_another(world: StoreCalls) -> None:
+    """An id can be another run's by then: an idempotent producer gives the same one again."""
+    kill(world, "d", job="theirs")
+    world.enqueue(envelope("a", job="theirs"))
+    before = world.run(world.queues.show("a")), world.run(world.queues.show("d"))
+    ours, calls = [("default", "a", "ours")], control(world)
+    assert [each.code for each in world.run(calls.cancel(ours))] == [CancelCode.UNKNOWN]
+    assert [each.queue for each in world.run(calls.set_priority(ours, 0))] == [""]
+    assert [each.queue for each in world.run(calls.hasten(ours))] == [""]
+    assert [each.code for each in world.run(calls.requeue("default", ["d"], job="ours"))] == [RequeueCode.ABSENT]
+    assert world.run(calls.drop("default", ["d"], job="ours")) == [False]
+    assert (world.run(world.queues.show("a")), world.run(world.queues.show("d"))) == before
+
+    assert [each.code for each in world.run(calls.cancel([("default", "a", "theirs")]))] == [CancelCode.CANCELLED]
+    assert world.run(calls.drop("default", ["d"], job="theirs")) == [True]

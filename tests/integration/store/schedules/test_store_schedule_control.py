@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Outcome
 from supervisor.core.schedules.manual_runs import MANUAL, TriggerKeyError, extra_run, manual_run_id
-from supervisor.store.schedules.control import Control, ResumeCode, TriggerCode
+from supervisor.store.schedules.control import Control, PauseCode, ResumeCode, TriggerCode
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.reads import Inspection, Pause, Views
 from tests.kit.builders import StoreCalls, schedule
@@ -32,7 +32,7 @@ class ControlledSchedule:
         return self.world.run(Views(self.world.keys).inspect(["a"]))[0]
 
     def pause(self, **fields: Any) -> Pause:
-        assert self.world.run(self.control.pause(["a"], **fields)).known == [True]
+        assert self.world.run(self.control.pause(["a"], **fields)).codes == [PauseCode.PAUSED]
         record = self.show().record
         assert record is not None
         assert record.pause is not None
@@ -98,7 +98,7 @@ def test_pausing_again_replaces_the_reason(desk: ControlledSchedule) -> None:
     desk.pause(reason="one", for_ms=60_000)
     first, second = desk.world.twice(desk.control.pause(["a"], reason="two"))
 
-    assert (first.known, second.known) == ([True], [True])
+    assert (first.codes, second.codes) == ([PauseCode.PAUSED], [PauseCode.PAUSED])
     record = desk.show().record
     assert record is not None
     assert record.pause is not None
@@ -119,10 +119,19 @@ def test_a_pause_that_is_sent_again_is_no_longer_and_does_not_come_back(desk: Co
 
 def test_unknown_schedules_are_named(desk: ControlledSchedule) -> None:
     """The others are paused all the same."""
-    assert desk.world.run(desk.control.pause(["nobody", "a"])).known == [False, True]
+    assert desk.world.run(desk.control.pause(["nobody", "a"])).codes == [PauseCode.UNKNOWN, PauseCode.PAUSED]
     results = desk.world.run(desk.control.resume(["nobody", "a"])).results
     assert [code for code, _ in results] == [ResumeCode.UNKNOWN, ResumeCode.RESUMED]
     assert desk.world.raw.hlen(desk.world.keys.schedule_paused) == 0
+
+
+def test_a_request_that_was_judged_by_another_revision_changes_nothing(desk: ControlledSchedule) -> None:
+    """Who asks was permitted by what the schedule was, which is not what it is."""
+    assert desk.world.run(desk.control.pause(["a", "nobody"], revision=2)).codes == [PauseCode.STALE, PauseCode.UNKNOWN]
+    assert desk.world.raw.hlen(desk.world.keys.schedule_paused) == 0
+    assert desk.world.run(desk.control.pause(["a"], revision=1)).codes == [PauseCode.PAUSED]
+    codes = [desk.world.run(desk.control.resume(["a"], revision=each)).results[0][0] for each in (2, 1)]
+    assert codes == [ResumeCode.STALE, ResumeCode.RESUMED]
 
 
 def test_the_time_of_a_pause_does_not_count_as_missed(desk: ControlledSchedule) -> None:

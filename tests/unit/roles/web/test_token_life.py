@@ -79,14 +79,6 @@ def test_a_token_ends_on_its_day(desk: Any) -> None:
     assert desk.code("OPS") == 401
 
 
-def test_an_answer_that_takes_long_ends_with_its_token(desk: Any) -> None:
-    """A stream of events lasts an hour, and a token may be taken away at any moment."""
-    request = asked(token="OPS")
-    assert desk.guard.still_admits(request, Scope.READ)
-    desk.write(line("ci"))
-    assert not desk.guard.still_admits(request, Scope.READ)
-
-
 def test_wrong_tokens_are_slowed_down_and_those_in_use_are_not(desk: Any) -> None:
     """Guessing takes six seconds a word; a neighbour behind the same proxy goes on."""
     assert desk.code("OPS") == 200
