@@ -17,7 +17,7 @@ BUILDER ?= docker
 LOCK = uv pip compile --quiet --generate-hashes --no-header --no-annotate --no-emit-index-url --universal --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long test-lowest test-mutants collected lint types house check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-imports bench-schedules bench-workers chaos-workers chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
+.PHONY: help run test test-long test-lowest test-mutants collected lint types house check unit sim sim-mutants mutations model e2e e2e-systemd e2e-container init-check chaos bench bench-election bench-presence bench-imports bench-schedules bench-workers chaos-workers rolling-update chaos-fan-out cron-scan deploy-check lock audit dist sbom chart image checksums clean
 
 help:  ## Show this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -113,6 +113,9 @@ chaos: $(VENV)/.dev  ## Kill, pause and restart everything at random: make chaos
 
 chaos-workers: $(VENV)/.dev  ## Kill, pause and restart all around many runs: make chaos-workers RUNS=100000 SECONDS=300
 	$(BIN)/python -m tests.e2e.chaos_workers --runs $(RUNS) --seconds $(SECONDS)
+
+rolling-update: $(VENV)/.dev  ## Update from an older revision under load, go back, and update again: make rolling-update OLD=v0.1.0
+	$(BIN)/python -m tests.e2e.rolling_update --old $(OLD)
 
 bench: $(VENV)/.dev  ## Measure; prints medians and ratios
 	$(BIN)/python -m bench
