@@ -23,7 +23,7 @@ from typing import Any, Self
 from bench.schedules_board import cpu_s, open_board, private_mib
 from bench.schedules_listener import Listener
 from supervisor.clock import SystemClock
-from supervisor.core.election.term import NO_TERM, Term
+from supervisor.core.election.lease import NO_TERM, Term
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.supervision.scoreboard import Phase, SlotState
 from supervisor.settings.sections.models import RedisSettings

@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from supervisor.app.confinement_check import confinement_problems
 from supervisor.app.plugins import prepare
 from supervisor.core.errors import ConfigError, Problem
+from supervisor.core.jobs.confinement import Confinement
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
 from supervisor.plugins.registry import check_schedules
+from supervisor.process.command.confinement import faults
 from supervisor.process.system.linux import thread_count
+from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.complete import complete, ignore_import, import_jobs
 from supervisor.settings.web.check import web_problems
@@ -51,3 +53,16 @@ def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_im
         remedy = "a process with threads cannot be forked safely; start them when a job first runs"
         raise ConfigError([Problem(loaded.origin("jobs"), "jobs", message, remedy)])
     return definitions
+
+
+def confinement_problems(loaded: Loaded) -> list[Problem]:
+    """Return every setting of a command's or a plugin's confinement that cannot be carried out here."""
+    settings = loaded.settings
+    wanted: list[tuple[tuple[str, ...], Confinement]] = [(("shell",), settings.shell.confinement)]
+    wanted += [(("plugins", name), plugin.confinement_of()) for name, plugin in settings.plugins.items()]
+    found = []
+    for place, confinement in wanted:
+        for fault in faults(confinement):
+            path = (*place, fault.setting)
+            found.append(Problem(loaded.origin(*path), format_path(path), fault.message, fault.remedy))
+    return found

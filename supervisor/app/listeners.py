@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 from supervisor.process.slots import Log
-from supervisor.process.system.listening import bind
-from supervisor.process.system.unix_listening import bound
+from supervisor.process.system.unix_listening import bind, bound
 from supervisor.roles.child import Listeners
 from supervisor.settings.sections.web import WebSettings
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from supervisor.cli.config.compat_options import compat_options, original_files, search
 from supervisor.cli.config.setting_flags import SETTING_FLAGS
 from supervisor.cli.output import say
 from supervisor.core.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from supervisor.settings.loader import Loaded
+from supervisor.importers import FORMATS
 
 DEFAULT_FILES = (Path("tenure.yaml"), Path("config/tenure.yaml"), Path("/etc/tenure/tenure.yaml"))
 PROBLEMS_MAX = 100
@@ -207,3 +207,41 @@ def fail(error: ConfigError) -> NoReturn:
     """Print the error and end the command."""
     print_problems(error.problems)
     raise click.exceptions.Exit(error.exit_code)
+
+
+CONFIG_FILE = "SPACEONE_CONFIG_FILE"
+
+
+def compat_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--compat`` and ``--module-path`` to a command."""
+    function = click.option(
+        "-m",
+        "--module-path",
+        "module_paths",
+        multiple=True,
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        envvar="TENURE_MODULE_PATH",
+        metavar="DIR",
+        help="Look for the modules of jobs there too; may be repeated.",
+    )(function)
+    return click.option(
+        "--compat",
+        type=click.Choice(FORMATS),
+        envvar="TENURE_COMPAT",
+        help="The files are Cloudforet's: SCHEDULERS, QUEUES, WORKERS, GLOBAL, or a chart's values. "
+        "Files with native settings may be listed too.",
+    )(function)
+
+
+def search(directories: Sequence[Path]) -> None:
+    """Let modules that the configuration names be found in ``directories``."""
+    if directories:
+        from supervisor.settings.schedules import search_path
+
+        search_path.search(directories)
+
+
+def original_files(compat: str | None) -> list[Path]:
+    """Return the file that the original would read by its variable, for those who give none."""
+    named = os.environ.get(CONFIG_FILE, "")
+    return [Path(named)] if compat and named else []

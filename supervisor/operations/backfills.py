@@ -25,9 +25,9 @@ from supervisor.store.schedules.backfills import (
     BackfillCalls,
     BackfillCancelCode,
     Request,
+    known_of,
 )
 from supervisor.store.schedules.backfills import BackfillState as BackfillState  # noqa: PLC0414
-from supervisor.store.schedules.history import known_of
 
 _REMEMBERED_BATCH = 500
 

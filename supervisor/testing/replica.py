@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
 from supervisor.core.units import SECOND_NS

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from supervisor.cli.config.compat_options import compat_options, search
 from supervisor.cli.help import SectionedGroup
-from supervisor.cli.options import LoadSettings, config_options, fail, print_problems
+from supervisor.cli.options import LoadSettings, compat_options, config_options, fail, print_problems, search
 from supervisor.cli.output import list_options, print_rows
 from supervisor.core.errors import EXIT_CONFIG, CannotCreateError, ConfigError
 from supervisor.importers import FORMATS

@@ -18,6 +18,12 @@ from supervisor.core.suggestions import closest
 if TYPE_CHECKING:
     from supervisor.settings.overrides import Flag
     from supervisor.settings.schema import Shape
+from typing import TYPE_CHECKING, Any
+
+from supervisor.core import features
+
+if TYPE_CHECKING:
+    from supervisor.settings.overrides import Flag
 
 SETTING_FLAGS = "tenure.setting_flags"
 """Key of the parsed flags in a command's context."""
@@ -136,3 +142,35 @@ def flag_rows() -> list[dict[str, str]]:
         meaning = f"Old name of the flag of {old.new}; refused from {old.removed_in} on."
         rows.append({"flag": flag, "section": "deprecated", "default": "", "meaning": meaning})
     return rows
+
+
+OPTION = "--feature-gates"
+_VALUES = {"true": True, "false": False}
+
+
+def features_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--feature-gates`` to a command; its help lists every gate of this version."""
+    return click.option(
+        OPTION,
+        metavar="NAME=true|false,...",
+        help=f"Switch features on or off (features). {features.described()}",
+    )(function)
+
+
+def gate_flags(text: str | None) -> dict[str, Flag]:
+    """Return the option as a flag of the setting ``features``.
+
+    Raises:
+        click.UsageError: it is no list of NAME=true or NAME=false.
+    """
+    from supervisor.settings.overrides import Flag
+
+    if text is None:
+        return {}
+    given: dict[str, bool] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, _, value = part.partition("=")
+        if value.strip().lower() not in _VALUES:
+            raise click.UsageError(f"{OPTION}: {part!r} is not NAME=true or NAME=false")
+        given[name.strip()] = _VALUES[value.strip().lower()]
+    return {"features": Flag(OPTION, given)} if given else {}

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from supervisor.cli.config.feature_flags import features_option, gate_flags
+from supervisor.cli.config.setting_flags import features_option, gate_flags
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK

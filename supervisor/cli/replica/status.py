@@ -118,8 +118,8 @@ def job_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
       tenure job show identity.token_cleanup -o json
     """
     from supervisor.app.jobs import prepare_jobs
+    from supervisor.core.jobs.job_spec import arguments_schema
     from supervisor.core.jobs.registry import registry
-    from supervisor.core.jobs.schema import arguments_schema
 
     prepare_jobs(load_settings())
     spec = registry.get(name)

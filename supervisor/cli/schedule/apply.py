@@ -12,8 +12,7 @@ from supervisor.cli.cluster import LABEL, ask, confirm, known_jobs
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options, fail
-from supervisor.cli.output import output_option, print_rows, print_value, say
-from supervisor.cli.progress import progress
+from supervisor.cli.output import output_option, print_rows, print_value, progress, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
 from supervisor.core.model import ScheduleDef

@@ -16,8 +16,7 @@ from supervisor.cli.cluster import (
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_rows, print_value, say
-from supervisor.cli.progress import progress
+from supervisor.cli.output import moment, output_option, print_rows, print_value, progress, say
 from supervisor.cli.schedule.format import backfill_row
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.core.model import ScheduleDef, scheduled_run_id

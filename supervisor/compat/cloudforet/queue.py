@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from supervisor.compat.cloudforet.tasks import queue_get, runtime
-from supervisor.compat.cloudforet.tasks.redaction import with_references
+from supervisor.clock import SystemClock
+from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.redaction import resolved, with_references
 from supervisor.compat.cloudforet.tasks.schema import check, parse
 from supervisor.compat.cloudforet.tasks.traces import traceparent_of
+from supervisor.core.model import Kind, Outcome
 from supervisor.settings.sections.cloudforet import Bridge
 from supervisor.store.producer.connection import current
+from supervisor.store.producer.producer import Producer
+from supervisor.store.queues.runs import Ack, FetchedRun, Queues
+from supervisor.store.queues.sessions import Sessions
 
 STP = "cloudforet.stp"
 EMIT = "cloudforet.emit"
@@ -43,7 +49,7 @@ def get(name: str) -> bytes | None:
 
     Whoever takes one this way has it: it is on record as done, and nobody runs it again.
     """
-    return queue_get.take(name)
+    return take(name)
 
 
 def job_of(name: str) -> tuple[str, str | None]:
@@ -73,3 +79,46 @@ def _put(name: str, task: Mapping[str, Any]) -> str:
         runtime.note_put()
         return context.spawn(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))
     return current().enqueue(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))
+
+
+def take(queue: str) -> bytes | None:
+    """Return the oldest task in ``queue`` as JSON, and put on record that it was taken; None when there is none."""
+    producer = current()
+    queues, sessions = Queues(producer.keys), Sessions(producer.keys)
+    session = f"taker.{secrets.token_hex(6)}"
+    producer.run(sessions.open(session, {"slot": "queue.get", "kind": Kind.SYNC.value, "queues": queue}))
+    try:
+        reply = producer.run(
+            queues.turn(session=session, seq=1, kind=Kind.SYNC, queues=[queue], want=1, want_suspect=False)
+        )
+        return _acknowledge(producer, queues, session, reply.runs[0]) if reply.runs else None
+    finally:
+        producer.run(sessions.close(session))
+
+
+def _acknowledge(producer: Producer, queues: Queues, session: str, fetched: FetchedRun) -> bytes | None:
+    args = fetched.envelope.template.args
+    task: Any = args.get("task")
+    message = args.get("message")
+    is_task = isinstance(task, dict) or isinstance(message, str)
+    now_ms = SystemClock().wall_ms()
+    ack = Ack(
+        run_id=fetched.envelope.id,
+        queue=fetched.queue,
+        attempt=fetched.attempt,
+        fetched_ms=fetched.fetched_ms,
+        outcome=Outcome.OK if is_task else Outcome.GIVEBACK,
+        schedule=fetched.envelope.schedule,
+        started_ms=now_ms,
+        ended_ms=now_ms,
+        history_note="taken by queue.get" if is_task else "",
+        job=fetched.envelope.template.job,
+    )
+    producer.run(
+        queues.turn(
+            session=session, seq=2, kind=Kind.SYNC, queues=[fetched.queue], want=0, want_suspect=False, acks=[ack]
+        )
+    )
+    if not is_task:
+        return None
+    return message.encode() if isinstance(message, str) else json.dumps(resolved(task)).encode()

@@ -26,7 +26,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
-from supervisor.core.election.term import Term
 from supervisor.core.errors import TenureError
 from supervisor.core.units import MILLISECOND_NS
 
@@ -295,3 +294,19 @@ def retry_delay_ns(failures: int, uniform: float) -> int:
     assert failures >= 1
     ceiling = min(RETRY_LAST_NS, RETRY_FIRST_NS << min(failures - 1, 10))
     return int(ceiling * (0.5 + 0.5 * uniform))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of leadership. ``epoch`` 0: none."""
+
+    epoch: int
+    nonce: str  # 32 hex digits
+    trusted_until_ns: int
+
+    def is_trusted(self, now_ns: int) -> bool:
+        """Return whether its holder may still act on it."""
+        return self.epoch > 0 and now_ns < self.trusted_until_ns
+
+
+NO_TERM = Term(epoch=0, nonce="0" * 32, trusted_until_ns=0)

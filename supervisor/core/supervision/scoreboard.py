@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import overload
 from zlib import crc32
 
-from supervisor.core.election.term import NO_TERM, Term
+from supervisor.core.election.lease import NO_TERM, Term
 from supervisor.core.supervision.inflight import INFLIGHT_WORDS, InflightTable
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1

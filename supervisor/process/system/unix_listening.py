@@ -19,7 +19,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from supervisor.core.errors import CannotBindError
-from supervisor.process.system.listening import BACKLOG
 from supervisor.trust import distrust, distrust_path
 
 _PRIVATE_UMASK, _SHARED_UMASK = 0o177, 0o111
@@ -116,3 +115,25 @@ def _bind(path: Path, umask: int) -> socket.socket:
 
 def _refusal(path: Path, reason: str, remedy: str) -> CannotBindError:
     return CannotBindError(f"cannot listen on unix:{path}: {reason}; {remedy}")
+
+
+BACKLOG = 4096
+"""Connections that the kernel keeps until they are accepted, as far as `net.core.somaxconn` allows; beyond it a client
+tries again after a second, which is too late for a probe. As many as a flood brings while the loop is held up for most
+of a second."""
+
+
+def bind(host: str, port: int, *, setting: str = "web.port") -> socket.socket:
+    """Return a socket that listens; ``setting`` is the one that chose the port.
+
+    Raises:
+        CannotBindError: the address is taken, or not ours.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise CannotBindError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; stop what uses it, or choose another with "
+            f"{setting} (TENURE_{setting.replace('.', '__').upper()}; 0 lets the kernel choose)"
+        ) from error

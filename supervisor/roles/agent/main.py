@@ -31,15 +31,13 @@ from supervisor.roles.agent.election.elector_thread import ElectorThread, electo
 from supervisor.roles.agent.election.presence import PresenceThread
 from supervisor.roles.agent.election.watchdog import Watchdog
 from supervisor.roles.agent.ingest import Ingest
-from supervisor.roles.agent.maintenance import Duties, PeriodicTask
+from supervisor.roles.agent.maintenance import Duties, PeriodicTask, Retention
 from supervisor.roles.agent.reporting import AgentReport
-from supervisor.roles.agent.retention import Retention
 from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_slots
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.tree_view import TreeView
-from supervisor.roles.child import Seat
-from supervisor.roles.config_follower import Following
+from supervisor.roles.child import Following, Seat
 from supervisor.roles.wakeup import Wakeup
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.client.sync_client import Store

@@ -8,9 +8,9 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
@@ -31,7 +31,11 @@ from supervisor.roles.agent.sessions.tasks import (
     SessionBeats,
 )
 from supervisor.roles.effects import Reporter
+from supervisor.settings.sections.queues import QueueSettings
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.scripts import Call
+from supervisor.telemetry.metrics import REDIS_ERRORS
 
 RETRY_NS = 300 * MILLISECOND_NS
 REFUSED_NS = 1000 * MILLISECOND_NS
@@ -154,3 +158,64 @@ class Duties:
         """Beat if that is due, before the next call of a task that makes many."""
         if self._clock.elapsed_ns() >= self._beating.due_ns:
             self._do(self._beating)
+
+
+PERIOD_NS = 60_000 * MILLISECOND_NS
+SLICE, SLICE_PERIOD_NS = 50, 500 * MILLISECOND_NS
+
+
+class Retention:
+    """The task of one agent. There is none where no age is set.
+
+    Guarantees
+        Each run makes at most ``SLICE`` calls, one for each queue, which drops up to 500 entries of each kind, and
+        other duties go on in between. Every agent may do it: a second removal finds nothing. A queue that Redis
+        refuses is counted and left out.
+
+    Does not guarantee
+        That an entry goes at the second: each queue is looked at once a minute, or as often as their number allows.
+    """
+
+    name = "retention"
+
+    def __init__(self, *, run: Callable[[Call[Any]], Any], queues: Queues, limits: QueueSettings) -> None:
+        self._run = run
+        self._queues = queues
+        self._limits = limits
+        self._left: list[str] = []  # queues of this round
+
+    @property
+    def period_ns(self) -> int:
+        """Time until the next run."""
+        return SLICE_PERIOD_NS if self._left else PERIOD_NS
+
+    @classmethod
+    def of(cls, *, run: Callable[[Call[Any]], Any], queues: Queues, limits: QueueSettings) -> Retention | None:
+        """Return the duty; None if nothing goes by its age."""
+        if limits.history_age_s is None and limits.dead_age_s is None:
+            return None
+        return cls(run=run, queues=queues, limits=limits)
+
+    def run(self, _now_ns: int) -> None:
+        """Drop records that are too old, up to a bound for each queue."""
+        self._left = self._left or self._run(self._queues.names())
+        queues, self._left = self._left[:SLICE], self._left[SLICE:]
+        for name in queues:
+            try:
+                self._trim(name)
+            except StoreRefusedError as error:
+                if error.concerns_client:
+                    raise
+                REDIS_ERRORS.labels(op="queue_trim").inc()
+
+    def _trim(self, name: str) -> None:
+        limits = self._limits
+        self._run(
+            self._queues.trim(
+                name,
+                history=limits.history,
+                dead_cap=limits.dead,
+                dead_age_ms=round(1000 * (limits.dead_age_s or 0)),
+                history_age_ms=round(1000 * (limits.history_age_s or 0)),
+            )
+        )

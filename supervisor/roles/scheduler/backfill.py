@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.clock import Clock
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.model import ScheduleDef, Template, scheduled_run_id
 from supervisor.core.schedules.backfill import Chunk, next_chunk
@@ -29,8 +29,7 @@ from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.effects import Reporter, RunScript, Steps
 from supervisor.store.keys import Keys
 from supervisor.store.schedules import backfills as calls
-from supervisor.store.schedules.backfills import STEP_MAX, Backfill, BackfillState, StepCode, Stepped
-from supervisor.store.schedules.history import known_of
+from supervisor.store.schedules.backfills import STEP_MAX, Backfill, BackfillState, StepCode, Stepped, known_of
 from supervisor.store.schedules.reads import Inspection, Views
 from supervisor.store.scripts import Call
 

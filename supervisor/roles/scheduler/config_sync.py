@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from supervisor.clock import Clock
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.anchor import ANCHORS, settled

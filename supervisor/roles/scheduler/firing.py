@@ -16,13 +16,12 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Steps
-from supervisor.roles.scheduler.batch_split import ask_split
-from supervisor.roles.scheduler.fenced_client import Asking
+from supervisor.roles.scheduler.fenced_client import Asking, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, advanced, items
 from supervisor.roles.scheduler.prefetcher import Prefetcher
 from supervisor.store.schedules.fire import Schedules

@@ -21,8 +21,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import ChildState, Phase
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.reload.config_memfd import HandoverError
-from supervisor.roles.child import Seat
-from supervisor.roles.config_follower import Following
+from supervisor.roles.child import Following, Seat
 from supervisor.roles.effects import RunScript, Step, Watch
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.reporting import SchedulerReport

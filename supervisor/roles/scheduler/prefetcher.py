@@ -16,20 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
-from supervisor.core.schedules.due_heap import DueHeap
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Steps
-from supervisor.roles.scheduler.batch_split import REFUSED_MS, PutOff, ask_split
 from supervisor.roles.scheduler.capped_reports import Telling
-from supervisor.roles.scheduler.fenced_client import Asking
+from supervisor.roles.scheduler.fenced_client import REFUSED_MS, Asking, PutOff, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
 from supervisor.roles.scheduler.reconcile import Evaluation, evaluate, unusable
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.roles.scheduler.watermarks import Watermarks
-from supervisor.roles.scheduler.window import NEVER_MS, PAGE, DueCursor, DueQuestion, Window
+from supervisor.roles.scheduler.window import NEVER_MS, PAGE, DueCursor, DueHeap, DueQuestion, Window
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.scripts import Call
 from supervisor.store.wire.fire import DueReply, FireItem, PlanCode, PlanItem, Seen

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.catchup import MISSED_MAX

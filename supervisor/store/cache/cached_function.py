@@ -9,7 +9,10 @@ import inspect
 import os
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import Any, NamedTuple, get_type_hints
 
@@ -22,9 +25,9 @@ from supervisor.core.json_values import json_of, json_reader
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.model_types import plain_model, read_model
 from supervisor.core.units import SECOND_NS
-from supervisor.store.cache.calls import CacheCalls
-from supervisor.store.cache.local_cache import BoundedCache
-from supervisor.store.scripts import Call
+from supervisor.store.keys import Keys
+from supervisor.store.scripts import Call, script
+from supervisor.store.wire.codec import number, text
 
 ENTRIES_MAX = 1000
 PAUSE_S, PAUSE_S_MAX = 0.01, 0.25  # between two questions whether another process has computed it
@@ -201,3 +204,112 @@ class Kept:
 def _key_text(value: Any) -> str:
     value = msgspec.to_builtins(value, enc_hook=plain_model)
     return value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
+
+
+class BoundedCache:
+    """At most ``entries_max`` values."""
+
+    def __init__(self, entries_max: int, lock: AbstractContextManager[Any]) -> None:
+        self._entries_max = entries_max
+        self._entries: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
+        self._lock = lock
+        self.generation = 0
+        """Grows with each deletion: what was being computed at that time is not to be kept."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: str, now_ns: int) -> bytes | None:
+        """Return the value of ``key``, unless its time is over."""
+        with self._lock:
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            if found[1] <= now_ns:
+                del self._entries[key]
+                return None
+            self._entries.move_to_end(key)
+            return found[0]
+
+    def put(self, key: str, value: bytes, until_ns: int) -> None:
+        """Keep ``value``, and forget the least recently used if there is too much."""
+        with self._lock:
+            self._entries[key] = value, until_ns
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._entries_max:
+                self._entries.popitem(last=False)
+
+    def delete(self, key: str) -> int:
+        """Forget ``key``; return how many values went."""
+        with self._lock:
+            self.generation += 1
+            return int(self._entries.pop(key, None) is not None)
+
+    def delete_matching(self, pattern: str) -> int:
+        """Forget every key that ``pattern`` matches: ``*``, ``?`` and ``[…]``."""
+        with self._lock:
+            self.generation += 1
+            matching = [key for key in self._entries if fnmatchcase(key, pattern)]
+            for key in matching:
+                del self._entries[key]
+            return len(matching)
+
+
+SWEEP_COUNT = 1000
+
+
+class Taken(NamedTuple):
+    """Result of asking for a value."""
+
+    value: bytes | None
+    is_mine: bool = False
+    """There is none, and the caller is to compute it."""
+
+
+class Swept(NamedTuple):
+    """Result of one page of a deletion by pattern. ``cursor`` "0": the last one."""
+
+    cursor: str
+    gone: int
+
+
+class CacheCalls:
+    """Builds the calls of one function."""
+
+    def __init__(self, keys: Keys, name: str) -> None:
+        self._keys = keys
+        self._name = name
+
+    def _pair(self, key: str) -> dict[str, str]:
+        return {
+            "value": self._keys.cache("v", f"{self._name}:{key}"),
+            "lease": self._keys.cache("l", f"{self._name}:{key}"),
+        }
+
+    def take(self, key: str, *, nonce: str, lease_ms: int) -> Call[Taken]:
+        """Read a value, or become the one who computes it."""
+        return script("cache_take").call(
+            keys=self._pair(key), args={"nonce": nonce, "lease_ms": max(1, lease_ms)}, parse=_taken
+        )
+
+    def put(self, key: str, *, nonce: str, value: bytes, ttl_ms: int) -> Call[int]:
+        """Keep a value, if nobody else did meanwhile; with no time: let the next one compute it at once."""
+        args = {"nonce": nonce, "ttl_ms": ttl_ms, "new_value": value}
+        return script("cache_put").call(keys=self._pair(key), args=args, parse=int)
+
+    def delete(self, key: str) -> Call[int]:
+        """Forget a value."""
+        return script("cache_delete").call(keys=self._pair(key), args={}, parse=int)
+
+    def sweep(self, pattern: str, cursor: str = "0") -> Call[Swept]:
+        """Forget a page of the entries that ``pattern`` matches; begin with "0", end when the reply's cursor is "0"."""
+        args = {"cursor": cursor, "pattern": f"{self._name}:{pattern}", "count": SWEEP_COUNT}
+        return script("cache_sweep").call(keys={"prefix": self._keys.prefix}, args=args, parse=_swept)
+
+
+def _taken(reply: Any) -> Taken:
+    return Taken(reply[1]) if reply[0] == b"HIT" else Taken(None, reply[0] == b"MINE")
+
+
+def _swept(reply: Any) -> Swept:
+    return Swept(text(reply[0]), number(reply[1]))

@@ -11,7 +11,7 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -20,7 +20,10 @@ import msgspec
 
 from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
+from supervisor.core.schedules.backfill import STRETCHES_MAX, EnqueuedSpan, SchedulePast
 from supervisor.store.keys import Keys
+from supervisor.store.schedules.reads import Inspection
+from supervisor.store.schedules.state import ScheduleState, Stretch
 from supervisor.store.scripts import Argument, Call, read_hash, script
 from supervisor.store.wire.codec import cut, number, pairs, text
 from supervisor.store.wire.envelope import pack
@@ -237,3 +240,25 @@ def unpack_backfill(name: str, stored: bytes) -> Backfill | None:
         )
     except (msgspec.DecodeError, ValueError):
         return None
+
+
+_RUNS = {"F", "U"}  # under the id of their nominal time; the initial run has one of its own
+
+
+def known_of(inspection: Inspection) -> SchedulePast:
+    """Return the remembered past of a schedule that exists."""
+    assert inspection.record is not None
+    stretches = ScheduleState.parse(inspection.state).stretches
+    return SchedulePast(
+        revision=inspection.record.revision,
+        mark_ms=inspection.record.mark_ms,
+        enqueued=tuple(_enqueued(stretches)),
+        since_ms=min(each.from_ms for each in stretches) if len(stretches) >= STRETCHES_MAX else None,
+        waiting=frozenset(inspection.first_buffered_ms),
+    )
+
+
+def _enqueued(stretches: Iterable[Stretch]) -> Iterable[EnqueuedSpan]:
+    for each in stretches:
+        if each.code in _RUNS:
+            yield EnqueuedSpan(each.from_ms, each.to_ms, each.count, each.revision)

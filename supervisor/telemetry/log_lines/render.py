@@ -6,13 +6,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
+from traceback import TracebackException
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from supervisor.telemetry.log_lines.log_sink import LINE_BYTES_MAX
-from supervisor.telemetry.log_lines.tracebacks import end_of_traceback
 from supervisor.telemetry.masking import mask_text, text_of
 
 Event = dict[str, Any]
@@ -140,3 +140,22 @@ def _field(value: Any) -> str:
 def _escape(text: str) -> str:
     """Keep control characters of a message away from the terminal that would obey them."""
     return text if text.isprintable() else repr(text)[1:-1]
+
+
+def end_of_traceback(rendered: TracebackException, *, chars: int, piece_chars: int) -> str:
+    """Return the last frames and the message, masked.
+
+    Args:
+        rendered: the exception with those that led to it.
+        chars: how much is wanted; the result may be longer by one piece.
+        piece_chars: how much of one frame or message is shown, so that a long message leaves room for the frames.
+    """
+    pieces: list[str] = []
+    wanted = chars
+    for piece in reversed(list(rendered.format())):
+        if wanted <= 0:
+            pieces.append("…\n")
+            break
+        pieces.append(mask_text(piece.removesuffix("\n"), piece_chars) + "\n")
+        wanted -= len(pieces[-1])
+    return "".join(reversed(pieces))

@@ -11,7 +11,7 @@ import pytest
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.plugins import jobs
 from supervisor.plugins.contract import PluginError, PluginUnusableError
-from supervisor.plugins.results import BATCH_MAX
+from supervisor.plugins.jobs import BATCH_MAX
 from supervisor.store.plugins import Plugins, PluginState
 from tenure import Plugin
 from tests.integration.plugins.conftest import PluginCalls

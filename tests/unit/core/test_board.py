@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.election.term import NO_TERM, Term
+from supervisor.core.election.lease import NO_TERM, Term
 from supervisor.core.supervision.inflight import InflightTable, RunState, execution_hash
 from supervisor.core.supervision.scoreboard import (
     HEADER_WORDS,

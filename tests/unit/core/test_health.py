@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.supervision.health import (
     Facts,
     HealthCheck,

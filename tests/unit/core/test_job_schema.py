@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
+from supervisor.core.jobs.job_spec import arguments_schema
 from supervisor.core.jobs.registry import Registry, job
-from supervisor.core.jobs.schema import arguments_schema
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.schedules.due_heap import DueHeap
+from supervisor.roles.scheduler.window import DueHeap
 
 NAMES = st.sampled_from("abcdefgh")
 

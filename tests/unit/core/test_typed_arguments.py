@@ -16,8 +16,8 @@ from pydantic import BaseModel, SecretStr
 
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs import registry as jobs
+from supervisor.core.jobs.job_spec import arguments_schema
 from supervisor.core.jobs.registry import JobSpec, Registry, job
-from supervisor.core.jobs.schema import arguments_schema
 from supervisor.store.producer.job_templates import JobTemplates
 from supervisor.store.wire.envelope import unpack
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.process.system.cgroup import memory_kills, memory_kills_file, processor_pressure_percent
+from supervisor.process.kernel import memory_kills, memory_kills_file, processor_pressure_percent
 
 V2 = "0::/system.slice/tenure.service\n"
 V1 = "4:cpu,memory:/docker/abc\n0::/\n"

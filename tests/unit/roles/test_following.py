@@ -10,8 +10,8 @@ import pytest
 
 from supervisor.reload.audiences import Audience
 from supervisor.reload.config_memfd import Brief, Handover
-from supervisor.roles import config_follower
-from supervisor.roles.config_follower import Following
+from supervisor.roles import child
+from supervisor.roles.child import Following
 from supervisor.settings.sections.models import Settings
 from supervisor.telemetry.log_lines.rules import LogRules
 
@@ -29,7 +29,7 @@ class FollowedSettings:
             self.retuned.append((level, format))
             self.rules.append(rules)
 
-        monkeypatch.setattr(config_follower.logs, "retune", retune)
+        monkeypatch.setattr(child.logs, "retune", retune)
         seat: Any = SimpleNamespace(
             board=SimpleNamespace(header=self.header),
             handover=handover.reader(Audience.WORKER),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from supervisor.store.cache.local_cache import BoundedCache
+from supervisor.store.cache.cached_function import BoundedCache
 
 THREADS, ROUNDS, KEYS, ENTRIES_MAX = 4, 2000, 16, 8
 

@@ -11,7 +11,7 @@ import pytest
 
 from supervisor.telemetry import metrics
 from supervisor.telemetry.metric_files import slots
-from supervisor.telemetry.metric_files.slot_file import SlotFile
+from supervisor.telemetry.metric_files.values import SlotFile
 
 pytestmark = pytest.mark.usefixtures("metrics_restored")
 

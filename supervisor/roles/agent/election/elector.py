@@ -17,8 +17,7 @@ A generator of steps (supervisor.roles.effects): no thread, socket or clock of i
 
 from __future__ import annotations
 
-from supervisor.core.election.lease import ElectorEvent, State, granted, is_named
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import ElectorEvent, State, Term, granted, is_named
 from supervisor.core.signing import without_mark
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.candidates import Roster, SkewPolicy

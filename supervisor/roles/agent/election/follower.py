@@ -18,9 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from supervisor.core.election.lease import ElectorEvent, Observation, State, is_named
+from supervisor.core.election.lease import ElectorEvent, Observation, State, Term, is_named
 from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sighting
-from supervisor.core.election.term import Term
 from supervisor.roles.agent.election.candidates import Roster
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.memory import ElectionMemory

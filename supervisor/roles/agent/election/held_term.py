@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from supervisor.core.election.lease import ElectorEvent, Loss, State
-from supervisor.core.election.term import NO_TERM, Term
+from supervisor.core.election.lease import NO_TERM, ElectorEvent, Loss, State, Term
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.follower import Candidacy

@@ -16,7 +16,7 @@ from supervisor.core.model_types import plain_model
 from supervisor.core.retry import AGAIN_MAX, Again, GiveUp
 from supervisor.roles.worker.run_reporting import identity
 from supervisor.store.queues.runs import FetchedRun
-from supervisor.telemetry.log_lines.tracebacks import end_of_traceback
+from supervisor.telemetry.log_lines.render import end_of_traceback
 from supervisor.telemetry.masking import mask_text
 
 MESSAGE_BYTES_MAX = 1024

@@ -14,8 +14,7 @@ from contextlib import suppress
 from supervisor.clock import Clock
 from supervisor.core.supervision.inflight import InflightTable, RunKey, RunState, execution_hash
 from supervisor.core.supervision.scoreboard import ChildState, Phase, Row, UnwantedReason, Verb
-from supervisor.roles.child import Seat
-from supervisor.roles.config_follower import Following
+from supervisor.roles.child import Following, Seat
 
 _BEAT, _BUSY, _DEADLINE, _DONE = (word.index for word in (Row.beat_ns, Row.busy, Row.deadline_ns, Row.done))
 CLOSE_S, CLOSE_NOW_S = 1.0, 0.1

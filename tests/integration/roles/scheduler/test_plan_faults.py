@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 import pytest
 
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.model import Outcome, ScheduleDef
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler import firing

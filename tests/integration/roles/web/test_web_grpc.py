@@ -16,7 +16,7 @@ import pytest
 
 from supervisor.core.supervision.scoreboard import Phase
 from supervisor.roles.web.connection_table import PER_ADDRESS_MAX, SILENT_MAX
-from supervisor.roles.web.grpc.relay import PREFACE
+from supervisor.roles.web.grpc.health import PREFACE
 from supervisor.settings.sections.models import Settings
 from tests.integration.roles.web.conftest import BOUND_S, readable
 from tests.kit.waiting import wait_until

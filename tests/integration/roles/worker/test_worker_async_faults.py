@@ -11,7 +11,7 @@ import pytest
 
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import ChildState
-from supervisor.roles.worker.polling import quarantine
+from supervisor.roles.worker.polling import poll
 from supervisor.roles.worker.polling.poll import SessionLostError
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
@@ -210,7 +210,7 @@ async def test_a_suspect_gets_its_turn_although_the_worker_is_never_idle(
     shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under load no process is ever idle by itself; so each makes room now and then."""
-    monkeypatch.setattr(quarantine, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(poll, "LOOK_EVERY_S", 0.01)
     done: list[str] = []
     is_busy = True
 
@@ -251,8 +251,8 @@ async def test_a_suspect_gets_its_turn_although_the_worker_is_never_idle(
 
 async def test_a_worker_that_made_room_in_vain_goes_on(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long job keeps it from being idle; its other slots must not stay empty for that."""
-    monkeypatch.setattr(quarantine, "LOOK_EVERY_S", 0.0)
-    monkeypatch.setattr(quarantine, "QUIET_S", 0.1)
+    monkeypatch.setattr(poll, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(poll, "QUIET_S", 0.1)
     monkeypatch.setattr(async_pool, "RING_S", 600.0)
     finish, started = asyncio.Event(), asyncio.Event()
 

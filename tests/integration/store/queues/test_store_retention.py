@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Kind, Outcome
-from supervisor.roles.agent.retention import Retention
+from supervisor.roles.agent.maintenance import Retention
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.queues.runs import Ack
 from tests.integration.store.fanout.test_store_tallies import child, end, follow

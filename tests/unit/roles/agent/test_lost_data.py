@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.core.election.term import NO_TERM
+from supervisor.core.election.lease import NO_TERM
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Listen, RunScript, Sleep
 from supervisor.settings.sections.models import DataLoss

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.core.election.lease import State
-from supervisor.core.election.term import NO_TERM, Term
+from supervisor.core.election.lease import NO_TERM, State, Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Listen, RunScript, Sleep
 from supervisor.store.election.leases import LeaseCode

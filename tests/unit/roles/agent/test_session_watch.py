@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.roles.agent.sessions.session_monitor import SessionWatch
+from supervisor.roles.agent.sessions.tasks import SessionWatch
 
 S = 10**9
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS

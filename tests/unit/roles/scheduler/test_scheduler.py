@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.election.term import NO_TERM, Term
+from supervisor.core.election.lease import NO_TERM, Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import MILLISECOND_NS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
 from supervisor.roles.effects import RunScript, Sleep

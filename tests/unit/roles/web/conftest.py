@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.election.term import Term
+from supervisor.core.election.lease import Term
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
 from supervisor.roles.child import Seat

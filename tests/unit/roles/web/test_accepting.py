@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.process.system.listening import BACKLOG
+from supervisor.process.system.unix_listening import BACKLOG
 from supervisor.roles.web.connection_limit import ConnectionGate
 from supervisor.roles.web.connection_table import SILENT_MAX
 from tests.kit.clock import FakeClock

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from supervisor.core.election.term import NO_TERM
+from supervisor.core.election.lease import NO_TERM
 from supervisor.core.supervision import health
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import Seat

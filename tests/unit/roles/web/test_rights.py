@@ -17,7 +17,7 @@ from supervisor.roles.web import debug
 from supervisor.roles.web.access.auth import RequestGuard, needs, scope_of
 from supervisor.roles.web.api import routes as api
 from supervisor.roles.web.connection_table import address_of
-from supervisor.roles.web.events.service import EventOffice
+from supervisor.roles.web.events.sink import EventOffice
 from supervisor.roles.web.handlers import Pages, application, health_application
 from supervisor.roles.web.responses import PEER
 from supervisor.settings.sections.models import Settings

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from supervisor.core.election.term import NO_TERM
+from supervisor.core.election.lease import NO_TERM
 from supervisor.roles.child import Seat
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.status import status, status_text

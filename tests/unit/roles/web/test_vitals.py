@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from supervisor.roles.web.process_stats import read_vitals
+from supervisor.roles.web.metrics import read_vitals
 
 
 def test_a_process_has_time_memory_and_descriptors() -> None:

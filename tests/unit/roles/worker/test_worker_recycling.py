@@ -9,9 +9,9 @@ import pytest
 
 from supervisor.core.supervision.scoreboard import Board, Verb, board_words
 from supervisor.roles.child import Seat
-from supervisor.roles.worker.process import recycling as module
+from supervisor.roles.worker import runtime as module
 from supervisor.roles.worker.process.heartbeat import Presence
-from supervisor.roles.worker.process.recycling import LOOK_NS, SETTLED_NS, SETTLED_RUNS, Recycling, resident_kib
+from supervisor.roles.worker.runtime import LOOK_NS, SETTLED_NS, SETTLED_RUNS, Recycling, resident_kib
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tests.kit.clock import FakeClock
 

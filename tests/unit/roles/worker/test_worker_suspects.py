@@ -11,7 +11,7 @@ import pytest
 from supervisor.core.supervision.scoreboard import Board, SlotState
 from supervisor.process.scoreboard import allocate
 from supervisor.roles.child import Seat
-from supervisor.roles.worker.polling.quarantine import LOOK_EVERY_S, QUIET_S, Part, SuspectLane, starts_max
+from supervisor.roles.worker.polling.poll import LOOK_EVERY_S, QUIET_S, Part, SuspectLane, starts_max
 from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
 
