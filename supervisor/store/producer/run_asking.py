@@ -27,7 +27,7 @@ from supervisor.store.producer.waiting import RunWaits
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.ends import RunEnds
 from supervisor.store.queues.fanout_counts import Tallies, Tally
-from supervisor.store.queues.reads import Need, QueueReads, RunView
+from supervisor.store.queues.reads import HISTORY_SCAN, Need, QueueReads, RunView
 from supervisor.store.queues.runs import HISTORY
 from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import check_run_id
@@ -80,15 +80,16 @@ class RunAsking:
 
     def status(self, run_id: str, queue: str) -> Effects[RunStatus]:
         """State of a run; where it ended, as far as history reaches."""
-        view = yield self._reads.show(check_run_id(run_id), [queue] if queue else None)
-        if view is None and queue:
-            view = yield self._reads.show(run_id)  # it was moved
+        view = yield from self._view(check_run_id(run_id), queue, need="history")
         return status_of(run_id, view)
 
     def cancel(self, run_id: str, queue: str, reason: str) -> Effects[bool]:
         """End a run on request; return whether it was ended or asked to end."""
         (done,) = yield self._control.cancel([(queue, check_run_id(run_id))], by="producer", reason=reason)
         if done.code is CancelCode.UNKNOWN and queue:
+            view = yield self._reads.show(run_id, [queue], need="end", scan=HISTORY)
+            if status_of(run_id, view).state is not RunPhase.GONE:
+                return False  # another queue may hold a run of the same id
             (done,) = yield self._control.cancel([("", run_id)], by="producer", reason=reason)
         return done.code in {CancelCode.CANCELLED, CancelCode.ASKED}
 
@@ -111,6 +112,21 @@ class RunAsking:
         while is_last and found and found[-1].status.state is RunPhase.GONE:  # of its grandchildren, or forgotten
             found.pop()
         return ChildPage(tuple(found), None if is_last else start + limit)
+
+    def _view(
+        self, run_id: str, queue: str, found: str = "", *, need: Need, scan: int = HISTORY_SCAN
+    ) -> Effects[RunView | None]:
+        """Look at a run where it was put, and elsewhere only if it left without an end there: it was moved then.
+
+        Another queue may hold a run of the same id. ``found``: the queue that holds one now.
+        """
+        there: RunView | None = None
+        if queue:
+            there = yield self._reads.show(run_id, [queue], need=need, scan=scan)
+            if status_of(run_id, there).state is not RunPhase.GONE:
+                return there
+        view: RunView | None = yield self._reads.show(run_id, [found] if found and found != queue else None, need=need)
+        return view or there
 
     def _child(self, run_id: str, view: RunView | None, *, has_results: bool) -> ChildRun:
         status = status_of(run_id, view)
@@ -148,24 +164,24 @@ class RunAsking:
             StoreUnavailableError: the very first question was not answered. Later on that is waited out.
         """
         check_run_id(run_id)
-        hint = queue
         start_ns = self._clock.elapsed_ns()
         until_ns = None if timeout_s is None else start_ns + round(timeout_s * SECOND_NS)
         is_over, was_answered, returns = False, False, 0
         while True:
             try:
+                found = queue
                 if not is_over:
-                    (queue,) = yield self._ends.awaited(self.waits.bell, [(queue, run_id)])
+                    (found,) = yield self._ends.awaited(self.waits.bell, [(queue, run_id)])
                     was_answered = True
-                if is_over or not queue:
-                    view = yield self._reads.show(run_id, [queue] if queue else None, need=need)
-                    if view is None and hint:
-                        view = yield self._reads.show(run_id, [hint], need=need, scan=HISTORY)
+                if is_over or not found or (queue and found != queue):
+                    view = yield from self._view(run_id, queue, found, need=need, scan=HISTORY)
                     if is_over or view is None or not view.is_live:
                         return view, ""
                     returns += 1
                     if returns <= RETURNS_MAX:
-                        continue  # it came back to life between the two questions
+                        queue = view.queue
+                        continue  # it was moved, or came back to life between the two questions
+                queue = found or queue
                 fault = ""
             except StoreUnavailableError as error:
                 if not was_answered:

@@ -4,7 +4,8 @@ Guarantees
     An end that is told arrives at once; one that is not (an older version wrote it, a fail-over lost it) is found by
     asking again, after 1, 2, 4 and then every 5 s, and never more often than once a second for a run.
     While Redis is away nobody is woken; when it is back every run is asked for again.
-    The thread lives while somebody waits, and LINGER_S longer.
+    The thread lives while somebody waits, and LINGER_S longer. An error is logged, and a second later
+    it goes on with another connection.
 
 Does not guarantee
     That a run has ended when its waiter is woken: the waiter reads it, and waits on.
@@ -12,6 +13,7 @@ Does not guarantee
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +29,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.queues.ends import AWAIT_MAX, RunEnds
 
 Wake = Callable[[], object]
+log = logging.getLogger("tenure.producer")
 LOOK_NS = (SECOND_NS, 2 * SECOND_NS, 4 * SECOND_NS, 5 * SECOND_NS)
 """Pauses between two looks at a run; the last one again and again."""
 
@@ -98,8 +101,8 @@ class AwaitedRuns:
         return found
 
     def looked(self, asked: Sequence[tuple[str, str]], queues: Sequence[str], now_ns: int) -> None:
-        """Note where the runs are that were asked for, and wake who waits for those that are nowhere."""
-        for (_, run_id), queue in zip(asked, queues, strict=True):
+        """Note where the runs are that were asked for, and wake who waits for those that are not where they were."""
+        for (former, run_id), queue in zip(asked, queues, strict=True):
             with self._lock:
                 run = self._runs.get(run_id)
                 if run is None:
@@ -108,7 +111,7 @@ class AwaitedRuns:
                 run.look_ns = now_ns + LOOK_NS[min(run.looks, len(LOOK_NS) - 1)]
                 run.looks += 1
                 heappush(self._looks, (run.look_ns, run_id))
-            if not queue:
+            if not queue or (former and former != queue):  # perhaps another run of its id
                 self.wake(run_id)
 
     def look_again(self, now_ns: int) -> None:
@@ -171,8 +174,8 @@ class RunWaits:
             await threads.result_of(self.close, "tenure-waits-end")
 
     def _listen(self) -> None:
-        store = self._open().on_one_connection()
-        idle_ns = self._clock.elapsed_ns()
+        store: Store | None = None
+        idle_ns, fault = self._clock.elapsed_ns(), ""
         try:
             while True:
                 now_ns = self._clock.elapsed_ns()
@@ -182,13 +185,20 @@ class RunWaits:
                 elif (self._closing.is_set() or now_ns - idle_ns > LINGER_S * SECOND_NS) and self._is_over():
                     return
                 try:
+                    store = store or self._open().on_one_connection()
                     self.step(store, self.runs.next_look_s(now_ns) if len(self.runs) else _IDLE_BLOCK_S)
-                except TenureError:
+                    fault = ""
+                except Exception as error:  # nobody else wakes those who wait
+                    if not isinstance(error, TenureError):
+                        fault, former = repr(error), fault
+                        if fault != former:
+                            log.exception("waiting for runs met an error, and is tried again each second")
+                        _close(store)  # it may be in the middle of a reply
+                        store = None
                     self._closing.wait(LOOK_NS[0] / SECOND_NS)
                     self.runs.look_again(self._clock.elapsed_ns())
         finally:
-            with suppress(TenureError, OSError):
-                store.close()
+            _close(store)
             with self._lock:
                 if self._thread is threading.current_thread():
                     self._thread = None
@@ -212,3 +222,9 @@ class RunWaits:
         run_id = store.pop(self._rung, block_s)
         if run_id is not None:
             self.runs.wake(run_id)
+
+
+def _close(store: Store | None) -> None:
+    with suppress(TenureError, OSError):
+        if store is not None:
+            store.close()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,7 +13,6 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, field_serializer
 
-from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Outcome
 from supervisor.roles.worker.attempt.failure import encoded_result
 from supervisor.settings.sections.models import RedisSettings
@@ -32,69 +29,11 @@ from tenure.errors import (
     RunTimeoutError,
     StoreUnavailableError,
 )
-from tests.kit.builders import StoreCalls, envelope
+from tests.integration.store.producer.shop import LONG_S, Report, S, Shop
+from tests.kit.builders import envelope
 from tests.kit.servers import Server
 from tests.kit.waiting import wait_until
 from tests.unit.roles.worker.executor_stage import fetched
-
-S = "r.1/worker-io-0/1"
-LONG_S = 60.0
-
-
-@dataclass(frozen=True)
-class Report:
-    """A result that is more than JSON values."""
-
-    path: str
-    pages: int
-
-
-class Shop:
-    """A program that enqueues ``report``, and a worker that the test plays."""
-
-    def __init__(self, server: Server, producer: Producer) -> None:
-        self.calls = StoreCalls(server)
-        self.producer = producer
-        self.calls.open(S)
-
-    def enqueue(self, **options: Any) -> Run[Any]:
-        return Run(self.producer.enqueue("report", {"month": 7}, **options), "report", "default", self.producer)
-
-    def end(self, run: Run[Any], outcome: Outcome = Outcome.OK, **fields: Any) -> None:
-        """Execute a run, as a worker does."""
-        self.calls.fetch(S, queues=["default"])
-        if "result" in fields:
-            fields |= {"result_ttl_ms": 60_000}
-        now_ms = self.calls.run(self.calls.queues.counts("default")).now_ms
-        times = {"started_ms": now_ms - 5, "ended_ms": now_ms}
-        self.calls.ack(S, run.id, outcome, **{"job": "report"} | times | fields)
-
-    def later(self, run: Run[Any], act: Callable[[], object]) -> threading.Thread:
-        """Do ``act`` as soon as somebody waits for ``run``."""
-
-        def watch() -> None:
-            wait_until(lambda: self.calls.raw.hexists(self.calls.keys.awaited, run.id), what="somebody to wait")
-            act()
-
-        thread = threading.Thread(target=watch)
-        thread.start()
-        return thread
-
-
-@pytest.fixture
-def shop(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A program on the test's server."""
-    registry = Registry()
-    monkeypatch.setattr("supervisor.core.jobs.registry.registry", registry)
-
-    @job("report", queue="default")
-    async def report(month: int) -> Report: ...
-
-    producer = Producer(
-        RedisSettings(), cluster=server.keys.cluster, open_store=server.store, open_async_store=server.async_store
-    )
-    yield Shop(server, producer)
-    producer.close()
 
 
 def test_a_result_reaches_its_waiter_in_the_type_of_the_annotation(shop: Shop) -> None:
