@@ -103,6 +103,11 @@ class Calendar:
         """Return whether a minute, counted from 1970-01-01T00:00 on the wall clock, is allowed."""
         return minute % 1440 in self.minutes and self.has_day(minute // 1440)
 
+    def between(self, first: int, last: int) -> list[int]:
+        """Return the minutes from first to last, both included, that are allowed, in no order."""
+        days = [day for day in range(first // 1440, last // 1440 + 1) if self.has_day(day)]
+        return [at for day in days for minute in self.minutes if first <= (at := 1440 * day + minute) <= last]
+
 
 @lru_cache(maxsize=64)
 def local_minutes(timezone: str, after: int, until: int) -> list[tuple[int, int]]:
@@ -133,26 +138,30 @@ def walk(calendar: Calendar, minutes: Sequence[tuple[int, int]], after: int, unt
     return found
 
 
-def by_reading(calendar: Calendar, minutes: Sequence[tuple[int, int]], gap: str, overlap: str) -> list[int]:
-    """Go through the wall clock reading by reading, and ask when each was shown: any policy.
+class Readings:
+    """Readings of the wall clock over a stretch of time, and the instants at which each was shown.
 
     Needs a stretch with at most one change of the clock, by three hours or less, on whole minutes.
     """
-    shown: dict[int, list[int]] = {}
-    for at, local in minutes:
-        shown.setdefault(local, []).append(at)
+
+    def __init__(self, minutes: Sequence[tuple[int, int]]) -> None:
+        self.shown: dict[int, list[int]] = {}
+        for at, local in minutes:
+            self.shown.setdefault(local, []).append(at)
+        ordered = sorted(self.shown)
+        self.first, self.last = ordered[0], ordered[-1]
+        gaps = [pair for pair in pairwise(ordered) if pair[1] - pair[0] > 1]
+        self.before, self.after = gaps[-1] if gaps else (0, 0)  # the readings around a gap
+
+
+def by_reading(calendar: Calendar, readings: Readings, gap: str, overlap: str) -> list[int]:
+    """Go through what the calendar allows reading by reading, and ask when each was shown: any policy."""
     found: set[int] = set()
-    before = after = 0  # the readings around a gap
-    for earlier, later in pairwise(sorted(shown)):
-        if later - earlier > 1:
-            before, after = earlier, later
-    for reading in range(min(shown), max(shown) + 1):
-        if not calendar.has(reading):
-            continue
-        instants = shown.get(reading, [])
+    for reading in calendar.between(readings.first, readings.last):
+        instants = readings.shown.get(reading, [])
         if not instants and not calendar.is_wildcard:
-            end = shown[after][0]
-            found |= {"run": {end}, "skip": set(), "shift": {end + 60 * (reading - before - 1)}}[gap]
+            end = readings.shown[readings.after][0]
+            found |= {"run": {end}, "skip": set(), "shift": {end + 60 * (reading - readings.before - 1)}}[gap]
         elif len(instants) > 1 and not calendar.is_wildcard:
             found |= {"first": {instants[0]}, "last": {instants[-1]}, "both": set(instants)}[overlap]
         else:

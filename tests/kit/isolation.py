@@ -179,8 +179,14 @@ def registries() -> Mapping[str, object]:
 
 
 def modules() -> Mapping[str, object]:
-    """Return each module that is imported."""
-    return dict(sys.modules)
+    """Return each module that is imported: the mapping of before, where none has been added since."""
+    global _modules  # noqa: PLW0603
+    if len(_modules) != len(sys.modules) or next(reversed(_modules), None) != next(reversed(sys.modules), None):
+        _modules = dict(sys.modules)
+    return _modules
+
+
+_modules: dict[str, object] = {}
 
 
 _shared: set[int] = set()
@@ -250,7 +256,7 @@ def _short(value: object) -> str:
 
 
 def _replaced(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
-    if before.items() <= after.items():
+    if before == after:
         return
     for name, was in before.items():
         if after.get(name, was) is not was:
@@ -270,12 +276,16 @@ class Snapshot:
     def left_behind(self) -> list[str]:
         """Return what differs now, a line each, after what was about to end has ended."""
         found = [f"{each.__name__}: {line}" for each in STATES for line in _changes(self.states[each.__name__], each())]
-        found += _replaced(self.modules, modules())
+        if replaced := list(_replaced(self.modules, sys.modules)):
+            found += replaced
+            _modules.clear()  # the next test begins with what there is now
         for look in (self._new_threads, self._new_children, self._new_descriptors):
             found += self._after_settling(look)
         return found
 
     def _after_settling(self, look: Callable[[], list[str]]) -> list[str]:
+        if not look():
+            return []
         for bound_s in (SETTLE_S_MAX / 1000, SETTLE_S_MAX):
             try:
                 wait_until(lambda: not look(), "what the test started to end", bound_s=bound_s)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from supervisor.core.cron import expression as cron_module
 from supervisor.core.cron import zones
 from supervisor.core.cron.expression import Cron, CronError, compile_cron
-from tests.cron_oracle import Calendar, by_reading, changes, instant, local_minutes, utc, walk
+from tests.cron_oracle import Calendar, Readings, by_reading, changes, instant, local_minutes, utc, walk
 
 CHANGES = (
     ("Europe/Berlin", "2026-03-29T01:00Z"),
@@ -52,10 +52,10 @@ def backwards(cron: Cron, begin: int, end: int) -> list[int]:
 def test_each_policy_does_at_a_change_what_it_says(timezone: str, change: str, gap: str, overlap: str) -> None:
     """Fixed times run, skip or shift in a gap, and take the first, last or both passes; wildcards follow real time."""
     begin, end = instant(change) - 30 * 3600, instant(change) + 30 * 3600
-    minutes = [(at, local) for at, local in local_minutes(timezone, begin, end) if at > begin]
+    readings = Readings([(at, local) for at, local in local_minutes(timezone, begin, end) if at > begin])
     for expression in EXPRESSIONS:
         cron = compile_cron(expression, timezone, dst_gap=gap, dst_overlap=overlap)
-        expected = by_reading(Calendar(expression), minutes, gap, overlap)
+        expected = by_reading(Calendar(expression), readings, gap, overlap)
         assert list(cron.fires(begin, end)) == expected, expression
         assert backwards(cron, begin, end) == expected, expression
         assert cron.count(begin, end, 10_000) == len(expected), expression
@@ -175,11 +175,11 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_borders_of_tables_change_nothing(change: str) -> None:
     """What a gap shifted lies behind some of them, what an overlap repeats behind others."""
     begin, end = instant(change) - 5 * 3600, instant(change) + 5 * 3600
-    minutes = [(at, local) for at, local in local_minutes("Europe/Berlin", begin, end) if at > begin]
+    readings = Readings([(at, local) for at, local in local_minutes("Europe/Berlin", begin, end) if at > begin])
     for expression in ("*/4 1-4 * * *", "1-59/4 2 * * *", "7-59/9 0-23 * * *"):
         for gap, overlap in (("run", "first"), ("shift", "last"), ("skip", "both")):
             cron = compile_cron(expression, "Europe/Berlin", dst_gap=gap, dst_overlap=overlap)
-            expected = by_reading(Calendar(expression), minutes, gap, overlap)
+            expected = by_reading(Calendar(expression), readings, gap, overlap)
             assert list(cron.fires(begin, end)) == expected
             assert backwards(cron, begin, end) == expected
             assert cron.count(begin, end, 10_000) == len(expected)

@@ -18,7 +18,16 @@ import pytest
 from supervisor.core.errors import CannotCreateError
 from supervisor.core.supervision.reload import ReloadOutcome, ReloadRecord
 from supervisor.process import run_file
-from supervisor.process.run_file import Handle, NameplateHolder, ReplicaPlace, claim, living, of_process, started_ticks
+from supervisor.process.run_file import (
+    Handle,
+    NameplateHolder,
+    ReplicaPlace,
+    claim,
+    living,
+    of_process,
+    show,
+    started_ticks,
+)
 
 
 def nothing(_path: Path) -> None:
@@ -30,29 +39,31 @@ def quiet(_event: str, /, *, level: str = "info", **_fields: object) -> None:
     del level
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from supervisor.core.supervision.reload import ReloadRecord
-from supervisor.process.run_file import NameplateHolder, claim, show
-found, lock = claim(Path(sys.argv[1]), lambda path: None)
-sign = show(found)
-NameplateHolder(found, replica="web-1.abc", cluster="c1", version="1", log=print).publish(ReloadRecord())
-print(found.number, flush=True)
-sys.stdin.read()
-"""
-
-
 @contextmanager
 def held(directory: Path) -> Iterator[tuple[ReplicaPlace, int]]:
     """A place that another process holds, with its nameplate up, and the number of that process."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout
-        yield ReplicaPlace(directory, int(process.stdout.readline())), process.pid
-        assert process.stdin
-        process.stdin.close()
+    told, tell = os.pipe()
+    ended, end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(end)
+            found, _ = claim(directory, nothing)
+            with show(found):
+                holder = NameplateHolder(found, replica="web-1.abc", cluster="c1", version="1", log=quiet)
+                holder.publish(ReloadRecord())
+                os.write(tell, str(found.number).encode())
+                os.read(ended, 1)
+        finally:
+            os._exit(0)
+    os.close(tell)
+    os.close(ended)
+    try:
+        yield ReplicaPlace(directory, int(os.read(told, 20))), pid
+    finally:
+        os.close(end)
+        os.close(told)
+        os.waitpid(pid, 0)
 
 
 @pytest.fixture

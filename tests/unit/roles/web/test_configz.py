@@ -20,8 +20,8 @@ from supervisor.roles.web.configz import (
     where,
     with_sources,
 )
+from supervisor.settings import loader
 from supervisor.settings.loader import load
-from supervisor.settings.origins import ORIGINS_MAX
 from supervisor.settings.sections.models import Settings
 
 SECRET = "hunter2"
@@ -194,15 +194,16 @@ def test_each_value_has_its_source(tmp_path: Path) -> None:
     assert not any("args" in path for path in found)
 
 
-def test_sources_of_very_many_schedules_are_not_all_carried(tmp_path: Path) -> None:
+def test_sources_of_very_many_schedules_are_not_all_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every process has a copy of them; the settings come first, and what is left out is counted."""
+    monkeypatch.setattr(loader, "ORIGINS_MAX", 100)
     file = tmp_path / "t.yaml"
-    entries = "".join(f"  s{n}: {{job: j, every: 5m}}\n" for n in range(ORIGINS_MAX + 10))
+    entries = "".join(f"  s{n}: {{job: j, every: 5m}}\n" for n in range(110))
     file.write_text(f"schedules:\n{entries}log:\n  level: debug\n")
 
     origins = load(files=[file], environ={}, flags={}).settings.origins
 
-    assert len(origins.by_path) == ORIGINS_MAX
+    assert len(origins.by_path) == 100
     assert origins.by_path["log.level"].startswith(str(file))
     assert origins.left_out == 10 + len([path for path in origins.by_path if not path.startswith("schedules")])
 

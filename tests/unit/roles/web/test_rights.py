@@ -124,14 +124,15 @@ def test_every_scope_of_a_route_by_binding_and_setting(
     by_name = {scope.word: scope for scope in Scope}
     guard.use([Token.of(name, name.upper(), scope) for name, scope in by_name.items()] if has_file else [])
     is_open = reads == "open" or (reads == "auto" and is_loopback and not has_file)
-    for needed, who in product({scope for _, _, scope in ROWS}, [None, "stranger", *by_name]):
+    asking = {who: asked(token=who and who.upper()) for who in (None, "stranger", *by_name)}
+    for needed, who in product({scope for _, _, scope in ROWS}, asking):
         given = by_name.get(who or "") if has_file else None
         if needed is None or (needed is Scope.READ and is_open) or (given is not None and given >= needed):
             expected = 200
         else:
             expected = 401 if has_file and given is None else 403
         clock.advance(60)  # wrong tokens in a row are slowed down
-        assert code_of(guard, asked(token=who and who.upper()), needed) == expected, (needed, who)
+        assert code_of(guard, asking[who], needed) == expected, (needed, who)
 
 
 @pytest.mark.parametrize(
