@@ -162,6 +162,8 @@ def _page(data: bytes, label: str) -> tuple[list[UpstreamDomain], dict[str, Any]
         rest = read_json(data, dict[str, msgspec.Raw])
         return domains, {key: read_json(raw) for key, raw in rest.items() if key != "domains"}
     except msgspec.DecodeError as error:
+        if not _is_url(label):
+            raise _no_list(label) from None
         raise SourceRefusedError(f"source {label} is no list of domains: {error}") from None
 
 
@@ -229,8 +231,13 @@ def _read(path: Path) -> bytes:
     try:
         with os.fdopen(open_regular(path, follows=True), "rb") as file:
             return file.read(SOURCE_BYTES_MAX + 1)
-    except OSError as error:
-        raise SourceRefusedError(f"source {path} cannot be read: {error.strerror}") from None
+    except OSError:
+        raise _no_list(str(path)) from None
+
+
+def _no_list(path: str) -> SourceRefusedError:
+    """Return the refusal of a file, one text whatever is wrong: it is shown to those who may not read the file."""
+    return SourceRefusedError(f"source {path} cannot be used: name a readable file with a list of domains as JSON")
 
 
 class _Connection(http.client.HTTPConnection):

@@ -79,7 +79,7 @@ def plugin_show(*, name: str, output: str, load_settings: LoadSettings) -> int:
       tenure plugin show aws-ec2 -o yaml
     """
     loaded = _loaded(load_settings)
-    registered = _registered(name)
+    _registered(name)
     records: list[PluginRecord] | None = None
     schedules: list[str] = []
     with _cluster(loaded) as connection:
@@ -88,7 +88,7 @@ def plugin_show(*, name: str, output: str, load_settings: LoadSettings) -> int:
             schedules = _standing(connection).schedules_running(name)
     value = {
         **_row(name, records),
-        "settings": registered.settings.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "settings": _settings(loaded, name),
         "schedules": schedules,
         "standing": [_standing_row(record) for record in records or ()],
         "metadata": next((record.metadata for record in records or () if record.metadata), {}),
@@ -189,6 +189,13 @@ def _loaded(load_settings: LoadSettings) -> Loaded:
     import_jobs(())  # nothing but: look for modules where the tree does
     registry.configure(loaded.settings.plugins)
     return loaded
+
+
+def _settings(loaded: Loaded, name: str) -> dict[str, Any]:
+    """Return the settings of a plugin that are not the default, with references in the place of what came from them."""
+    shown = loaded.settings.model_dump(mode="json", by_alias=True, exclude_defaults=True, include={"plugins"})
+    found: dict[str, Any] = shown.get("plugins", {}).get(name, {})
+    return found
 
 
 def _registered(name: str) -> Registered:

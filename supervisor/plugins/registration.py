@@ -21,7 +21,7 @@ class Registered:
 
     name: str
     origin: str
-    """``module:Class``, or the program; for people."""
+    """``module:Class``, or the program without its arguments; for people."""
 
     settings: PluginSettings = field(default_factory=PluginSettings)
     kind: type[Plugin] | None = None
@@ -52,7 +52,7 @@ def fingerprint_of(registered: Registered) -> str:
         assert registered.kind is not None
         return f"{registered.origin} {registered.kind.version} {id(registered.kind)}"
     folder = Path(registered.settings.cwd or ".")
-    parts = [registered.origin, registered.settings.version]
+    parts = [*registered.settings.command, registered.settings.version]
     path = registered.settings.env.get("PATH")
     first = shutil.which(registered.settings.command[0], path=None if path is None else path.get_secret_value())
     for word in (first or "", *registered.settings.command):

@@ -75,7 +75,7 @@ class PluginRegistry:
         """
         settings = self._settings.get(name)
         if settings is not None and settings.command:
-            return Registered(name, " ".join(settings.command), settings)
+            return Registered(name, settings.command[0], settings)
         if settings is not None and settings.module is not None:
             kind = load_class(settings.module)
             return Registered(name, settings.module, settings, kind)

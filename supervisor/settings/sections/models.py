@@ -343,4 +343,7 @@ class Settings(Section):
     def _mask(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Mask every dump, so that nobody has to remember to."""
         data: dict[str, Any] = handler(self)
+        for plugin in data.get("plugins", {}).values():
+            if "command" in plugin:
+                plugin["command"] = [*plugin["command"][:1], *[MASK] * len(plugin["command"][1:])]
         return mask_references(data, self._references)

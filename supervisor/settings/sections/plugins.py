@@ -36,7 +36,7 @@ class PluginSettings(ConfinedSettings):
 
     command: tuple[str, ...] = Field(default=(), max_length=256)
     """Or: a program with its arguments, which speaks JSON lines on its standard input and output
-    (docs/plugins.md). It runs as a child of the worker that needs it."""
+    (docs/plugins.md). It runs as a child of the worker that needs it. Its arguments are never shown."""
 
     version: str = Field(default="auto", min_length=1, max_length=64)
     """Required version of the plugin; ``auto``: any."""
@@ -114,6 +114,9 @@ def broken_rules(plugins: Mapping[str, PluginSettings]) -> Iterator[Violation]:
             yield Violation(paths, "cannot be combined with module", "a plugin is a class or a program; remove one")
         if plugin.command and not plugin.command[0].strip():
             yield Violation(((*path, "command"),), "names no program", "write [program, argument, …]")
+        if MASK in plugin.command:
+            message = "is the mask of an argument in printed settings"
+            yield Violation(((*path, "command"),), message, "put the argument back, or use ${env:…}")
         for key in OF_PROGRAMS:
             if getattr(plugin, key) and not plugin.command:
                 where = (*path, key.removesuffix("_s"))

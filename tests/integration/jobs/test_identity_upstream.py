@@ -118,10 +118,10 @@ def test_an_upstream_that_fails_is_refused(
 
 
 def test_an_upstream_that_is_not_there_is_refused(ctx: Context, tmp_path: Path) -> None:
-    """With the system's reason; so is a file."""
+    """With the system's reason; so is a file, without one."""
     with pytest.raises(SourceRefusedError, match=r"cannot be fetched: .*refused"):
         domain_sync(ctx, source="http://127.0.0.1:1/")
-    with pytest.raises(SourceRefusedError, match="cannot be read: No such file"):
+    with pytest.raises(SourceRefusedError, match="cannot be used: name a readable file"):
         domain_sync(ctx, source=f"{tmp_path}/none.json")
 
 

@@ -65,7 +65,7 @@ def test_the_list_shows_who_there_is_and_who_is_broken(desk: Path) -> None:
     assert hello == {
         "plugin": "hello", "state": "unknown", "kind": "class", "origin": "hello:Hello", "version": "3",
     }  # fmt: skip
-    assert words == {"plugin": "words", "state": "unknown", "kind": "program", "origin": "sh words.sh"}
+    assert words == {"plugin": "words", "state": "unknown", "kind": "program", "origin": "sh"}
     table = tenure(desk, "plugin", "list")
     assert "the state of the cluster is not known" in table.stderr
     assert "PLUGIN" in table.stdout
@@ -79,6 +79,17 @@ def test_one_plugin_is_shown_with_its_settings_and_without_its_secrets(desk: Pat
         "module": "hello:Hello", "options": {"who": "world"}, "secrets": {"token": "**********"},
     }  # fmt: skip
     assert (shown["standing"], shown["schedules"]) == ([], [])
+
+
+def test_neither_arguments_of_a_program_nor_options_from_a_file_are_shown(desk: Path) -> None:
+    """Any of them may be a password; what was written as a reference is shown as one."""
+    (desk / "pin").write_text(CANARY)
+    spy = {"command": ["sh", "words.sh", f"--key={CANARY}"], "options": {"pin": f"${{file:{desk}/pin}}"}}
+    (desk / "tenure.yaml").write_text(yaml.safe_dump({"plugins": {"spy": spy}}))
+    shown = ask(desk, "show", "spy")
+
+    assert CANARY not in str([shown, ask(desk, "list")])
+    assert shown["settings"] == {"command": ["sh", "**********", "**********"], "options": spy["options"]}
 
 
 def test_verify_says_whether_a_plugin_can_be_used_here(desk: Path) -> None:

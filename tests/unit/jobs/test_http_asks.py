@@ -148,9 +148,15 @@ async def test_a_pipe_or_device_in_place_of_authorities_is_refused(kind: str, tm
         await request(CTX, url="https://api.example/", ca_file=str(path))
 
 
-def test_a_pipe_in_place_of_a_list_of_domains_is_refused(tmp_path: Path) -> None:
-    """The worker would wait for its other end, up to the timeout of the run."""
-    os.mkfifo(tmp_path / "pipe")
+def test_a_file_that_is_no_list_of_domains_is_refused_with_one_text(tmp_path: Path) -> None:
+    """Whether a file is there, may be read, or what it looks like, is nobody's business who may only enqueue.
 
-    with pytest.raises(SourceRefusedError, match="cannot be read: no regular file"):
-        load(str(tmp_path / "pipe"), token=None, ca_file=None, allow_empty=True)
+    Of a pipe the worker would wait for the other end, up to the timeout of the run.
+    """
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "text").write_text("root:x:0:0")
+    (tmp_path / "other").write_text('{"domains": [{"id": 7, "password": "hunter2"}]}')
+    for path in (*(str(tmp_path / name) for name in ("absent", "pipe", "text", "other", ".")), "/dev/zero"):
+        with pytest.raises(SourceRefusedError) as caught:
+            load(path, token=None, ca_file=None, allow_empty=True)
+        assert str(caught.value) == f"source {path} cannot be used: name a readable file with a list of domains as JSON"

@@ -21,7 +21,7 @@ def test_a_list_is_read_with_or_without_its_wrapping(wrap: Any) -> None:
     """Upstreams do both, and list more about a domain than we want."""
     document = wrap([domain(tenant="t", endpoints=["https://a.example/"], plan="gold"), domain(id="b", name="B")])
 
-    assert parse(json.dumps(document).encode(), "s") == [
+    assert parse(json.dumps(document).encode(), "https://s/") == [
         UpstreamDomain("a", "A", "t", ("https://a.example/",)),
         UpstreamDomain("b", "B", "", None),
     ]
@@ -59,7 +59,7 @@ def test_a_list_is_read_with_or_without_its_wrapping(wrap: Any) -> None:
 def test_what_is_no_list_of_domains_is_refused(document: bytes, message: str) -> None:
     """Whole: a list that is half right would disable what its other half should have named."""
     with pytest.raises(SourceRefusedError, match=message):
-        parse(document, "s")
+        parse(document, "https://s/")
 
 
 def test_a_list_without_bound_is_refused() -> None:
@@ -67,7 +67,7 @@ def test_a_list_without_bound_is_refused() -> None:
     domains = [UpstreamDomain(str(n), str(n)) for n in range(DOMAINS_MAX + 1)]
 
     with pytest.raises(SourceRefusedError, match="it lists 100001 domains, more than 100000"):
-        parse(msgspec.json.encode(domains), "s")
+        parse(msgspec.json.encode(domains), "https://s/")
 
 
 def test_a_source_is_known_by_its_address_alone() -> None:

@@ -140,6 +140,20 @@ def test_a_masked_secret_is_not_taken_for_the_secret(text: str, desk: Any) -> No
     )
 
 
+def test_arguments_of_a_plugins_program_are_masked_and_no_mask_is_taken_for_one(desk: Any) -> None:
+    """One of them may be a password; what came from a variable is shown as it was written."""
+    desk.add("plugins: {spy: {command: [/opt/spy, --key, hunter2, '${env:PW}']}}")
+    loaded = desk.load({"PW": "hunter3"})
+    written, told = to_yaml(loaded.settings), sources_text(loaded)
+    assert loaded.settings.plugins["spy"].command == ("/opt/spy", "--key", "hunter2", "hunter3")
+    for text in (written, told):
+        assert "hunter" not in text
+        assert "/opt/spy" in text
+        assert "${env:PW}" in text
+    desk.files = [desk.write("written.yaml", written)]
+    assert "plugins.spy.command: is the mask of an argument" in desk.lines({"PW": "x"})[0]
+
+
 def test_sources_name_the_layer_of_each_value(desk: Any) -> None:
     """The first question about any configuration is: who set this?"""
     desk.add("web:\n  port: 1\n  host: a\njobs: [a.b]\n")
