@@ -105,7 +105,7 @@ e2e-systemd: $(VENV)/.dev  ## Boot a real systemd and hold the unit against its 
 e2e-container: $(VENV)/.dev  ## Build and run the image; needs root, podman, runc, mmdebstrap
 	$(BIN)/python -m tests.machines container
 
-init-check: $(VENV)/.dev  ## Do what tenure init says, from a wheel, in an empty directory and environment; needs a package index
+init-check: $(VENV)/.dev  ## Do what README and tenure init say, from a wheel, in an empty environment, timed; needs a package index
 	$(BIN)/python -m tests.machines init
 
 chaos: $(VENV)/.dev  ## Kill, pause and restart everything at random: make chaos SECONDS=120
