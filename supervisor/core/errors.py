@@ -183,6 +183,20 @@ class QueueFullError(TenureError):
         self.queue = queue
 
 
+class RunIdTakenError(TenureError):
+    """The chosen id of a run is that of a run of another job, or with other arguments; this one was not enqueued."""
+
+    http_status = 409
+
+    def __init__(self, run_id: str, queue: str) -> None:
+        super().__init__(
+            f"run id {run_id} is taken in queue {queue}: a run of another job, or with other arguments, has it, or had "
+            f"it within the last hour; choose another run_id, or repeat the call with the same job and arguments"
+        )
+        self.run_id = run_id
+        self.queue = queue
+
+
 class StoreUnavailableError(TenureError):
     """Redis did not answer: down, refusing, too slow, loading or read-only. Worth a retry."""
 

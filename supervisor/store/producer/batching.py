@@ -35,6 +35,7 @@ class PackedRun(NamedTuple):
     queue: str
     delay_ms: int
     data: bytes
+    content: str = ""  # see content_of; empty: the id was drawn
 
 
 class _Caller(NamedTuple):
@@ -92,7 +93,7 @@ class EnqueueBatcher:
     async def _deliver(self, batch: Sequence[_Caller], *, is_chosen: bool) -> TenureError | None:
         """Send a batch and answer its callers; return the error if the server did not answer."""
         ids = [caller.run.run_id for caller in batch]
-        runs: list[Argument] = [value for caller in batch for value in caller.run]
+        runs: list[Argument] = [value for caller in batch for value in (caller.run if is_chosen else caller.run[:4])]
         call = self._queues.enqueue_flat(nonce=self._entropy(16).hex(), ids=ids, runs=runs, is_chosen=is_chosen)
         try:
             for caller, enqueued in zip(batch, await self._send(call), strict=True):

@@ -38,10 +38,13 @@ class Totals:
     duplicates: int = 0
     """Not enqueued: an unfinished run holds their unique key."""
 
+    taken: int = 0
+    """Not enqueued: their id is that of another job's run, or has other arguments."""
+
     @property
     def done(self) -> int:
         """Number of arguments, from the first on, that were dealt with."""
-        return self.new + self.present + self.duplicates
+        return self.new + self.present + self.duplicates + self.taken
 
 
 class PartlyEnqueuedError(TenureError):
@@ -135,6 +138,8 @@ class BatchStream:
                 data = self._job.pack(run_id, args, tail)
                 batch.ids.append(run_id)
                 batch.runs += (run_id, self.queue, self._delay_ms, data)
+                if batch.is_chosen:
+                    batch.runs.append(self._job.content(args))
                 size += len(data)
                 if size > BATCH_BYTES:
                     break
@@ -156,6 +161,7 @@ class BatchStream:
         self.totals.new += new
         self.totals.present += digits.count(b"0")
         self.totals.duplicates += digits.count(b"2")
+        self.totals.taken += digits.count(b"4")
         if refused:  # and nothing new after it
             self.fault, self._is_over = QueueFullError(self._job.template.queue), True
             self._pulled, self._next = [], None

@@ -14,7 +14,7 @@ from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import read_json
 from supervisor.core.model import PRIORITIES, Template
 from supervisor.store.producer.options import Args, JobRef
-from supervisor.store.wire.envelope import ArgumentsTemplate
+from supervisor.store.wire.envelope import ArgumentsTemplate, content_of
 
 CARDS_AGE_NS_MAX = 60 * 1_000_000_000  # how long a published job is believed before it is read again
 TEMPLATES_MAX = 1000
@@ -39,6 +39,10 @@ class JobTemplate:
         self._pack = runs.pack
         self.tail = runs.tail
         """See ``ArgumentsTemplate.tail``."""
+
+    def content(self, args: Args) -> str:
+        """Return the digest of a run that was packed, by which its id is known to be of the same run again."""
+        return content_of(self.template.job, {**self._defaults, **self._admit(args)})
 
     def pack(self, run_id: str, args: Args, tail: bytes) -> bytes:
         """Return a run as packed for the queue.

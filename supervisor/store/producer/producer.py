@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.durations import Duration, delay_to_ms
-from supervisor.core.errors import QueueFullError, StoreRefusedError, StoreUnavailableError
+from supervisor.core.errors import QueueFullError, RunIdTakenError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.core.units import SECOND_NS
@@ -139,12 +139,14 @@ class Producer:
 
         Raises:
             QueueFullError: as many runs wait in its queue as ``queues.length_max`` allows.
+            RunIdTakenError: the ``run_id`` is that of another job's run, or has other arguments.
         """
         self._read_cards(job)
         template, run = self._packed(job, args or {}, **options)
         self._check(run.queue)
         nonce, is_chosen = self._entropy(16).hex(), options.get("run_id") is not None
-        call = self._queues.enqueue_flat(nonce=nonce, ids=run[:1], runs=run, is_chosen=is_chosen)
+        runs = run if is_chosen else run[:4]
+        call = self._queues.enqueue_flat(nonce=nonce, ids=run[:1], runs=runs, is_chosen=is_chosen)
         return self._count(template, self._run(call)[0])
 
     async def put_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
@@ -209,6 +211,8 @@ class Producer:
     def _count(self, template: JobTemplate, enqueued: Enqueued) -> Enqueued:
         if enqueued.is_full:
             raise QueueFullError(template.template.queue)
+        if enqueued.is_taken:
+            raise RunIdTakenError(enqueued.run_id, template.template.queue)
         if enqueued.is_new:
             self._on_enqueued(template.template, 1)
         return enqueued
@@ -269,7 +273,8 @@ class Producer:
         wall_ms = self._clock.wall_ms()
         name = fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES))[0] if run_id is None else check_run_id(run_id)
         data = template.pack(name, args, template.tail(wall_ms, delay_ms, traceparent_of(traceparent)))
-        return template, PackedRun(name, template.template.queue, delay_ms, data)
+        content = "" if run_id is None else template.content(args)
+        return template, PackedRun(name, template.template.queue, delay_ms, data, content)
 
     def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Make a call of the store from a job that looks after queues. It may be made twice, if a reply is lost.

@@ -78,12 +78,13 @@ JOBS_MS = 7 * 86_400_000
 
 
 class Enqueued(NamedTuple):
-    """Result of enqueueing one run. Neither new nor a duplicate: a run of its id was there."""
+    """Result of enqueueing one run. Not new and not refused: a run of its id was there."""
 
     run_id: str  # the id that stands: its own, or that of the run which holds its unique key
     is_new: bool
     is_duplicate: bool = False  # refused, because another unfinished run holds its unique key
     is_full: bool = False  # refused, because as many runs wait in its queue as may
+    is_taken: bool = False  # refused, because its id is that of another job's run, or has other arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +140,11 @@ class Queues(QueueReads):
         Args:
             nonce: as for ``enqueue``.
             ids: of the runs.
-            runs: id, queue, delay in ms and data of each.
+            runs: id, queue, delay in ms and data of each; with ``is_chosen`` also its ``content_of``.
             is_chosen: a caller chose the ids, so that each is new to its queue once in ``CHOSEN_MS``.
         """
         assert nonce
-        assert len(runs) == 4 * len(ids)
+        assert len(runs) == (5 if is_chosen else 4) * len(ids)
         args = {"nonce": nonce, "memory_ms": CHOSEN_MS if is_chosen else 0, "runs": runs}
         return script("enqueue").call(keys=self._prefix, args=args, parse=lambda reply: _enqueued(ids, reply))
 
@@ -302,7 +303,7 @@ def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
     return [
         Enqueued(next(left), is_new=False, is_duplicate=True)
         if digit == "2"
-        else Enqueued(run_id, is_new=digit == "1", is_full=digit == "3")
+        else Enqueued(run_id, is_new=digit == "1", is_full=digit == "3", is_taken=digit == "4")
         for run_id, digit in zip(ids, digits, strict=True)
     ]
 

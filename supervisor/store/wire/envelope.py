@@ -9,6 +9,7 @@ Guarantees
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _AROUND_ARGUMENTS = 3  # levels of an envelope around the value of an argument: 
 _ID = re.compile(r"[!-+\--{}~]{1,255}", re.ASCII)  # printable, without comma, bar and space
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 _encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 _read = json_reader(Envelope)
 
 # Where the parts of an envelope meet, as its encoder writes it: no field is spelled a second time.
@@ -45,6 +47,11 @@ class Packed:
     run_id: str
     queue: str
     data: bytes
+
+
+def content_of(job: str, args: Mapping[str, Any]) -> str:
+    """Digest of the job and the arguments of a run, the same in whatever order they are given."""
+    return hashlib.blake2b(_encode_sorted((job, args)), digest_size=8).hexdigest()
 
 
 def check_run_id(run_id: str) -> str:

@@ -24,7 +24,7 @@ from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.queues.bridges import Bridges
 from supervisor.store.queues.runs import Queues
 from supervisor.store.wire.definition import pack_definition
-from supervisor.store.wire.envelope import EnvelopeTemplate, pack, unpack
+from supervisor.store.wire.envelope import EnvelopeTemplate, content_of, pack, unpack
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 NOMINAL_MS, NOW_MS = 1_767_225_610_000, 1_767_225_610_003
@@ -147,7 +147,8 @@ def test_a_run_of_a_bulk_enqueue_has_the_bytes_of_its_packed_envelope(*, templat
         traceparent=traceparent,
     )
     assert batch is not None
-    assert batch.runs == [expected.id, template.queue, 200, pack(expected).data] * 2
+    content = content_of(template.job, args)
+    assert batch.runs == [expected.id, template.queue, 200, pack(expected).data, content] * 2
 
 
 @given(template=templates(), delay_ms=st.sampled_from([0, 200]), is_traced=st.booleans())

@@ -2,8 +2,9 @@
 
 Guarantees
     A token changes no run, schedule or queue that its limits do not reach, and no process. Arguments of jobs that are
-    as good as code are taken from ``admin``, or from a token that names the job. A limited token chooses no run id that
-    is a schedule's or another run's to give: a fire whose id is taken already does not happen.
+    as good as code are taken from ``admin``, or from a token that names the job. A limited token chooses run ids that
+    begin with its name, so none that is a schedule's or another run's: a fire whose id is taken does not happen, and
+    results are kept by id.
 """
 
 from __future__ import annotations
@@ -67,8 +68,12 @@ def may_enqueue(request: web.Request, job: str, *, queue: str | None, run_id: st
         raise web.HTTPForbidden(text=f"the token {token.name} is limited by label, and a run by itself has none")
     if token.queues and queue is None:
         raise web.HTTPForbidden(text=f"the token {token.name} is limited by queue: say which one in the body")
-    if token.is_limited and run_id is not None and not _UNDERIVED_ID.fullmatch(run_id):
-        remedy = "choose a run_id of letters, digits and . _ : -, since others may be those of schedules"
+    if run_id is not None and token.is_limited and not _is_of(token.name, run_id):
+        remedy = f"choose a run_id that begins with {token.name}: and holds only letters, digits and . _ : -"
         raise web.HTTPForbidden(text=f"the token {token.name} is limited: {remedy}")
     if not token.may_enqueue(job, queue):
         raise web.HTTPForbidden(text=f"the token {token.name} may not enqueue job {job[:200]}{token.remedy(job)}")
+
+
+def _is_of(name: str, run_id: str) -> bool:
+    return run_id.startswith(f"{name}:") and _UNDERIVED_ID.fullmatch(run_id) is not None

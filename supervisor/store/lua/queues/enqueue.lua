@@ -3,14 +3,17 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  nonce          of this call, kept for its retries; remembered for ten minutes
 --       memory_ms      how long their queue knows the ids after this, because a caller chose them; 0: while the runs exist
---       runs...        id, queue, delay_ms, data, once for each run
+--       runs...        id, queue, delay_ms, data, once for each run; where memory_ms is not 0 also its content: the digest of
+--                      its job and arguments
 --
 -- Includes  replace
 --
 -- Returns  one digit for each run: 1 new, 0 its id was there or is remembered, 2 refused, because another unfinished run holds its unique
---          key, 3 refused, because as many runs wait in its queue as may (length_max), and so for all new ones after it; then, each on a line of its own, the ids of those holders. A repeated nonce gets the first reply again,
+--          key, 3 refused, because as many runs wait in its queue as may (length_max), and so for all new ones after it,
+--          4 refused, because its id is that of a run of another job, or with other arguments; then, each on a line of its own, the ids of those holders of unique keys. A repeated nonce gets the first reply again,
 --          also when the runs have ended since.
-local FIELDS, MEMORY_MS = 4, 600000
+local is_remembered = memory_ms ~= '0'
+local FIELDS, MEMORY_MS = is_remembered and 5 or 4, 600000
 local memory = keys.enqueues(nonce)
 local earlier = redis.call('GET', memory)
 if earlier then
@@ -18,9 +21,8 @@ if earlier then
 end
 local last = #ARGV
 if last < FIRST - 1 + FIELDS or nonce == '' or not_whole(memory_ms) or (last - FIRST + 1) % FIELDS ~= 0 then
-  return refuse('nonce, memory_ms and runs of id, queue, delay_ms, data')
+  return refuse('nonce, memory_ms and runs of id, queue, delay_ms, data, content')
 end
-local is_remembered = memory_ms ~= '0'
 
 -- Runs of one queue, kind and priority share what is checked, asked and written.
 local by_queue, order = {}, {}
@@ -56,15 +58,31 @@ for _, of in ipairs(order) do -- raises, before the first write, if a key is not
   of.room = most and most - waiting(of.name) or math.huge
 end
 
+local function job_of(data)
+  return string.match(data, '"job":"([^"]*)"')
+end
+
+-- Whether an id that a caller chose belongs to another run than the one of this `content` and `data`. `claim`: the content that
+-- is remembered for it, empty if a former version wrote it; `known`: the data of the run that has it.
+local function is_taken(claim, content, known, data)
+  if type(claim) == 'string' and claim ~= '' then -- else it is a foreign key
+    return claim ~= content
+  end
+  return known and job_of(known) ~= job_of(data)
+end
+
 local now = now_ms()
 local digits, holders = {}, {}
 for _, of in ipairs(order) do
   local known, fresh, seen, new, later = redis.call('HMGET', keys.data(of.name), unpack(of.ids)), {}, {}, 0, {}
   for n, i in ipairs(of.places) do
     local id, data, digit = ARGV[i], ARGV[i + 3], '0'
-    local is_new = not known[n] and not seen[id] and not (is_remembered and redis.call('EXISTS', of.ran[n]) == 1)
+    local claim = is_remembered and redis.pcall('GET', of.ran[n])
+    local is_new = not known[n] and not seen[id] and not claim
     if is_new and new >= of.room then
       digit = '3'
+    elseif is_remembered and is_taken(claim, ARGV[i + 4], known[n], data) then
+      digit = '4'
     elseif is_new then
       local holder
       digit = '1'
@@ -82,7 +100,7 @@ for _, of in ipairs(order) do
       else
         seen[id], new = true, new + 1
         if is_remembered then
-          redis.call('SET', of.ran[n], '', 'PX', memory_ms)
+          redis.call('SET', of.ran[n], ARGV[i + 4], 'PX', memory_ms)
           forget_end(id)
         end
         local ids = ARGV[i + 2] == '0' and of.heads[n].ids or later

@@ -82,7 +82,7 @@ def test_a_limited_token_ends_the_run_that_it_was_judged_by(api: Any) -> None:
 
 
 def test_a_limited_token_takes_no_id_that_a_schedule_or_another_run_gives(api: Any) -> None:
-    """A fire whose id is there already does not happen, so the schedules of others could be silenced by their ids."""
+    """A fire whose id is there does not happen, and a result goes with the next run of its id: both are others'."""
     for run_id in (
         "team/nightly@1795377650000",
         "nightly@1795377650000",
@@ -90,9 +90,13 @@ def test_a_limited_token_takes_no_id_that_a_schedule_or_another_run_gives(api: A
         "n!manual!k",
         "r-1/then",
         "n@1#2",
+        "mailer:nightly@1795377650000",
+        "invoice-8",
+        "mailer",
     ):
         body = {"run_id": run_id, "delay": "1h"}
         assert ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "mailer", body)[0] == 403, run_id
     assert (
-        ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "mailer", {"run_id": "Mail_7.a:b-c", "delay": "1h"})[0] == 201
+        ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "mailer", {"run_id": "mailer:Mail_7.a:b-c", "delay": "1h"})[0]
+        == 201
     )

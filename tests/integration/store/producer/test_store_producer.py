@@ -13,7 +13,12 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 import tenure
-from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, StoreUnavailableError, UnknownJobError
+from supervisor.core.errors import (
+    ArgumentsError,
+    PayloadTooLargeError,
+    StoreUnavailableError,
+    UnknownJobError,
+)
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
 from supervisor.settings.sections.models import RedisSettings
@@ -119,10 +124,10 @@ async def test_the_asynchronous_way_does_the_same(server: Server, subject: Produ
 
 def test_an_id_that_exists_is_not_enqueued_twice(server: Server, subject: Producer) -> None:
     """So a caller that got no answer may call again."""
-    tenure.enqueue("mail", {"to": "first"}, run_id="mine")
-    tenure.enqueue("mail", {"to": "second"}, run_id="mine")
+    tenure.enqueue("mail", {"to": "first", "copies": 2}, run_id="mine")
+    tenure.enqueue("mail", {"copies": 2, "to": "first"}, run_id="mine")
 
-    assert queued(server, "mine").envelope.template.args == {"to": "first"}
+    assert queued(server, "mine").envelope.template.args == {"to": "first", "copies": 2}
     assert server.store().run(Queues(server.keys).counts("mail")).ready_total == 1
 
 

@@ -1,14 +1,18 @@
-"""Waiting for runs where ids are used twice, runs are moved, and the thread that hears of ends meets errors."""
+"""Ids that are used twice, runs that are moved while somebody waits, and errors of the thread that hears of ends."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from supervisor.core.model import Outcome
+from supervisor.store.producer.bulk import Totals
 from supervisor.store.queues.control import QueueControl
-from tenure import Run, RunPhase
+from supervisor.store.queues.runs import Enqueued
+from tenure import Run, RunPhase, job
+from tenure.errors import RunIdTakenError
 from tests.integration.store.producer.shop import LONG_S, Report, S, Shop
 from tests.kit.builders import envelope
 from tests.kit.waiting import wait_until
@@ -68,3 +72,47 @@ def test_a_run_that_was_moved_is_awaited_where_it_is(shop: Shop) -> None:
     acting = shop.later(run, move_and_end)
     assert run.result(timeout=LONG_S) == Report("/r.pdf", 3)
     acting.join()
+
+
+@pytest.mark.parametrize("state", ["waits", "has ended", "waits since more than an hour"])
+def test_an_id_of_another_job_or_of_other_arguments_is_refused(shop: Shop, state: str) -> None:
+    """Two programs chose the same id: the second would take the run of the first for its own, and its result too."""
+
+    @job("bill", queue="default")
+    async def bill(month: int) -> None: ...
+
+    producer = shop.producer
+    run = shop.enqueue(run_id="mine")
+    if state == "has ended":
+        shop.end(run)
+    elif state == "waits since more than an hour":
+        shop.calls.raw.delete(f"{shop.calls.keys.queue('default').prefix}ran:mine")
+
+    with pytest.raises(RunIdTakenError, match=r"run id mine is taken in queue default: .* choose another run_id"):
+        producer.put("bill", {"month": 7}, run_id="mine")
+    with pytest.raises(RunIdTakenError):
+        asyncio.run(producer.put_async("bill", {"month": 7}, run_id="mine"))
+    if state != "waits since more than an hour":  # its arguments are not compared any more
+        with pytest.raises(RunIdTakenError):
+            producer.put("report", {"month": 8}, run_id="mine")
+    assert not producer.put("report", {"month": 7}, run_id="mine", priority="low", delay="1h").is_new
+
+
+def test_of_many_runs_those_whose_id_is_taken_are_counted_apart(shop: Shop) -> None:
+    """The others are in, and the caller learns that some are not."""
+    answers: list[Enqueued] = []
+    many = [{"month": 1}, {"month": 2}, {"month": 13}]
+    totals = shop.producer.enqueue_many(
+        "report", many, run_id=lambda args: f"m{args['month'] % 12}", each=answers.extend
+    )
+
+    assert totals == Totals(new=2, taken=1)
+    assert (totals.done, [each.is_taken for each in answers]) == (3, [False, False, True])
+
+
+def test_an_id_that_a_former_version_remembers_is_known_whatever_its_arguments(shop: Shop) -> None:
+    """Its memory holds no digest, and both versions enqueue while replicas are replaced."""
+    shop.enqueue(run_id="mine")
+    shop.calls.raw.set(f"{shop.calls.keys.queue('default').prefix}ran:mine", "")
+
+    assert not shop.producer.put("report", {"month": 8}, run_id="mine").is_new
