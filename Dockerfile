@@ -25,6 +25,7 @@ FROM python:3.13-slim-bookworm
 RUN groupadd --gid 10001 tenure \
  && useradd --uid 10001 --gid tenure --home-dir /var/lib/tenure --create-home --shell /usr/sbin/nologin tenure
 COPY --from=build /opt/tenure /opt/tenure
+COPY deploy/healthcheck.py /opt/tenure/healthcheck.py
 COPY config /etc/tenure/examples
 ENV PATH=/opt/tenure/bin:$PATH \
     PYTHONUNBUFFERED=1 \
@@ -37,7 +38,7 @@ VOLUME ["/var/lib/tenure"]
 STOPSIGNAL SIGTERM
 # Liveness only: a Redis outage must not make an orchestrator kill every replica at once.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=15s --retries=3 \
-  CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('TENURE_WEB__PORT', '8080') + '/livez', timeout=2)"]
+  CMD ["python", "-I", "/opt/tenure/healthcheck.py"]
 # Exec form: SIGTERM reaches the parent, which is PID 1 and reaps what is orphaned. The kernel drops what PID 1 has no
 # handler for; blocked from the first instruction on, a stop during Python's start waits until the parent can hear it.
 ENTRYPOINT ["env", "--block-signal=TERM,INT,QUIT,HUP", "tenure"]

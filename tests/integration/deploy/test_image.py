@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
+import ssl
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import TCPServer, UnixStreamServer
+
+import pytest
 
 ROOT = Path(__file__).parents[3]
+TLS = ROOT / "tests/data/tls"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
@@ -36,7 +44,45 @@ def test_the_command_is_process_one_and_nobody_is_root() -> None:
     assert all(each.startswith("--block-signal=") for each in entry[1:-1])
     assert instruction("USER") == "10001:10001"
     assert instruction("STOPSIGNAL") == "SIGTERM"
-    assert "/livez" in instruction("HEALTHCHECK")
+    assert instruction("COPY deploy/healthcheck.py") in instruction("HEALTHCHECK")
+
+
+class Health(BaseHTTPRequestHandler):
+    """Answers as a tree in good health does."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/livez" else 404)
+        self.end_headers()
+
+    def log_message(self, *_args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("kind", ["port", "health port", "TLS", "unix"])
+def test_the_health_check_asks_where_the_tree_serves(tmp_path: Path, kind: str) -> None:
+    """A tree behind a unix socket or TLS is alive too: asked elsewhere it would be killed for ever."""
+    path = tmp_path / "http.sock"
+    server = UnixStreamServer(str(path), Health) if kind == "unix" else TCPServer(("127.0.0.1", 0), Health)
+    if kind == "TLS":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(TLS / "server.pem", TLS / "server.key")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    port = str(server.server_address[1]) if kind != "unix" else ""
+    environ = {
+        "port": {"TENURE_WEB__HOST": "0.0.0.0", "TENURE_WEB__PORT": port},
+        "health port": {"TENURE_WEB__HEALTH_PORT": port, "TENURE_WEB__PORT": "1", "TENURE_WEB__TLS_CERT_FILE": "x"},
+        "TLS": {"TENURE_WEB__HOST": "127.0.0.1", "TENURE_WEB__PORT": port, "TENURE_WEB__TLS_CERT_FILE": "x"},
+        "unix": {"TENURE_WEB__HOST": f"unix:{path}"},
+    }[kind]
+    status_of = runpy.run_path(str(ROOT / "deploy/healthcheck.py"))["status_of"]
+    answering = threading.Thread(target=server.handle_request)
+    answering.start()
+    assert status_of(environ) == 200
+    answering.join()
+    server.server_close()
+    path.unlink(missing_ok=True)
+    with pytest.raises(OSError, match=r"refused|No such file"):
+        status_of(environ)
 
 
 def test_tools_of_the_build_stay_in_the_build() -> None:
