@@ -45,6 +45,18 @@ def test_the_first_due_time_is_that_of_a_process_started_then(declared: Schedule
     assert trigger.next_ms(due_ms) == due_ms + (declared.every_ms or 0)
 
 
+@pytest.mark.parametrize(
+    ("seen", "first"), [("2025-01-01T10:20:07", "2025-01-01T12:00:00"), ("2025-07-01T10:20:07", "2025-07-01T11:30:00")]
+)
+def test_the_full_hour_is_that_of_the_zone_at_that_time_of_the_year(seen: str, first: str) -> None:
+    """Lord Howe Island is half an hour nearer to UTC in July than in January."""
+    seen_ms = int(datetime.fromisoformat(f"{seen}+00:00").timestamp() * 1000)
+    declared = definition("first_seen_hour", 2 * HOUR_MS, timezone="Australia/Lord_Howe")
+    due_ms = trigger_of(settled(declared, None, seen_ms)).next_ms(seen_ms)
+    assert due_ms is not None
+    assert datetime.fromtimestamp(due_ms / 1000, UTC).replace(tzinfo=None).isoformat() == first
+
+
 def test_what_redis_holds_decides_later_unless_the_timing_changed() -> None:
     """A restart, another leader and new arguments move nothing; a new interval begins anew."""
     declared = definition("first_seen", 60_000)
