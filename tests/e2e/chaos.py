@@ -40,7 +40,7 @@ from tests.kit.waiting import wait_until
 REPLICAS = ("one", "two", "three")
 FAULTS = {"kill_role": 8, "kill_parent": 3, "suspend": 4, "terminate": 3}
 FAULTS_OF_ALL = {"kill_server": 2, "reset": 4, "hang_names": 2, "roll_back": 3}
-SECONDS_MAX = 1800  # 3.1 decisions a second: the log of 10,000 holds them all
+SECONDS_MAX = 1800  # 3.3 decisions a second: the log of 10,000 holds them all
 GONE_S = 10  # after the death of its parent, for a whole family
 STOP_S = 60  # grace, its margin, a pause, and two busy cores
 DRAIN_S = 120

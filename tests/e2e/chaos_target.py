@@ -76,7 +76,7 @@ redis: {{url: "{url}"}}
 schedules:
   tick: {{job: chaos.tick, every: 500ms, overlap: allow}}
   line: {{job: chaos.line, every: 1s, overlap: allow, args: {{path: "{lines}"}}}}
-  slow: {{job: chaos.slow, every: 10s, args: {{path: "{lines}", seconds: 2.5}}}}
+  slow: {{job: chaos.slow, every: 4s, args: {{path: "{lines}", seconds: 2.5}}}}
 """
 
 

@@ -14,7 +14,7 @@ from supervisor.store.queues.runs import Queues
 from tests.e2e.history import COUNT_MAX, History, read_history
 
 CLUSTER = "chaos"
-PERIODS_MS = {"tick": 500, "line": 1000, "slow": 10_000}
+PERIODS_MS = {"tick": 500, "line": 1000, "slow": 4_000}
 QUEUES = {"tick": "default", "line": "default", "slow": "heavy"}
 MAX_CRASHES = 3
 UNFINISHED_MS = 60_000  # so old may a run be that waits for its end

@@ -56,9 +56,9 @@ workers:
 jobs: [give_jobs]
 redis: {{url: "{url}"}}
 schedules:
-  polite: {{job: give.polite, every: 2s, overlap: cancel_other}}
-  plain: {{job: give.plain, every: 2s, overlap: cancel_other}}
-  deaf: {{job: give.deaf, every: 4s, overlap: terminate_other, args: {{directory: "{directory}"}}}}
+  polite: {{job: give.polite, every: 1s, overlap: cancel_other}}
+  plain: {{job: give.plain, every: 1s, overlap: cancel_other}}
+  deaf: {{job: give.deaf, every: 2s, overlap: terminate_other, args: {{directory: "{directory}"}}}}
 """
 
 
