@@ -250,6 +250,13 @@ def test_a_server_lost_while_a_batch_is_split_fails_each_with_that_error() -> No
     check(scenario)
 
 
+class EndedTask(asyncio.Future[None]):
+    """Result of a task factory that has run the task."""
+
+    def set_name(self, name: object) -> None:
+        """Take the name that a loop gives from Python 3.13 on."""
+
+
 def test_an_enqueue_after_one_that_failed_as_its_task_was_made_is_sent() -> None:
     """A loop with eager tasks runs the sender before its maker knows it."""
 
@@ -260,7 +267,7 @@ def test_an_enqueue_after_one_that_failed_as_its_task_was_made_is_sent() -> None
         def begun(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], **_: Any) -> asyncio.Future[None]:
             with suppress(StopIteration):
                 work.send(None)
-            done = loop.create_future()
+            done = EndedTask(loop=loop)
             done.set_result(None)
             return done
 
