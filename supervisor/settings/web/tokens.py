@@ -28,9 +28,9 @@ from supervisor.trust import distrust, open_regular
 
 LINES_MAX = 1000
 BYTES_MAX = 1 << 20
-POWERFUL_JOBS = ("shell.*", "http.*", "identity.*", "cloudforet.*")
-"""Jobs whose arguments run commands, name secrets, or choose where they are sent. A token with ``operate`` enqueues one
-of them only when it names it in full."""
+POWERFUL_JOBS = ("shell.*", "http.*", "identity.*", "cloudforet.*", "plugin.*")
+"""Jobs whose arguments run commands, name secrets, or choose where they are sent, as options of a plugin may. A token
+with ``operate`` enqueues one of them only when it names it in full."""
 
 JOBS_OF_ALL_QUEUES = ("maintenance.*",)
 """Jobs that drop or read what lies in other queues than their own. A token with ``queues=`` enqueues one of them only

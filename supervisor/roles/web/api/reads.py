@@ -2,10 +2,13 @@
 
 Guarantees
     Each answer costs a bounded number of calls of Redis, with a page of at most ``PAGE_MAX`` items.
+    Replicas are asked for their workers once at a time, however many clients ask: each question is a command in the
+    place where operators' commands wait too.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,22 +17,30 @@ from aiohttp import web
 
 from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.json_values import read_json
+from supervisor.core.units import SECOND_NS
 from supervisor.operations import dead, jobs, leader, queues, runs, schedules, workers
 from supervisor.operations.dead import DeadRun
 from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally, status_of
 from supervisor.operations.schedules import Record
 from supervisor.operations.workers import WorkerView
-from supervisor.roles.web.api.base import ApiHandlers
+from supervisor.roles.web.api.base import ApiContext, ApiHandlers
 from supervisor.roles.web.responses import HOLDER, bad_request, json_response, limit_of
 from supervisor.telemetry.masking import mask
 
 PAGE_MAX = 250
 HISTORY_MAX = 20
+REPORT_FRESH_S = 1.0
 REPORT_WAIT_S = 2.0  # a replica that is gone must not keep the answer from coming in time
 
 
 class ApiReads(ApiHandlers):
     """The handlers."""
+
+    def __init__(self, context: ApiContext) -> None:
+        super().__init__(context)
+        self._reports: list[WorkerView] = []
+        self._reports_until_ns = 0
+        self._reports_turn = asyncio.Lock()
 
     async def leader(self, _request: web.Request) -> web.Response:
         """Answer with the leader."""
@@ -134,9 +145,12 @@ class ApiReads(ApiHandlers):
         return json_response(_run(await self._ask(dead.show(self._keys, request.match_info["run"]))))
 
     async def workers(self, _request: web.Request) -> web.Response:
-        """The worker processes of all replicas."""
-        found = await self._ask(workers.overview(self._keys, wait_s=REPORT_WAIT_S))
-        return json_response({"workers": [_worker(each) for each in found]})
+        """The worker processes of all replicas, as they stood within the last second."""
+        async with self._reports_turn:
+            if self._at.clock.elapsed_ns() >= self._reports_until_ns:
+                self._reports = await self._ask(workers.overview(self._keys, wait_s=REPORT_WAIT_S))
+                self._reports_until_ns = self._at.clock.elapsed_ns() + int(REPORT_FRESH_S * SECOND_NS)
+        return json_response({"workers": [_worker(each) for each in self._reports]})
 
     async def _queue_of(self, request: web.Request) -> str | None:
         """Return the queue that is named in the query, if it is known."""

@@ -130,6 +130,15 @@ def test_a_command_reaches_the_replica_of_a_worker(
         assert (code, shown) == (200, {"replica": REPLICA, "worker": slot or None, "result": "done"})
 
 
+def test_readers_leave_room_for_commands_of_operators(api: Any, world: StoreCalls) -> None:
+    """Each look at the workers asks every replica, in the place where a hundred commands may wait."""
+    with ThreadPoolExecutor(8) as executor:
+        found = list(executor.map(lambda _: read(api, "/workers")["workers"], range(8)))
+
+    assert found == [found[0]] * 8
+    assert len(world.run(Commands(KEYS).take(REPLICA))) < 4
+
+
 def test_commands_that_nobody_answers_or_that_mean_nobody_say_so(api: Any, world: StoreCalls) -> None:
     """Sent is not done; a worker without a replica that answers is listed with what Redis knows."""
     assert change(api, f"/workers/{SESSION}/recycle", who="owner")[0] == 202
