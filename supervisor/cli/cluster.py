@@ -127,7 +127,7 @@ class InstantType(click.ParamType):  # type: ignore[type-arg]  # generic since c
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return milliseconds since 1970; a usage error names the fault."""
         from supervisor.clock import SystemClock
-        from supervisor.settings.schedules.instants import is_date, parse_day, parse_instant
+        from supervisor.settings.schedules.instants import parse_bound
         from supervisor.settings.sections.durations import parse_duration
 
         if isinstance(value, int):
@@ -139,10 +139,7 @@ class InstantType(click.ParamType):  # type: ignore[type-arg]  # generic since c
                 return SystemClock().wall_ms() + round(parse_duration(value[1:]) * 1000) * (
                     -1 if value[0] == "-" else 1
                 )
-            if is_date(value):
-                begin_ms, behind_ms = parse_day(value, "UTC")
-                return behind_ms - 1 if self._is_end else begin_ms
-            return parse_instant(value, "UTC")
+            return parse_bound(value, is_end=self._is_end)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

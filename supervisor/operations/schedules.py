@@ -34,7 +34,8 @@ from supervisor.store.schedules.control import (
     ResumeCode,
     TriggerCode,
 )
-from supervisor.store.schedules.definitions import Definitions, DeleteCode
+from supervisor.store.schedules.definitions import Definitions
+from supervisor.store.schedules.definitions import DeleteCode as DeleteCode  # noqa: PLC0414 - of a deletion
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.schedules.reads import Inspection, Record, RecordPage, Views
 from supervisor.store.schedules.reads import Pause as Pause  # noqa: PLC0414 - of a record

@@ -55,6 +55,20 @@ def parse_instant(text: str, timezone: str) -> int:
     return instants[0] * 1000 + ms
 
 
+def parse_bound(text: str, *, is_end: bool = False) -> int:
+    """Return the first or last instant of a range, in milliseconds since 1970, in UTC without an offset.
+
+    A day without a time is its beginning, or with ``is_end`` its last millisecond.
+
+    Raises:
+        ValueError: as for ``parse_instant``.
+    """
+    if not is_date(text):
+        return parse_instant(text, "UTC")
+    begin_ms, behind_ms = parse_day(text, "UTC")
+    return behind_ms - 1 if is_end else begin_ms
+
+
 def parse_date(text: str) -> int:
     """Return the day of a date, counted from 1970-01-01.
 

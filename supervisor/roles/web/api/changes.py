@@ -18,7 +18,7 @@ from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, Unknown
 from supervisor.core.model import PRIORITIES
 from supervisor.operations import queues, runs, schedules
 from supervisor.operations.runs import CancelCode, Placed, UnknownRunError
-from supervisor.operations.schedules import ResumeCode, TriggerCode, UnknownScheduleError
+from supervisor.operations.schedules import DeleteCode, ResumeCode, TriggerCode, UnknownScheduleError
 from supervisor.roles.web.api.access import may_enqueue, permit_run, permit_schedule
 from supervisor.roles.web.api.base import ApiHandlers, body_of, note, seconds_of, who
 from supervisor.roles.web.responses import bad_request, json_response, not_found
@@ -49,6 +49,12 @@ class TriggerBody(msgspec.Struct, forbid_unknown_fields=True):
 
     key: str | None = None
     overlap: str = "allow"
+
+
+class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The end of a schedule, with ``revision`` only at that one."""
+
+    revision: int | None = None
 
 
 class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -155,6 +161,23 @@ class ApiChanges(ApiHandlers):
         is_new = done.code is TriggerCode.TRIGGERED
         shown = {"schedule": name, "run": done.run_id, "result": done.code.value.lower()}
         return json_response(shown, status_code=201 if is_new else 200)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a dynamic schedule."""
+        body, name = await body_of(request, DeleteBody), request.match_info["schedule"]
+        revision = body.revision
+        if (permit := permit_schedule(request)) is not None:
+            found, definition = await self._ask(schedules.inspect(self._keys, name))
+            permit(definition)
+            if revision is None and found.record is not None:
+                revision = found.record.revision  # what the token was judged by
+        (deleted,) = await self._ask(schedules.delete(self._keys, [(name, revision)]))
+        if deleted.code is DeleteCode.UNKNOWN:
+            raise UnknownScheduleError(name)
+        if not deleted.is_gone:
+            raise web.HTTPConflict(text=f"{name}: {deleted.why}")
+        note(request, "api_schedule_deleted", schedule=name)
+        return json_response({"schedule": name, "result": "deleted"})
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a run: one that waits at once, one that runs is asked."""

@@ -20,7 +20,7 @@ from supervisor.operations.workers import Word
 from supervisor.roles.web.api.access import must_be_unlimited, must_reach_queue, permit_run
 from supervisor.roles.web.api.base import ApiHandlers, body_of, note, seconds_of, who
 from supervisor.roles.web.api.changes import EmptyBody
-from supervisor.roles.web.responses import json_response
+from supervisor.roles.web.responses import bad_request, json_response
 
 ANSWER_S = 3.0  # less than an answer may take
 
@@ -36,6 +36,12 @@ class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
 
     job: str = ""
     reason: str = ""
+
+
+class MoveBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The queue to which waiting runs go."""
+
+    to: str
 
 
 class RequeueBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -92,6 +98,19 @@ class ApiControl(ApiHandlers):
         ended = await self._ask(operation)
         note(request, "api_queue_purged", queue=queue, job=body.job, ended=str(ended))
         return json_response({"queue": queue, "ended": ended})
+
+    async def move_queue(self, request: web.Request) -> web.Response:
+        """Move the waiting runs of a queue to another, in their order."""
+        body, queue = await body_of(request, MoveBody), request.match_info["queue"]
+        if body.to == queue:
+            raise bad_request("to", body.to, "the runs are in this queue already")
+        for each in (queue, body.to):
+            must_reach_queue(request, each)
+        counts = await self._ask(queues.counts(self._keys, queue, self._at.own_queues))
+        await self._ask(queues.known(self._keys, [body.to], self._at.own_queues))
+        moved, stayed = await self._ask(queues.move(self._keys, counts, body.to))
+        note(request, "api_queue_moved", queue=queue, to=body.to, moved=str(moved))
+        return json_response({"queue": queue, "to": body.to, "moved": moved, "stayed": stayed})
 
     async def requeue_dead(self, request: web.Request) -> web.Response:
         """Let a dead run be executed again."""
@@ -153,6 +172,16 @@ class ApiControl(ApiHandlers):
         if not answer.is_done:
             raise web.HTTPConflict(text=answer.reason)
         return json_response(shown | {"result": "done"})
+
+    async def clear_hold(self, request: web.Request) -> web.Response:
+        """Let the leader fire again after Redis lost data."""
+        await body_of(request, EmptyBody)
+        must_be_unlimited(request)
+        lease = await self._ask(leader.view(self._keys))
+        if lease.hold:
+            await self._ask(leader.clear_hold(self._keys, by=who(request)))
+            note(request, "api_hold_cleared", hold=lease.hold)
+        return json_response({"result": "cleared" if lease.hold else "not held", "hold": lease.hold or None})
 
     async def resign(self, request: web.Request) -> web.Response:
         """Ask the leader to hand over."""

@@ -58,6 +58,11 @@ class ApiReads(ApiHandlers):
         }
         return json_response(shown)
 
+    async def leader_history(self, request: web.Request) -> web.Response:
+        """Answer with the newest changes of the lease, newest first."""
+        changes = await self._ask(leader.history(self._keys, limit_of(request, most=PAGE_MAX)))
+        return json_response({"changes": [msgspec.to_builtins(each) for each in changes]})
+
     async def schedules(self, request: web.Request) -> web.Response:
         """A page of the schedules."""
         cursor = request.query.get("cursor", "0")

@@ -17,7 +17,8 @@ from aiohttp import web
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.roles.child import Seat
 from supervisor.roles.web.access.auth import needs
-from supervisor.roles.web.api import changes, control
+from supervisor.roles.web.api import backfills, changes, control
+from supervisor.roles.web.api.backfills import ApiBackfills
 from supervisor.roles.web.api.base import ApiContext
 from supervisor.roles.web.api.changes import ApiChanges
 from supervisor.roles.web.api.control import ApiControl
@@ -69,6 +70,11 @@ _DEAD = {
 _COMMAND = (200, 202, 400, 404, 409)
 ROUTES = (
     ApiRoute("GET", "/leader", "leader", Scope.READ, "Who leads", (200,)),
+    ApiRoute("GET", "/leader/history", "leader_history", Scope.READ, "The newest changes of the lease", (200, 400),
+             {"limit": "at most so many"}),
+    ApiRoute("GET", "/backfills", "backfills", Scope.READ, "The backfills of the last seven days", (200,),
+             {"schedule": "only of this schedule"}),
+    ApiRoute("GET", "/backfills/{backfill}", "backfill", Scope.READ, "One backfill", (200, 404)),
     ApiRoute("GET", "/events", "events", Scope.READ, "What happened, also as a stream", (200, 400), _EVENT_QUERY),
     ApiRoute("GET", "/schedules", "schedules", Scope.READ, "A page of the schedules", (200, 400), _PAGE),
     ApiRoute("GET", "/schedules/{schedule}", "schedule", Scope.READ, "One schedule", (200, 404)),
@@ -87,6 +93,12 @@ ROUTES = (
              changes.EmptyBody),
     ApiRoute("POST", "/schedules/{schedule}/trigger", "trigger", Scope.OPERATE, "Run it now", (200, 201, 400, 404, 409),
              None, changes.TriggerBody),
+    ApiRoute("POST", "/schedules/{schedule}/delete", "delete", Scope.OPERATE, "Delete a dynamic schedule",
+             (200, 400, 404, 409), None, changes.DeleteBody),
+    ApiRoute("POST", "/schedules/{schedule}/backfill", "add_backfill", Scope.OPERATE, "Run due times of its past",
+             (202, 400, 404, 409), None, backfills.BackfillBody),
+    ApiRoute("POST", "/backfills/{backfill}/cancel", "cancel_backfill", Scope.OPERATE, "Stop a backfill",
+             (200, 400, 404), None, changes.EmptyBody),
     ApiRoute("POST", "/runs/{run}/cancel", "cancel", Scope.OPERATE, "Cancel a run", (200, 400, 404, 409), None,
              changes.CancelBody),
     ApiRoute("POST", "/runs/{run}/requeue", "requeue", Scope.OPERATE, "Let a delayed run start now",
@@ -99,6 +111,8 @@ ROUTES = (
              changes.EmptyBody),
     ApiRoute("POST", "/queues/{queue}/purge", "purge_queue", Scope.OPERATE, "End its waiting runs", (200, 400, 404),
              None, control.PurgeBody),
+    ApiRoute("POST", "/queues/{queue}/move", "move_queue", Scope.OPERATE, "Move its waiting runs to another",
+             (200, 400, 404), None, control.MoveBody),
     ApiRoute("POST", "/dead/{run}/requeue", "requeue_dead", Scope.OPERATE, "Let a dead run be executed again",
              (200, 400, 404, 409), None, control.RequeueBody),
     ApiRoute("POST", "/dead/{run}/drop", "drop_dead", Scope.OPERATE, "Forget a dead run", (200, 400, 404, 409), None,
@@ -109,6 +123,8 @@ ROUTES = (
              changes.EmptyBody),
     ApiRoute("POST", "/workers/{worker}/recycle", "recycle_worker", Scope.ADMIN, "Replace it by a fresh one", _COMMAND,
              None, changes.EmptyBody),
+    ApiRoute("POST", "/leader/clear-hold", "clear_hold", Scope.ADMIN, "Let it fire again after Redis lost data",
+             (200, 400), None, changes.EmptyBody),
     ApiRoute("POST", "/leader/resign", "resign", Scope.ADMIN, "Ask the leader to hand over", (200, 202, 400, 409), None,
              control.ResignBody),
 )  # fmt: skip
@@ -136,7 +152,7 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
         signer=settings.commands.signer(settings.cluster),
         own_queues=frozenset(queue for pool in settings.workers.values() for queue in pool.queues),
     )
-    parts = (event_pages, ApiReads(context), ApiChanges(context), ApiControl(context))
+    parts = (event_pages, ApiReads(context), ApiChanges(context), ApiBackfills(context), ApiControl(context))
     found = [web.get(f"{PATH}/openapi.json", _openapi)]
     for route in ROUTES:
         handler = next(getattr(part, route.handler) for part in parts if hasattr(part, route.handler))

@@ -7,12 +7,20 @@ import http.client
 import json
 from typing import Any
 
+from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.store.keys import Keys
 
 TOKENS = {"reader": "read", "driver": "operate", "owner": "admin"}
 KEYS = Keys("c1")
 SESSION = "r2.1/w-0/1"
 """A worker of another replica, which the test plays."""
+NIGHTLY = ScheduleDef(
+    id="team/nightly",
+    template=Template(job="mail.send", kind=Kind.ASYNC, args={"secret_word": "hunter2"}),
+    every_ms=60_000,
+    labels={"team": "mail"},
+)
+"""The schedule that is there."""
 
 
 def line(name: str, scope: str) -> str:

@@ -20,7 +20,7 @@ import redis
 
 from supervisor.clock import SystemClock
 from supervisor.core.jobs.job_cards import JobCard
-from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.model import Kind, Template
 from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
 from supervisor.roles.child import Listeners, Seat
 from supervisor.roles.web import main
@@ -30,7 +30,7 @@ from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.telemetry import logs, metrics
 from supervisor.telemetry.events import Mailbox
-from tests.integration.roles.web.api_client import KEYS, SESSION, TOKENS, line
+from tests.integration.roles.web.api_client import KEYS, NIGHTLY, SESSION, TOKENS, line
 from tests.kit.builders import StoreCalls
 from tests.kit.canary import CANARY
 from tests.kit.servers import RealServer, Server
@@ -184,11 +184,9 @@ def store(real_server: RealServer) -> Any:
     with redis.Redis(unix_socket_path=str(real_server.socket), protocol=2) as raw:
         raw.flushall()
     store = Store.connect(real_server.url, settings=Settings().redis, name="test", timeout_s=20)
-    template = Template(job="mail.send", kind=Kind.ASYNC, args={"secret_word": "hunter2"})
     card = JobCard(template=Template(job="mail.send", kind=Kind.ASYNC), required=[], optional=["secret_word"])
     store.run(Sessions(KEYS).publish_jobs({"mail.send": msgspec.json.encode(card)}))
-    definition = ScheduleDef(id="team/nightly", template=template, every_ms=60_000, labels={"team": "mail"})
-    store.run(Definitions(KEYS).upsert([Change(definition=definition)], wall_ms=1))
+    store.run(Definitions(KEYS).upsert([Change(definition=NIGHTLY)], wall_ms=1))
     yield store
     store.close()
 

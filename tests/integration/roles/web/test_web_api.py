@@ -29,7 +29,12 @@ ROOT = Path(__file__).parents[4]
 def filled(path: str) -> str:
     """Return a path of the API with names that exist in it."""
     return PATH + path.format(
-        schedule="team/nightly", job="mail.send", run="no-such-run", queue="default", worker="r2/w-0"
+        schedule="team/nightly",
+        job="mail.send",
+        run="no-such-run",
+        queue="default",
+        worker="r2/w-0",
+        backfill="0011aabb",
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 from supervisor.core.model import Outcome
 from supervisor.roles.web.api.routes import PATH, ROUTES, ApiRoute
 from supervisor.settings.web.tokens import Scope
-from tests.integration.roles.web.api_client import SESSION, ask, line
+from supervisor.store.schedules.definitions import Change, Definitions
+from tests.integration.roles.web.api_client import KEYS, NIGHTLY, SESSION, ask, line
 from tests.kit.builders import StoreCalls
 
 LIMITED = {
@@ -19,8 +20,13 @@ LIMITED = {
 CHIEFS = {"chief": "jobs=mail.*", "queue-chief": "queues=default"}
 
 
-BODIES = {"set_priority": {"priority": "high"}, "purge_queue": {"job": "mail.send"}}
-OF_QUEUES = {"pause_queue", "resume_queue", "purge_queue"}
+BODIES = {
+    "set_priority": {"priority": "high"},
+    "purge_queue": {"job": "mail.send"},
+    "move_queue": {"to": "billing"},
+    "add_backfill": {"from": "2026-11-01", "limit": 1},
+}
+OF_QUEUES = {"pause_queue", "resume_queue", "purge_queue", "move_queue"}
 
 
 @pytest.fixture
@@ -32,9 +38,11 @@ def more_tokens() -> str:
     )
 
 
-def ask_route(api: Any, route: ApiRoute, token: str, run: str) -> int:
+def ask_route(api: Any, route: ApiRoute, token: str, run: str, backfill: str = "b") -> int:
     """Ask for a change with names that exist; return the status."""
-    path = route.path.format(schedule="team/nightly", job="mail.send", run=run, queue="default", worker="r2/w-0/1")
+    path = route.path.format(
+        schedule="team/nightly", job="mail.send", run=run, queue="default", worker="r2/w-0/1", backfill=backfill
+    )
     return ask(api, route.method, PATH + path, token, BODIES.get(route.handler, {}))[0]
 
 
@@ -43,18 +51,23 @@ def test_a_token_for_some_jobs_changes_nothing_of_others(api: Any, world: StoreC
     for route in (each for each in ROUTES if each.scope > Scope.READ):
 
         def answer(name: str, route: ApiRoute = route) -> int:
+            world.run(Definitions(KEYS).upsert([Change(definition=NIGHTLY)], wall_ms=1))  # it may be deleted
             run = ask(api, "POST", f"{PATH}/schedules/team/nightly/trigger", "mailer", {})[1]["run"]
             if "/dead/" in route.path:
                 world.fetch(SESSION)
                 world.ack(SESSION, run, Outcome.DEAD)
-            return ask_route(api, route, name, run)
+            backfill = ""
+            if "/backfills/" in route.path:
+                add = f"{PATH}/schedules/team/nightly/backfill"
+                backfill = ask(api, "POST", add, "mailer", BODIES["add_backfill"])[1]["backfill"]
+            return ask_route(api, route, name, run, backfill)
 
         assert {answer(name) for name in ("reporter", "queuer", "outsider")} == {403}, route.path
         is_others = route.scope > Scope.OPERATE or route.handler in OF_QUEUES
         may_mailer = not is_others or route.handler == "purge_queue"
-        assert answer("mailer") in ({200, 201} if may_mailer else {403}), route.path
+        assert answer("mailer") in ({200, 201, 202} if may_mailer else {403}), route.path
         may_labelled = not is_others and route.handler != "enqueue"  # a run by itself has no labels, nor has a queue
-        assert answer("labelled") in ({200, 201} if may_labelled else {403}), route.path
+        assert answer("labelled") in ({200, 201, 202} if may_labelled else {403}), route.path
 
 
 def test_a_limited_token_commands_no_process_and_no_leader_and_changes_its_queues_alone(api: Any) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from supervisor.core.model import Outcome
+from supervisor.core.model import Kind, Outcome, ScheduleDef, Template
 from supervisor.roles.web.api import control
 from supervisor.roles.web.api.routes import PATH
 from supervisor.roles.web.handlers import PAGE_S
 from supervisor.store.election.commands import Answer, Command, Commands, Word
+from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.roles.web.api_client import KEYS, SESSION, ask
 from tests.kit.builders import StoreCalls, envelope
 from tests.kit.waiting import wait_until
@@ -157,3 +158,61 @@ def test_the_leader_is_asked_to_hand_over(api: Any, world: StoreCalls) -> None:
     assert (code, "is the only candidate" in refused["error"]) == (409, True)
     assert change(api, "/leader/resign", {"to": "nobody"}, who="owner")[0] == 409
     assert change(api, "/leader/resign", {"to": "a"}, who="owner")[0] == 200
+
+
+def test_the_waiting_runs_of_a_queue_move_to_another(api: Any, world: StoreCalls) -> None:
+    """As ``tenure queue move``; a target that nobody knows is refused, and so is the queue itself."""
+    world.enqueue(envelope("a"), envelope("b"))
+    world.enqueue(envelope("other", queue="slow"))
+
+    moved = {"queue": "default", "to": "slow", "moved": 2, "stayed": 0}
+    assert change(api, "/queues/default/move", {"to": "slow"}) == (200, moved)
+    assert world.run(world.queues.counts("slow")).ready_total == 3
+    assert change(api, "/queues/slow/move", {"to": "slow"})[0] == 400
+    assert change(api, "/queues/slow/move", {"to": "slwo"})[0] == 404
+
+
+def test_a_dynamic_schedule_is_deleted_at_the_revision_that_was_seen(api: Any, world: StoreCalls) -> None:
+    """Somebody else's change in between is not undone by it."""
+    define(world, "nightly")
+
+    assert change(api, "/schedules/nightly/delete", {"revision": 7})[0] == 409
+    assert change(api, "/schedules/nightly/delete", {"revision": 1}) == (
+        200, {"schedule": "nightly", "result": "deleted"},
+    )  # fmt: skip
+    assert change(api, "/schedules/unknown/delete")[0] == 404
+
+
+def test_a_backfill_is_asked_for_read_and_stopped(api: Any, world: StoreCalls) -> None:
+    """Under the name of the token; the leader does the work, so the answer is its id."""
+    define(world, "nightly")
+    asked = {"from": "2026-11-01", "to": "2026-11-07T12:00Z", "overlap": "skip", "limit": 5}
+
+    code, added = change(api, "/schedules/nightly/backfill", asked)
+    assert (code, added["schedule"]) == (202, "nightly")
+    shown = read(api, f"/backfills/{added['backfill']}")
+    assert (shown["state"], shown["by"], shown["limit"]) == ("active", "driver@http", 5)
+    assert read(api, "/backfills?schedule=nightly")["backfills"] == [shown]
+    assert read(api, "/backfills?schedule=other")["backfills"] == []
+    assert change(api, f"/backfills/{added['backfill']}/cancel")[1]["state"] == "cancelled"
+    for wrong in (
+        {"from": "yesterday"},
+        {"from": "2026-11-02", "to": "2026-11-01"},
+        {"from": "2026-11-02", "limit": 0},
+    ):
+        assert change(api, "/schedules/nightly/backfill", wrong)[0] == 400, wrong
+    assert change(api, "/schedules/unknown/backfill", asked)[0] == 404
+    assert change(api, "/backfills/unknown/cancel")[0] == 404
+
+
+def test_the_changes_of_the_lease_are_shown_and_a_hold_is_ended(api: Any, world: StoreCalls) -> None:
+    """Where nothing is held, the answer says so."""
+    assert read(api, "/leader/history?limit=5")["changes"] == []
+    assert change(api, "/leader/clear-hold", who="owner") == (200, {"result": "not held", "hold": None})
+    assert change(api, "/leader/clear-hold")[0] == 403
+
+
+def define(world: StoreCalls, name: str) -> None:
+    """Define a dynamic schedule that is due each hour."""
+    definition = ScheduleDef(id=name, template=Template(job="tests.noop", kind=Kind.ASYNC), every_ms=3_600_000)
+    world.run(Definitions(KEYS).upsert([Change(definition=definition)], wall_ms=2))
