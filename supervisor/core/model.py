@@ -108,13 +108,14 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     enqueued_ms: Whole = 0  # wall clock of the producer, for people
     schedule: str | None = None
     nominal_ms: Whole | None = None  # when the schedule says it was due
-    cause: str = ""  # empty: a scheduled or bare run; else initial, manual, backfill, buffered, child
+    cause: str = ""  # empty: a scheduled or bare run; else initial, manual, backfill, buffered, after, child
     not_after_ms: Whole | None = None  # a worker must not start it later than this: it then ends expired
     parent: str = ""  # the run that spawned it
     maybe_duplicate: bool = False  # fired again after Redis lost what it had acknowledged
     traceparent: str = ""  # the trace that it belongs to, as core/jobs/trace_context.py has it
     previous_ms: Whole | None = None  # the due times around the nominal one when the run was made
     next_ms: Whole | None = None
+    after: str = ""  # the run of another schedule whose end made it due
 
 
 class CalendarInterval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -137,6 +138,13 @@ class When(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after_completion_ms: int | None = None
     timezone: str = ""  # of ``cron`` and ``calendar_interval``; empty: the schedule's
     calendar_interval: CalendarInterval | None = None  # only here: older versions refuse the entry
+
+
+class After(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The schedule whose runs make another one due, at the same nominal time, by their end (docs/adr/0052)."""
+
+    schedule: str
+    outcome: str = "ok"  # ok | failed | any
 
 
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -164,7 +172,8 @@ class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """A schedule as Redis keeps it: enough to fire without importing any job.
 
     Due at the union of its own trigger (``every_ms``, ``cron``, ``at_ms`` or ``after_completion_ms``)
-    and those in ``when``; at least one there is. The loader refuses anything else.
+    and those in ``when``; at least one there is. Or it follows another schedule (``after``), and has none. The loader
+    refuses anything else. A version that does not know ``after`` finds no trigger, and leaves it alone.
     """
 
     v: int = 1
@@ -177,6 +186,7 @@ class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     at_ms: int | None = None
     after_completion_ms: int | None = None
     when: tuple[When, ...] = ()
+    after: After | None = None
     anchor: str = "epoch"  # epoch | start_at | first_seen | first_seen_hour: where the grids of ``every`` begin
     timezone: str = "UTC"
     dst_gap: str = "run"  # run | skip | shift

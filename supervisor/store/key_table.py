@@ -60,6 +60,9 @@ KEY_TABLE = (
         "buffer_limit, 1,000 by default",
         "fires",
     ),
+    KeyRow(
+        "schedule_after", "schedule:after", "hash", "schedules that follow others", "100 ids for each", "their removal"
+    ),
     KeyRow("schedule_gone", "schedule:gone", "hash", "removed schedules", "those of a day", "queues_forget, removals"),
     KeyRow("schedule_sets", "schedule:sets", "hash", "configurations", "128", "declarations"),
     KeyRow(

@@ -119,6 +119,7 @@ def _record(view: RunView) -> dict[str, Any]:
         "due": moment(view.due_ms),
         "died": moment(view.died_ms),
         "error": mask(view.error or failure),
+        "after": envelope.after if envelope else None,
         "parent": envelope.parent if envelope else None,
         "result": stored_value(view.result),
         "history": [history_row(view.queue, entry) for entry in view.history],

@@ -18,7 +18,7 @@ from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import DefinitionDifference, FieldChange
 from supervisor.operations import apply as operations
-from supervisor.operations import schedules
+from supervisor.operations import followers, schedules
 from supervisor.operations.apply import ApplyResult, Compared
 from supervisor.operations.schedules import Record
 
@@ -159,6 +159,9 @@ def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
 
 
 def _compared(connection: Connection, definitions: tuple[ScheduleDef, ...]) -> list[Compared]:
+    if faults := ask(connection, followers.unfollowable(connection.keys, definitions)):
+        remedy = "name one that is there, with times of its own or after others"
+        fail(ConfigError([Problem(name, "after", why, remedy) for name, why in faults]))
     with progress("comparing", len(definitions)) as advance:
         found = ask(connection, operations.compare(connection.keys, definitions, tell=advance))
     clashes = [each.id for each in found if each.is_clash]

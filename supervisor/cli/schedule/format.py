@@ -17,7 +17,6 @@ from supervisor.operations.schedules import Inspection, Pause, Record, ScheduleS
 COLUMNS = ("schedule", "job", "trigger", "overlap", "next", "in", "status", "description")
 _OVER = "nothing is due any more"
 _COMPLETED = "completed"
-_AFTER_RUN = "after its run"
 _ASKED = "as soon as the leader looks"
 
 
@@ -29,8 +28,8 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
         return {"schedule": record.id, "revision": record.revision, "status": "written by another version"}
     is_idle = record.pause is not None or bool(record.completed_ms) or bool(record.invalid)
     is_planned = record.next_ms is not None and record.next_ms > 0 and not is_idle
-    is_running = is_planned and _waits_for_its_run(record, definition)
-    next_ms = record.next_ms if is_planned and not is_running else None
+    awaited = _awaited(record, definition) if is_planned else ""
+    next_ms = record.next_ms if is_planned and not awaited else None
     return {
         "schedule": definition.id,
         "job": definition.template.job,
@@ -42,7 +41,7 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
         "revision": record.revision,
         "next": moment(next_ms),
         "next_ms": next_ms,
-        "in": _AFTER_RUN if is_running else distance(next_ms, now_ms),
+        "in": awaited or distance(next_ms, now_ms),
         "last": moment(record.mark_ms),
         "status": status_words(record, now_ms),
         "paused": pause_row(record.pause),
@@ -52,14 +51,16 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _waits_for_its_run(record: Record, definition: ScheduleDef) -> bool:
-    """Return whether only the end of an unfinished run makes it due: the plan then has the time of the next look."""
+def _awaited(record: Record, definition: ScheduleDef) -> str:
+    """Return the only end that makes it due, if there is no time: the plan then has that of the next look."""
+    if definition.after is not None:
+        return f"after {definition.after.schedule}"
     if not record.is_live or after_completion_ms(definition) is None:
-        return False
+        return ""
     try:
-        return trigger_of(definition).next_ms(record.mark_ms) is None
+        return "after its run" if trigger_of(definition).next_ms(record.mark_ms) is None else ""
     except TenureError:
-        return False
+        return ""
 
 
 def trigger_words(definition: ScheduleDef) -> str:
@@ -146,7 +147,7 @@ _WORDS = {
 _BECAUSE = {
     "S": " because an earlier one was running",
     "B": " because an earlier one was running",
-    "D": " because the buffer was full, or the run too old when its turn came",
+    "D": " because the buffer was full, the run too old when its turn came, or a check of its profile against it",
     "R": " by a newer due time while waiting",
 }
 _MISSED = {

@@ -14,11 +14,12 @@ from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options, fail
 from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, say, span
+from supervisor.cli.schedule.format import trigger_words
 from supervisor.clock import SystemClock
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.catchup import next_fire
-from supervisor.operations import schedules
+from supervisor.operations import followers, schedules
 from supervisor.operations.schedules import Inspection, ScheduleState
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def next_command(
         empty = f"is due {delay} after a run of it has ended"
         if rows:
             click.echo(f"note: it is also due {delay} after a run of it has ended", err=True)
+    if definition.after is not None:
+        empty = f"is due {trigger_words(definition)}"
     print_rows(rows, columns=_COLUMNS, output=output, empty=f"{schedule_id} {empty}")
 
 
@@ -138,7 +141,7 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
     """
     from supervisor.core.schedules.lints import lints, sentences
 
-    others = 0
+    others, awaited = 0, []
     now_ms = SystemClock().wall_ms()
     if " " in subject.strip() or subject.startswith("@"):
         definition = _unsaved(cron=subject, every=None, timezone=timezone)
@@ -147,11 +150,13 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
             found, definition = ask(connection, schedules.inspect(connection.keys, subject))
             assert found.record is not None
             now_ms = found.now_ms
+            awaited = ask(connection, followers.awaited_words(connection.keys, found, definition))
             if found.record.next_ms is not None and found.record.next_ms > 0:
                 together = schedules.due_together(connection.keys, found.record.next_ms, limit=_SECOND_MAX + 1)
                 others = sum(name != subject for name in ask(connection, together))
     value = {"sentences": sentences(definition), "notes": lints(definition, now_ms=now_ms)}
     if definition.id == subject:
+        value["sentences"] += awaited
         value["sentences"] += profile_sentences(definition, load_settings().settings)
         value["notes"] += kept_back(definition, now_ms=now_ms)
     if others:

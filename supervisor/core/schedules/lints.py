@@ -85,7 +85,7 @@ def _idle(definition: ScheduleDef, *, has_local: bool) -> Iterator[str]:
         yield "timezone does not move the grid of every, which runs through 1970 in UTC; use cron or calendar_interval"
     lone = sorted(names_in(definition.template.args) & set(NEIGHBOURS))
     if lone and not _has_interval(definition):
-        yield f"{', '.join(lone)} in args: null, because only every, cron and calendar_interval have intervals"
+        yield f"{', '.join(lone)} in args: null, because only every, cron, calendar_interval and after have intervals"
     if definition.pause_reason and not definition.paused:
         yield "pause_reason has no effect without paused: true"
     for name, value in (("dst_gap", definition.dst_gap), ("dst_overlap", definition.dst_overlap)):
@@ -94,7 +94,7 @@ def _idle(definition: ScheduleDef, *, has_local: bool) -> Iterator[str]:
 
 
 def _has_interval(definition: ScheduleDef) -> bool:
-    periods: list[object] = [definition.every_ms, definition.cron]
+    periods: list[object] = [definition.every_ms, definition.cron, definition.after]
     for when in definition.when:
         periods += [when.every_ms, when.cron, when.calendar_interval]
     return any(period is not None for period in periods)

@@ -13,6 +13,7 @@ from supervisor.core.cron.expression import Cron
 from supervisor.core.schedules.exclusions import STEPS_MAX, Exclusions, OverExcludedError
 
 _UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+_ENDINGS = {"ok": "has ended ok", "failed": "has failed", "any": "has ended"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -157,6 +158,34 @@ class AfterCompletion(Trigger):
     def describe(self) -> str:
         """Return for example ``10m after completion``."""
         return f"{_duration(self.delay_ms)} after completion"
+
+
+@dataclass(frozen=True, slots=True)
+class AfterSchedule(Trigger):
+    """Due at a nominal time of another schedule when its run for that time ends, so never by the calendar alone."""
+
+    schedule: str
+    outcome: str
+    source: Trigger | None = None
+    """The trigger of the other schedule, where it is known: for the times around a nominal one."""
+
+    def next_ms(self, after_ms: int) -> int | None:
+        """Return None: only the end of a run makes it due."""
+        del after_ms
+        return None
+
+    def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
+        """Return None: only the end of a run makes it due."""
+        del after_ms, until_ms
+        return None
+
+    def count(self, after_ms: int, until_ms: int, cap: int) -> int:
+        """Return how many nominal times of the other schedule lie in (after_ms, until_ms], at most ``cap``."""
+        return 0 if self.source is None else self.source.count(after_ms, until_ms, cap)
+
+    def describe(self) -> str:
+        """Return for example ``after load has ended ok``."""
+        return f"after {self.schedule} {_ENDINGS[self.outcome]}"
 
 
 @dataclass(frozen=True, slots=True)

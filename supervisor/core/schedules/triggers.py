@@ -8,6 +8,7 @@ run end asks ``after_end_ms``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from supervisor.core.schedules.exclusions import OverExcludedError, exclusions_o
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.core.schedules.trigger_kinds import (
     AfterCompletion,
+    AfterSchedule,
     At,
     Bounded,
     CronTrigger,
@@ -30,8 +32,9 @@ from supervisor.core.schedules.trigger_kinds import (
 )
 
 __all__ = [
-    "AfterCompletion", "At", "Bounded", "CronTrigger", "Every", "Excluding", "OverExcludedError", "Trigger",
-    "TriggerError", "Union", "after_completion_ms", "after_end_ms", "neighbours", "neighbours_of", "trigger_of",
+    "AfterCompletion", "AfterSchedule", "At", "Bounded", "CronTrigger", "Every", "Excluding", "OverExcludedError",
+    "Trigger", "TriggerError", "Union", "after_completion_ms", "after_end_ms", "loop_of", "neighbours",
+    "neighbours_of", "trigger_of",
 ]  # fmt: skip
 
 
@@ -50,6 +53,8 @@ def trigger_of(definition: ScheduleDef) -> Trigger:
         TriggerError: it names none, two at one place, or an interval below 1 ms.
         CronError: an expression or a zone cannot be used.
     """
+    if definition.after is not None:
+        return AfterSchedule(definition.after.schedule, definition.after.outcome)
     own = When(
         every_ms=definition.every_ms,
         phase_ms=definition.phase_ms,
@@ -76,6 +81,8 @@ def trigger_of(definition: ScheduleDef) -> Trigger:
 
 def neighbours(trigger: Trigger, nominal_ms: int) -> Neighbours:
     """Return the due times of ``trigger`` around ``nominal_ms``, which need not be one itself."""
+    if isinstance(trigger, AfterSchedule):
+        return ALONE if trigger.source is None else neighbours(trigger.source, nominal_ms)
     rhythm = trigger.inner if isinstance(trigger, Bounded) else trigger
     try:
         return Neighbours(rhythm.latest_ms(-1, nominal_ms - 1), rhythm.next_ms(nominal_ms))
@@ -89,6 +96,20 @@ def neighbours_of(definition: ScheduleDef, nominal_ms: int) -> Neighbours:
         return neighbours(trigger_of(definition), nominal_ms)
     except TenureError:
         return ALONE
+
+
+def loop_of(name: str, followed: Callable[[str], str | None]) -> list[str]:
+    """Return the schedules from ``name`` back to itself, each followed by the one before it; empty without a loop.
+
+    Args:
+        name: the first.
+        followed: answers the schedule that a schedule follows, or None.
+    """
+    chain, at = [name], followed(name)
+    while at is not None and at not in chain:
+        chain.append(at)
+        at = followed(at)
+    return [*chain, name] if at == name else []
 
 
 def after_completion_ms(definition: ScheduleDef) -> int | None:

@@ -124,6 +124,8 @@ def starts(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> list[Fi
         window = definition.catchup_window_ms
         is_old = window is not None and moment.now_ms - fire_of(definition, known.trigger, nominal_ms) > window
         is_old = is_old or (known.is_at_most_once and nominal_ms <= moment.doubtful_until_ms)
+        if definition.after is not None and known.checks is not None:  # of others they were asked when it was due
+            is_old = is_old or known.checks.refusal(nominal_ms, moment.now_ms, known.trigger) is not None
         what = What.DROP if is_old else What.FORCE if is_forced else What.START
         found.append(_extra(seen, known, moment, nominal_ms, what))
     return found
@@ -208,7 +210,7 @@ def _extra(seen: Seen, known: CompiledSchedule, moment: DecisionTime, nominal_ms
     delay_ms = 0 if is_initial else fire_of(known.definition, known.trigger, nominal_ms) - nominal_ms
     run = NOTHING
     if what is not What.DROP and not is_lost:
-        cause = "initial" if is_initial else "buffered"
+        cause = "initial" if is_initial else "buffered" if known.definition.after is None else "after"
         run = known.run(seen.schedule, nominal_ms, moment.now_ms, cause=cause, is_doubtful=is_doubtful)
     item = FireItem(
         seen.schedule, known.revision, seen.mark_ms, nominal_ms, nominal_ms, None, run, known.policy, what,

@@ -219,6 +219,13 @@ class Prefetcher:
                 reason = self._catalogue.learn(name, revision, body, is_dynamic=unknown[name])
                 if reason is not None:
                     self._asking.report("schedule_invalid", schedule=name, reason=reason)
+        followed = list(self._catalogue.followed(seen).items())
+        for start in range(0, len(followed), PAGE):
+            part = followed[start : start + PAGE]
+            bodies = yield from self._asking.ask(term, self._schedules.definitions([name for name, _ in part]))
+            for (_, followers), found in zip(part, bodies, strict=True):
+                for known in followers:
+                    known.take_source(None if found is None else found[1])
 
     def _settle(self, term: Term, seen: Sequence[Seen], moment: DecisionTime) -> Steps[list[FireItem]]:
         """Answer each of ``seen``: plan it, take it into the window, or both; return those that begin at once."""

@@ -49,7 +49,8 @@ def evaluate(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evalu
     begin = tuple(starts(seen, known, moment))
     ready = prepare(seen.schedule, known, seen.mark_ms, after_ms=counters.after_ms, live=seen.live)
     is_spent = definition.max_runs is not None and counters.fired >= definition.max_runs
-    if is_spent or (ready is None and not ("c" in known.wait and seen.live)):
+    is_waiting = definition.after is not None or ("c" in known.wait and seen.live > 0)
+    if is_spent or (ready is None and not is_waiting):
         return Evaluation(_completed(seen, known, counters, moment), None, begin)
     if counters.completed_ms:
         # Somebody let it go on. What would have been due while it was completed is not made up for.

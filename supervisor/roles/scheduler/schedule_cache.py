@@ -11,7 +11,8 @@ Does not guarantee
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -21,10 +22,10 @@ from supervisor.core.schedules.catchup import fire_of
 from supervisor.core.schedules.checks import checks_of_definition
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.templating import needs_rendering, render
-from supervisor.core.schedules.triggers import Trigger, after_completion_ms, neighbours, trigger_of
+from supervisor.core.schedules.triggers import AfterSchedule, Trigger, after_completion_ms, neighbours, trigger_of
 from supervisor.store.wire.definition import unpack_definition
 from supervisor.store.wire.envelope import EnvelopeTemplate, Packed, pack
-from supervisor.store.wire.fire import policy_text
+from supervisor.store.wire.fire import Seen, policy_text
 
 KNOWN_MAX = 100_000
 _BARE = Template(job="-", kind="sync")  # type: ignore[arg-type]  # never sent: stands where none is kept
@@ -72,6 +73,15 @@ class CompiledSchedule:
         self.template = template if needs_rendering(template.args) else None
         self.definition = _stripped(definition)
 
+    def take_source(self, body: bytes | None) -> None:
+        """Take the due times of the schedule that it follows from its definition; None: there is none."""
+        assert isinstance(self.trigger, AfterSchedule)
+        try:
+            source = None if body is None else trigger_of(unpack_definition(body))
+        except (TenureError, msgspec.DecodeError):
+            source = None
+        self.trigger = replace(self.trigger, source=source)
+
     def run(
         self, schedule: str, nominal_ms: int, now_ms: int, *, cause: str = "", is_doubtful: bool = False,
         around: Neighbours | None = None,
@@ -95,14 +105,22 @@ class CompiledSchedule:
         previous_ms, next_ms = around or neighbours(self.trigger, nominal_ms)
         envelope = Envelope(
             id=run_id, template=self.template or self.packer.template, enqueued_ms=now_ms, schedule=schedule,
-            nominal_ms=nominal_ms, cause=cause, not_after_ms=self._not_after_ms(nominal_ms),
+            nominal_ms=nominal_ms, cause=cause, not_after_ms=self._not_after_ms(nominal_ms, now_ms),
             maybe_duplicate=is_doubtful, previous_ms=previous_ms, next_ms=next_ms,
+            after=scheduled_run_id(self.follows, nominal_ms) if cause == "after" else "",
         )  # fmt: skip
         return self.packer.pack(envelope) if self.template is None else self._rendered(envelope)
 
-    def _not_after_ms(self, nominal_ms: int) -> int | None:
+    @property
+    def follows(self) -> str:
+        """Id of the schedule whose runs make it due; empty: it has due times of its own."""
+        return "" if self.definition.after is None else self.definition.after.schedule
+
+    def _not_after_ms(self, nominal_ms: int, now_ms: int) -> int | None:
         deadline = self.definition.start_deadline_ms
-        return None if deadline is None else fire_of(self.definition, self.trigger, nominal_ms) + deadline
+        if deadline is None:
+            return None
+        return deadline + (now_ms if self.follows else fire_of(self.definition, self.trigger, nominal_ms))
 
     def _rendered(self, envelope: Envelope) -> Packed:
         template = envelope.template
@@ -159,6 +177,15 @@ class Catalogue:
             return None
         self.refuse(schedule, revision, reason)
         return reason
+
+    def followed(self, seen: Sequence[Seen]) -> dict[str, list[CompiledSchedule]]:
+        """Return by schedule those of ``seen`` that follow it and have a run to start: its due times are theirs."""
+        found: dict[str, list[CompiledSchedule]] = {}
+        for each in seen:
+            known = self.get(each.schedule, each.revision or 0) if each.waiting else None
+            if known is not None and known.follows:
+                found.setdefault(known.follows, []).append(known)
+        return found
 
     def refuse(self, schedule: str, revision: int, reason: str) -> None:
         """Note why this revision cannot be used."""

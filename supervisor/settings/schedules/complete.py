@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 
 import msgspec
@@ -27,6 +27,7 @@ from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.loader import Loaded, UnusableError, in_reading_order
 from supervisor.settings.schedules import search_path
 from supervisor.settings.schedules.definitions import definition_of, faults_of_definition, owners
+from supervisor.settings.schedules.followers import unfollowable
 from supervisor.settings.schedules.hook_sources import problems_of
 from supervisor.settings.schedules.profiles import policies_of
 from supervisor.settings.schedules.search_path import (
@@ -130,6 +131,7 @@ def complete(loaded: Loaded, known: Registry = registry) -> tuple[ScheduleDef, .
             faults = faults_of_definition(definition)
             definitions.append(definition)
         problems += (_problem(name, fault, loaded) for fault in faults)
+    problems += _unfollowable(loaded)
     if loaded.settings.workers_strict:
         problems += unserved(loaded, definitions, known)
     if problems:
@@ -164,9 +166,15 @@ def with_late_problems(error: UnusableError, known: Registry = registry) -> Conf
             secret = _has_secrets(name, loaded)
             _, faults = template_of(name, schedule, known, has_secrets=secret, profiles=loaded.settings.profiles)
             problems += (_problem(name, fault, loaded) for fault in faults)
+    problems += _unfollowable(loaded)
     known_paths = {problem.path for problem in error.problems}
     late = [problem for problem in problems if problem.path not in known_paths]
     return ConfigError(in_reading_order([*error.problems, *late], loaded.files))
+
+
+def _unfollowable(loaded: Loaded) -> Iterator[Problem]:
+    for fault in unfollowable(loaded.settings.schedules):
+        yield Problem(loaded.origin(*fault.paths[0]), format_path(fault.paths[0]), fault.message, fault.remedy)
 
 
 def _has_secrets(name: str, loaded: Loaded) -> bool:

@@ -21,7 +21,7 @@ import msgspec
 from supervisor.core.cron.fields import interval_of, split_zone
 from supervisor.core.errors import Problem
 from supervisor.core.jobs.registry import Registry, registry
-from supervisor.core.model import PAYLOAD_BYTES_MAX, ScheduleDef, Template, When
+from supervisor.core.model import PAYLOAD_BYTES_MAX, After, ScheduleDef, Template, When
 from supervisor.core.schedules.anchor import ANCHORS
 from supervisor.core.schedules.exclusions import OverExcludedError
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
@@ -116,6 +116,7 @@ def definition_of(
         timezone=timezone,
         dst_gap=schedule.dst_gap,
         dst_overlap=schedule.dst_overlap,
+        after=After(schedule=schedule.after.schedule, outcome=schedule.after.outcome) if schedule.after else None,
         exclude=tuple(exclusion_of(item, timezone) for item in schedule.exclude),
         start_at_ms=_instant(schedule.start_at, timezone),
         end_at_ms=_instant(schedule.end_at, timezone),
@@ -157,8 +158,8 @@ def faults_of_definition(definition: ScheduleDef) -> list[ScheduleFault]:
 
 
 def _never_due(definition: ScheduleDef) -> ScheduleFault | None:
-    """Return the reason why ``definition`` is never due; None when it is, or was, or follows its own runs."""
-    if after_completion_ms(definition) is not None:
+    """Return the reason why ``definition`` is never due; None when it is, or was, or follows runs."""
+    if after_completion_ms(definition) is not None or definition.after is not None:
         return None
     whens = (definition.at_ms, *(when.at_ms for when in definition.when))
     start_ms = definition.start_at_ms

@@ -13,6 +13,7 @@ from supervisor.core.cron.fields import interval_of, split_zone
 from supervisor.core.cron.zones import UnknownZoneError, zone
 from supervisor.core.model import CalendarInterval, Exclusion
 from supervisor.settings.base import Path
+from supervisor.settings.schedules.followers import loops, times_beside_after
 from supervisor.settings.schedules.instants import is_date, parse_clock, parse_date, parse_day, parse_instant
 from supervisor.settings.schedules.settings import CalendarSettings, ExcludeSettings, ScheduleSettings, WhenSettings
 from supervisor.settings.sections.durations import format_duration, parse_duration
@@ -42,6 +43,7 @@ def faults_of_set(schedules: Mapping[str, ScheduleSettings], *, lease_s: float =
             what = "is this schedule itself" if old == name else "is another schedule, still defined"
             path = ("schedules", name, "renamed_from")
             yield Violation((path,), f"{old!r} {what}", "remove renamed_from, or the old schedule")
+    yield from loops(schedules)
 
 
 def faults_of(name: str, schedule: ScheduleSettings, *, lease_s: float = LEASE_S) -> list[Violation]:
@@ -96,10 +98,14 @@ def _timezone(path: Path, name: str, faults: _Faults) -> str | None:
 
 
 def _triggers(path: Path, schedule: ScheduleSettings, timezone: str, seed: str, faults: _Faults) -> None:
+    if schedule.after is not None:
+        faults += times_beside_after(path, schedule, _named(schedule))
+        return
     has_grid = schedule.every_s is not None or _is_interval(schedule.cron)
     if not _named(schedule) and not schedule.when:
-        paths = (path, *((*path, name) for name in (*_TRIGGERS, "when")))
-        faults.append(Violation(paths, f"has none of {', '.join(_TRIGGERS)} and when", "add one, e.g. every: 10m"))
+        paths = (path, *((*path, name) for name in (*_TRIGGERS, "when", "after")))
+        seen = f"has none of {', '.join(_TRIGGERS)}, when and after"
+        faults.append(Violation(paths, seen, "add one, e.g. every: 10m"))
     _trigger(path, schedule, timezone, seed, faults)
     for index, when in enumerate(schedule.when):
         place = (*path, "when", index)

@@ -102,11 +102,21 @@ class ExcludeSettings(Section):
         return {"date": text} if _DATE.fullmatch(text) else {"cron": value}
 
 
+class AfterSettings(Section):
+    """Another schedule, and the end of its run that makes this one due at the same nominal time."""
+
+    schedule: OldId
+    """Id of the other schedule."""
+
+    outcome: Literal["ok", "failed", "any"] = "ok"
+    """``failed``: given up, expired or rejected. With children, theirs counts too."""
+
+
 class ScheduleSettings(Section):
     """One schedule: a job, when it is due, and the handling of irregularities.
 
     At least one of every, cron, calendar_interval, at, after_completion and when; with several it is due
-    when one of them is.
+    when one of them is. Or after, alone.
     """
 
     job: str
@@ -139,6 +149,9 @@ class ScheduleSettings(Section):
 
     when: tuple[WhenSettings, ...] = Field(default=(), max_length=100)
     """More triggers, each a mapping with one of every, cron, calendar_interval, at and after_completion."""
+
+    after: AfterSettings | None = None
+    """Due at each nominal time of another schedule, once its run for that time has ended, such as {schedule: load}."""
 
     timezone: Text | None = None
     """IANA zone of ``cron`` and ``calendar_interval``, of dates without an offset and of templates; default: UTC."""

@@ -78,4 +78,6 @@ def unpack_definition(data: bytes) -> ScheduleDef:
 def timing_digest(definition: ScheduleDef) -> str:
     """Return a digest of the fields whose change moves the watermark."""
     timing = [getattr(definition, name) for name in _TIMING]
+    if definition.after is not None:  # the digest of all others stays the same as in former versions
+        timing.append(definition.after)
     return blake2b(msgspec.json.encode(timing), digest_size=8).hexdigest()

@@ -58,7 +58,7 @@ def test_every_problem_is_reported_at_once_in_reading_order(problems_of: Problem
         "tenure.yaml:11: schedules.b.phase: has no effect without every; remove it",
         'tenure.yaml:12: schedules.c.cron: cron "61 * * * *": minute "61" at character 1: 61 is not within 0-59; use 0-59',
         "tenure.yaml:13: schedules.d.timezone: timezone 'Europe/Berln' is not in the time zone database; did you mean Europe/Berlin?",
-        "tenure.yaml:14: schedules.e: has none of every, cron, calendar_interval, at, after_completion and when; add one, e.g. every: 10m",
+        "tenure.yaml:14: schedules.e: has none of every, cron, calendar_interval, at, after_completion, when and after; add one, e.g. every: 10m",
         "tenure.yaml:15: queues.beat_period: 6s is more than a third of session_lease (15s); a worker must be able to miss two beats and keep its runs; shorten it",
         "tenure.yaml:16: cluster: 'on' is a truth value to some YAML parsers and text to others; write true or false, or quote it",
     ]

@@ -125,7 +125,7 @@ def test_a_relation_with_a_wrong_value_is_not_judged(problems_of: Problems) -> N
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ("{job: x}", "schedules.a: has none of every, cron, calendar_interval, at, after_completion and when; add one, e.g. every: 10m"),
+        ("{job: x}", "schedules.a: has none of every, cron, calendar_interval, at, after_completion, when and after; add one, e.g. every: 10m"),
         ("{job: x, every: 50ms}", "schedules.a.every: must be at least 100ms, got '50ms'"),
         ("{job: x, every: 0}", "schedules.a.every: must be at least 100ms, got 0"),
         ("{job: x, every: -5m}", "schedules.a.every: is not a duration, got '-5m'"),

@@ -182,7 +182,7 @@ def test_placeholders_are_checked_and_kept(known: Registry) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "a: has none of every, cron, calendar_interval, at, after_completion and when; add one, e.g. every: 10m"),
+        ({}, "a: has none of every, cron, calendar_interval, at, after_completion, when and after; add one, e.g. every: 10m"),
         ({"every": "99ms"}, "a.every: must be at least 100ms, got '99ms'"),
         ({"cron": "@every 50ms"}, "a.cron: '@every 50ms' is shorter than 100ms; use @every 100ms or more"),
         ({"cron": "@every soon"}, "a.cron: @every: 'soon' is not a duration; write 250ms, 15s, 5m, 2h or 7d"),

@@ -8,7 +8,7 @@ local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 -- Raise, before the first write, if a key that a change writes holds another type.
 local function check_plan()
   for _, hash in ipairs({ keys.schedule_def, keys.schedule_mark, keys.schedule_paused, keys.schedule_state, keys.schedule_wait,
-    keys.schedule_gone, keys.schedule_live, keys.schedule_sets, keys.schedule_invalid }) do
+    keys.schedule_gone, keys.schedule_live, keys.schedule_sets, keys.schedule_invalid, keys.schedule_after }) do
     redis.call('HLEN', hash)
   end
   redis.call('ZCARD', keys.schedule_next)
@@ -99,10 +99,39 @@ local function start(queue, run, data)
   return true
 end
 
+-- The schedule that a definition follows; nil for none, as mostly. Its fields are sorted, so this is the first.
+local function followed_by(json)
+  if string.find(json or '', '^{"after":{') then
+    local is_read, definition = pcall(cjson.decode, json)
+    return is_read and definition['after']['schedule'] or nil
+  end
+  return nil
+end
+
+-- Keep the list of those that follow a schedule, when the definition of one of them changes from `old_json` to `json`.
+local function list_follower(id, old_json, json)
+  local old, new = followed_by(old_json), followed_by(json)
+  for _, followed in pairs(old ~= new and { old or new, new } or {}) do
+    local kept = {}
+    for name in string.gmatch(redis.call('HGET', keys.schedule_after, followed) or '', '[^\n]+') do
+      kept[#kept + 1] = name ~= id and name or nil
+    end
+    if followed == new then
+      kept[#kept + 1] = id
+    end
+    if #kept == 0 then
+      redis.call('HDEL', keys.schedule_after, followed)
+    else
+      redis.call('HSET', keys.schedule_after, followed, table.concat(kept, '\n'))
+    end
+  end
+end
+
 -- Take a schedule out, and remember for a day what adding it again restores. Runs that are unfinished go on.
 -- A memory: at, revision, watermark, timing digest and the length of the pause; then the pause and the state.
 local function bury(id, now)
-  local revision, timing = definition_of(redis.call('HGET', keys.schedule_def, id))
+  local revision, timing, _, json = definition_of(redis.call('HGET', keys.schedule_def, id))
+  list_follower(id, json, nil)
   local paused = redis.call('HGET', keys.schedule_paused, id) or ''
   local state = redis.call('HGET', keys.schedule_state, id) or ''
   if state ~= '' then

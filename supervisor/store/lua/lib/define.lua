@@ -13,7 +13,7 @@
 --   unlisted   [runs that may be unfinished without being listed: `queue id` lines, oldest first]
 --
 -- Includes  control
-local DEFINITION_FIELDS = 10
+local DEFINITION_FIELDS, FOLLOWERS_MAX = 10, 100
 
 local function definition_at(i)
   return { id = ARGV[i], timing = ARGV[i + 1], expected = ARGV[i + 2], former = ARGV[i + 3], floor = ARGV[i + 4],
@@ -26,6 +26,12 @@ local function fault(i)
   if d.id == '' or not string.match(d.timing, '^%x+$') or not string.match(d.expected, '^%d*$')
     or not (d.floor == '' or string.match(d.floor, '^%d+:%d+$')) or d.json == '' then
     return 'definition ' .. d.id
+  end
+  local followed = followed_by(d.json)
+  local followers = followed and redis.call('HGET', keys.schedule_after, followed) or ''
+  if select(2, string.gsub(followers, '[^\n]+', '')) >= FOLLOWERS_MAX
+    and not string.find('\n' .. followers .. '\n', '\n' .. d.id .. '\n', 1, true) then
+    return d.id .. ': 100 others follow ' .. followed
   end
   if d.extra ~= '' then
     if not is_head(d.extra) or d.queue == '' then
@@ -161,6 +167,7 @@ local function define(i, set, now)
       retime(d, revision, now)
     end
   end
+  list_follower(id, old_json, json)
   redis.call('HSET', keys.schedule_def, id, new_revision .. '\n' .. timing .. '\n' .. set .. '\n' .. json)
   pause_by_definition(d, old_json, now)
   look_at(id, set == 'dynamic' and 'upsert' or 'declare', now)

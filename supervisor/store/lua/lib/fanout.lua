@@ -4,7 +4,8 @@
 --                                 did. total and left; how many ended ok, dead, cancelled …; c:<name> what they counted;
 --                                 errors, and the first of them e:<n>; then:<n> what starts when nothing is left, as
 --                                 `<when> <delay_ms> <queue> <id> <data>`; up, the length of the id of the run above;
---                                 keep, for how many ms it is kept when nothing is left
+--                                 keep, for how many ms it is kept when nothing is left; after, where other schedules
+--                                 follow the end of all
 --
 -- Includes  replace
 
@@ -80,6 +81,19 @@ local function tally_follow(key, count, above)
   end
 end
 
+-- All runs below a run of a schedule have ended: it counts as failed if one of them did, until that is requeued.
+local function tally_followed(id, key)
+  local sums = redis.call('HMGET', key, 'total', 'ok', 'duplicate', 'after')
+  if sums[4] then
+    local schedule, nominal = string.match(id, '^([^@!#]+)@(%d+)$')
+    local is_success = tonumber(sums[1]) == (tonumber(sums[2] or 0) or 0) + (tonumber(sums[3] or 0) or 0)
+    if is_success then
+      redis.call('HDEL', key, 'after')
+    end
+    followed_end(schedule, nominal, is_success and 'ok' or 'dead')
+  end
+end
+
 local function tally_write(of)
   local key = keys.tally(of.id)
   local known = redis.call('HMGET', key, 'total', 'left', 'up', 'keep', 'thens')
@@ -103,6 +117,7 @@ local function tally_write(of)
   end
   local now_left = left + (of.add.left or 0)
   if now_left <= 0 then
+    tally_followed(of.id, key)
     redis.call('PEXPIRE', key, known[4] or '86400000')
   elseif left <= 0 then
     redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
@@ -170,6 +185,10 @@ local function tally_open(id, has_children, left_behind)
       redis.call('HSET', key, 'up', above)
     end
     redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
+    local schedule = string.match(id, '^([^@!#]+)@%d+$')
+    if has_children and schedule and redis.call('HEXISTS', keys.schedule_after, schedule) == 1 then
+      redis.call('HSET', key, 'after', '1')
+    end
     tally_add(id, 'left', 0) -- it may be complete at once
     local last = #follow > 0 and redis.call('HINCRBY', key, 'thens', #follow)
     for n, line in ipairs(follow) do

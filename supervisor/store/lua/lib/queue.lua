@@ -110,6 +110,47 @@ local function live_unlisted(schedule, outcome)
   end
 end
 
+-- Let `name`, which follows `schedule`, wait for its turn at this nominal time if the end is one that it asks for. A run
+-- that failed may be requeued and end once more: then it is remembered what was let through.
+local FOLLOW_WAITING_MAX, FOLLOW_MEMORY_MS = 1000, 604800000
+local function let_follow(name, schedule, nominal, outcome)
+  local definition = string.match(redis.call('HGET', keys.schedule_def, name) or '', '^%d+\n%x+\n[^\n]*\n(.*)$')
+  local after = definition and cjson.decode(definition)['after']
+  if type(after) ~= 'table' or after['schedule'] ~= schedule
+    or (after['outcome'] or 'ok') ~= outcome and after['outcome'] ~= 'any' then
+    return
+  end
+  local now, memory = now_ms(), keys.ran(name .. '@' .. nominal)
+  local paused = redis.call('HGET', keys.schedule_paused, name)
+  local ends = tonumber(string.match(paused or '', '"until_ms":(%d+)') or '')
+  local is_skipped = paused and (not ends or ends > now) and cjson.decode(definition)['on_resume'] ~= 'catchup'
+  local state = redis.call('HGET', keys.schedule_state, name) or ''
+  local numbers = counters(state)
+  if is_skipped or numbers[11] > 0 or redis.call('EXISTS', memory) == 1 then
+    return
+  end
+  if numbers[8] >= FOLLOW_WAITING_MAX then
+    numbers[5] = numbers[5] + 1
+  else
+    redis.call('RPUSH', keys.schedule_buffer(name), nominal)
+    numbers[8] = numbers[8] + 1
+  end
+  redis.call('HSET', keys.schedule_state, name, with_counters(state, numbers))
+  if outcome == 'failed' then
+    redis.call('SET', memory, whole(now), 'PX', FOLLOW_MEMORY_MS)
+  end
+  evaluate(name, 'ended', now)
+end
+
+-- The run of `schedule` for a nominal time ended, with all runs below it: those that follow it may be due (adr/0052).
+local FOLLOWED = { ok = 'ok', dead = 'failed', expired = 'failed', rejected = 'failed', cancelled = 'cancelled' }
+local function followed_end(schedule, nominal, outcome)
+  local followers = FOLLOWED[outcome] and redis.pcall('HGET', keys.schedule_after, schedule)
+  for name in string.gmatch(type(followers) == 'string' and followers or '', '[^\n]+') do
+    pcall(let_follow, name, schedule, nominal, FOLLOWED[outcome]) -- like all that an end causes, it never stops the end
+  end
+end
+
 -- A run of `schedule` ended: its next one may start. The schedule follows from the id when it is not given. Of the
 -- outcomes, ok and dead say something about the job. Like history, what this causes never stops the end itself.
 local function live_remove(schedule, id, outcome)
@@ -122,6 +163,10 @@ local function live_remove(schedule, id, outcome)
   end
   local lines, former
   lines, schedule, former = live_lines(schedule)
+  local nominal = string.match(id, '^[^@!#]+@(%d+)$')
+  if nominal and redis.pcall('HEXISTS', keys.tally(id), 'after') ~= 1 then -- else the last run below it tells
+    followed_end(schedule, nominal, outcome or 'cancelled')
+  end
   if type(lines) ~= 'string' then
     return live_unlisted(own, outcome)
   end
