@@ -75,8 +75,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     board_header: list[Header] = []  # once there is a board
     file = open_log_file(settings.log.file, lambda: board_header[0].log_reopens if board_header else 0)
     configure_logs(settings, replica, role="supervisor", file=file)
-    opened = OpenedByImports()
-    definitions = prepare_to_fork(loaded, on_import=opened.note)
+    definitions = prepare_to_fork(loaded, on_import=(opened := OpenedByImports()).note)
     opened.note("of a hook or a plugin")
     server = embedded_server(settings)
     if server is not None:
@@ -98,6 +97,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
             settings=settings,
             definitions=definitions,
             replica=replica,
+            predecessor=run_file.replica_of(place),
             server=server,
             listeners=listeners,
             names=names,

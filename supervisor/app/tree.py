@@ -51,6 +51,9 @@ class Tree:
 
     definitions: tuple[ScheduleDef, ...]
     replica: str
+    predecessor: str
+    """Replica that held this one's place on the data directory before; empty: not known."""
+
     server: EmbeddedServer | None
     listeners: Listeners
     names: tuple[str, ...]
@@ -137,6 +140,7 @@ class Tree:
             handover=reader,
             mailbox=self.mailbox,
             config_epoch=self.config_epoch,
+            predecessor=self.predecessor,
         )
 
 

@@ -159,6 +159,12 @@ def read(place: ReplicaPlace) -> Nameplate | None:
     return _read(place)[0]
 
 
+def replica_of(place: ReplicaPlace) -> str:
+    """Return the replica of the latest tree that held the place; empty: not known."""
+    plate = read(place)
+    return "" if plate is None else plate.replica
+
+
 def _read(place: ReplicaPlace) -> tuple[Nameplate | None, int]:
     """Return the record of a place, and the user who wrote it."""
     try:

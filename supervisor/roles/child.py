@@ -48,6 +48,9 @@ class Seat:
     mailbox: Mailbox | None = None  # where events of the tree arrive; the web child empties it
     handover: ConfigReader | None = None  # where configurations come from while the tree runs
     config_epoch: int = 0  # the one that ``settings`` are of
+    predecessor: str = (
+        ""  # replica of the tree that held this one's place on the data directory before; empty: not known
+    )
 
     @property
     def row(self) -> Row:

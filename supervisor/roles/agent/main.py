@@ -94,6 +94,7 @@ class Agent:
             length_max=queues.length_max or 0,
             beat_period_ns=int(queues.beat_period_s * SECOND_NS),
             session_lease_ns=int(queues.session_lease_s * SECOND_NS),
+            predecessor=seat.predecessor,
             report=self._report,
             others=self._tasks(keys, workers),
         )

@@ -78,6 +78,7 @@ class Duties:
         length_max: int = 0,
         beat_period_ns: int,
         session_lease_ns: int,
+        predecessor: str = "",
         report: Reporter,
         others: Sequence[PeriodicTask] = (),
     ) -> None:
@@ -85,7 +86,14 @@ class Duties:
         self._clock = clock
         self._report = report
         self._watch = ForeignSessions(
-            run, sessions, workers, reaper, clock, lease_ns=session_lease_ns, period_ns=beat_period_ns
+            run,
+            sessions,
+            workers,
+            reaper,
+            clock,
+            lease_ns=session_lease_ns,
+            period_ns=beat_period_ns,
+            predecessor=predecessor,
         )
         self._publisher = JobPublisher(run, sessions, registry, length_max=length_max)
         self._reclaim = LocalReclaim(workers, reaper, clock)

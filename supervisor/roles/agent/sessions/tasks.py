@@ -90,13 +90,14 @@ class ForeignSessions:
         *,
         lease_ns: int,
         period_ns: int,
+        predecessor: str,
     ) -> None:
         self._call = call
         self._sessions = sessions
         self._workers = workers
         self._reaper = reaper
         self._clock = clock
-        self._watch = SessionWatch(lease_ns=lease_ns, period_ns=period_ns)
+        self._watch = SessionWatch(lease_ns=lease_ns, period_ns=period_ns, predecessor=predecessor)
         self._period_ns_max = self.period_ns = period_ns
         self.interrupted = self._watch.interrupted
 
@@ -195,6 +196,7 @@ class JobPublisher:
             self.call(self.sessions.publish_jobs({name: cards[name] for name in names[start : start + PUBLISH_MAX]}))
 
 
+PREDECESSOR_PERIODS = 2  # beats that a session fails to show, where the lock of its tree is known to be free
 GAP_PERIODS_MAX = 3  # readings further apart than so many periods prove nothing about the time between
 
 
@@ -210,15 +212,20 @@ class SessionWatch:
     Guarantees
         A session is called dead only after its counter was seen unchanged, in readings that
         followed one another without a gap, for a whole session lease. So an outage of Redis,
-        a suspended machine or a step of any wall clock calls nobody dead.
+        a suspended machine or a step of any wall clock calls nobody dead. Two periods of beats
+        are enough for sessions of the tree that held this one's place before: the kernel gave
+        up its lock.
 
     Does not guarantee
         That the session is dead when its runs are given back: it may beat at that moment. The
         script that condemns it compares the counter once more.
     """
 
-    def __init__(self, *, lease_ns: int, period_ns: int) -> None:
+    def __init__(self, *, lease_ns: int, period_ns: int, predecessor: str = "") -> None:
+        """Build it; ``predecessor``: the replica that was here before, which is no more; empty: not known."""
         self._lease_ns = lease_ns
+        self._predecessor = f"{predecessor}/" if predecessor else ""
+        self._predecessor_ns = min(lease_ns, PREDECESSOR_PERIODS * period_ns)
         self._gap_ns = GAP_PERIODS_MAX * period_ns
         self._seen: dict[str, _Seen] = {}
         self._read_ns = 0
@@ -246,13 +253,17 @@ class SessionWatch:
             if seen is None or seen.counter != counter:
                 seen = _Seen(counter, max(now_ns, answered_ns))
             self._seen[session] = seen
-            if now_ns - seen.since_ns >= self._lease_ns:
+            if now_ns >= self._lapse_ns(session, seen):
                 silent.append((session, counter))
         return silent
 
     def due_ns(self) -> int | None:
         """Return when the first session will have been silent for a lease, unless it beats; None without any."""
-        return min((seen.since_ns + self._lease_ns for seen in self._seen.values()), default=None)
+        return min((self._lapse_ns(session, seen) for session, seen in self._seen.items()), default=None)
+
+    def _lapse_ns(self, session: str, seen: _Seen) -> int:
+        is_predecessors = self._predecessor and session.startswith(self._predecessor)
+        return seen.since_ns + (self._predecessor_ns if is_predecessors else self._lease_ns)
 
     def interrupted(self) -> None:
         """Count everything afresh: Redis did not answer."""

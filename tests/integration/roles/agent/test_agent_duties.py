@@ -46,7 +46,7 @@ class Agent:
         self.told: list[dict[str, Any]] = []
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, predecessor: str = "") -> None:
         """Start an agent that remembers nothing."""
         report = lambda event, **fields: self.told.append({"event": event, **fields})  # noqa: E731 - one expression
         reaper = Reaper(
@@ -62,6 +62,7 @@ class Agent:
             registry=Registry(),
             beat_period_ns=BEAT_MS * MILLISECOND_NS,
             session_lease_ns=LEASE_MS * MILLISECOND_NS,
+            predecessor=predecessor,
             report=report,
         )
 
@@ -184,6 +185,16 @@ def test_an_outage_of_any_length_reaps_nobody(server: Server) -> None:
 
     assert one.session in one.store.run(one.sessions.list())
     assert not [each for each in (*one.told, *two.told) if each["event"] == "session_reclaimed"]
+
+
+def test_a_replica_that_starts_again_gives_back_the_runs_of_its_former_life_within_three_beats(server: Server) -> None:
+    """Each watcher counts anew: where the others die too, nobody would be seen silent for a lease."""
+    clock = FakeClock()
+    former, now = Agent(server, "one.a", clock), Agent(server, "one.b", clock)
+    former.hold("x")
+    now.restart(predecessor="one.a")
+
+    assert pass_time(clock, [now], lambda: former.is_all_back(1), LEASE_MS) <= 3 * BEAT_MS
 
 
 def test_a_frozen_agent_reaps_nobody_when_it_wakes(server: Server) -> None:

@@ -56,6 +56,20 @@ def test_an_interruption_starts_every_wait_anew() -> None:
     assert seen.reading({"a": 5}, ours=(), now_ns=15 * S) == []
 
 
+def test_sessions_of_the_tree_that_was_here_before_are_dead_after_two_beats() -> None:
+    """Its lock is free, so it is no more; a beat says that the lock was of another machine's disk."""
+    seen = SessionWatch(lease_ns=15 * S, period_ns=3 * S, predecessor="here.0a")
+    counters = {"here.0a/worker-io-0/1": 5, "here.0ab/worker-io-0/1": 5}
+    assert seen.reading(counters, ours=(), now_ns=0) == []
+    assert seen.due_ns() == 6 * S
+    assert seen.reading({**counters, "here.0a/worker-io-0/1": 6}, ours=(), now_ns=3 * S) == []
+    assert seen.reading({**counters, "here.0a/worker-io-0/1": 6}, ours=(), now_ns=8 * S) == []
+
+    assert seen.reading({**counters, "here.0a/worker-io-0/1": 6}, ours=(), now_ns=9 * S) == [
+        ("here.0a/worker-io-0/1", 6)
+    ]
+
+
 def test_our_own_sessions_are_not_judged_here() -> None:
     """The board knows more about them."""
     seen = watch()
