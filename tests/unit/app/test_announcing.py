@@ -71,13 +71,13 @@ def test_a_secret_is_not_in_it(tmp_path: Path) -> None:
 
 def test_what_people_fill_as_they_like_is_counted_and_not_shown(tmp_path: Path) -> None:
     """A plugin's options and environment may hold anything under any name."""
-    plugin = f"{{command: [run, it], options: {{x: {CANARY}, y: 1}}, env: {{DSN: {CANARY}}}, secrets: {{k: {CANARY}}}}}"
+    plugin = f"{{command: [run, {CANARY}], options: {{x: {CANARY}, y: 1}}, env: {{DSN: {CANARY}}}, secrets: {{k: {CANARY}}}}}"
     ((_, fields),) = told(configured(tmp_path, f"plugins: {{p: {plugin}}}\n"))
 
     assert CANARY not in str(fields)
     assert fields["changed"]["plugins.p.options"] == 2
     assert fields["changed"]["plugins.p.env"] == 1
-    assert fields["changed"]["plugins.p.command"] == ["run", "it"]
+    assert fields["changed"]["plugins.p.command"] == ["run", "**********"]
 
 
 def test_equal_configurations_have_equal_digests(tmp_path: Path) -> None:
