@@ -116,10 +116,12 @@ class Way:
 
 
 @pytest.fixture(params=list(Kind))
-def way(request: pytest.FixtureRequest, hooks: Any) -> Way:
+def way(request: pytest.FixtureRequest, hooks: Any) -> Iterator[Way]:
     """Three hooks in a pool of either kind."""
     del hooks
-    return Way(request.param, enabled=["tspies:First", "tspies:Second", "tspies:Third"])
+    made = Way(request.param, enabled=["tspies:First", "tspies:Second", "tspies:Third"])
+    yield made
+    asyncio.run(made.pipeline.close_async(1))  # threads that nobody ends are found by a collection of all objects
 
 
 def fails() -> None:
